@@ -1,0 +1,31 @@
+"""An embeddable asyncio actor runtime with pykka's API and supervision.
+
+>>> from actors import Actor, ActorSystem
+"""
+
+from pykka import ActorDeadError, Timeout
+
+from actors._actor import Actor
+from actors._errors import ActorError, Escalated, MailboxFull, WouldDeadlock
+from actors._future import Future
+from actors._policy import Backoff, Directive, Intensity, Supervision
+from actors._ref import ActorRef
+from actors._system import ActorSystem, StopReport
+
+__all__ = [
+    "Actor",
+    "ActorDeadError",
+    "ActorError",
+    "ActorRef",
+    "ActorSystem",
+    "Backoff",
+    "Directive",
+    "Escalated",
+    "Future",
+    "Intensity",
+    "MailboxFull",
+    "StopReport",
+    "Supervision",
+    "Timeout",
+    "WouldDeadlock",
+]

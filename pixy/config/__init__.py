@@ -1,0 +1,9 @@
+"""Configuration: the model, its YAML form, its rules."""
+
+from pixy.config.load import load_file, load_text
+from pixy.config.model import App, Consumer, Kafka, Logger, Producer, Proxy
+from pixy.config.validate import validate
+
+__all__ = [
+    "App", "Consumer", "Kafka", "Logger", "Producer", "Proxy", "load_file", "load_text", "validate",
+]

@@ -1,0 +1,179 @@
+"""From YAML text to :mod:`pixy.config.model`, with errors that name the line.
+
+The walk goes over PyYAML's nodes rather than over plain values, because only nodes know their line
+and their tag; the texts are those of the original's YAML library.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import re
+import typing
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from pixy.config import model
+from pixy.config.durations import parse_duration
+from pixy.errors import ConfigError
+
+_KNOWN_VERSIONS = frozenset(
+    "0.8.2.2 0.9.0.0 0.9.0.1 0.10.0.0 0.10.0.1 0.10.1.0 0.10.2.0 0.10.2.1 0.10.2.2 0.11.0.0 "
+    "0.11.0.1 0.11.0.2 0.11.0.3 1.0.0 1.0.1 1.0.2 1.1.0 1.1.1 2.0.0 2.0.1 2.1.0 2.1.1 2.2.0 2.2.1 "
+    "2.3.0".split()
+)
+_LATER_VERSION = re.compile(r"(\d+)\.(\d+)\.\d+\Z")
+_COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
+_REQUIRED_ACKS = ("no_response", "wait_for_local", "wait_for_all")
+
+
+def load_file(path: str) -> model.App:
+    """Read and parse a configuration file; see :func:`load_text`."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"failed to read config file: path={path}, err=({error})") from error
+    return load_text(text)
+
+
+def load_text(text: str) -> model.App:
+    """Parse a configuration; what it leaves out keeps its default.
+
+    Raises:
+        ConfigError: not YAML, an unknown key, or a value of the wrong kind; all of them at once.
+    """
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.YAMLError as error:
+        where = getattr(error, "problem_mark", None)
+        line = f"line {where.line + 1}: " if where is not None else ""
+        problem = getattr(error, "problem", None) or str(error)
+        raise ConfigError(f"failed to parse config: yaml: {line}{problem}") from error
+    walk = _Walk()
+    app = walk.mapping(model.App, root, "") if root is not None else model.App()
+    if walk.errors:
+        raise ConfigError(
+            "failed to parse config: yaml: unmarshal errors:\n  " + "\n  ".join(walk.errors)
+        )
+    return typing.cast(model.App, app)
+
+
+def check_kafka_version(text: str) -> str:
+    """The version if it is one; raises ValueError otherwise."""
+    later = _LATER_VERSION.match(text)
+    if text in _KNOWN_VERSIONS or (later and (int(later[1]), int(later[2])) > (2, 3)):
+        return text
+    raise ValueError(f"bad kafka version, {text}")
+
+
+def _one_of(allowed: tuple[str, ...], text: str) -> str:
+    if text not in allowed:
+        # The original says "compression" for required_acks too; its texts are kept.
+        raise ValueError(f"bad compression, {text}")
+    return text
+
+
+_GO_TYPES = {
+    str: "string", int: "int", bool: "bool", float: "float64", model.Duration: "time.Duration",
+}
+_CHECKED = {
+    model.KafkaVersion: check_kafka_version,
+    model.Compression: lambda text: _one_of(_COMPRESSIONS, text),
+    model.RequiredAcks: lambda text: _one_of(_REQUIRED_ACKS, text),
+}
+
+
+class _Walk:
+    """Collects the errors of one file."""
+
+    def __init__(self) -> None:
+        self.errors: list[str] = []
+
+    def _wrong(self, node: yaml.Node, problem: str) -> None:
+        self.errors.append(f"line {node.start_mark.line + 1}: {problem}")
+
+    def _cannot(self, node: yaml.Node, wanted: str) -> None:
+        tag = node.tag.replace("tag:yaml.org,2002:", "!!")
+        shown = f" `{node.value}`" if isinstance(node, yaml.ScalarNode) else ""
+        self._wrong(node, f"cannot unmarshal {tag}{shown} into {wanted}")
+
+    def mapping(self, kind: type, node: yaml.Node, where: str) -> Any:
+        """A dataclass from a mapping node; an empty value keeps all defaults."""
+        made = kind()
+        if _is_null(node):
+            return made
+        if not isinstance(node, yaml.MappingNode):
+            self._cannot(node, f"config.{kind.__name__}")
+            return made
+        types = typing.get_type_hints(kind)
+        seen: set[str] = set()
+        for key_node, value_node in node.value:
+            key = str(key_node.value)
+            if key not in types:
+                close = difflib.get_close_matches(key, types, 1)
+                hint = f" (did you mean {close[0]}?)" if close else ""
+                self._wrong(key_node, f"unknown key {where}{key}{hint}")
+            elif key in seen:
+                self._wrong(key_node, f"key {where}{key} stands twice")
+            elif not _is_null(value_node):
+                seen.add(key)
+                setattr(made, key, self._value(types[key], value_node, f"{where}{key}."))
+        return made
+
+    def _value(self, kind: Any, node: yaml.Node, where: str) -> Any:
+        if dataclasses.is_dataclass(kind):
+            return self.mapping(typing.cast(type, kind), node, where)
+        origin = typing.get_origin(kind)
+        if origin is list:
+            return self._list(typing.get_args(kind)[0], node, where)
+        if origin is dict:
+            return self._dict(typing.get_args(kind)[1], node, where)
+        if not isinstance(node, yaml.ScalarNode):
+            self._cannot(node, _GO_TYPES.get(kind, "string"))
+            return None
+        return self._scalar(kind, node)
+
+    def _list(self, item: Any, node: yaml.Node, where: str) -> list[Any]:
+        if not isinstance(node, yaml.SequenceNode):
+            self._cannot(node, f"[]{_GO_TYPES.get(item, 'config.Logger')}")
+            return []
+        return [self._value(item, child, where) for child in node.value]
+
+    def _dict(self, item: Any, node: yaml.Node, where: str) -> dict[str, Any]:
+        if not isinstance(node, yaml.MappingNode):
+            self._cannot(node, "map[string]")
+            return {}
+        return {
+            str(key.value): self._value(item, value, f"{where}{key.value}.")
+            for key, value in node.value
+        }
+
+    def _scalar(self, kind: Any, node: yaml.ScalarNode) -> Any:
+        text, tag = str(node.value), node.tag.rpartition(":")[2]
+        if kind is str:
+            return text
+        if kind in _CHECKED:
+            try:
+                return _CHECKED[kind](text)
+            except ValueError as error:
+                self._wrong(node, str(error))
+                return text
+        if kind is bool and tag == "bool":
+            return yaml.SafeLoader("").construct_yaml_bool(node)
+        if kind is int and tag == "int":
+            return int(yaml.SafeLoader("").construct_yaml_int(node))
+        if kind is model.Duration:
+            if tag == "int":
+                return int(yaml.SafeLoader("").construct_yaml_int(node)) / 1e9
+            try:
+                return parse_duration(text)
+            except ValueError:
+                pass
+        self._cannot(node, _GO_TYPES[kind])
+        return None
+
+
+def _is_null(node: yaml.Node) -> bool:
+    return isinstance(node, yaml.ScalarNode) and node.tag.endswith(":null")

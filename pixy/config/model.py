@@ -1,0 +1,160 @@
+"""The configuration as plain data. Field names are the YAML keys; ``config/default.yaml``
+documents each, and a test holds the two together. Durations are seconds here."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import NewType
+
+from pixy.config.client_id import generate_client_id
+
+Duration = NewType("Duration", float)
+KafkaVersion = NewType("KafkaVersion", str)
+Compression = NewType("Compression", str)
+RequiredAcks = NewType("RequiredAcks", str)
+
+DEFAULT_KAFKA_VERSION = "2.3.0"
+
+
+def _seconds(value: float) -> Duration:
+    return Duration(value)
+
+
+@dataclass(slots=True)
+class Kafka:
+    """``proxies.X.kafka``"""
+
+    seed_peers: list[str] = field(default_factory=lambda: ["localhost:9092"])
+    version: KafkaVersion = field(
+        default_factory=lambda: KafkaVersion(os.environ.get("KAFKA_VERSION", DEFAULT_KAFKA_VERSION))
+    )
+    tls: bool = False
+    ca_certificate_file: str = ""
+    client_certificate_file: str = ""
+    client_key_file: str = ""
+    insecure: bool = False
+
+
+@dataclass(slots=True)
+class Sasl:
+    """``proxies.X.net.sasl``"""
+
+    enable: bool = False
+    handshake: bool = True
+    mechanism: str = "PLAIN"
+    user: str = ""
+    password: str = ""
+
+
+@dataclass(slots=True)
+class Net:
+    """``proxies.X.net``"""
+
+    dial_timeout: Duration = _seconds(30)
+    read_timeout: Duration = _seconds(30)
+    write_timeout: Duration = _seconds(30)
+    sasl: Sasl = field(default_factory=Sasl)
+
+
+@dataclass(slots=True)
+class ZooKeeper:
+    """``proxies.X.zoo_keeper``"""
+
+    seed_peers: list[str] = field(default_factory=lambda: ["localhost:2181"])
+    chroot: str = ""
+    session_timeout: Duration = _seconds(15)
+
+
+@dataclass(slots=True)
+class Producer:
+    """``proxies.X.producer``"""
+
+    channel_buffer_size: int = 4096
+    max_message_bytes: int = 1_000_000
+    compression: Compression = Compression("snappy")
+    flush_bytes: int = 1_048_576
+    flush_frequency: Duration = _seconds(0.001)
+    timeout: Duration = _seconds(10)
+    retry_backoff: Duration = _seconds(10)
+    retry_max: int = 6
+    required_acks: RequiredAcks = RequiredAcks("wait_for_all")
+    shutdown_timeout: Duration = _seconds(30)
+    partitioner: str = "hash"
+    buffer_max_bytes: int = 67_108_864
+    max_topics: int = 10_000
+
+
+@dataclass(slots=True)
+class Consumer:
+    """``proxies.X.consumer``"""
+
+    disabled: bool = False
+    ack_timeout: Duration = _seconds(300)
+    channel_buffer_size: int = 4096
+    fetch_max_bytes: int = 1_048_576
+    fetch_max_wait: Duration = _seconds(0.05)
+    long_polling_timeout: Duration = _seconds(3)
+    max_pending_messages: int = 300
+    max_retries: int = -1
+    offsets_commit_interval: Duration = _seconds(0.5)
+    rebalance_delay: Duration = _seconds(0.25)
+    retry_backoff: Duration = _seconds(0.5)
+    subscription_timeout: Duration = _seconds(15)
+    initial_offset: str = "newest"
+    group_protocol: str = "classic"
+    group_instance_id: str = ""
+    session_timeout: Duration = _seconds(45)
+    heartbeat_interval: Duration = _seconds(0.5)
+    join_timeout: Duration = _seconds(10)
+    drain_timeout: Duration = _seconds(2)
+    prefetch_max_messages: int = 512
+    prefetch_max_bytes: int = 16_777_216
+    max_groups: int = 256
+
+
+@dataclass(slots=True)
+class Proxy:
+    """``proxies.X``: one Kafka cluster."""
+
+    client_id: str = field(default_factory=generate_client_id)
+    kafka: Kafka = field(default_factory=Kafka)
+    net: Net = field(default_factory=Net)
+    zoo_keeper: ZooKeeper = field(default_factory=ZooKeeper)
+    producer: Producer = field(default_factory=Producer)
+    consumer: Consumer = field(default_factory=Consumer)
+
+
+@dataclass(slots=True)
+class Tls:
+    """``tls``: of our own listeners."""
+
+    certificate_path: str = ""
+    key_path: str = ""
+
+
+@dataclass(slots=True)
+class Logger:
+    """One element of ``logging``."""
+
+    name: str = "console"
+    severity: str = "info"
+    params: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class App:
+    """The whole file."""
+
+    grpc_addr: str = "0.0.0.0:19091"
+    tcp_addr: str = "0.0.0.0:19092"
+    unix_addr: str = ""
+    default_cluster: str = ""
+    shutdown_timeout: Duration = _seconds(60)
+    proxies: dict[str, Proxy] = field(default_factory=dict)
+    tls: Tls = field(default_factory=Tls)
+    logging: list[Logger] = field(default_factory=lambda: [Logger()])
+
+    def cluster_name(self, name: str) -> str:
+        """The configured name behind a request's cluster name (empty: the default one)."""
+        return name or self.default_cluster or next(iter(self.proxies), "")

@@ -1,0 +1,155 @@
+"""What a configuration must fulfil beyond its types. The first failure wins, in the original's order."""
+
+from __future__ import annotations
+
+import ssl
+
+from pixy.config import model
+from pixy.config.client_id import VALID
+from pixy.errors import ConfigError
+
+PARTITIONERS = ("hash", "random", "roundrobin")
+INITIAL_OFFSETS = ("newest", "oldest")
+GROUP_PROTOCOLS = ("classic", "consumer")
+SASL_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+SEVERITIES = ("debug", "info", "warning", "error")
+
+
+def validate(app: model.App) -> model.App:
+    """Return the configuration if it is sound; raises ConfigError otherwise."""
+    if not (app.grpc_addr or app.tcp_addr or app.unix_addr):
+        raise ConfigError(
+            "invalid config parameter: at least one API server should be configured"
+        )
+    if not app.proxies:
+        raise ConfigError("invalid config parameter: at least on proxy must be configured")
+    if app.default_cluster and app.default_cluster not in app.proxies:
+        raise ConfigError(
+            f"invalid config parameter: default_cluster {app.default_cluster} is not among the proxies"
+        )
+    if bool(app.tls.certificate_path) != bool(app.tls.key_path):
+        raise ConfigError(
+            "invalid config parameter: tls.certificate_path and tls.key_path must be set together"
+        )
+    if app.shutdown_timeout <= 0:
+        raise ConfigError("invalid config parameter: shutdown_timeout must be > 0")
+    for logger in app.logging:
+        if logger.severity not in SEVERITIES:
+            raise ConfigError(
+                f"invalid config parameter: logging severity {logger.severity!r} of "
+                f"{logger.name} is not one of {', '.join(SEVERITIES)}"
+            )
+    for name, proxy in app.proxies.items():
+        problem = _proxy_problem(proxy)
+        if problem:
+            raise ConfigError(f"invalid config, cluster={name}: {problem}")
+    return app
+
+
+def _proxy_problem(proxy: model.Proxy) -> str:
+    if not VALID.match(proxy.client_id):
+        return (
+            f"invalid config parameter: client_id {proxy.client_id!r} must match "
+            r"\A[A-Za-z0-9._-]+\z"
+        )
+    problem = (
+        _bounds("producer", proxy.producer, _PRODUCER)
+        or _choice("producer.partitioner", proxy.producer.partitioner, PARTITIONERS)
+        or _bounds("consumer", proxy.consumer, _CONSUMER)
+        or _choice("consumer.initial_offset", proxy.consumer.initial_offset, INITIAL_OFFSETS)
+        or _choice("consumer.group_protocol", proxy.consumer.group_protocol, GROUP_PROTOCOLS)
+        or _choice("net.sasl.mechanism", proxy.net.sasl.mechanism, SASL_MECHANISMS)
+        or _bounds("net", proxy.net, _NET)
+    )
+    if problem:
+        return f"invalid config parameter: {problem}"
+    if not any(proxy.kafka.seed_peers):
+        return "invalid config parameter: kafka.seed_peers must name at least one broker"
+    problem = _tls_problem(proxy.kafka) if proxy.kafka.tls else ""
+    return f'invalid tls configuration: "{problem}"' if problem else ""
+
+
+# (field, shown name, comparison, bound)
+_PRODUCER = (
+    ("channel_buffer_size", "channel_buffer_size", ">", 0),
+    ("flush_bytes", "flush_bytes", ">=", 0),
+    ("flush_frequency", "flush_frequency", ">=", 0),
+    ("retry_backoff", "retry_backoff", ">", 0),
+    ("retry_max", "retry_max", ">", 0),
+    ("shutdown_timeout", "shutdown_timeout", ">=", 0),
+    ("timeout", "timeout", ">=", 0),
+    ("max_message_bytes", "max_message_bytes", ">=", 1000),
+    ("buffer_max_bytes", "buffer_max_bytes", ">=", 1_048_576),
+    ("max_topics", "max_topics", ">", 0),
+)
+_CONSUMER = (
+    ("ack_timeout", "ack_timeout", ">", 0),
+    ("channel_buffer_size", "channel_buffer_size", ">", 0),
+    ("fetch_max_bytes", "fetch_bytes", ">", 0),
+    ("long_polling_timeout", "long_polling_timeout", ">", 0),
+    ("max_pending_messages", "max_pending_messages", ">", 0),
+    ("max_retries", "max_retries", ">=", -1),
+    ("offsets_commit_interval", "offsets_commit_interval", ">", 0),
+    ("subscription_timeout", "subscription_timeout", ">", 0),
+    ("retry_backoff", "retry_backoff", ">", 0),
+    ("fetch_max_wait", "fetch_max_wait", ">=", 0),
+    ("rebalance_delay", "rebalance_delay", ">=", 0),
+    ("session_timeout", "session_timeout", ">", 0),
+    ("heartbeat_interval", "heartbeat_interval", ">", 0),
+    ("join_timeout", "join_timeout", ">=", 0),
+    ("drain_timeout", "drain_timeout", ">=", 0),
+    ("prefetch_max_messages", "prefetch_max_messages", ">", 0),
+    ("prefetch_max_bytes", "prefetch_max_bytes", ">=", 1_048_576),
+    ("max_groups", "max_groups", ">", 0),
+)
+_NET = (
+    ("dial_timeout", "dial_timeout", ">=", 1),
+    ("read_timeout", "read_timeout", ">", 0),
+    ("write_timeout", "write_timeout", ">", 0),
+)
+
+
+def _bounds(
+    section: str, values: object, rules: tuple[tuple[str, str, str, float], ...]
+) -> str:
+    for field, shown, comparison, bound in rules:
+        value = getattr(values, field)
+        if value < bound or (comparison == ">" and value == bound):
+            return f"{section}.{shown} must be {comparison} {bound:g}"
+    return ""
+
+
+def _choice(name: str, value: str, allowed: tuple[str, ...]) -> str:
+    if value in allowed:
+        return ""
+    short = name.rpartition(".")[2]
+    return f'{name} is invalid: "bad {short}: {value}"'
+
+
+def _tls_problem(kafka: model.Kafka) -> str:
+    for path, name in (
+        (kafka.ca_certificate_file, "ca_cert_file"),
+        (kafka.client_certificate_file, "client_cert_file"),
+        (kafka.client_key_file, "client_cert_key_file"),
+    ):
+        try:
+            if path:
+                with open(path, "rb"):
+                    pass
+        except OSError as error:
+            return f"kafka.{name}: open {path}: {(error.strerror or str(error)).lower()}"
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if kafka.ca_certificate_file:
+        try:
+            context.load_verify_locations(kafka.ca_certificate_file)
+        except (ssl.SSLError, ValueError):
+            return "kafka.ca_cert_file does not appear to be a valid CA certificate"
+    if kafka.client_certificate_file or kafka.client_key_file:
+        try:
+            context.load_cert_chain(kafka.client_certificate_file, kafka.client_key_file or None)
+        except (ssl.SSLError, OSError, ValueError):
+            return (
+                "kafka.client_cert_file and kafka.client_cert_key_file are not a valid "
+                "certificate pair"
+            )
+    return ""
