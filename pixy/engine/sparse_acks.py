@@ -1,0 +1,92 @@
+"""The codec of sparse acks in the offset metadata, byte-compatible with the Go original.
+
+Each acknowledged range ``[start, stop)`` beyond the committed offset is written as two numbers:
+``start`` relative to the previous range's end (the committed offset for the first), and its length.
+A number is written in groups of 5 bits, lowest first, one character each; bit 0x20 says that more
+groups follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+Range = tuple[int, int]
+
+_ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+_DIGITS = {char: digit for digit, char in enumerate(_ALPHABET)}
+_MORE = 0x20
+_LONGEST = 13
+_INT64 = 2**63
+
+MAX_METADATA = 4096
+"""The broker's default ``offset.metadata.max.bytes``: longer metadata fails the whole commit."""
+
+
+def encode(offset: int, ranges: Iterable[Range], limit: int = MAX_METADATA) -> str:
+    """The metadata for ranges acknowledged beyond ``offset``.
+
+    Ranges that do not fit into ``limit`` characters are left out, the highest first: after a crash
+    they are delivered again, whereas too long a metadata would fail every commit.
+    """
+    parts: list[str] = []
+    length, base = 0, offset
+    for start, stop in ranges:
+        part = _number(start - base) + _number(stop - start)
+        length += len(part)
+        if length > limit:
+            break
+        parts.append(part)
+        base = stop
+    return "".join(parts)
+
+
+def decode(offset: int, metadata: str) -> list[Range]:
+    """The ranges that a metadata means beside its committed offset.
+
+    Raises:
+        ValueError: it was not written by this codec.
+    """
+    ranges: list[Range] = []
+    base, position = offset, 0
+    while position < len(metadata):
+        delta, position = _parse(metadata, position)
+        length, position = _parse(metadata, position)
+        start, stop = base + delta, base + delta + length
+        if start <= 0 or start >= stop or stop >= _INT64:
+            raise ValueError(f"bad range {start}-{stop}")
+        ranges.append((start, stop))
+        base = stop
+    return ranges
+
+
+def to_text(offset: int, metadata: str) -> str:
+    """The ranges for a human, relative to ``offset``, end exclusive: ``1-2,9-11``; '' if invalid."""
+    try:
+        ranges = decode(offset, metadata)
+    except ValueError:
+        return ""
+    return ",".join(f"{start - offset}-{stop - offset}" for start, stop in ranges)
+
+
+def _number(value: int) -> str:
+    chars = []
+    while value >= _MORE:
+        chars.append(_ALPHABET[value & 0x1F | _MORE])
+        value >>= 5
+    chars.append(_ALPHABET[value])
+    return "".join(chars)
+
+
+def _parse(text: str, position: int) -> tuple[int, int]:
+    value = 0
+    for place in range(_LONGEST):
+        if position >= len(text):
+            raise ValueError("truncated number")
+        digit = _DIGITS.get(text[position])
+        if digit is None:
+            raise ValueError(f"bad character {text[position]!r}")
+        position += 1
+        value |= (digit & 0x1F) << (5 * place)
+        if not digit & _MORE:
+            return value, position
+    raise ValueError("number too long")

@@ -1,0 +1,110 @@
+"""One translation of confluent-kafka's errors into ours, with the texts of the Go client.
+
+The original's clients match on these texts, so a broker's error keeps Sarama's wording; what has no
+counterpart there keeps librdkafka's.
+"""
+
+from __future__ import annotations
+
+from confluent_kafka import KafkaError as _KafkaError
+from confluent_kafka import KafkaException
+
+from pixy import errors
+
+OUT_OF_BROKERS = (
+    "kafka: client has run out of available brokers to talk to (Is your cluster reachable?)"
+)
+
+_SARAMA = {
+    -1: "Unexpected (unknown?) server error.",
+    1: "The requested offset is outside the range of offsets maintained by the server for the given topic/partition.",
+    2: "Message contents does not match its CRC.",
+    3: "Request was for a topic or partition that does not exist on this broker.",
+    4: "The message has a negative size.",
+    5: "In the middle of a leadership election, there is currently no leader for this partition and hence it is unavailable for writes.",
+    6: "Tried to send a message to a replica that is not the leader for some partition. Your metadata is out of date.",
+    7: "Request exceeded the user-specified time limit in the request.",
+    8: "Broker not available. Not a client facing error, we should never receive this!!!",
+    9: "Replica information not available, one or more brokers are down.",
+    10: "Message was too large, server rejected it to avoid allocation error.",
+    12: "Specified a string larger than the configured maximum for offset metadata.",
+    13: "The server disconnected before a response was received.",
+    14: "The broker is still loading offsets after a leader change for that offset's topic partition.",
+    15: "Offset's topic has not yet been created.",
+    16: "Request was for a consumer group that is not coordinated by this broker.",
+    17: "The request attempted to perform an operation on an invalid topic.",
+    18: "The request included message batch larger than the configured segment size on the server.",
+    19: "Messages are rejected since there are fewer in-sync replicas than required.",
+    20: "Messages are written to the log, but to fewer in-sync replicas than required.",
+    21: "The number of required acks is invalid (should be either -1, 0, or 1).",
+    22: "The provided generation id is not the current generation.",
+    23: "The provider group protocol type is incompatible with the other members.",
+    24: "The provided group id was empty.",
+    25: "The provided member is not known in the current generation.",
+    26: "The provided session timeout is outside the allowed range.",
+    27: "A rebalance for the group is in progress. Please re-join the group.",
+    28: "The provided commit metadata was too large.",
+    29: "The client is not authorized to access this topic.",
+    30: "The client is not authorized to access this group.",
+    31: "The client is not authorized to send this request type.",
+    32: "The timestamp of the message is out of acceptable range.",
+    33: "The broker does not support the requested SASL mechanism.",
+    34: "Request is not valid given the current SASL state.",
+    35: "The version of API is not supported.",
+}
+_UNKNOWN_TOPIC_CODES = frozenset({
+    _KafkaError.UNKNOWN_TOPIC_OR_PART, _KafkaError._UNKNOWN_TOPIC, _KafkaError._UNKNOWN_PARTITION,
+})
+_UNREACHABLE_CODES = frozenset({_KafkaError._ALL_BROKERS_DOWN, _KafkaError._TRANSPORT})
+
+GROUP_ACTIVE_CODES = frozenset({
+    _KafkaError.UNKNOWN_MEMBER_ID, _KafkaError.ILLEGAL_GENERATION,
+    _KafkaError.REBALANCE_IN_PROGRESS, _KafkaError.NON_EMPTY_GROUP,
+    _KafkaError.FENCED_MEMBER_EPOCH, _KafkaError.STALE_MEMBER_EPOCH,
+})
+"""What a broker says to an outsider who commits for a group with living members."""
+
+UNSUPPORTED_CODES = frozenset({
+    _KafkaError._UNSUPPORTED_FEATURE, _KafkaError.UNSUPPORTED_VERSION,
+})
+MESSAGE_TOO_LARGE = int(_KafkaError.MSG_SIZE_TOO_LARGE)
+
+
+def server_text(code: int) -> str:
+    """Sarama's text of a broker's error code."""
+    return f"kafka server: {_SARAMA[code]}"
+
+
+def message_too_large() -> errors.KafkaError:
+    """The error of a message above ``producer.max_message_bytes``."""
+    return errors.KafkaError(
+        server_text(MESSAGE_TOO_LARGE), MESSAGE_TOO_LARGE, "MSG_SIZE_TOO_LARGE"
+    )
+
+
+def unknown_topic() -> errors.UnknownTopic:
+    """The error of a topic or partition that does not exist."""
+    code = int(_KafkaError.UNKNOWN_TOPIC_OR_PART)
+    return errors.UnknownTopic(server_text(code), code, "UNKNOWN_TOPIC_OR_PART")
+
+
+def translate(error: object) -> errors.PixyError:
+    """Our error for a ``KafkaError``, a ``KafkaException`` or anything else a client raised."""
+    if isinstance(error, errors.PixyError):
+        return error
+    if isinstance(error, KafkaException):
+        error = error.args[0]
+    if not isinstance(error, _KafkaError):
+        return errors.KafkaError(f"kafka: {error}", -1, "UNKNOWN")
+    code, name = error.code(), error.name()
+    if code in _UNKNOWN_TOPIC_CODES:
+        return unknown_topic()
+    if code in _UNREACHABLE_CODES:
+        return errors.KafkaError(OUT_OF_BROKERS, code, name, retriable=True)
+    if code in _SARAMA:
+        text = server_text(code)
+    elif code > 0:
+        text = f"kafka server: {error.str()}"
+    else:
+        text = f"kafka: {error.str()}"
+    return errors.KafkaError(text, code, name, retriable=error.retriable())

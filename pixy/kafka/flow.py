@@ -1,0 +1,114 @@
+"""How many messages to take from librdkafka: demand per partition, and whom to pause.
+
+``pause`` throws prefetched messages away and ``resume`` costs 0.2 to 0.5 s, so it is the last
+resort. Usually nothing is taken unless some partition has room, and librdkafka's own bounded queue
+holds the rest. A partition is paused only when it is full (its clients have stopped) while others
+have room: librdkafka's queue is one for all partitions, so its messages would fill everything. It
+resumes at a quarter of its bound.
+
+Pure and thread-safe: the client's thread takes, the event loop gives back.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Hashable, Iterable
+from typing import Generic, TypeVar
+
+P = TypeVar("P", bound=Hashable)
+
+
+class _Share:
+    __slots__ = ("held", "held_bytes", "paused")
+
+    def __init__(self) -> None:
+        self.held = 0
+        self.held_bytes = 0
+        self.paused = False
+
+
+class FlowControl(Generic[P]):
+    """Counts what each partition's owner holds and has not handed out."""
+
+    def __init__(self, max_messages: int, max_bytes: int) -> None:
+        self._max_messages = max_messages
+        self._max_bytes = max_bytes
+        self._lock = threading.Condition()
+        self._shares: dict[P, _Share] = {}
+        self._nudged = False
+
+    def assigned(self, partitions: Iterable[P]) -> None:
+        """New partitions, or the same again with nothing held."""
+        with self._lock:
+            for partition in partitions:
+                self._shares[partition] = _Share()
+
+    def revoked(self, partitions: Iterable[P]) -> None:
+        """Partitions that are gone."""
+        with self._lock:
+            for partition in partitions:
+                self._shares.pop(partition, None)
+
+    def took(self, partition: P, messages: int, size: int) -> None:
+        """Messages were handed to the partition's owner."""
+        with self._lock:
+            share = self._shares.get(partition)
+            if share is not None:
+                share.held += messages
+                share.held_bytes += size
+
+    def credit(self, partition: P, messages: int, size: int) -> None:
+        """The owner let go of messages; wakes a thread that waits for demand."""
+        with self._lock:
+            share = self._shares.get(partition)
+            if share is not None:
+                share.held = max(0, share.held - messages)
+                share.held_bytes = max(0, share.held_bytes - size)
+                self._lock.notify()
+
+    def demand(self) -> int:
+        """How many messages may be taken now."""
+        with self._lock:
+            return self._demand()
+
+    def wait_for_demand(self, timeout: float) -> int:
+        """The demand, after waiting for some (or a nudge) for at most ``timeout`` seconds."""
+        with self._lock:
+            if not self._nudged and self._demand() == 0:
+                self._lock.wait(timeout)
+            self._nudged = False
+            return self._demand()
+
+    def nudge(self) -> None:
+        """Wake the waiting thread for another reason."""
+        with self._lock:
+            self._nudged = True
+            self._lock.notify()
+
+    def changes(self) -> tuple[list[P], list[P]]:
+        """Partitions to pause now and to resume now; they count as paused and resumed from here."""
+        pause: list[P] = []
+        resume: list[P] = []
+        with self._lock:
+            starving = self._demand() > 0
+            for partition, share in self._shares.items():
+                if share.paused:
+                    if self._fill(share) <= 0.25:
+                        share.paused = False
+                        resume.append(partition)
+                elif self._fill(share) >= (1.0 if starving else 2.0):
+                    share.paused = True
+                    pause.append(partition)
+        return pause, resume
+
+    def _fill(self, share: _Share) -> float:
+        return max(share.held / self._max_messages, share.held_bytes / self._max_bytes)
+
+    def _demand(self) -> int:
+        return sum(
+            self._max_messages - share.held
+            for share in self._shares.values()
+            if not share.paused
+            and share.held < self._max_messages
+            and share.held_bytes < self._max_bytes
+        )

@@ -1,0 +1,111 @@
+"""Our configuration in librdkafka's terms."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from pixy.config.model import Kafka, Net, Proxy
+
+logger = logging.getLogger("pixy.kafka.librdkafka")
+
+Settings = dict[str, Any]
+
+_ACKS = {"no_response": 0, "wait_for_local": 1, "wait_for_all": -1}
+
+
+def _ms(seconds: float, least: int = 0) -> int:
+    return max(least, round(seconds * 1000))
+
+
+def common(proxy: Proxy) -> Settings:
+    """What every client of a cluster needs: where, who, how secured."""
+    net = proxy.net
+    return {
+        "bootstrap.servers": ",".join(proxy.kafka.seed_peers),
+        "client.id": proxy.client_id,
+        "socket.timeout.ms": _ms(max(net.read_timeout, net.write_timeout), 1000),
+        "socket.connection.setup.timeout.ms": _ms(net.dial_timeout, 1000),
+        "reconnect.backoff.max.ms": 2000,
+        "topic.metadata.refresh.interval.ms": 10_000,  # new partitions are noticed within this
+        "logger": logger,
+        **_security(proxy.kafka, net),
+    }
+
+
+def _security(kafka: Kafka, net: Net) -> Settings:
+    settings: Settings = {
+        "security.protocol": ("SASL_" if net.sasl.enable else "")
+        + ("SSL" if kafka.tls else "PLAINTEXT")
+    }
+    if kafka.tls:
+        for key, value in (
+            ("ssl.ca.location", kafka.ca_certificate_file),
+            ("ssl.certificate.location", kafka.client_certificate_file),
+            ("ssl.key.location", kafka.client_key_file),
+        ):
+            if value:
+                settings[key] = value
+        if kafka.insecure:
+            settings["enable.ssl.certificate.verification"] = False
+            settings["ssl.endpoint.identification.algorithm"] = "none"
+    if net.sasl.enable:
+        settings["sasl.mechanisms"] = net.sasl.mechanism
+        settings["sasl.username"] = net.sasl.user
+        settings["sasl.password"] = net.sasl.password
+    return settings
+
+
+def producer(proxy: Proxy, partitioner: str) -> Settings:
+    """One producer per cluster; idempotent wherever all replicas must acknowledge."""
+    conf = proxy.producer
+    acks = _ACKS[conf.required_acks]
+    return {
+        **common(proxy),
+        "acks": acks,
+        "enable.idempotence": acks == -1,
+        "compression.type": conf.compression,
+        "message.max.bytes": conf.max_message_bytes,
+        "request.timeout.ms": _ms(conf.timeout, 1),
+        # retry_max tries, retry_backoff apart, was the original's patience. An idempotent producer
+        # may retry at once and as often as it likes within the same time.
+        "message.timeout.ms": _ms(conf.retry_backoff * conf.retry_max + conf.timeout, 1000),
+        "retry.backoff.ms": _ms(min(conf.retry_backoff, 0.1), 1),
+        "retry.backoff.max.ms": _ms(min(conf.retry_backoff, 1.0), 1),
+        # The TopicProducer gathers; librdkafka sends at once what it is given.
+        "linger.ms": 0,
+        "partitioner": partitioner,
+        "sticky.partitioning.linger.ms": 0,
+        "queue.buffering.max.kbytes": max(1, conf.buffer_max_bytes // 1024),
+    }
+
+
+def consumer(proxy: Proxy, group: str) -> Settings:
+    """One consumer per group. Offsets are ours to commit."""
+    conf = proxy.consumer
+    settings: Settings = {
+        **common(proxy),
+        "group.id": group,
+        "group.protocol": conf.group_protocol,
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "auto.offset.reset": "earliest",  # out of range means expired: go on at the oldest
+        "allow.auto.create.topics": True,
+        "fetch.wait.max.ms": _ms(conf.fetch_max_wait),
+        "fetch.queue.backoff.ms": 10,
+        "fetch.message.max.bytes": conf.fetch_max_bytes,
+        "queued.max.messages.kbytes": conf.prefetch_max_bytes // 1024,
+        "max.poll.interval.ms": 300_000,
+    }
+    if conf.group_protocol == "classic":
+        settings["partition.assignment.strategy"] = "cooperative-sticky"
+        settings["session.timeout.ms"] = _ms(conf.session_timeout, 1)
+        settings["heartbeat.interval.ms"] = _ms(conf.heartbeat_interval, 1)
+    if conf.group_instance_id:
+        settings["group.instance.id"] = conf.group_instance_id
+    return settings
+
+
+def admin(proxy: Proxy) -> Settings:
+    """The client for metadata, offsets and groups; asking for a topic must not create it."""
+    return {**common(proxy), "allow.auto.create.topics": False}

@@ -1,0 +1,108 @@
+"""Who owns which partition of a group, behind one interface.
+
+A session is one group's membership together with its fetching, because with Kafka's own groups the
+two are one client. It posts the events below to the group's actor, in order, and takes commands at
+any time without blocking.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from pixy.errors import PixyError
+from pixy.kafka.consumer import Commit, Partition
+
+__all__ = [
+    "Assigned", "Commit", "Committed", "Fetched", "Lost", "Partition", "Revoking", "Session",
+    "SessionFailed", "Start",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where a partition begins.
+
+    ``position`` is the committed offset (or the one resolved for a new group: ``new``), ``metadata``
+    what was committed with it. ``fence`` numbers this assignment: whatever carries another number
+    belongs to an earlier one.
+    """
+
+    topic: str
+    partition: int
+    position: int
+    metadata: str
+    fence: int
+    new: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """The group gave us these partitions (maybe none: we have joined all the same)."""
+
+    starts: tuple[Start, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Revoking:
+    """The group wants these back. Answer with ``session.release``; the wait is bounded."""
+
+    partitions: tuple[Partition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """These belong to somebody else already; nothing can be committed for them."""
+
+    partitions: tuple[Partition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """Messages by partition, each batch with the fence of its assignment."""
+
+    batches: Mapping[Partition, tuple[int, list[Any]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """The outcome of a commit: None if all is well, else why it failed."""
+
+    error: PixyError | None
+    partitions: Mapping[Partition, PixyError]
+
+
+@dataclass(frozen=True, slots=True)
+class SessionFailed:
+    """The session is over and nothing follows."""
+
+    error: PixyError
+
+
+Event = Assigned | Revoking | Lost | Fetched | Committed | SessionFailed
+
+
+class Session(Protocol):
+    """One group's membership and fetching."""
+
+    def subscribe(self, topics: Mapping[str, int]) -> None:
+        """Replace the topics (name to number of partitions known now); joins with the first."""
+
+    def credit(self, partition: Partition, messages: int, size: int) -> None:
+        """The owner of a partition let go of messages that it had buffered."""
+
+    def seek(self, partition: Partition, offset: int, fence: int) -> None:
+        """Fetch again from ``offset``; what comes from there carries ``fence``."""
+
+    def next_fence(self) -> int:
+        """A number that no assignment has had."""
+
+    def commit(self, commits: Iterable[Commit]) -> None:
+        """Commit; one :class:`Committed` follows. At most one at a time."""
+
+    def release(self, commits: Iterable[Commit]) -> None:
+        """Answer to :class:`Revoking`: the last positions of what is being revoked."""
+
+    async def close(self, commits: Iterable[Commit], timeout: float) -> None:
+        """Commit for the last time, leave the group, end the threads."""
