@@ -94,6 +94,20 @@ class Actor(pykka.Actor):
         """
         return self._cell.spawn(actor_class, args, kwargs, name, supervision or self.supervision)
 
+    def free_name(self, wanted: str) -> str:
+        """``wanted`` as a child's name, made path-safe and, if a sibling has it, unique."""
+        name = base = wanted.replace("/", "_") or "_"
+        suffix = 1
+        while name in self._cell.children:
+            suffix += 1
+            name = f"{base}~{suffix}"
+        return name
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether somebody waits for a reply to the message that is being handled."""
+        return self._cell.is_asked()
+
     def take_reply(self) -> Future[Any]:
         """Take over the duty to answer the ask that is being handled; settle it later.
 

@@ -227,6 +227,10 @@ class Cell:
                 return  # as in pykka: the asker gets the error, the actor lives on
         self.fail(error)
 
+    def is_asked(self) -> bool:
+        """See :attr:`actors.Actor.is_asked`."""
+        return self._envelope is not None and self._envelope.reply_to is not None
+
     def take_reply(self) -> Future[Any]:
         """See :meth:`actors.Actor.take_reply`."""
         envelope = self._envelope

@@ -70,6 +70,16 @@ class ActorRef(pykka.ActorRef[A], Generic[A]):
         """
         self.actor_inbox.put(Envelope(message), urgent=urgent)
 
+    def forward(self, message: Any, reply_to: Future[Any], *, urgent: bool = False) -> None:
+        """Send a message whose reply goes to a future that exists already (see ``take_reply``).
+
+        A full mailbox or a dead actor is that future's error.
+        """
+        try:
+            self.actor_inbox.put(Envelope(message, reply_to), urgent=urgent)
+        except (ActorDeadError, MailboxFull) as error:
+            reply_to.try_fail(error)
+
     @overload
     def ask(
         self, message: Any, *, block: Literal[False], timeout: float | None = None,
@@ -98,10 +108,7 @@ class ActorRef(pykka.ActorRef[A], Generic[A]):
                 "use 'await ref.ask(message, block=False)' instead"
             )
         future: Future[Any] = Future()
-        try:
-            self.actor_inbox.put(Envelope(message, future), urgent=urgent)
-        except (ActorDeadError, MailboxFull) as error:
-            future.try_fail(error)
+        self.forward(message, future, urgent=urgent)
         return future.get(timeout=timeout) if block else future
 
     def stop(self, *, block: bool = True, timeout: float | None = None) -> Any:

@@ -52,7 +52,8 @@ class OfferBook:
     """See the module. All times are seconds of one monotonic clock."""
 
     def __init__(
-        self, tracker: OffsetTracker, *, max_pending: int, ack_timeout: float, max_retries: int
+        self, tracker: OffsetTracker, *, max_pending: int, ack_timeout: float, max_retries: int,
+        offered_below: int = 0,
     ) -> None:
         self.tracker = tracker
         self.closed = False
@@ -60,6 +61,8 @@ class OfferBook:
         self._max_pending = max_pending
         self._ack_timeout = ack_timeout
         self._max_retries = max_retries
+        # A previous life of the owner may have offered offsets up to here; their acks count.
+        self._offered_below = offered_below
         self._next_offset = tracker.position
         self._fresh: deque[Offer] = deque()
         self._offers: dict[int, Offer] = {}
@@ -100,6 +103,9 @@ class OfferBook:
             return AckResult.DONE
         if self.tracker.is_acked(offset):
             return AckResult.DUPLICATE
+        if offset < self._offered_below:
+            self.tracker.ack(offset)
+            return AckResult.DONE
         return AckResult.NEVER_OFFERED
 
     def give_back(self, offset: int) -> None:
@@ -176,8 +182,11 @@ class OfferBook:
             if offer is not None and not offer.out:
                 self._hand = offer
                 return
-        if self._fresh and self.pending <= self._max_pending:
-            self._hand = self._fresh.popleft()
+        while self._fresh and self.pending <= self._max_pending:
+            offer = self._fresh.popleft()
+            if not self.tracker.is_acked(offer.offset):
+                self._hand = offer
+                return
 
     def _expire(self, now: float) -> None:
         deadlines = self._deadlines

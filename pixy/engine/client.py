@@ -1,0 +1,249 @@
+"""What an API handler, or a program that embeds the engine, calls: one object per cluster.
+
+Refs are resolved once and kept; each call then is one message and one awaited future.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from actors import ActorDeadError, ActorRef, Future, MailboxFull
+
+from pixy.config.model import Proxy
+from pixy.engine.admin import (
+    Consumers, GetConsumers, GetOffsets, GetTopics, PartitionOffset, SetOffsets, TopicInfo,
+)
+from pixy.engine.cluster import GetAdmin, GetGroup, GetProducer, record_headers_unsupported
+from pixy.engine.group_consumer import AckMessage, Consume
+from pixy.engine.polls import Delivery
+from pixy.engine.topic_producer import Produce
+from pixy.errors import (
+    HeadersUnsupported, InvalidParameter, NotConsumed, PixyError, ShuttingDown, TooManyRequests,
+    Unavailable,
+)
+from pixy.kafka.producer import Headers
+
+T = TypeVar("T")
+
+_ATTEMPTS = 3
+_MAX_NAME = 249
+_NAME_CHARS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+_MAX_GROUP = 32_767
+
+
+def check_topic(topic: str) -> None:
+    """Kafka's own rule for topic names. Raises InvalidParameter."""
+    if not topic or topic in (".", "..") or len(topic) > _MAX_NAME or not _NAME_CHARS.issuperset(topic):
+        raise InvalidParameter(
+            f"bad topic: {topic!r} must be 1 to {_MAX_NAME} characters of a-z, A-Z, 0-9, '.', '_' "
+            "and '-'"
+        )
+
+
+def check_group(group: str) -> None:
+    """A group has a name, and Kafka's strings have a bound. Raises InvalidParameter."""
+    if not group:
+        raise InvalidParameter("bad group: must not be empty")
+    if len(group.encode(errors="replace")) > _MAX_GROUP:
+        raise InvalidParameter(f"bad group: longer than {_MAX_GROUP} bytes")
+    if "\x00" in group:
+        raise InvalidParameter("bad group: must not contain NUL")
+
+
+class ClusterClient:
+    """The operations on one cluster. All raise :mod:`pixy.errors`."""
+
+    def __init__(self, cluster: ActorRef[Any], proxy: Proxy, stopping: Callable[[], bool]) -> None:
+        self.proxy = proxy
+        self._cluster = cluster
+        self._stopping = stopping
+        self._headers_unsupported = record_headers_unsupported(proxy)
+        self._producers: dict[str, ActorRef[Any]] = {}
+        self._groups: dict[str, ActorRef[Any]] = {}
+        self._admin: dict[str, ActorRef[Any]] = {}
+
+    # -- produce ----------------------------------------------------------------------------------
+
+    async def produce(
+        self, topic: str, value: bytes | None, key: bytes | None = None, headers: Headers = ()
+    ) -> tuple[int, int]:
+        """Write a message and wait for ``required_acks``; return its partition and offset.
+
+        ``key`` None goes to any partition, an empty one to that of the empty key. ``value`` None is
+        a tombstone. The offset is -1 with ``required_acks: no_response``.
+        """
+        message = self._produce_message(topic, value, key, headers)
+        ref = self._producers.get(topic)
+        if ref is not None and ref.is_alive():
+            with contextlib.suppress(ActorDeadError):
+                return await self._reply(ref.ask(message, block=False), "producer", 62)  # type: ignore[no-any-return]
+        return await self._with_ref(  # type: ignore[no-any-return]
+            self._producers, topic, GetProducer(topic), message, "producer", 62
+        )
+
+    async def produce_async(
+        self, topic: str, value: bytes | None, key: bytes | None = None, headers: Headers = ()
+    ) -> None:
+        """Take a message on; what becomes of it is only logged."""
+        message = self._produce_message(topic, value, key, headers)
+        ref = self._producers.get(topic)
+        if ref is None or not ref.is_alive():
+            ref = await self._resolve(self._producers, topic, GetProducer(topic))
+        try:
+            ref.tell(message)
+        except MailboxFull as error:
+            raise TooManyRequests("producer.channel_buffer_size", 62) from error
+        except ActorDeadError as error:
+            raise ShuttingDown from error
+
+    def _produce_message(
+        self, topic: str, value: bytes | None, key: bytes | None, headers: Headers
+    ) -> Produce:
+        check_topic(topic)
+        if headers and self._headers_unsupported:
+            raise HeadersUnsupported
+        return Produce(key, value, headers)
+
+    # -- consume ----------------------------------------------------------------------------------
+
+    async def consume(
+        self, topic: str, group: str, *, auto_ack: bool = False,
+        ack: tuple[int, int] | None = None,
+    ) -> Delivery:
+        """Wait for a message as a member of the group.
+
+        Args:
+            auto_ack: acknowledge the message when :meth:`Delivery.sent` is called.
+            ack: (partition, offset) of an earlier message to acknowledge.
+
+        Raises:
+            LongPollTimeout: nothing came in time.
+
+        A caller that is cancelled meanwhile gets nothing and loses nothing.
+        """
+        check_topic(topic)
+        check_group(group)
+        request = Consume(topic, auto_ack, ack)
+        for _ in range(_ATTEMPTS):
+            ref = self._groups.get(group)
+            if ref is None or not ref.is_alive():
+                ref = await self._resolve(self._groups, group, GetGroup(group))
+            future = ref.ask(request, block=False)
+            try:
+                return await self._reply(future, "consumer", 43)  # type: ignore[no-any-return]
+            except ActorDeadError:
+                self._groups.pop(group, None)
+            except asyncio.CancelledError:
+                delivery = future.value()
+                if delivery is not None:
+                    delivery.give_back()
+                raise
+        raise Unavailable(f"group {group} is restarting, try again")
+
+    async def ack(self, topic: str, group: str, partition: int, offset: int) -> None:
+        """Acknowledge a message consumed through this instance.
+
+        Raises:
+            NotConsumed: the partition was never assigned to this instance.
+            PartitionLost: it belongs to another member by now.
+            NeverOffered: the offset was not handed out.
+        """
+        check_topic(topic)
+        check_group(group)
+        ref = self._groups.get(group)
+        if ref is None or not ref.is_alive():
+            raise NotConsumed(group, topic, partition)
+        try:
+            await self._reply(
+                ref.ask(AckMessage(topic, partition, offset), block=False, urgent=True),
+                "consumer", 43,
+            )
+        except ActorDeadError as error:
+            raise NotConsumed(group, topic, partition) from error
+
+    # -- admin --------------------------------------------------------------------------------------
+
+    async def get_offsets(self, topic: str, group: str) -> list[PartitionOffset]:
+        """The group's offsets in each partition of the topic."""
+        check_topic(topic)
+        check_group(group)
+        found: list[PartitionOffset] = await self._ask_admin(GetOffsets(group, topic))
+        return found
+
+    async def set_offsets(
+        self, topic: str, group: str, offsets: tuple[tuple[int, int, str], ...]
+    ) -> None:
+        """Commit (partition, offset, metadata) for a group that nobody consumes."""
+        check_topic(topic)
+        check_group(group)
+        await self._ask_admin(SetOffsets(group, topic, offsets))
+
+    async def topics(self, *, with_partitions: bool, with_config: bool) -> list[TopicInfo]:
+        """All topics, by name."""
+        found: list[TopicInfo] = await self._ask_admin(
+            GetTopics(None, with_partitions, with_config)
+        )
+        return found
+
+    async def topic(self, topic: str, *, with_partitions: bool) -> TopicInfo:
+        """One topic with its configuration. Raises UnknownTopic."""
+        check_topic(topic)
+        found: list[TopicInfo] = await self._ask_admin(GetTopics(topic, with_partitions, True))
+        return found[0]
+
+    async def consumers(self, topic: str, group: str = "") -> Consumers:
+        """Who consumes the topic: group to client to partitions."""
+        check_topic(topic)
+        if group:
+            check_group(group)
+        found: Consumers = await self._ask_admin(GetConsumers(topic, group))
+        return found
+
+    # -- plumbing ---------------------------------------------------------------------------------
+
+    async def _ask_admin(self, message: Any) -> Any:
+        return await self._with_ref(self._admin, "admin", GetAdmin(), message, "admin", 1)
+
+    async def _with_ref(
+        self, cache: dict[str, ActorRef[Any]], name: str, get: Any, message: Any, section: str,
+        line: int,
+    ) -> Any:
+        for _ in range(_ATTEMPTS):
+            ref = await self._resolve(cache, name, get)
+            try:
+                return await self._reply(ref.ask(message, block=False), section, line)
+            except ActorDeadError:
+                cache.pop(name, None)
+        raise self._gone()
+
+    async def _resolve(self, cache: dict[str, ActorRef[Any]], name: str, get: Any) -> ActorRef[Any]:
+        ref = cache.get(name)
+        if ref is not None and ref.is_alive():
+            return ref
+        try:
+            found: ActorRef[Any] = await self._reply(
+                self._cluster.ask(get, block=False), "producer", 62
+            )
+        except ActorDeadError as error:
+            raise self._gone() from error
+        if len(cache) > self.proxy.producer.max_topics:
+            cache.clear()  # names of actors that stopped long ago
+        cache[name] = found
+        return found
+
+    @staticmethod
+    def _reply(future: Future[T], section: str, line: int) -> Coroutine[Any, Any, T]:
+        return _unless_full(future, section, line)
+
+    def _gone(self) -> PixyError:
+        return ShuttingDown() if self._stopping() else Unavailable("restarting, try again")
+
+
+async def _unless_full(future: Future[T], section: str, line: int) -> T:
+    try:
+        return await future
+    except MailboxFull as error:
+        raise TooManyRequests(f"{section}.channel_buffer_size", line) from error

@@ -1,0 +1,292 @@
+"""One Kafka cluster: its clients, its topics' producers, its groups."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from actors import Actor, ActorDeadError, ActorRef, Future
+
+from pixy.config.model import Proxy
+from pixy.engine.admin import Admin
+from pixy.engine.group_consumer import GroupConsumer, GroupLeaving, Leave, Owned
+from pixy.engine.partitioner import LIBRDKAFKA_PARTITIONER
+from pixy.engine.topic_producer import Delivered, Drain, TopicProducer
+from pixy.errors import (
+    Disabled, KafkaError, PixyError, ShuttingDown, StartError, TooManyRequests, UnknownTopic,
+)
+from pixy.kafka import settings
+from pixy.kafka.errors import OUT_OF_BROKERS
+from pixy.kafka.producer import ProducerClient, Report
+from pixy.membership import Event, Session
+from pixy.membership.kafka import KafkaSession
+
+logger = logging.getLogger("pixy.engine")
+
+_LOOKUP_TIMEOUT = 5.0
+_REACH_SLICE = 1.0
+_GIVE_UP_DOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class GetProducer:
+    """Ask for the producer of a topic: an ``ActorRef[TopicProducer]``."""
+
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class GetGroup:
+    """Ask for the consumer of a group: an ``ActorRef[GroupConsumer]``."""
+
+    group: str
+
+
+@dataclass(frozen=True, slots=True)
+class GetAdmin:
+    """Ask for the ``ActorRef[Admin]``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """Ask whether the cluster can be reached; the reply is None or a StartError."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnGroups:
+    """Ask for this instance's groups: group to topic to partitions."""
+
+
+@dataclass(frozen=True, slots=True)
+class DrainCluster:
+    """Stop taking requests, deliver and commit what there is. The reply: messages given up."""
+
+
+@dataclass(frozen=True, slots=True)
+class _ClientFailed:
+    error: Exception
+
+
+@dataclass(slots=True)
+class _Group:
+    ref: ActorRef[GroupConsumer]
+    leaving: bool = False
+    waiting: list[Future[Any]] = field(default_factory=list)
+
+
+class Cluster(Actor):
+    """Child of the service."""
+
+    def __init__(self, name: str, proxy: Proxy) -> None:
+        super().__init__()
+        self._name = name
+        self._proxy = proxy
+        self._client: ProducerClient
+        self._admin: ActorRef[Admin]
+        self._producers: dict[str, ActorRef[TopicProducer]] = {}
+        self._groups: dict[str, _Group] = {}
+        self._draining = False
+        self._handlers: dict[type, Callable[[Any], Any]] = {
+            GetProducer: self._get_producer, GetGroup: self._get_group,
+            GetAdmin: lambda _message: self._admin, Reach: self._reach,
+            OwnGroups: self._own_groups, GroupLeaving: self._group_leaving,
+            DrainCluster: self._drain, _ClientFailed: self._client_failed,
+        }
+
+    def on_start(self) -> None:
+        """Make the clients; they connect by themselves."""
+        partitioner = LIBRDKAFKA_PARTITIONER[self._proxy.producer.partitioner]
+        self._client = ProducerClient(
+            settings.producer(self._proxy, partitioner), self._deliver, self._client_error
+        )
+        ref = self.actor_ref
+        self._admin = self.spawn(
+            Admin, self._proxy, lambda: _own_groups(ref), name="admin"
+        )
+
+    async def on_stop(self) -> None:
+        """Close the producer; a drain has emptied it before."""
+        await self._client.close(0.0)
+
+    async def on_failure(self, *_exc_info: Any) -> None:
+        """The next life has new clients."""
+        if hasattr(self, "_client"):
+            await self._client.close(1.0)
+
+    def on_receive(self, message: Any) -> Any:
+        """See the messages of this module."""
+        handler = self._handlers.get(type(message))
+        return handler(message) if handler is not None else super().on_receive(message)
+
+    def on_child_stopped(self, ref: ActorRef[Any]) -> None:
+        """Forget it; a group that was waited for is made anew."""
+        for topic, producer in tuple(self._producers.items()):
+            if producer is ref:
+                del self._producers[topic]
+        for name, group in tuple(self._groups.items()):
+            if group.ref is ref:
+                del self._groups[name]
+                for reply in group.waiting:
+                    try:
+                        reply.try_set(self._group(name))
+                    except PixyError as error:
+                        reply.try_fail(error)
+
+    # -- producing ------------------------------------------------------------------------------
+
+    def _get_producer(self, request: GetProducer) -> ActorRef[TopicProducer]:
+        ref = self._producers.get(request.topic)
+        if ref is not None and ref.is_alive():
+            return ref
+        if self._draining:
+            raise ShuttingDown
+        if len(self._producers) >= self._proxy.producer.max_topics:
+            raise TooManyRequests("producer.max_topics", 62)
+        ref = self.spawn(
+            TopicProducer, request.topic, self._proxy.producer, self._client, self._writable,
+            legacy=self.legacy, name=self.free_name(f"{request.topic}.producer"),
+        )
+        self._producers[request.topic] = ref
+        return ref
+
+    @property
+    def legacy(self) -> bool:
+        """Whether ``kafka.version`` is too old for record headers (before 0.11)."""
+        return record_headers_unsupported(self._proxy)
+
+    async def _writable(self, topic: str) -> tuple[int, ...] | None:
+        found = await self._topic(topic)
+        if found is None:
+            return None
+        return tuple(sorted(n for n, info in found.partitions.items() if info.leader >= 0))
+
+    async def _partitions(self, topic: str) -> int | None:
+        found = await self._topic(topic)
+        return None if found is None else len(found.partitions)
+
+    async def _topic(self, topic: str) -> Any:
+        """The topic's metadata if it exists (by now: the broker may create it for the asking)."""
+        try:
+            found = (await self._client.metadata(topic, _LOOKUP_TIMEOUT)).get(topic)
+        except UnknownTopic:
+            return None
+        if found is None or found.error is not None or not found.partitions:
+            return None
+        return found
+
+    def _deliver(self, reports: list[Report]) -> None:
+        by_owner: dict[TopicProducer, list[Report]] = {}
+        for report in reports:
+            by_owner.setdefault(report[0].owner, []).append(report)
+        for owner, own in by_owner.items():
+            try:
+                owner.actor_ref.tell(Delivered(tuple(own)), urgent=True)
+            except ActorDeadError:
+                logger.info("%s: %d late delivery reports", self.path, len(own))
+
+    def _client_error(self, error: Exception) -> None:
+        self.actor_ref.tell(_ClientFailed(error), urgent=True)
+
+    def _client_failed(self, failed: _ClientFailed) -> None:
+        raise failed.error
+
+    # -- consuming ------------------------------------------------------------------------------
+
+    def _get_group(self, request: GetGroup) -> ActorRef[GroupConsumer] | None:
+        if self._proxy.consumer.disabled:
+            raise Disabled
+        group = self._groups.get(request.group)
+        if group is not None and group.leaving:
+            group.waiting.append(self.take_reply())
+            return None
+        return self._group(request.group)
+
+    def _group(self, name: str) -> ActorRef[GroupConsumer]:
+        group = self._groups.get(name)
+        if group is not None:
+            return group.ref
+        if self._draining:
+            raise ShuttingDown
+        if len(self._groups) >= self._proxy.consumer.max_groups:
+            raise TooManyRequests("consumer.max_groups", 43)
+        ref = self.spawn(
+            GroupConsumer, name, self._proxy, self.actor_ref, self._session, self._partitions,
+            name=self.free_name(name),
+        )
+        self._groups[name] = _Group(ref)
+        return ref
+
+    def _session(self, group: str, post: Callable[[Event], None]) -> Session:
+        return KafkaSession(self._proxy, group, post)
+
+    def _group_leaving(self, message: GroupLeaving) -> None:
+        group = self._groups.get(message.group)
+        if group is not None:
+            group.leaving = True
+
+    async def _own_groups(self, _query: OwnGroups) -> dict[str, dict[str, list[int]]]:
+        own: dict[str, dict[str, list[int]]] = {}
+        for name, group in tuple(self._groups.items()):
+            try:
+                own[name] = await group.ref.ask(Owned(), block=False, urgent=True)
+            except ActorDeadError:
+                continue
+        return own
+
+    # -- start and stop -------------------------------------------------------------------------
+
+    async def _reach(self, _query: Reach) -> None:
+        deadline = self._proxy.net.dial_timeout
+        waited, down = 0.0, 0
+        while True:
+            try:
+                await self._client.metadata(None, _REACH_SLICE)
+                return
+            except KafkaError as error:
+                waited += _REACH_SLICE
+                down += bool(self._client.down)
+                if waited < deadline and down < _GIVE_UP_DOWN:
+                    continue
+                why = f" [{self._client.down}]" if self._client.down else ""
+                raise StartError(
+                    f"failed to spawn proxy, name={self._name}: failed to create Kafka client: "
+                    f"{OUT_OF_BROKERS}{why}"
+                ) from error
+
+    def _drain(self, _request: DrainCluster) -> None:
+        if not self._draining:
+            self._draining = True
+            self.start_task(self._drain_all(self.take_reply()))
+
+    async def _drain_all(self, reply: Future[Any]) -> None:
+        groups = [
+            group.ref.ask(Leave(), block=False, urgent=True) for group in self._groups.values()
+        ]
+        producers = [
+            ref.ask(Drain(), block=False) for ref in self._producers.values() if ref.is_alive()
+        ]
+        for waiting in (*producers, *groups):
+            try:
+                await waiting
+            except ActorDeadError:
+                continue
+        reply.try_set(await self._client.close(self._proxy.producer.shutdown_timeout))
+
+
+async def _own_groups(cluster: ActorRef[Any]) -> dict[str, dict[str, list[int]]]:
+    found: dict[str, dict[str, list[int]]] = await cluster.ask(OwnGroups(), block=False)
+    return found
+
+
+def record_headers_unsupported(proxy: Proxy) -> bool:
+    """Whether the configured Kafka version is before 0.11."""
+    major, minor = (int(part) for part in proxy.kafka.version.split(".")[:2])
+    return (major, minor) < (0, 11)
+
+
+__all__ = [
+    "Cluster", "DrainCluster", "GetAdmin", "GetGroup", "GetProducer", "OwnGroups", "Reach",
+    "record_headers_unsupported",
+]

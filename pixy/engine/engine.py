@@ -1,0 +1,97 @@
+"""The engine as one object: start it, use its clusters, stop it. Embed it, or put APIs before it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from actors import ActorDeadError, ActorRef, ActorSystem
+
+from pixy.config.model import App
+from pixy.engine.client import ClusterClient
+from pixy.engine.service import ListenerSpec, Service, Shutdown, Start
+from pixy.errors import PixyError, StartError, UnknownCluster
+
+logger = logging.getLogger("pixy.engine")
+
+
+@dataclass(frozen=True, slots=True)
+class StopResult:
+    """How a stop went: messages given up, and the actors that did not stop in time."""
+
+    lost_messages: int = 0
+    left: tuple[str, ...] = ()
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing was given up."""
+        return not self.lost_messages and not self.left
+
+
+class Engine:
+    """``async with Engine(config) as engine: await engine.cluster().produce("t", b"v")``."""
+
+    def __init__(self, config: App) -> None:
+        self.config = config
+        self.stopping = False
+        self._system: ActorSystem
+        self._service: ActorRef[Service]
+        self._clusters: dict[str, ClusterClient] = {}
+
+    async def __aenter__(self) -> Engine:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_exc: object) -> None:
+        await self.stop()
+
+    @property
+    def system(self) -> ActorSystem:
+        """The actors behind it."""
+        return self._system
+
+    async def start(self, listeners: Sequence[ListenerSpec] = ()) -> None:
+        """Connect to all clusters, then open the listeners. Raises StartError; nothing is left."""
+        self._system = ActorSystem("pixy")
+        self._service = self._system.spawn(Service, self.config, name="service")
+        try:
+            clusters = await self._service.ask(Start(tuple(listeners)), block=False)
+        except ActorDeadError as error:
+            cause = self._system.failure.result() if self._system.failure.done() else error
+            raise StartError(str(cause)) from error
+        except PixyError:
+            await self._system.stop()
+            raise
+        self._clusters.update({
+            name: ClusterClient(ref, self.config.proxies[name], lambda: self.stopping)
+            for name, ref in clusters.items()
+        })
+
+    def cluster(self, name: str = "") -> ClusterClient:
+        """The cluster of that name; the default one without. Raises UnknownCluster."""
+        client = self._clusters.get(name or self.config.cluster_name(""))
+        if client is None:
+            raise UnknownCluster(name)
+        return client
+
+    async def failed(self) -> Exception:
+        """Wait until a part of the service gave up for good; why."""
+        return await asyncio.shield(self._system.failure)
+
+    async def stop(self) -> StopResult:
+        """Drain within ``shutdown_timeout``: flush producers, take acks, commit, then stop all."""
+        self.stopping = True
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self.config.shutdown_timeout
+        lost = 0
+        try:
+            async with asyncio.timeout_at(deadline):
+                lost = await self._service.ask(Shutdown(), block=False)
+        except TimeoutError:
+            logger.error("draining took longer than shutdown_timeout, giving up")
+        except ActorDeadError:
+            pass
+        report = await self._system.stop(max(1.0, deadline - loop.time()))
+        return StopResult(lost, report.left)

@@ -1,0 +1,196 @@
+"""Metadata, offsets and groups of a cluster. Nothing here blocks the loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future as ThreadFuture
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from confluent_kafka import (
+    ConsumerGroupTopicPartitions, KafkaException, TopicPartition,
+)
+from confluent_kafka.admin import (
+    AdminClient, ConfigResource, ConfigSource, OffsetSpec,
+)
+
+from pixy.errors import KafkaError
+from pixy.kafka.consumer import Commit
+from pixy.kafka.errors import translate, unknown_topic
+from pixy.kafka.settings import Settings
+
+T = TypeVar("T")
+
+_NO_OFFSET = -1001
+_GROUPS_AT_ONCE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionInfo:
+    """A partition as the controller sees it; ``leader`` is -1 while there is none."""
+
+    partition: int
+    leader: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupInfo:
+    """A consumer group and, per member, its client id, member id and partitions."""
+
+    group: str
+    dead: bool
+    members: tuple[tuple[str, str, tuple[tuple[str, int], ...]], ...]
+
+
+class KafkaAdmin:
+    """Every method raises PixyError and takes at most ``timeout`` seconds a request."""
+
+    def __init__(self, settings: Settings, timeout: float) -> None:
+        self._client = AdminClient(settings)
+        self._timeout = timeout
+
+    async def topics(self) -> dict[str, tuple[PartitionInfo, ...]]:
+        """All topics with their partitions."""
+        return {name: _partitions(topic) for name, topic in (await self._metadata()).items()}
+
+    async def partitions(self, topic: str) -> tuple[PartitionInfo, ...]:
+        """A topic's partitions; asking does not create it. Raises UnknownTopic."""
+        found = (await self._metadata(topic)).get(topic)
+        if found is None:
+            raise unknown_topic()
+        if found.error is not None:
+            raise translate(found.error)
+        return _partitions(found)
+
+    async def _metadata(self, *topic: str) -> dict[str, Any]:
+        try:
+            found = await asyncio.to_thread(
+                self._client.list_topics, *topic, timeout=self._timeout
+            )
+        except KafkaException as error:
+            raise translate(error) from error
+        return dict(found.topics)
+
+    async def configs(self, topics: Sequence[str]) -> dict[str, dict[str, str]]:
+        """The settings made for these topics (not the broker's defaults)."""
+        resources = [ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in topics]
+        futures = self._client.describe_configs(resources, request_timeout=self._timeout)
+        configs: dict[str, dict[str, str]] = {}
+        for resource, future in futures.items():
+            entries = await self._wait(future)
+            configs[resource.name] = {
+                entry.name: "" if entry.value is None else entry.value
+                for entry in entries.values()
+                if entry.source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+            }
+        return configs
+
+    async def bounds(self, topic: str, partitions: Iterable[int]) -> dict[int, tuple[int, int]]:
+        """The oldest offset and the next to be written of each partition."""
+        parts = [TopicPartition(topic, partition) for partition in partitions]
+        begin = self._client.list_offsets(
+            {part: OffsetSpec.earliest() for part in parts}, request_timeout=self._timeout
+        )
+        end = self._client.list_offsets(
+            {part: OffsetSpec.latest() for part in parts}, request_timeout=self._timeout
+        )
+        return {
+            part.partition: (
+                (await self._wait(begin[part])).offset, (await self._wait(end[part])).offset
+            )
+            for part in parts
+        }
+
+    async def offsets(
+        self, group: str, topic: str, partitions: Iterable[int]
+    ) -> dict[int, tuple[int, str]]:
+        """Committed offset and metadata by partition; -1 where there is none."""
+        wanted = ConsumerGroupTopicPartitions(
+            group, [TopicPartition(topic, partition) for partition in partitions]
+        )
+        futures = self._client.list_consumer_group_offsets([wanted], request_timeout=self._timeout)
+        found = await self._wait(futures[group])
+        offsets: dict[int, tuple[int, str]] = {}
+        for part in found.topic_partitions:
+            if part.error is not None:
+                raise translate(part.error)
+            offset = -1 if part.offset == _NO_OFFSET else part.offset
+            offsets[part.partition] = (offset, part.metadata or "")
+        return offsets
+
+    async def set_offsets(self, group: str, commits: Sequence[Commit]) -> None:
+        """Commit on behalf of a group without members."""
+        wanted = ConsumerGroupTopicPartitions(
+            group,
+            [
+                TopicPartition(commit.topic, commit.partition, commit.offset, commit.metadata)
+                for commit in commits
+            ],
+        )
+        futures = self._client.alter_consumer_group_offsets(
+            [wanted], request_timeout=self._timeout
+        )
+        done = await self._wait(futures[group])
+        for part in done.topic_partitions:
+            if part.error is not None:
+                raise translate(part.error).wrapped(  # type: ignore[union-attr]
+                    f"failed to commit offset, partition={part.partition}"
+                )
+
+    async def groups(self) -> list[str]:
+        """The names of all consumer groups."""
+        found = await self._wait(
+            self._client.list_consumer_groups(request_timeout=self._timeout)
+        )
+        if not found.valid and found.errors:
+            raise translate(found.errors[0])
+        return sorted(group.group_id for group in found.valid)
+
+    async def describe(self, groups: Sequence[str]) -> list[GroupInfo]:
+        """The members of groups and what they are assigned."""
+        described: list[GroupInfo] = []
+        for at in range(0, len(groups), _GROUPS_AT_ONCE):
+            futures = self._client.describe_consumer_groups(
+                list(groups[at : at + _GROUPS_AT_ONCE]), request_timeout=self._timeout
+            )
+            for group, future in futures.items():
+                described.append(_group_info(group, await self._wait(future)))
+        return described
+
+    async def _wait(self, future: ThreadFuture[T]) -> T:
+        try:
+            return await asyncio.wait_for(asyncio.wrap_future(future), self._timeout + 5.0)
+        except KafkaException as error:
+            raise translate(error) from error
+        except TimeoutError as error:
+            raise KafkaError(
+                "kafka: no answer in time", -185, "_TIMED_OUT", retriable=True
+            ) from error
+
+
+def _partitions(topic: Any) -> tuple[PartitionInfo, ...]:
+    return tuple(
+        PartitionInfo(number, info.leader, tuple(info.replicas), tuple(info.isrs))
+        for number, info in sorted(topic.partitions.items())
+    )
+
+
+def _group_info(group: str, found: Any) -> GroupInfo:
+    return GroupInfo(
+        group,
+        found.state.name == "DEAD",
+        tuple(
+            (
+                member.client_id,
+                member.member_id,
+                tuple(
+                    (part.topic, part.partition)
+                    for part in (member.assignment.topic_partitions if member.assignment else ())
+                ),
+            )
+            for member in found.members
+        ),
+    )

@@ -1,0 +1,1 @@
+"""Stubs generated from ``proto/kafkapixy.proto`` by the build (``make proto`` for a checkout)."""
