@@ -151,6 +151,7 @@ class App:
     unix_addr: str = ""
     default_cluster: str = ""
     shutdown_timeout: Duration = _seconds(60)
+    max_concurrent_requests: int = 16_384
     proxies: dict[str, Proxy] = field(default_factory=dict)
     tls: Tls = field(default_factory=Tls)
     logging: list[Logger] = field(default_factory=lambda: [Logger()])

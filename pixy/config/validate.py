@@ -33,6 +33,8 @@ def validate(app: model.App) -> model.App:
         )
     if app.shutdown_timeout <= 0:
         raise ConfigError("invalid config parameter: shutdown_timeout must be > 0")
+    if app.max_concurrent_requests <= 0:
+        raise ConfigError("invalid config parameter: max_concurrent_requests must be > 0")
     for logger in app.logging:
         if logger.severity not in SEVERITIES:
             raise ConfigError(

@@ -40,6 +40,11 @@ class Bind:
     """To a listener: open the socket and serve. The reply is the address, or a StartError."""
 
 
+@dataclass(frozen=True, slots=True)
+class Draining:
+    """To a listener: the end is near; go on answering, but say so to whoever asks for health."""
+
+
 class Service(Actor):
     """Root supervisor. A cluster that fails too often, or a listener that dies, ends the process."""
 
@@ -80,6 +85,8 @@ class Service(Actor):
 
     async def _shutdown(self) -> int:
         lost = 0
+        for listener in self._listeners:
+            await listener.ask(Draining(), block=False)
         drained = [ref.ask(DrainCluster(), block=False) for ref in self._clusters.values()]
         for reply in drained:
             lost += await reply or 0

@@ -88,6 +88,14 @@ def unknown_topic() -> errors.UnknownTopic:
     return errors.UnknownTopic(server_text(code), code, "UNKNOWN_TOPIC_OR_PART")
 
 
+def unsupported(what: str) -> errors.KafkaError:
+    """The error of a request that the broker does not implement."""
+    return errors.KafkaError(
+        f"kafka: {what} is not supported by this broker", _KafkaError._UNSUPPORTED_FEATURE,
+        "_UNSUPPORTED_FEATURE",
+    )
+
+
 def translate(error: object) -> errors.PixyError:
     """Our error for a ``KafkaError``, a ``KafkaException`` or anything else a client raised."""
     if isinstance(error, errors.PixyError):

@@ -1,0 +1,174 @@
+"""The gRPC listener: binds :mod:`pixy.api.handlers` to grpc.aio, with health and reflection."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import Any
+
+import grpc
+from google.protobuf.message import DecodeError
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from pixy import errors
+from pixy.api.handlers import Handler, Handlers, NotFound
+from pixy.api.listener import Listener, split_address
+from pixy.engine.engine import Engine
+from pixy.engine.polls import Delivery
+from pixy.proto import kafkapixy_pb2 as pb
+
+logger = logging.getLogger("pixy.api")
+
+SERVICE = "KafkaPixy"
+MIN_RECEIVE = 1024 * 1024
+_SLACK = 64 * 1024
+_GRACE = 1.0
+
+# The first class that fits counts.
+_STATUS: tuple[tuple[type[Exception], grpc.StatusCode], ...] = (
+    (NotFound, grpc.StatusCode.NOT_FOUND),
+    (errors.InvalidParameter, grpc.StatusCode.INVALID_ARGUMENT),
+    (errors.LongPollTimeout, grpc.StatusCode.NOT_FOUND),
+    (errors.UnknownTopic, grpc.StatusCode.NOT_FOUND),
+    (errors.TooManyRequests, grpc.StatusCode.RESOURCE_EXHAUSTED),
+    (errors.Unavailable, grpc.StatusCode.UNAVAILABLE),
+    (errors.GroupActive, grpc.StatusCode.FAILED_PRECONDITION),
+    (errors.PartitionLost, grpc.StatusCode.FAILED_PRECONDITION),
+)
+
+
+def status_of(error: Exception) -> grpc.StatusCode:
+    """The documented status of an error."""
+    for kind, status in _STATUS:
+        if isinstance(error, kind):
+            return status
+    return grpc.StatusCode.INTERNAL
+
+
+class _Call:
+    """A :class:`pixy.api.handlers.Call` on a gRPC context."""
+
+    __slots__ = ("_context",)
+
+    def __init__(self, context: Any) -> None:
+        self._context = context
+
+    def deliver(self, delivery: Delivery) -> None:
+        self._context.add_done_callback(
+            lambda context: delivery.sent() if context.done() else delivery.give_back()
+        )
+
+
+def _bind(request_class: Any, handler: Handler, yields: bool) -> Any:
+    parse = request_class.FromString
+
+    async def behaviour(raw: bytes, context: Any) -> Any:
+        # Parsed here, because grpc answers INTERNAL for bytes that it can not parse.
+        try:
+            request = parse(raw)
+        except DecodeError:
+            await context.abort(
+                grpc.StatusCode.INVALID_ARGUMENT,
+                f"malformed request: not a {request_class.DESCRIPTOR.name}",
+            )
+        try:
+            answer = await handler(request, _Call(context))
+        except errors.PixyError as error:
+            await context.abort(status_of(error), str(error))
+        except Exception as error:
+            logger.exception("%s failed", handler.__name__)  # type: ignore[attr-defined]
+            await context.abort(grpc.StatusCode.INTERNAL, f"internal error: {error!r}")
+        if yields:
+            # A cancellation that has reached this process is delivered to this task here, before
+            # the answer counts as sent.
+            await asyncio.sleep(0)
+        return answer
+
+    return grpc.unary_unary_rpc_method_handler(
+        behaviour, response_serializer=lambda answer: answer.SerializeToString()
+    )
+
+
+class GrpcServer(Listener):
+    """Listens on one TCP address, with TLS if a certificate is configured."""
+
+    def __init__(self, engine: Engine, address: str) -> None:
+        super().__init__()
+        self._engine = engine
+        self._address = address
+        self._server: Any = None
+        self._health: Any = None
+        self._ended: asyncio.Task[Any] | None = None
+
+    async def bind(self) -> str:
+        """See :class:`pixy.api.listener.Listener`."""
+        config = self._engine.config
+        largest = max(proxy.producer.max_message_bytes for proxy in config.proxies.values())
+        self._server = grpc.aio.server(
+            maximum_concurrent_rpcs=config.max_concurrent_requests,
+            options=[
+                ("grpc.so_reuseport", 0),  # or a second daemon would bind the same port silently
+                ("grpc.max_receive_message_length", max(MIN_RECEIVE, largest + _SLACK)),
+                ("grpc.max_send_message_length", -1),
+            ],
+        )
+        handlers = {
+            name: _bind(request_class, handler, name == "ConsumeNAck")
+            for name, (request_class, handler) in Handlers(self._engine).methods().items()
+        }
+        self._server.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler(SERVICE, handlers),)
+        )
+        self._health = health.aio.HealthServicer()
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        await self._set_health(health_pb2.HealthCheckResponse.SERVING)
+        assert pb.DESCRIPTOR.services_by_name[SERVICE]
+        reflection.enable_server_reflection(
+            (SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME), self._server
+        )
+        port = await self._listen()
+        await self._server.start()
+        self._ended = asyncio.ensure_future(self._server.wait_for_termination())
+        host, _ = split_address(self._address)
+        return f"{host or '0.0.0.0'}:{port}"
+
+    async def _listen(self) -> int:
+        host, port = split_address(self._address)
+        where = f"{host or '[::]'}:{port}" if ":" not in (host or "") else f"[{host}]:{port}"
+        tls = self._engine.config.tls
+        try:
+            if tls.certificate_path:
+                pair = await asyncio.to_thread(
+                    lambda: (Path(tls.key_path).read_bytes(), Path(tls.certificate_path).read_bytes())
+                )
+                return int(
+                    self._server.add_secure_port(where, grpc.ssl_server_credentials([pair]))
+                )
+            return int(self._server.add_insecure_port(where))
+        except (RuntimeError, OSError) as error:
+            raise errors.StartError(
+                f"failed to start gRPC server: failed to create listener: listen tcp "
+                f"{self._address}: {error}"
+            ) from error
+
+    async def drain(self) -> None:
+        """Health says NOT_SERVING from here on."""
+        await self._set_health(health_pb2.HealthCheckResponse.NOT_SERVING)
+
+    async def _set_health(self, status: Any) -> None:
+        for service in ("", SERVICE):
+            await self._health.set(service, status)
+
+    def dead(self) -> str:
+        """See :class:`pixy.api.listener.Listener`."""
+        if self._ended is not None and self._ended.done():
+            return f"gRPC server on {self._address} has stopped"
+        return ""
+
+    async def close(self) -> None:
+        """Let calls finish for a moment, then end them."""
+        if self._ended is not None:
+            self._ended.cancel()
+        await self._server.stop(_GRACE)

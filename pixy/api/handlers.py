@@ -1,0 +1,186 @@
+"""The methods of the gRPC API: protobuf messages in and out, our own errors raised.
+
+They know no transport: whatever can carry the messages can be bound to them, through
+:meth:`Handlers.methods`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+from pixy.engine.admin import TopicInfo
+from pixy.engine.client import ClusterClient
+from pixy.engine.engine import Engine
+from pixy.engine.polls import Delivery, Message
+from pixy.errors import InvalidParameter, UnknownGroup, UnknownTopic
+from pixy.proto import kafkapixy_pb2 as pb
+
+logger = logging.getLogger("pixy.api")
+
+CONFIG_VERSION = 1
+
+
+class NotFound(UnknownGroup):
+    """What this API calls not found and REST calls a bad parameter."""
+
+
+class Call(Protocol):
+    """What a handler may know of the call that it answers."""
+
+    def deliver(self, delivery: Delivery) -> None:
+        """The answer has this message. The transport calls ``delivery.sent()`` when the answer was
+        sent, ``delivery.give_back()`` when it could not be.
+        """
+
+
+Handler = Callable[[Any, Call], Awaitable[Any]]
+
+
+def record_headers(message: Message) -> list[tuple[str, bytes]]:
+    """A message's headers; a null value reads as an empty one."""
+    try:
+        headers = message.headers()
+    except UnicodeDecodeError:
+        logger.warning(
+            "headers of %s/%s at %s are not UTF-8 and left out",
+            message.topic(), message.partition(), message.offset(),
+        )
+        return []
+    return [(name, value or b"") for name, value in headers or ()]
+
+
+class Handlers:
+    """All methods on one engine."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._clusters: dict[str, ClusterClient] = {}
+
+    def _cluster(self, name: str) -> ClusterClient:
+        cluster = self._clusters.get(name)
+        if cluster is None:
+            cluster = self._clusters[name] = self._engine.cluster(name)
+        return cluster
+
+    async def produce(self, rq: pb.ProdRq, _call: Call) -> pb.ProdRs:
+        """See ``Produce`` in the proto."""
+        cluster = self._cluster(rq.cluster)
+        key = None if rq.key_undefined else rq.key_value
+        headers = [(header.key, header.value) for header in rq.headers] if rq.headers else ()
+        try:
+            if rq.async_mode:
+                await cluster.produce_async(rq.topic, rq.message, key, headers)
+                return pb.ProdRs(partition=-1, offset=-1)
+            partition, offset = await cluster.produce(rq.topic, rq.message, key, headers)
+        except UnknownTopic as error:
+            raise InvalidParameter(str(error)) from error
+        return pb.ProdRs(partition=partition, offset=offset)
+
+    async def consume_n_ack(self, rq: pb.ConsNAckRq, call: Call) -> pb.ConsRs:
+        """See ``ConsumeNAck`` in the proto."""
+        cluster = self._cluster(rq.cluster)
+        ack = None
+        if not rq.no_ack and not rq.auto_ack:
+            ack = _ack(rq.ack_partition, rq.ack_offset)
+        delivery = await cluster.consume(
+            rq.topic, rq.group, auto_ack=rq.auto_ack and not rq.no_ack, ack=ack
+        )
+        call.deliver(delivery)
+        message = delivery.message
+        key = message.key()
+        rs = pb.ConsRs(
+            partition=delivery.partition, offset=delivery.offset, key_value=key,
+            key_undefined=key is None, message=message.value(),
+        )
+        for name, value in record_headers(message):
+            rs.headers.add(key=name, value=value)
+        return rs
+
+    async def ack(self, rq: pb.AckRq, _call: Call) -> pb.AckRs:
+        """See ``Ack`` in the proto."""
+        cluster = self._cluster(rq.cluster)
+        partition, offset = _ack(rq.partition, rq.offset)
+        await cluster.ack(rq.topic, rq.group, partition, offset)
+        return pb.AckRs()
+
+    async def get_offsets(self, rq: pb.GetOffsetsRq, _call: Call) -> pb.GetOffsetsRs:
+        """See ``GetOffsets`` in the proto."""
+        found = await self._cluster(rq.cluster).get_offsets(rq.topic, rq.group)
+        return pb.GetOffsetsRs(offsets=[
+            pb.PartitionOffset(
+                partition=po.partition, begin=po.begin, end=po.end, count=po.count,
+                offset=po.offset, lag=po.lag, metadata=po.metadata, sparse_acks=po.sparse_acks,
+            )
+            for po in found
+        ])
+
+    async def set_offsets(self, rq: pb.SetOffsetsRq, _call: Call) -> pb.SetOffsetsRs:
+        """See ``SetOffsets`` in the proto."""
+        offsets = {po.partition: (po.partition, po.offset, po.metadata) for po in rq.offsets}
+        await self._cluster(rq.cluster).set_offsets(
+            rq.topic, rq.group, tuple(offsets.values())
+        )
+        return pb.SetOffsetsRs()
+
+    async def list_topics(self, rq: pb.ListTopicRq, _call: Call) -> pb.ListTopicRs:
+        """See ``ListTopics`` in the proto."""
+        found = await self._cluster(rq.cluster).topics(
+            with_partitions=rq.with_partitions, with_config=True
+        )
+        return pb.ListTopicRs(topics={info.name: _topic(info) for info in found})
+
+    async def list_consumers(self, rq: pb.ListConsumersRq, _call: Call) -> pb.ListConsumersRs:
+        """See ``ListConsumers`` in the proto."""
+        try:
+            found = await self._cluster(rq.cluster).consumers(rq.topic, rq.group)
+        except UnknownGroup as error:
+            raise NotFound(str(error)) from error
+        rs = pb.ListConsumersRs()
+        for group, clients in found.items():
+            for client, partitions in clients.items():
+                rs.groups[group].consumers[client].partitions.extend(partitions)
+        return rs
+
+    async def get_topic_metadata(
+        self, rq: pb.GetTopicMetadataRq, _call: Call
+    ) -> pb.GetTopicMetadataRs:
+        """See ``GetTopicMetadata`` in the proto."""
+        return _topic(
+            await self._cluster(rq.cluster).topic(rq.topic, with_partitions=rq.with_partitions)
+        )
+
+    def methods(self) -> dict[str, tuple[type, Handler]]:
+        """Method name to request class and handler."""
+        return {
+            "Produce": (pb.ProdRq, self.produce),
+            "ConsumeNAck": (pb.ConsNAckRq, self.consume_n_ack),
+            "Ack": (pb.AckRq, self.ack),
+            "GetOffsets": (pb.GetOffsetsRq, self.get_offsets),
+            "SetOffsets": (pb.SetOffsetsRq, self.set_offsets),
+            "ListTopics": (pb.ListTopicRq, self.list_topics),
+            "ListConsumers": (pb.ListConsumersRq, self.list_consumers),
+            "GetTopicMetadata": (pb.GetTopicMetadataRq, self.get_topic_metadata),
+        }
+
+
+def _ack(partition: int, offset: int) -> tuple[int, int]:
+    if partition < 0:
+        raise InvalidParameter(f"invalid ack: bad partition: {partition}")
+    if offset < 0:
+        raise InvalidParameter(f"invalid ack: bad offset: {offset}")
+    return partition, offset
+
+
+def _topic(info: TopicInfo) -> pb.GetTopicMetadataRs:
+    return pb.GetTopicMetadataRs(
+        version=CONFIG_VERSION,
+        config=info.config or {},
+        partitions=[
+            pb.PartitionMetadata(
+                partition=part.partition, leader=part.leader, replicas=part.replicas, isr=part.isr
+            )
+            for part in info.partitions or ()
+        ],
+    )

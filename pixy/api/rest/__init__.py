@@ -1,0 +1,1 @@
+"""The original's REST API on aiohttp."""

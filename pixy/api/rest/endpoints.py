@@ -1,0 +1,296 @@
+"""The endpoints: parameters to messages, replies and errors to status codes and JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from aiohttp import web
+
+from pixy import errors
+from pixy.api.handlers import CONFIG_VERSION, record_headers
+from pixy.api.rest import go_json, params
+from pixy.api.rest.params import Params
+from pixy.api.rest.render import base64_or_none, printable, to_json, to_json_flat_lists
+from pixy.api.rest.router import Match
+from pixy.engine.admin import TopicInfo
+from pixy.engine.client import ClusterClient
+from pixy.engine.engine import Engine
+
+_FORM_GROWTH = 3
+_SLACK = 64 * 1024
+_MAX_OFFSETS_BODY = 4 * 1024 * 1024
+
+UNKNOWN_TOPIC = "Unknown topic"
+
+# The first class that fits counts.
+_STATUS: tuple[tuple[type[Exception], int], ...] = (
+    (errors.InvalidParameter, 400),
+    (errors.LongPollTimeout, 408),
+    (errors.UnknownTopic, 404),
+    (errors.TooManyRequests, 429),
+    (errors.Unavailable, 503),
+    (errors.GroupActive, 409),
+    (errors.PartitionLost, 409),
+)
+
+
+class BodyTooLarge(errors.InvalidParameter):
+    """The body is over the bound; it was not read."""
+
+    def __init__(self, size: int | None, limit: int) -> None:
+        shown = f"{size} bytes" if size is not None else "more"
+        super().__init__(f"message is too large: {shown}, at most {limit} are read")
+
+
+def status_of(error: Exception) -> int:
+    """The HTTP status of an error."""
+    if isinstance(error, BodyTooLarge):
+        return 413
+    for kind, status in _STATUS:
+        if isinstance(error, kind):
+            return status
+    return 500
+
+
+def respond(body: bytes, status: int = 200) -> web.Response:
+    """A JSON answer."""
+    return web.Response(body=body, status=status, headers={"Content-Type": "application/json"})
+
+
+def respond_error(error: Exception, text: str | None = None) -> web.Response:
+    """The JSON answer to an error."""
+    response = respond(to_json({"error": printable(text or str(error))}), status_of(error))
+    if isinstance(error, BodyTooLarge):
+        response.force_close()
+    return response
+
+
+EMPTY = to_json({})
+
+
+class Endpoints:
+    """All endpoints on one engine."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._by_name: dict[
+            str, Callable[[web.BaseRequest, Match, ClusterClient], Awaitable[web.StreamResponse]]
+        ] = {
+            "produce": self._produce, "consume": self._consume, "ack": self._ack,
+            "get_offsets": self._get_offsets, "set_offsets": self._set_offsets,
+            "consumers": self._consumers, "topic": self._topic, "topics": self._topics,
+        }
+
+    async def serve(self, request: web.BaseRequest, match: Match) -> web.StreamResponse:
+        """Answer a request that was matched; every error of ours becomes JSON here."""
+        if match.endpoint == "ping":
+            return web.Response(
+                body=b"pong", headers={"Content-Type": "text/plain; charset=utf-8"}
+            )
+        try:
+            # Before any other parameter is looked at, as in the original.
+            cluster = self._engine.cluster(match.cluster)
+            return await self._by_name[match.endpoint](request, match, cluster)
+        except errors.PixyError as error:
+            return respond_error(error)
+
+    # -- messages ---------------------------------------------------------------------------------
+
+    async def _produce(
+        self, request: web.BaseRequest, match: Match, cluster: ClusterClient
+    ) -> web.StreamResponse:
+        content_type = request.headers.get("Content-Type", "")
+        form = params.is_form(content_type)
+        limit = cluster.proxy.producer.max_message_bytes
+        # A longer body can not be a message that fits, even percent-encoded.
+        limit = _FORM_GROWTH * limit + _SLACK if form else 2 * limit
+        body = await read_body(request, limit, "failed to read message: {}")
+        found = Params(_query(request), body if form else b"")
+        if form:
+            value = found.first("msg")
+            if not value:
+                raise errors.InvalidParameter("empty message")
+        elif params.is_message_body(content_type):
+            value = body
+        else:
+            raise errors.InvalidParameter(f"unsupported content type {content_type}")
+        headers = params.record_headers(request.headers.items())
+        key = found.first("key")
+        if "sync" not in found:
+            # Whatever becomes of the message, the answer is the same; what can not be taken on
+            # for lack of room or of a cluster is said.
+            try:
+                await cluster.produce_async(match.topic, value, key, headers)
+            except (errors.ShuttingDown, errors.HeadersUnsupported):
+                pass
+            return respond(EMPTY)
+        partition, offset = await cluster.produce(match.topic, value, key, headers)
+        return respond(b'{\n  "partition": %d,\n  "offset": %d\n}' % (partition, offset))
+
+    async def _consume(
+        self, request: web.BaseRequest, match: Match, cluster: ClusterClient
+    ) -> web.StreamResponse:
+        found = Params(_query(request))
+        group = found.group()
+        no_ack = "noAck" in found
+        ack = None if no_ack else found.ack("ackPartition", "ackOffset")
+        delivery = await cluster.consume(
+            match.topic, group, auto_ack=not no_ack and ack is None, ack=ack
+        )
+        message = delivery.message
+        try:
+            response = respond(to_json({
+                "key": base64_or_none(message.key()),
+                "value": base64_or_none(message.value()),
+                "partition": delivery.partition,
+                "offset": delivery.offset,
+                "headers": [
+                    {"key": name, "value": base64_or_none(value)}
+                    for name, value in record_headers(message)
+                ],
+            }))
+            # Written here rather than by aiohttp after the return: only so it is known whether
+            # the client was still there.
+            await response.prepare(request)
+            await response.write_eof()
+        except BaseException:
+            delivery.give_back()
+            raise
+        delivery.sent()
+        return response
+
+    async def _ack(
+        self, request: web.BaseRequest, match: Match, cluster: ClusterClient
+    ) -> web.StreamResponse:
+        found = await _params(request)
+        group = found.group()
+        ack = found.ack("partition", "offset")
+        if ack is None:
+            raise errors.InvalidParameter("partition and offset should be provided")
+        await cluster.ack(match.topic, group, *ack)
+        return respond(EMPTY)
+
+    # -- offsets and consumers ----------------------------------------------------------------------
+
+    async def _get_offsets(
+        self, request: web.BaseRequest, match: Match, cluster: ClusterClient
+    ) -> web.StreamResponse:
+        group = Params(_query(request)).group()
+        try:
+            found = await cluster.get_offsets(match.topic, group)
+        except errors.UnknownTopic as error:
+            return respond_error(error, UNKNOWN_TOPIC)
+        views = []
+        for po in found:
+            view: dict[str, Any] = {
+                "partition": po.partition, "begin": po.begin, "end": po.end, "count": po.count,
+                "offset": po.offset, "lag": po.lag, "metadata": po.metadata,
+                "sparse_acks": po.sparse_acks,
+            }
+            for name in ("metadata", "sparse_acks"):
+                if not view[name]:
+                    del view[name]
+            views.append(view)
+        return respond(to_json(views))
+
+    async def _set_offsets(
+        self, request: web.BaseRequest, match: Match, cluster: ClusterClient
+    ) -> web.StreamResponse:
+        is_form = params.is_form(request.headers.get("Content-Type", ""))
+        body = await read_body(request, _MAX_OFFSETS_BODY, "Failed to read the request: err=({})")
+        group = Params(_query(request), body if is_form else b"").group()
+        offsets = params.set_offsets_body(go_json.parse(body))
+        try:
+            await cluster.set_offsets(match.topic, group, offsets)
+        except errors.UnknownTopic as error:
+            return respond_error(error, UNKNOWN_TOPIC)
+        return respond(EMPTY)
+
+    async def _consumers(
+        self, request: web.BaseRequest, match: Match, cluster: ClusterClient
+    ) -> web.StreamResponse:
+        group = Params(_query(request)).group(optional=True)
+        found = await cluster.consumers(match.topic, group)
+        return respond(to_json_flat_lists({
+            group: dict(sorted(clients.items())) for group, clients in sorted(found.items())
+        }))
+
+    # -- topics -----------------------------------------------------------------------------------
+
+    async def _topics(
+        self, request: web.BaseRequest, match: Match, cluster: ClusterClient
+    ) -> web.StreamResponse:
+        found = Params(_query(request))
+        with_partitions, with_config = "withPartitions" in found, "withConfig" in found
+        infos = await cluster.topics(with_partitions=with_partitions, with_config=with_config)
+        if not with_partitions and not with_config:
+            return respond(to_json([info.name for info in infos]))
+        return respond(to_json({info.name: _topic_view(info) for info in infos}))
+
+    async def _topic(
+        self, request: web.BaseRequest, match: Match, cluster: ClusterClient
+    ) -> web.StreamResponse:
+        with_partitions = "withPartitions" in Params(_query(request))
+        try:
+            info = await cluster.topic(match.topic, with_partitions=with_partitions)
+        except errors.UnknownTopic as error:
+            return respond_error(error, UNKNOWN_TOPIC)
+        return respond(to_json(_topic_view(info)))
+
+
+def _topic_view(info: TopicInfo) -> dict[str, Any]:
+    view: dict[str, Any] = {}
+    if info.config is not None:
+        view["config"] = {
+            "version": CONFIG_VERSION, "config": dict(sorted(info.config.items())),
+        }
+    if info.partitions:
+        view["partitions"] = [
+            {
+                "partition": part.partition, "leader": part.leader,
+                "replicas": list(part.replicas), "isr": list(part.isr),
+            }
+            for part in info.partitions
+        ]
+    return view
+
+
+def _query(request: web.BaseRequest) -> bytes:
+    _, _, query = request.raw_path.partition("?")
+    return query.partition("#")[0].encode("utf-8", "surrogateescape")
+
+
+async def _params(request: web.BaseRequest) -> Params:
+    if not params.is_form(request.headers.get("Content-Type", "")):
+        return Params(_query(request))
+    return Params(_query(request), await read_body(request, _SLACK, "failed to read message: {}"))
+
+
+async def read_body(request: web.BaseRequest, limit: int, failed: str) -> bytes:
+    """The whole body, if it is not over ``limit`` bytes; refused before it is read if that is known.
+
+    Raises:
+        BodyTooLarge: it is longer.
+        InvalidParameter: with the text ``failed``: the connection broke, or it is no valid body.
+    """
+    size = request.content_length
+    if size is not None and size > limit:
+        raise BodyTooLarge(size, limit)
+    if not request.body_exists:
+        return b""
+    if request.headers.get("Expect", "").lower() == "100-continue" and request.transport:
+        request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+    chunks: list[bytes] = []
+    total = 0
+    try:
+        async for chunk in request.content.iter_any():
+            total += len(chunk)
+            if total > limit:
+                raise BodyTooLarge(None, limit)
+            chunks.append(chunk)
+    except errors.PixyError:
+        raise
+    except Exception as error:  # whatever aiohttp's parser finds wrong with it
+        raise errors.InvalidParameter(failed.format(error)) from error
+    return chunks[0] if len(chunks) == 1 else b"".join(chunks)

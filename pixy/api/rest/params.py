@@ -1,0 +1,179 @@
+"""Request parameters as the original reads them. Pure: text in, values or InvalidParameter out."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Iterable
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+from pixy.errors import InvalidParameter
+
+_INTEGER = re.compile(r"[+-]?[0-9]+\Z")
+_BAD_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
+_JSON_TYPE = re.compile(r"^application/(?:.*\+)?json(?:;.*)?$")
+_HEADER_PREFIX = "x-kafka-"
+_INT32, _INT64 = 2**31, 2**63
+
+
+class Params:
+    """Query and form parameters by name, each with all its values, as bytes."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, query: bytes, form: bytes = b"") -> None:
+        self._values: dict[str, list[bytes]] = {}
+        # A form's values come first, so they win.
+        for source in (form, query):
+            for pair in source.split(b"&"):
+                if not pair or b";" in pair or _BAD_ESCAPE.search(pair):
+                    continue  # dropped silently, as Go's net/url does here
+                name, _, value = pair.partition(b"=")
+                self._values.setdefault(_unquote(name).decode("utf-8", "replace"), []).append(
+                    _unquote(value)
+                )
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._values
+
+    def first(self, name: str) -> bytes | None:
+        """The first value; None if there is none."""
+        values = self._values.get(name)
+        return values[0] if values else None
+
+    def group(self, *, optional: bool = False) -> str:
+        """The one consumer group; '' if it may be left out and is."""
+        groups = self._values.get("group", [])
+        if len(groups) > 1 or (not groups and not optional):
+            raise InvalidParameter(
+                f"one consumer group is expected, but {len(groups)} provided"
+            )
+        if not groups:
+            return ""
+        try:
+            return groups[0].decode()
+        except UnicodeDecodeError:
+            raise InvalidParameter("bad group: not UTF-8") from None
+
+    def ack(self, partition: str, offset: str) -> tuple[int, int] | None:
+        """The message that the named parameters acknowledge; None if neither is there."""
+        found = [self._integer(partition, _INT32), self._integer(offset, _INT64)]
+        if found[0] is None and found[1] is None:
+            return None
+        if found[0] is None or found[1] is None:
+            raise InvalidParameter(
+                f"{partition} and {offset} either both should be provided or neither"
+            )
+        for name, value in zip((partition, offset), found, strict=True):
+            if value is not None and value < 0:
+                raise InvalidParameter(f"bad {name}: [{value}]: must not be negative")
+        return found[0], found[1]
+
+    def _integer(self, name: str, bound: int) -> int | None:
+        values = self._values.get(name)
+        if not values:
+            return None
+        texts = [value.decode("utf-8", "replace") for value in values]
+        problem = ""
+        if not _INTEGER.match(texts[0]):
+            problem = "invalid syntax"
+        # A number of a thousand digits is out of range whatever they are.
+        elif len(texts[0]) > 40 or not -bound <= int(texts[0]) < bound:
+            problem = "value out of range"
+        if problem:
+            quoted = texts[0].replace("\\", "\\\\").replace('"', '\\"')
+            raise InvalidParameter(
+                f'bad {name}: [{" ".join(texts)}]: strconv.ParseInt: parsing "{quoted}": {problem}'
+            )
+        return int(texts[0])
+
+
+def _unquote(value: bytes) -> bytes:
+    return unquote_to_bytes(value.replace(b"+", b" "))
+
+
+def is_form(content_type: str) -> bool:
+    """Whether the body is a form, with or without a charset."""
+    return _media_type(content_type) == "application/x-www-form-urlencoded"
+
+
+def is_message_body(content_type: str) -> bool:
+    """Whether the body itself is the message."""
+    return (
+        _media_type(content_type) in ("text/plain", "application/octet-stream")
+        or _JSON_TYPE.match(content_type) is not None
+    )
+
+
+def _media_type(content_type: str) -> str:
+    return content_type.partition(";")[0].strip().lower()
+
+
+def record_headers(headers: Iterable[tuple[str, str]]) -> list[tuple[str, bytes]]:
+    """Record headers of a produce request: ``X-Kafka-<Name>: <base64>``, in their order."""
+    found: list[tuple[str, bytes]] = []
+    for name, value in headers:
+        if not name.lower().startswith(_HEADER_PREFIX):
+            continue
+        canonical = "-".join(part[:1].upper() + part[1:].lower() for part in name.split("-"))
+        try:
+            decoded = base64.b64decode(value.strip(" \t").encode("ascii"), validate=True)
+        except (binascii.Error, UnicodeEncodeError, ValueError):
+            raise InvalidParameter(f"Invalid base64 encoding for header: {canonical}") from None
+        found.append((canonical[len(_HEADER_PREFIX) :], decoded))
+    return found
+
+
+def set_offsets_body(document: Any) -> tuple[tuple[int, int, str], ...]:
+    """(partition, offset, metadata) of each element; a later one for a partition wins.
+
+    Raises:
+        InvalidParameter: with Go's text for a value of the wrong type.
+    """
+    if document is None:
+        return ()
+    if not isinstance(document, list):
+        raise _cannot(document, "Go value of type []httpsrv.partitionInfo")
+    offsets: dict[int, tuple[int, int, str]] = {}
+    for element in document:
+        if element is None:
+            element = {}  # noqa: PLW2901
+        if not isinstance(element, dict):
+            raise _cannot(element, "Go value of type httpsrv.partitionInfo")
+        # Go matches field names whatever their case.
+        fields = {str(name).lower(): value for name, value in element.items()}
+        partition = _int_field(fields, "partition", "int32", _INT32)
+        offset = _int_field(fields, "offset", "int64", _INT64)
+        metadata = fields.get("metadata")
+        if metadata is not None and not isinstance(metadata, str):
+            raise _cannot(metadata, "Go struct field partitionInfo.metadata of type string")
+        offsets[partition] = (partition, offset, printable_metadata(metadata or ""))
+    return tuple(offsets.values())
+
+
+def printable_metadata(text: str) -> str:
+    """A lone surrogate escape of JSON is no character: U+FFFD, as in Go."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _int_field(fields: dict[str, Any], name: str, go_type: str, bound: int) -> int:
+    value = fields.get(name)
+    if value is None:
+        return 0
+    if not isinstance(value, int) or isinstance(value, bool) or not -bound <= value < bound:
+        raise _cannot(value, f"Go struct field partitionInfo.{name} of type {go_type}")
+    return value
+
+
+def _cannot(value: Any, wanted: str) -> InvalidParameter:
+    if isinstance(value, bool):
+        kind = "bool"
+    elif isinstance(value, (int, float)):
+        kind = f"number {value}" if "field" in wanted else "number"
+    else:
+        kind = {str: "string", list: "array", dict: "object"}.get(type(value), "value")
+    return InvalidParameter(
+        f"Failed to parse the request: err=(json: cannot unmarshal {kind} into {wanted})"
+    )

@@ -1,0 +1,85 @@
+"""Routes as the original's: matched on the decoded path, with and without a cluster. Pure."""
+
+from __future__ import annotations
+
+import posixpath
+from dataclasses import dataclass
+from urllib.parse import quote, unquote
+
+ROUTES: dict[tuple[str, str], str] = {
+    ("POST", "messages"): "produce",
+    ("GET", "messages"): "consume",
+    ("POST", "acks"): "ack",
+    ("GET", "offsets"): "get_offsets",
+    ("POST", "offsets"): "set_offsets",
+    ("GET", "consumers"): "consumers",
+    ("GET", "{topic}"): "topic",
+    ("GET", "topics"): "topics",
+    ("GET", "_ping"): "ping",
+}
+"""(method, last part of the path) to the endpoint's name."""
+
+_OF_A_TOPIC = frozenset({"messages", "acks", "offsets", "consumers"})
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """What a path means."""
+
+    endpoint: str
+    cluster: str = ""
+    topic: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Redirect:
+    """The path is not clean; the client is sent to the clean one."""
+
+    path: str
+
+
+NOT_FOUND = Match("")
+METHOD_NOT_ALLOWED = Match("!")
+
+
+def route(method: str, raw_path: str) -> Match | Redirect:
+    """The endpoint of a request; ``raw_path`` is still percent-encoded, without the query."""
+    path = unquote(raw_path, errors="surrogateescape") if "%" in raw_path else raw_path
+    if "//" in path or "/." in path:
+        clean = _clean(path)
+        if clean != path:
+            return Redirect(quote(clean, safe="/:@!$&'()*+,;=~", errors="surrogateescape"))
+    parts = path.split("/")[1:]
+    cluster = ""
+    if len(parts) >= 3 and parts[0] == "clusters" and parts[1]:
+        cluster = parts[1]
+        parts = parts[2:]
+        if parts[0] == "_ping":
+            return NOT_FOUND
+    kind, topic = _kind(parts)
+    endpoint = ROUTES.get((method, kind)) if kind else None
+    if endpoint is not None:
+        return Match(endpoint, cluster, topic)
+    return METHOD_NOT_ALLOWED if kind else NOT_FOUND
+
+
+def _kind(parts: list[str]) -> tuple[str, str]:
+    match parts:
+        case ["_ping"]:
+            return "_ping", ""
+        case ["topics"]:
+            return "topics", ""
+        case ["topics", topic] if topic:
+            return "{topic}", topic
+        case ["topics", topic, what] if topic and what in _OF_A_TOPIC:
+            return what, topic
+    return "", ""
+
+
+def _clean(path: str) -> str:
+    clean = posixpath.normpath(path)
+    if clean.startswith("//"):
+        clean = clean[1:]
+    if path.endswith("/") and clean != "/":
+        clean += "/"
+    return clean
