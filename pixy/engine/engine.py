@@ -36,6 +36,8 @@ class Engine:
     def __init__(self, config: App) -> None:
         self.config = config
         self.stopping = False
+        self.addresses: dict[str, str] = {}
+        """Where the listeners serve, by name; a port 0 in the configuration is a real one here."""
         self._system: ActorSystem
         self._service: ActorRef[Service]
         self._clusters: dict[str, ClusterClient] = {}
@@ -57,16 +59,17 @@ class Engine:
         self._system = ActorSystem("pixy")
         self._service = self._system.spawn(Service, self.config, name="service")
         try:
-            clusters = await self._service.ask(Start(tuple(listeners)), block=False)
+            started = await self._service.ask(Start(tuple(listeners)), block=False)
         except ActorDeadError as error:
             cause = self._system.failure.result() if self._system.failure.done() else error
             raise StartError(str(cause)) from error
         except PixyError:
             await self._system.stop()
             raise
+        self.addresses = started.addresses
         self._clusters.update({
             name: ClusterClient(ref, self.config.proxies[name], lambda: self.stopping)
-            for name, ref in clusters.items()
+            for name, ref in started.clusters.items()
         })
 
     def cluster(self, name: str = "") -> ClusterClient:

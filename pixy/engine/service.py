@@ -22,9 +22,17 @@ ListenerSpec = tuple[type[Actor], tuple[Any, ...], str]
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Start everything. The reply: cluster name to ``ActorRef[Cluster]``, or a StartError."""
+    """Start everything. The reply: :class:`Started`, or a StartError."""
 
     listeners: tuple[ListenerSpec, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """Cluster name to its actor; listener name to the address that it serves on."""
+
+    clusters: dict[str, ActorRef[Cluster]]
+    addresses: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +75,8 @@ class Service(Actor):
             return await self._shutdown()
         return super().on_receive(message)
 
-    async def _start(self, listeners: Sequence[ListenerSpec]) -> dict[str, ActorRef[Cluster]]:
+    async def _start(self, listeners: Sequence[ListenerSpec]) -> Started:
+        addresses: dict[str, str] = {}
         reached = [ref.ask(Reach(), block=False) for ref in self._clusters.values()]
         for reply in reached:
             await reply
@@ -75,13 +84,13 @@ class Service(Actor):
             ref = self.spawn(actor_class, *args, name=self.free_name(name), supervision=ESCALATE)
             self._listeners.append(ref)
             try:
-                address = await ref.ask(Bind(), block=False)
+                addresses[name] = await ref.ask(Bind(), block=False)
             except PixyError:
                 raise
             except Exception as error:
                 raise StartError(f"failed to start {name}: {error}") from error
-            logger.info("%s: serving %s on %s", self.path, name, address)
-        return self._clusters
+            logger.info("%s: serving %s on %s", self.path, name, addresses[name])
+        return Started(self._clusters, addresses)
 
     async def _shutdown(self) -> int:
         lost = 0

@@ -169,6 +169,5 @@ class GrpcServer(Listener):
 
     async def close(self) -> None:
         """Let calls finish for a moment, then end them."""
-        if self._ended is not None:
-            self._ended.cancel()
+        # The waiter ends by itself then; cancelling it would cancel what stop() waits for.
         await self._server.stop(_GRACE)

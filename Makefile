@@ -1,0 +1,48 @@
+# Every target sets up what it needs: Python 3.11+ for run, demo and lint; Java 17 and Maven besides
+# for test and bench.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: install run demo test unit lint bench proto clean
+
+install: $(VENV)/.installed
+
+$(VENV)/.installed: setup.cfg pyproject.toml constraints.txt proto/kafkapixy.proto proto/build_backend.py
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed, this is " + sys.version)'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install -q -e .
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.installed
+	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install -q -e '.[test,lint]'
+	touch $@
+
+proto: $(VENV)/.dev
+	$(BIN)/python proto/build_backend.py
+
+run: install
+	$(BIN)/kafka-pixy --sandbox
+
+demo: install
+	$(BIN)/python -m pixy.cli.demo
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest
+
+unit: $(VENV)/.dev
+	$(BIN)/python -m pytest tests/unit
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	PYTHONPATH=. $(BIN)/lint-imports --no-cache
+
+bench: $(VENV)/.dev
+	$(BIN)/python -m tests.bench
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .hypothesis
+	rm -f pixy/proto/*_pb2*.py*
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""The ``kafka-pixy`` program: the daemon, and client commands that talk to one."""

@@ -1,0 +1,384 @@
+"""Client commands over gRPC: produce, consume, ack, offsets, topics, consumers."""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import grpc
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from pixy.cli.main import COMMANDS
+from pixy.proto import kafkapixy_pb2 as pb
+from pixy.proto.kafkapixy_pb2_grpc import KafkaPixyStub
+
+EXIT_ERROR = 1
+EXIT_USAGE = 2
+EXIT_NOTHING = 4
+"""``consume`` ended without the messages it was asked for."""
+
+_LONG_POLL = 60.0
+
+
+def _bytes_view(value: bytes) -> dict[str, str]:
+    """Text if it is text, base64 if it is not: never a guess that loses something."""
+    try:
+        return {"text": value.decode()}
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(value).decode()}
+
+
+class Session:
+    """One command's connection, output and progress."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self.args = args
+        self.out = Console(highlight=False, soft_wrap=True)
+        self.err = Console(stderr=True, highlight=False)
+        options = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
+        if args.ca or args.tls:
+            ca = Path(args.ca).read_bytes() if args.ca else None
+            self._channel = grpc.secure_channel(
+                args.server, grpc.ssl_channel_credentials(ca), options=options
+            )
+        else:
+            self._channel = grpc.insecure_channel(args.server, options=options)
+        self.stub = KafkaPixyStub(self._channel)  # type: ignore[no-untyped-call]
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._channel.close()
+
+    def json(self, document: Any) -> None:
+        """One document a line."""
+        sys.stdout.write(json.dumps(document, ensure_ascii=False) + "\n")
+        sys.stdout.flush()
+
+    def table(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        """A table, whatever the width."""
+        table = Table(*columns, box=None, pad_edge=False)
+        for row in rows:
+            table.add_row(*[str(cell) for cell in row])
+        self.out.print(table)
+
+    def progress(self, what: str) -> Progress:
+        """A progress line on stderr; silent where stderr is no terminal."""
+        return Progress(
+            TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+            console=self.err, transient=True, disable=not self.err.is_terminal,
+        )
+
+
+# -- commands -------------------------------------------------------------------------------------
+
+
+def _messages(args: argparse.Namespace) -> Iterator[bytes]:
+    if args.message is not None:
+        yield args.message.encode()
+        return
+    if args.file:
+        yield Path(args.file).read_bytes()
+        return
+    for line in sys.stdin.buffer:
+        yield line.rstrip(b"\r\n")
+
+
+def produce(session: Session) -> int:
+    """Each message is confirmed by Kafka before it is reported, unless --async."""
+    args = session.args
+    headers = []
+    for header in args.header:
+        name, _, value = header.partition("=")
+        headers.append(pb.RecordHeader(key=name, value=value.encode()))
+    written = 0
+    pending: list[Any] = []
+
+    def settle(least: int) -> None:
+        nonlocal written
+        while len(pending) > least:
+            answer = pending.pop(0).result()
+            written += 1
+            if args.json:
+                session.json({"partition": answer.partition, "offset": answer.offset})
+            progress.update(task, completed=written)
+
+    with session.progress("producing") as progress:
+        task = progress.add_task("", total=None)
+        for message in _messages(args):
+            request = pb.ProdRq(
+                cluster=args.cluster, topic=args.topic, message=message, headers=headers,
+                key_undefined=args.key is None, key_value=(args.key or "").encode(),
+                async_mode=args.asynchronous,
+            )
+            pending.append(session.stub.Produce.future(request, timeout=args.timeout))
+            settle(args.in_flight - 1)
+        settle(0)
+    if not args.json:
+        session.err.print(f"{written} message{'s' * (written != 1)} written to {args.topic}")
+    return 0
+
+
+def consume(session: Session) -> int:
+    """With --ack explicit (the default) a message is acknowledged after it was printed."""
+    args = session.args
+    got = 0
+    last: pb.ConsRs | None = None
+    with session.progress("consuming") as progress:
+        task = progress.add_task("", total=args.count or None)
+        while not args.count or got < args.count:
+            request = pb.ConsNAckRq(
+                cluster=args.cluster, topic=args.topic, group=args.group,
+                auto_ack=args.ack == "auto", no_ack=args.ack == "none" or last is None,
+            )
+            if last is not None and args.ack == "explicit":
+                request.ack_partition, request.ack_offset = last.partition, last.offset
+            try:
+                last = session.stub.ConsumeNAck(request, timeout=_LONG_POLL)
+            except grpc.RpcError as error:
+                if error.code() is not grpc.StatusCode.NOT_FOUND:
+                    raise
+                last = None  # its ack was taken all the same
+                if args.follow or args.count == 0:
+                    continue
+                break
+            got += 1
+            _print_message(session, last)
+            progress.update(task, completed=got)
+    if last is not None and args.ack == "explicit":
+        session.stub.Ack(pb.AckRq(
+            cluster=args.cluster, topic=args.topic, group=args.group,
+            partition=last.partition, offset=last.offset,
+        ), timeout=args.timeout)
+    if got < args.count:
+        session.err.print(f"{got} of {args.count} messages; nothing more came")
+        return EXIT_NOTHING
+    return 0
+
+
+def _print_message(session: Session, message: Any) -> None:
+    if session.args.json:
+        session.json({
+            "partition": message.partition, "offset": message.offset,
+            "key": None if message.key_undefined else _bytes_view(message.key_value),
+            "value": _bytes_view(message.message),
+            "headers": [
+                {"key": header.key, "value": _bytes_view(header.value)}
+                for header in message.headers
+            ],
+        })
+    else:
+        sys.stdout.buffer.write(message.message + b"\n")
+        sys.stdout.buffer.flush()
+
+
+def ack(session: Session) -> int:
+    """Acknowledge one message."""
+    args = session.args
+    session.stub.Ack(pb.AckRq(
+        cluster=args.cluster, topic=args.topic, group=args.group, partition=args.partition,
+        offset=args.offset,
+    ), timeout=args.timeout)
+    if args.json:
+        session.json({})
+    return 0
+
+
+def offsets(session: Session) -> int:
+    """Show, or set with --set, a group's offsets."""
+    args = session.args
+    place = {"cluster": args.cluster, "topic": args.topic, "group": args.group}
+    if args.set:
+        session.stub.SetOffsets(pb.SetOffsetsRq(
+            **place, offsets=[pb.PartitionOffset(partition=p, offset=o) for p, o in args.set]
+        ), timeout=args.timeout)
+    answer = session.stub.GetOffsets(pb.GetOffsetsRq(**place), timeout=args.timeout)
+    columns = (
+        "partition", "begin", "end", "count", "offset", "lag", "metadata", "sparse_acks"
+    )
+    rows = [[getattr(po, column) for column in columns] for po in answer.offsets]
+    if args.json:
+        session.json([dict(zip(columns, row, strict=True)) for row in rows])
+    else:
+        session.table(columns, rows)
+    return 0
+
+
+def topics(session: Session) -> int:
+    """List topics, or show one."""
+    args = session.args
+    if args.topic:
+        one = session.stub.GetTopicMetadata(pb.GetTopicMetadataRq(
+            cluster=args.cluster, topic=args.topic, with_partitions=True
+        ), timeout=args.timeout)
+        found = {args.topic: one}
+    else:
+        found = dict(session.stub.ListTopics(pb.ListTopicRq(
+            cluster=args.cluster, with_partitions=True
+        ), timeout=args.timeout).topics)
+    if args.json:
+        session.json({
+            name: {
+                "config": dict(info.config),
+                "partitions": [
+                    {
+                        "partition": part.partition, "leader": part.leader,
+                        "replicas": list(part.replicas), "isr": list(part.isr),
+                    }
+                    for part in info.partitions
+                ],
+            }
+            for name, info in sorted(found.items())
+        })
+    elif args.topic:
+        session.table(
+            ("partition", "leader", "replicas", "isr"),
+            [
+                (part.partition, part.leader, list(part.replicas), list(part.isr))
+                for part in found[args.topic].partitions
+            ],
+        )
+        for key, value in sorted(found[args.topic].config.items()):
+            session.out.print(f"{key} = {value}", markup=False)
+    else:
+        session.table(
+            ("topic", "partitions", "settings"),
+            [
+                (name, len(info.partitions), " ".join(f"{k}={v}" for k, v in info.config.items()))
+                for name, info in sorted(found.items())
+            ],
+        )
+    return 0
+
+
+def consumers(session: Session) -> int:
+    """Show who consumes a topic."""
+    args = session.args
+    answer = session.stub.ListConsumers(pb.ListConsumersRq(
+        cluster=args.cluster, topic=args.topic, group=args.group
+    ), timeout=args.timeout)
+    found = {
+        group: {
+            client: list(owned.partitions) for client, owned in sorted(clients.consumers.items())
+        }
+        for group, clients in sorted(answer.groups.items())
+    }
+    if args.json:
+        session.json(found)
+    else:
+        session.table(
+            ("group", "client", "partitions"),
+            [
+                (group, client, ",".join(map(str, partitions)))
+                for group, clients in found.items()
+                for client, partitions in clients.items()
+            ],
+        )
+    return 0
+
+
+# -- the command line -------------------------------------------------------------------------------
+
+
+def _partition_offset(text: str) -> tuple[int, int]:
+    partition, equals, offset = text.partition("=")
+    named = {"begin": -2, "end": -1}
+    try:
+        if not equals:
+            raise ValueError
+        return int(partition), named[offset] if offset in named else int(offset)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not PARTITION=OFFSET") from None
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+    return int(text)
+
+
+def _parser() -> argparse.ArgumentParser:
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--server", default="localhost:19091", help="gRPC address (%(default)s)")
+    common.add_argument("--cluster", default="", help="cluster name (default: the first one)")
+    common.add_argument("--tls", action="store_true", help="connect over TLS")
+    common.add_argument("--ca", default="", help="CA certificate of the server (implies --tls)")
+    common.add_argument("--timeout", type=float, default=90.0, help="seconds a call may take")
+    common.add_argument("--json", action="store_true", help="machine-readable output")
+    parser = argparse.ArgumentParser(prog="kafka-pixy")
+    commands = parser.add_subparsers(dest="command", required=True)
+
+    def command(name: str, group: str = "") -> argparse.ArgumentParser:
+        made = commands.add_parser(
+            name, parents=[common], help=COMMANDS[name], description=COMMANDS[name].capitalize()
+        )
+        if name != "topics":
+            made.add_argument("topic")
+        if group:
+            made.add_argument(
+                "-g", "--group", required=group == "required", default="", help="consumer group"
+            )
+        return made
+
+    made = command("produce")
+    made.add_argument("-k", "--key", help="key (default: none, any partition)")
+    made.add_argument("-m", "--message", help="the message (default: one per line of stdin)")
+    made.add_argument("-f", "--file", help="a file that is the message")
+    made.add_argument(
+        "-H", "--header", action="append", default=[], metavar="NAME=VALUE", help="record header"
+    )
+    made.add_argument("--async", dest="asynchronous", action="store_true", help="do not wait for Kafka")
+    made.add_argument(
+        "--in-flight", type=_positive, default=1,
+        help="messages on their way at once; above 1 their order is not kept (%(default)s)",
+    )
+    made = command("consume", "required")
+    made.add_argument("-n", "--count", type=int, default=1, help="messages to read; 0: no end (%(default)s)")
+    made.add_argument("--follow", action="store_true", help="wait on when nothing comes")
+    made.add_argument("--ack", choices=("explicit", "auto", "none"), default="explicit")
+    made = command("ack", "required")
+    made.add_argument("-p", "--partition", type=int, required=True)
+    made.add_argument("-o", "--offset", type=int, required=True)
+    made = command("offsets", "required")
+    made.add_argument(
+        "--set", action="append", type=_partition_offset, metavar="PARTITION=OFFSET",
+        help="an offset, 'begin' or 'end'; nobody may consume as the group meanwhile",
+    )
+    made = command("topics")
+    made.add_argument("topic", nargs="?", default="")
+    command("consumers", "optional")
+    return parser
+
+
+def run(argv: Sequence[str]) -> int:
+    """Run one command; return the exit code."""
+    args = _parser().parse_args(argv)
+    functions: dict[str, Callable[[Session], int]] = {
+        "produce": produce, "consume": consume, "ack": ack, "offsets": offsets, "topics": topics,
+        "consumers": consumers,
+    }
+    try:
+        session = Session(args)
+    except OSError as error:
+        print(f"kafka-pixy {args.command}: {error}", file=sys.stderr)
+        return EXIT_ERROR
+    try:
+        return functions[args.command](session)
+    except grpc.RpcError as error:
+        print(
+            f"kafka-pixy {args.command}: {error.code().name}: {error.details()}", file=sys.stderr
+        )
+        return EXIT_ERROR
+    except OSError as error:
+        print(f"kafka-pixy {args.command}: {error}", file=sys.stderr)
+        return EXIT_ERROR
+    except KeyboardInterrupt:
+        return 130
+    finally:
+        session.close()

@@ -1,0 +1,108 @@
+"""The daemon's flags: the original's names, with one dash or two; a flag beats the file."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import NoReturn
+
+from pixy import __version__
+from pixy.cli.main import COMMANDS
+from pixy.config import App, Proxy, load_file, load_text, validate
+from pixy.errors import ConfigError
+
+SANDBOX_SEEDS = ["sandbox"]
+
+_TEXTS = (
+    ("config", "FILE", "path to a YAML configuration file"),
+    ("grpcAddr", "ADDR", "TCP address of the gRPC API (default 0.0.0.0:19091)"),
+    ("tcpAddr", "ADDR", "TCP address of the HTTP API (default 0.0.0.0:19092)"),
+    ("unixAddr", "PATH", "unix domain socket of the HTTP API (default: none)"),
+    ("kafkaPeers", "PEERS", "comma separated list of seed brokers (default localhost:9092)"),
+    ("zookeeperPeers", "PEERS", "comma separated list of ZooKeeper nodes and an optional chroot"),
+    ("pidFile", "FILE", "file to write the process id to"),
+    ("logging", "JSON", 'loggers as a JSON array, such as \'[{"name":"json","severity":"info"}]\''),
+    ("caCertFile", "FILE", "CA certificate of the Kafka brokers"),
+    ("clientCertFile", "FILE", "client certificate for the Kafka brokers"),
+    ("clientCertKeyFile", "FILE", "key of the client certificate"),
+)
+_SWITCHES = (
+    ("tls", "connect to Kafka over TLS"),
+    ("insecureTLS", "do not verify the Kafka brokers' certificates"),
+    ("sandbox", "serve an embedded in-memory stand-in for Kafka, to try things out"),
+)
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(f"bad command line: {message} (see --help)")
+
+
+def _switch(text: str) -> bool:
+    if text.lower() in ("1", "t", "true"):
+        return True
+    if text.lower() in ("0", "f", "false"):
+        return False
+    raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false")
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of the daemon's command line."""
+    commands = "\n".join(f"  kafka-pixy {name:<10} {what}" for name, what in COMMANDS.items())
+    parser = _Parser(
+        prog="kafka-pixy", add_help=False, allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="gRPC and REST proxy for Apache Kafka. Without a command it serves.",
+        epilog=f"commands, each with --help:\n{commands}",
+    )
+    for name, shown, text in _TEXTS:
+        parser.add_argument(f"-{name}", f"--{name}", metavar=shown, default="", help=text)
+    for name, text in _SWITCHES:
+        parser.add_argument(
+            f"-{name}", f"--{name}", nargs="?", const=True, default=None, type=_switch,
+            metavar="BOOL", help=text,
+        )
+    parser.add_argument("-h", "-help", "--help", action="help", help="show this and exit")
+    parser.add_argument(
+        "-version", "--version", action="version", version=f"kafka-pixy {__version__}"
+    )
+    return parser
+
+
+def parse(args: Sequence[str]) -> tuple[argparse.Namespace, App]:
+    """Flags and the configuration that they and the file make. Raises ConfigError."""
+    flags = make_parser().parse_args(args)
+    app = load_file(flags.config) if flags.config else App(proxies={"default": Proxy()})
+    if not app.proxies and not flags.config:
+        app.proxies["default"] = Proxy()
+    _apply(app, flags)
+    return flags, validate(app)
+
+
+def _apply(app: App, flags: argparse.Namespace) -> None:
+    app.grpc_addr = flags.grpcAddr or app.grpc_addr
+    app.tcp_addr = flags.tcpAddr or app.tcp_addr
+    app.unix_addr = flags.unixAddr or app.unix_addr
+    if flags.logging:
+        app.logging = load_text(f"logging: {flags.logging}").logging
+    proxy = app.proxies.get(app.cluster_name(""))
+    if proxy is None:
+        return  # validation says what is wrong
+    if flags.sandbox:
+        proxy.kafka.seed_peers = list(SANDBOX_SEEDS)
+    if flags.kafkaPeers:
+        proxy.kafka.seed_peers = _peers(flags.kafkaPeers)
+    if flags.zookeeperPeers:
+        peers, slash, chroot = flags.zookeeperPeers.partition("/")
+        proxy.zoo_keeper.seed_peers = _peers(peers)
+        proxy.zoo_keeper.chroot = slash + chroot
+    kafka = proxy.kafka
+    kafka.tls = kafka.tls if flags.tls is None else flags.tls
+    kafka.insecure = kafka.insecure if flags.insecureTLS is None else flags.insecureTLS
+    kafka.ca_certificate_file = flags.caCertFile or kafka.ca_certificate_file
+    kafka.client_certificate_file = flags.clientCertFile or kafka.client_certificate_file
+    kafka.client_key_file = flags.clientCertKeyFile or kafka.client_key_file
+
+
+def _peers(text: str) -> list[str]:
+    return [peer for peer in (part.strip() for part in text.split(",")) if peer]

@@ -1,0 +1,157 @@
+"""Logging: console, json and syslog, each with its severity, written by a thread of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import logging.handlers
+import os
+import queue
+import re
+import socket
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pixy.config.model import Logger
+
+QUEUE_BOUND = 10_000
+"""Log records that wait for the writer; past that they are dropped and counted."""
+
+_LEVELS = {
+    "debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING,
+    "error": logging.ERROR,
+}
+_PLAIN = re.compile(r"[A-Za-z0-9.-]+\Z")
+_ACTOR = re.compile(r"(/[^\s:]+)(?:: | )(.*)", re.S)
+
+
+def _split(record: logging.LogRecord) -> tuple[str, str]:
+    """The actor that a message names first, or the logger's name; and the rest."""
+    text = record.getMessage()
+    match = _ACTOR.match(text)
+    return (match[1], match[2]) if match else (record.name, text)
+
+
+class ConsoleFormatter(logging.Formatter):
+    """``2022-07-27 10:00:00.000000 Z info </service/default> "some text" k=v``"""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line (a traceback follows on more)."""
+        moment = time.localtime(record.created)
+        zone = "Z" if moment.tm_gmtoff == 0 else f"{moment.tm_gmtoff // 3600:+03d}"
+        micros = int(record.created % 1 * 1e6)
+        actor, text = _split(record)
+        fields = "".join(
+            f" {key}={_field(value)}"
+            for key, value in sorted(getattr(record, "fields", {}).items())
+        )
+        line = (
+            f"{time.strftime('%Y-%m-%d %H:%M:%S', moment)}.{micros:06d} {zone} "
+            f"{record.levelname.lower()} <{actor}> {json.dumps(text, ensure_ascii=False)}{fields}"
+        )
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+def _field(value: Any) -> str:
+    text = str(value)
+    return text if _PLAIN.match(text) else json.dumps(text, ensure_ascii=False)
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON document a line, with the original's field names."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """See the class."""
+        actor, text = _split(record)
+        document: dict[str, Any] = {
+            "context": _nested(getattr(record, "fields", {})),
+            "category": actor,
+            "appname": "kafka-pixy",
+            "hostname": socket.gethostname(),
+            "logLevel": record.levelname,
+            "filename": record.filename,
+            "funcName": record.funcName,
+            "lineno": record.lineno,
+            "message": text,
+            "timestamp": record.created,
+            "pid": record.process,
+            "tid": record.thread,
+        }
+        if record.exc_info and record.exc_info[0] is not None:
+            document["excType"] = record.exc_info[0].__name__
+            document["excValue"] = str(record.exc_info[1])
+            document["excText"] = self.formatException(record.exc_info)
+        return json.dumps(document, ensure_ascii=False, default=str)
+
+
+def _nested(fields: dict[str, Any]) -> dict[str, Any]:
+    nested: dict[str, Any] = {}
+    for name, value in fields.items():
+        *parents, last = name.split(".")
+        place = nested
+        for parent in parents:
+            place = place.setdefault(parent, {})
+        place[last] = value
+    return nested
+
+
+class _BoundedQueueHandler(logging.handlers.QueueHandler):
+    """Never waits: a slow terminal must not stop the event loop."""
+
+    dropped = 0
+
+    def enqueue(self, record: logging.LogRecord) -> None:
+        try:
+            self.queue.put_nowait(record)
+        except queue.Full:
+            self.dropped += 1
+
+    def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
+        return record  # formatted by the writer's thread; nothing leaves the process
+
+
+def make_handlers(loggers: Sequence[Logger]) -> list[logging.Handler]:
+    """Handlers of the configured loggers; names that are not known are ignored, as ever."""
+    handlers: list[logging.Handler] = []
+    names = {logger.name for logger in loggers}
+    for logger in loggers:
+        handler: logging.Handler
+        if logger.name == "json" or (logger.name == "console" and "json" not in names):
+            handler = logging.StreamHandler(sys.stdout)
+            handler.setFormatter(JsonFormatter() if logger.name == "json" else ConsoleFormatter())
+        elif logger.name == "syslog":
+            host, _, port = logger.params.get("addr", "127.0.0.1:514").rpartition(":")
+            handler = logging.handlers.SysLogHandler(address=(host, int(port)))
+            handler.setFormatter(logging.Formatter("kafka-pixy[%(process)d]: %(message)s"))
+        else:
+            continue
+        handler.setLevel(_LEVELS[logger.severity])
+        handlers.append(handler)
+    return handlers
+
+
+@contextlib.contextmanager
+def configured(loggers: Sequence[Logger]) -> Iterator[None]:
+    """Log as configured for as long as the context lasts."""
+    handlers = make_handlers(loggers)
+    root = logging.getLogger()
+    before = root.handlers[:], root.level
+    records: queue.Queue[logging.LogRecord] = queue.Queue(QUEUE_BOUND)
+    front = _BoundedQueueHandler(records)
+    writer = logging.handlers.QueueListener(records, *handlers, respect_handler_level=True)
+    root.handlers[:] = [front]
+    root.setLevel(min((handler.level for handler in handlers), default=logging.CRITICAL + 1))
+    writer.start()
+    try:
+        yield
+    finally:
+        writer.stop()
+        root.handlers[:], root.level = before[0], before[1]
+        if front.dropped:
+            sys.stderr.write(f"kafka-pixy: {front.dropped} log records were dropped{os.linesep}")
+
+
+__all__ = ["ConsoleFormatter", "JsonFormatter", "configured", "make_handlers"]

@@ -1,0 +1,34 @@
+"""Entry point: a first argument that names a command runs it, anything else is the daemon."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+COMMANDS = {
+    "produce": "write messages to a topic",
+    "consume": "read messages as a member of a group",
+    "ack": "acknowledge a message",
+    "offsets": "show or set a group's offsets",
+    "topics": "list topics, or show one",
+    "consumers": "show who consumes a topic",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the program; return its exit code."""
+    args = list(sys.argv[1:] if argv is None else argv)
+    # Imported late: the daemon does not pay for the commands' libraries, nor they for its.
+    if args and args[0] in COMMANDS:
+        from pixy.cli.client import run
+
+        return run(args)
+    if args and args[0] == "serve":
+        args = args[1:]
+    from pixy.cli.serve import run as serve
+
+    return serve(args)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,162 @@
+"""The daemon: configuration, signals, exit codes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from pixy.cli import flags as command_line
+from pixy.cli.logs import configured
+from pixy.config import App
+from pixy.engine.engine import Engine
+from pixy.engine.service import ListenerSpec
+from pixy.errors import ConfigError, StartError
+
+logger = logging.getLogger("pixy")
+
+EXIT_OK = 0
+EXIT_FAILED_TO_START = 1
+EXIT_NOT_DRAINED = 3
+EXIT_BROKEN = 4
+EXIT_SIGNAL = 128
+"""Plus the signal's number: a second signal ended the process at once."""
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT)
+_SWITCH_INTERVAL = 0.0002
+
+
+def run(args: Sequence[str]) -> int:
+    """Serve until a signal; return the exit code."""
+    try:
+        options, app = command_line.parse(args)
+    except ConfigError as error:
+        # One line, whatever the text.
+        print(f"Failed to load config: err=({' '.join(str(error).split())})")
+        return EXIT_FAILED_TO_START
+    # The loop shares the GIL with librdkafka's callback threads; a shorter interval lets them
+    # alternate sooner (see docs/performance.md for what it is worth).
+    sys.setswitchinterval(_SWITCH_INTERVAL)
+    sandbox = _sandbox(app, bool(options.sandbox))
+    try:
+        with configured(app.logging), _pid_file(options.pidFile):
+            code = asyncio.run(Daemon(app, announce=bool(options.sandbox)).run())
+    except (ConfigError, OSError, ValueError) as error:
+        print(f"Failed to initialize: err=({error})")
+        code = EXIT_FAILED_TO_START
+    del sandbox
+    return code
+
+
+def _sandbox(app: App, wanted: bool) -> object:
+    if not wanted:
+        return None
+    from pixy.kafka.sandbox import Sandbox
+
+    sandbox = Sandbox()
+    for proxy in app.proxies.values():
+        if proxy.kafka.seed_peers == command_line.SANDBOX_SEEDS:
+            proxy.kafka.seed_peers = sandbox.seed_peers
+    return sandbox
+
+
+@contextlib.contextmanager
+def _pid_file(path: str) -> Iterator[None]:
+    if not path:
+        yield
+        return
+    file = Path(path)
+    file.write_text(str(os.getpid()))
+    file.chmod(0o644)
+    try:
+        yield
+    finally:
+        file.unlink(missing_ok=True)
+
+
+def listeners(engine: Engine, app: App) -> list[ListenerSpec]:
+    """The configured API servers."""
+    specs: list[ListenerSpec] = []
+    if app.grpc_addr:
+        from pixy.api.grpc.server import GrpcServer
+
+        specs.append((GrpcServer, (engine, app.grpc_addr), "grpc"))
+    from pixy.api.rest.server import RestServer
+
+    for address, name in ((app.tcp_addr, "rest"), (app.unix_addr, "rest-unix")):
+        if address:
+            specs.append((RestServer, (engine, address), name))
+    return specs
+
+
+class Daemon:
+    """One run of the service in an event loop."""
+
+    def __init__(self, app: App, *, announce: bool = False) -> None:
+        self._app = app
+        self._announce = announce
+        self._signalled = asyncio.Event()
+
+    async def run(self) -> int:
+        """Start, wait for a signal or a failure, drain, stop; return the exit code."""
+        loop = asyncio.get_running_loop()
+        for number in _SIGNALS:
+            loop.add_signal_handler(number, self._signal, number)
+        engine = Engine(self._app)
+        try:
+            await engine.start(listeners(engine, self._app))
+        except StartError as error:
+            print(f"Failed to start service: err=({error})", flush=True)
+            return EXIT_FAILED_TO_START
+        if self._announce:
+            print(_welcome(self._app), flush=True)
+        return await self._serve(engine)
+
+    async def _serve(self, engine: Engine) -> int:
+        signalled = asyncio.create_task(self._signalled.wait())
+        failed = asyncio.create_task(engine.failed())
+        await asyncio.wait((signalled, failed), return_when=asyncio.FIRST_COMPLETED)
+        code = EXIT_OK
+        if failed.done():
+            code = EXIT_BROKEN
+            logger.error("a part of the service has failed for good: %s", failed.result())
+            print(f"kafka-pixy: stopping: {failed.result()}", file=sys.stderr, flush=True)
+        signalled.cancel()
+        failed.cancel()
+        logger.info("draining, at most %.0f s", self._app.shutdown_timeout)
+        result = await engine.stop()
+        if not result.clean:
+            print(
+                f"kafka-pixy: stopped without draining: {result.lost_messages} messages not "
+                f"delivered; still busy: {', '.join(result.left) or 'nobody'}",
+                file=sys.stderr, flush=True,
+            )
+            code = code or EXIT_NOT_DRAINED
+        return code
+
+    def _signal(self, number: int) -> None:
+        if self._signalled.is_set():
+            os._exit(EXIT_SIGNAL + number)
+        self._signalled.set()
+
+
+def _welcome(app: App) -> str:
+    host, _, port = app.tcp_addr.rpartition(":")
+    base = f"http://{'localhost' if host in ('', '0.0.0.0') else host}:{port}"
+    return f"""
+Kafka-Pixy is serving an in-memory sandbox (nothing is kept when it stops).
+  gRPC  {app.grpc_addr or 'off'}
+  REST  {app.tcp_addr or 'off'}{f'  and  {app.unix_addr}' if app.unix_addr else ''}
+Try, in another terminal (the first consume joins the group, which takes about 3 seconds here;
+a new group sees what is produced after it has joined):
+
+  curl '{base}/topics/foo/messages?group=bar'
+  curl -X POST '{base}/topics/foo/messages?sync' -H 'Content-Type: text/plain' -d 'Good news everyone!'
+  curl '{base}/topics/foo/messages?group=bar'
+
+Ctrl-C stops it."""

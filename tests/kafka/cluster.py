@@ -1,0 +1,319 @@
+"""Start and stop real Kafka (KRaft, or with ZooKeeper) as child processes on free ports."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import trustme
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
+
+HERE = Path(__file__).parent
+BUILD = HERE.parent.parent / "build" / "kafka"
+CLUSTER_ID = "abcdefghijklmnopqrstuw"
+USER, PASSWORD = "alice", "alice-secret"
+_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
+
+
+class Unavailable(Exception):
+    """Java or Maven is missing."""
+
+
+def libs(major: int) -> Path:
+    """The folder with Kafka's jars; fetched once."""
+    missing = [tool for tool in ("java", "mvn") if shutil.which(tool) is None]
+    if missing:
+        raise Unavailable(f"{' and '.join(missing)} not found: real Kafka can not be started")
+    target = BUILD / str(major)
+    if not (target / ".complete").exists():
+        subprocess.run(
+            [
+                "mvn", "-q", "-B", "-f", str(HERE / f"pom-{major}.xml"),
+                "dependency:copy-dependencies", f"-DoutputDirectory={target}",
+            ],
+            check=True, timeout=900,
+        )
+        (target / ".complete").touch()
+    return target
+
+
+def free_port() -> int:
+    """A TCP port of the loopback that nobody uses now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _die_with_parent() -> None:
+    # A killed test run must leave nothing running.
+    import ctypes
+
+    ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL)
+
+
+class Process:
+    """A JVM that runs one class, its output in a file."""
+
+    def __init__(self, major: int, main: str, config: Path, heap: str, log: Path) -> None:
+        self.log = log
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(
+                [
+                    "java", f"-Xmx{heap}", f"-Xms{heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"
+                    if heap == "256m" else "-XX:+TieredCompilation",
+                    f"-Dlog4j2.configurationFile={HERE / 'log4j2.properties'}",
+                    f"-Dlog4j.configuration=file:{HERE / 'log4j.properties'}",
+                    "-cp", f"{libs(major)}/*", main, str(config),
+                ],
+                stdout=output, stderr=output, stdin=subprocess.DEVNULL, preexec_fn=_die_with_parent,
+            )
+
+    def check(self) -> None:
+        """Raise if it has ended."""
+        if self._process.poll() is not None:
+            raise RuntimeError(f"broker ended: {self.log.read_text()[-3000:]}")
+
+    def kill(self) -> None:
+        """Power off."""
+        self._process.kill()
+        self._process.wait()
+
+    def stop(self) -> None:
+        """Ask to stop, then insist."""
+        self._process.terminate()
+        try:
+            self._process.wait(20)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+
+def tool(major: int, main: str, *args: str) -> str:
+    """Run one of Kafka's own tools; its output."""
+    done = subprocess.run(
+        ["java", f"-Dlog4j2.configurationFile={HERE / 'log4j2.properties'}", "-cp",
+         f"{libs(major)}/*", main, *args],
+        capture_output=True, text=True, timeout=120, check=False,
+    )
+    if done.returncode:
+        raise RuntimeError(f"{main}: {done.stdout}{done.stderr}")
+    return done.stdout
+
+
+@dataclass
+class Certificates:
+    """A CA and files signed by it."""
+
+    folder: Path
+    ca: trustme.CA = field(default_factory=trustme.CA)
+
+    def __post_init__(self) -> None:
+        self.ca_file = str(self.folder / "ca.pem")
+        self.ca.cert_pem.write_to_path(self.ca_file)
+
+    def issue(self, name: str) -> tuple[str, str, str]:
+        """Certificate file, key file, and both in one file."""
+        made = self.ca.issue_cert("localhost", "127.0.0.1", common_name=name)
+        cert, key, both = (str(self.folder / f"{name}.{end}") for end in ("crt", "key", "pem"))
+        Path(cert).write_bytes(b"".join(blob.bytes() for blob in made.cert_chain_pems))
+        made.private_key_pem.write_to_path(key)
+        # Java wants PKCS#8 in a PEM key store.
+        subprocess.run(
+            ["openssl", "pkcs8", "-topk8", "-nocrypt", "-in", key, "-out", f"{key}.p8"], check=True
+        )
+        Path(both).write_bytes(Path(f"{key}.p8").read_bytes() + Path(cert).read_bytes())
+        return cert, key, both
+
+
+class Cluster:
+    """KRaft nodes; the first listener is plain, ``secure`` adds TLS and SASL ones."""
+
+    def __init__(
+        self, nodes: int = 1, *, secure: bool = False, rebalance_delay: int = 0,
+        auto_create: bool = False, heap: str = "384m", zookeeper: bool = False,
+    ) -> None:
+        self.major = 3 if zookeeper else 4
+        self.folder = Path(tempfile.mkdtemp(prefix="kafka-"))
+        self.certificates = Certificates(self.folder) if secure else None
+        self._secure, self._heap = secure, heap
+        self._options = (rebalance_delay, auto_create, nodes)
+        self._processes: dict[int, Process] = {}
+        self._zookeeper: Process | None = None
+        self._controllers = {node: free_port() for node in range(1, nodes + 1)}
+        self.ports: dict[int, dict[str, int]] = {
+            node: {
+                name: free_port()
+                for name in ("PLAINTEXT", *(("SSL", "SASL_PLAINTEXT", "SASL_SSL") if secure else ()))
+            }
+            for node in range(1, nodes + 1)
+        }
+        try:
+            if zookeeper:
+                self._start_zookeeper()
+            for node in self.ports:
+                self._prepare(node)
+                self.start(node)
+            self.wait_ready()
+        except BaseException:
+            self.close()
+            raise
+
+    def bootstrap(self, listener: str = "PLAINTEXT") -> list[str]:
+        """Addresses of one listener on all nodes."""
+        return [f"localhost:{ports[listener]}" for ports in self.ports.values()]
+
+    def admin(self) -> AdminClient:
+        """A client for preparations."""
+        return AdminClient({"bootstrap.servers": ",".join(self.bootstrap())})
+
+    def create_topic(self, name: str, partitions: int = 1, **config: str) -> str:
+        """Create a topic and wait until all its partitions have a leader."""
+        admin = self.admin()
+        replicas = min(3, len(self.ports))
+        admin.create_topics([NewTopic(name, partitions, replicas, config=config)])[name].result(30)
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            found = admin.list_topics(name, timeout=10).topics[name].partitions.values()
+            if len(found) == partitions and all(info.leader >= 0 for info in found):
+                return name
+            time.sleep(0.02)
+        raise RuntimeError(f"{name} has no leaders")
+
+    def _start_zookeeper(self) -> None:
+        port = free_port()
+        self.zookeeper = f"127.0.0.1:{port}"
+        config = self.folder / "zookeeper.properties"
+        config.write_text(
+            f"dataDir={self.folder / 'zk'}\nclientPort={port}\nclientPortAddress=127.0.0.1\n"
+            "admin.enableServer=false\nmaxClientCnxns=0\n"
+        )
+        self._zookeeper = Process(
+            3, "org.apache.zookeeper.server.quorum.QuorumPeerMain", config, "256m",
+            self.folder / "zookeeper.log",
+        )
+
+    def _prepare(self, node: int) -> None:
+        rebalance_delay, auto_create, nodes = self._options
+        ports = self.ports[node]
+        listeners = [f"{name}://127.0.0.1:{port}" for name, port in ports.items()]
+        advertised = [f"{name}://localhost:{port}" for name, port in ports.items()]
+        replication = min(3, nodes)
+        lines = {
+            "log.dirs": str(self.folder / f"data-{node}"),
+            "advertised.listeners": ",".join(advertised),
+            "offsets.topic.replication.factor": replication,
+            "offsets.topic.num.partitions": 8,
+            "transaction.state.log.replication.factor": replication,
+            "transaction.state.log.min.isr": 1,
+            "default.replication.factor": replication,
+            "min.insync.replicas": 2 if nodes > 2 else 1,
+            "num.partitions": 4,
+            "group.initial.rebalance.delay.ms": rebalance_delay,
+            "auto.create.topics.enable": str(auto_create).lower(),
+            "log.cleaner.backoff.ms": 500,
+            "log.retention.check.interval.ms": 500,
+            "log.initial.task.delay.ms": 500,
+            "controlled.shutdown.enable": "true",
+        }
+        if self.major == 3:
+            lines |= {
+                "broker.id": node, "zookeeper.connect": self.zookeeper,
+                "listeners": ",".join(listeners),
+            }
+            lines.pop("log.initial.task.delay.ms")
+        else:
+            lines |= {
+                "process.roles": "broker,controller",
+                "node.id": node,
+                "listeners": ",".join(
+                    [*listeners, f"CONTROLLER://127.0.0.1:{self._controllers[node]}"]
+                ),
+                "controller.listener.names": "CONTROLLER",
+                "controller.quorum.voters": ",".join(
+                    f"{n}@127.0.0.1:{port}" for n, port in self._controllers.items()
+                ),
+                "inter.broker.listener.name": "PLAINTEXT",
+                "broker.heartbeat.interval.ms": 500,
+                "broker.session.timeout.ms": 3000,
+            }
+        if self._secure:
+            lines |= self._security()
+        config = self.folder / f"node-{node}.properties"
+        config.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
+        if self.major == 4:
+            scram = f"[name={USER},password={PASSWORD}]"
+            tool(
+                4, "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(config),
+                "--add-scram", f"SCRAM-SHA-256={scram}", "--add-scram", f"SCRAM-SHA-512={scram}",
+            )
+
+    def _security(self) -> dict[str, object]:
+        assert self.certificates is not None
+        _, _, both = self.certificates.issue("broker")
+        plain = "org.apache.kafka.common.security.plain.PlainLoginModule"
+        scram = "org.apache.kafka.common.security.scram.ScramLoginModule"
+        lines: dict[str, object] = {
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SSL:SSL,"
+            "SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL,CONTROLLER:PLAINTEXT",
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": both,
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": self.certificates.ca_file,
+            "listener.name.ssl.ssl.client.auth": "required",
+            "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+        }
+        for listener in ("sasl_plaintext", "sasl_ssl"):
+            lines |= {
+                f"listener.name.{listener}.plain.sasl.jaas.config":
+                    f'{plain} required user_{USER}="{PASSWORD}";',
+                f"listener.name.{listener}.scram-sha-256.sasl.jaas.config": f"{scram} required;",
+                f"listener.name.{listener}.scram-sha-512.sasl.jaas.config": f"{scram} required;",
+            }
+        return lines
+
+    def start(self, node: int) -> None:
+        """Start a node that is not running."""
+        self._processes[node] = Process(
+            self.major, "kafka.Kafka", self.folder / f"node-{node}.properties", self._heap,
+            self.folder / f"node-{node}.log",
+        )
+
+    def kill(self, node: int) -> None:
+        """Power a node off."""
+        self._processes.pop(node).kill()
+
+    def wait_ready(self, nodes: int | None = None) -> None:
+        """Ask until ``nodes`` (all, without) brokers are members of the cluster."""
+        wanted = len(self.ports) if nodes is None else nodes
+        admin = AdminClient({
+            "bootstrap.servers": ",".join(self.bootstrap()), "log_level": 0,
+            "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 200,
+        })
+        deadline = time.monotonic() + 90
+        while time.monotonic() < deadline:
+            for process in self._processes.values():
+                process.check()
+            try:
+                if len(admin.list_topics(timeout=2).brokers) >= wanted:
+                    return
+            except KafkaException:
+                pass
+            time.sleep(0.05)
+        raise RuntimeError("Kafka did not start in 90 s")
+
+    def close(self) -> None:
+        """Stop everything and remove the data."""
+        for process in self._processes.values():
+            process.kill()
+        if self._zookeeper is not None:
+            self._zookeeper.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+__all__ = ["PASSWORD", "USER", "Certificates", "Cluster", "Unavailable", "free_port"]
