@@ -74,7 +74,7 @@ class Producer:
     max_message_bytes: int = 1_000_000
     compression: Compression = Compression("snappy")
     flush_bytes: int = 1_048_576
-    flush_frequency: Duration = _seconds(0.001)
+    flush_frequency: Duration = _seconds(0.005)
     timeout: Duration = _seconds(10)
     retry_backoff: Duration = _seconds(10)
     retry_max: int = 6

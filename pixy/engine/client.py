@@ -6,7 +6,6 @@ Refs are resolved once and kept; each call then is one message and one awaited f
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -75,11 +74,16 @@ class ClusterClient:
         ``key`` None goes to any partition, an empty one to that of the empty key. ``value`` None is
         a tombstone. The offset is -1 with ``required_acks: no_response``.
         """
-        message = self._produce_message(topic, value, key, headers)
         ref = self._producers.get(topic)
-        if ref is not None and ref.is_alive():
-            with contextlib.suppress(ActorDeadError):
-                return await self._reply(ref.ask(message, block=False), "producer", 62)  # type: ignore[no-any-return]
+        if ref is not None and not (headers and self._headers_unsupported):
+            # The hot path: a topic that is known needs no checks.
+            try:
+                return await ref.ask(Produce(key, value, headers), block=False)  # type: ignore[no-any-return]
+            except ActorDeadError:
+                pass  # it was idle for long: there is a new one
+            except MailboxFull as error:
+                raise TooManyRequests("producer.channel_buffer_size", 62) from error
+        message = self._produce_message(topic, value, key, headers)
         return await self._with_ref(  # type: ignore[no-any-return]
             self._producers, topic, GetProducer(topic), message, "producer", 62
         )

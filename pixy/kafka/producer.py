@@ -11,22 +11,37 @@ import contextlib
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
+from pixy.errors import PixyError
 from pixy.kafka.errors import translate
 from pixy.kafka.settings import Settings
 
 Headers = Sequence[tuple[str, bytes | None]]
+
+
+class Outgoing(Protocol):
+    """A message to send, and what its delivery report will carry."""
+
+    @property
+    def key(self) -> bytes | None: ...
+    @property
+    def value(self) -> bytes | None: ...
+    @property
+    def headers(self) -> Headers: ...
+    @property
+    def size(self) -> int: ...
+
+
 Report = tuple[Any, Any, int, int]
-"""(token, confluent-kafka's error or None, partition, offset)"""
+"""(the outgoing message, confluent-kafka's error or None, partition, offset)"""
 
 _POLL = 0.1
-
-
-class QueueFull(Exception):
-    """librdkafka's buffer is full: try again after the next delivery report."""
+_GATHER = 0.0005
+_GATHER_POLLS = 4
+_MAX_MESSAGES = 100_000  # librdkafka's queue.buffering.max.messages
 
 
 class ProducerClient:
@@ -46,6 +61,8 @@ class ProducerClient:
         self._deliver = deliver
         self._failed = failed
         self._reports: list[Report] = []
+        self._outstanding = 0
+        self._max_bytes = int(settings["queue.buffering.max.kbytes"]) * 1024
         self._closing = False
         self.down: str = ""
         """Why no broker can be reached, as librdkafka last said; empty when not known."""
@@ -54,24 +71,62 @@ class ProducerClient:
         self._thread.start()
 
     def send(
-        self, topic: str, value: bytes | None, key: bytes | None, headers: Headers | None,
-        partition: int, token: Any,
-    ) -> None:
-        """Hand a message to librdkafka; its report will carry ``token``.
+        self, topic: str, batch: Sequence[Outgoing], partitions: Sequence[int]
+    ) -> tuple[int, list[tuple[Outgoing, PixyError]]]:
+        """Hand messages to librdkafka, in order; each will have its report.
 
-        Raises:
-            QueueFull: no room now.
-            PixyError: librdkafka refuses the message.
+        Args:
+            partitions: one for each message; -1 leaves it to librdkafka's partitioner.
+
+        Returns:
+            How many from the front were dealt with (the rest did not fit: try again after the next
+            delivery report), and those of them that librdkafka refused, with the reason.
         """
-        try:
-            self._producer.produce(
-                topic, value, key, partition, on_delivery=partial(self._report, token),
-                headers=headers or None,
-            )
-        except BufferError as error:
-            raise QueueFull from error
-        except (KafkaException, TypeError, ValueError) as error:
-            raise translate(error) from error
+        # One C call for the batch costs half of one per message, and librdkafka's thread, which
+        # wakes with the first, finds them all: fewer and fuller requests (25 % more messages a
+        # second with 64 callers). It takes no headers, and when its queue fills it may take a later
+        # message and refuse an earlier one, so it is used only with room to spare.
+        size = sum(item.size for item in batch)
+        roomy = self._outstanding + size < self._max_bytes // 2 and len(
+            self._producer
+        ) + len(batch) < _MAX_MESSAGES // 2
+        if len(batch) > 1 and roomy and not any(item.headers for item in batch):
+            return len(batch), self._send_together(topic, batch, partitions, size)
+        refused: list[tuple[Outgoing, PixyError]] = []
+        for at, (item, partition) in enumerate(zip(batch, partitions, strict=True)):
+            try:
+                self._producer.produce(
+                    topic, item.value, item.key, partition,
+                    on_delivery=partial(self._report, item), headers=item.headers or None,
+                )
+                self._outstanding += item.size
+            except BufferError:
+                return at, refused
+            except (KafkaException, TypeError, ValueError) as error:
+                refused.append((item, translate(error)))
+        return len(batch), refused
+
+    def _send_together(
+        self, topic: str, batch: Sequence[Outgoing], partitions: Sequence[int], size: int
+    ) -> list[tuple[Outgoing, PixyError]]:
+        report = self._report
+        messages: list[dict[str, Any]] = [
+            {
+                "value": item.value, "key": item.key, "partition": partition,
+                "callback": partial(report, item),
+            }
+            for item, partition in zip(batch, partitions, strict=True)
+        ]
+        self._outstanding += size
+        if self._producer.produce_batch(topic, messages) == len(batch):
+            return []
+        refused = [
+            (item, translate(message["_error"]))
+            for item, message in zip(batch, messages, strict=True)
+            if "_error" in message
+        ]
+        self._outstanding -= sum(item.size for item, _ in refused)
+        return refused
 
     async def metadata(self, topic: str | None, timeout: float) -> dict[str, Any]:
         """Topics by name as confluent-kafka's ``TopicMetadata``; may create the one asked for."""
@@ -119,13 +174,25 @@ class ProducerClient:
                 self._loop.call_soon_threadsafe(self._failed, translate(error))
 
     def _poll(self) -> None:
-        poll = self._producer.poll
+        producer = self._producer
+        poll = producer.poll
         while not self._closing:
             if poll(_POLL):
+                # A batch lands partition by partition: what is about to land is handed over with
+                # it, rather than by a wake-up of the loop each. A lone message does not wait.
+                for _ in range(_GATHER_POLLS):
+                    if not len(producer) or not poll(_GATHER):
+                        break
                 self._hand_over()
 
     def _hand_over(self) -> None:
         reports, self._reports = self._reports, []
         if reports:
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                self._loop.call_soon_threadsafe(self._deliver, reports)
+                self._loop.call_soon_threadsafe(self._landed, reports)
+
+    # -- on the loop ------------------------------------------------------------------------------
+
+    def _landed(self, reports: list[Report]) -> None:
+        self._outstanding -= sum(report[0].size for report in reports)
+        self._deliver(reports)

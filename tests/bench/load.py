@@ -1,0 +1,85 @@
+"""Closed-loop load in a process of its own: ``python -m tests.bench.load KIND TARGET TOPIC CALLERS CALLS``
+
+Prints one JSON document: calls per second and latencies in milliseconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import statistics
+import sys
+import time
+from collections.abc import Awaitable, Callable
+
+import aiohttp
+import grpc
+
+from pixy.proto import kafkapixy_pb2 as pb
+from pixy.proto.kafkapixy_pb2_grpc import KafkaPixyStub
+from tests.bench.servers import VALUE
+
+Call = Callable[[], Awaitable[object]]
+
+
+async def closed_loop(call: Call, callers: int, calls: int) -> dict[str, float]:
+    latencies: list[float] = []
+    left = calls
+
+    async def caller() -> None:
+        nonlocal left
+        while left > 0:
+            left -= 1
+            begun = time.perf_counter()
+            await call()
+            latencies.append(time.perf_counter() - begun)
+
+    begun = time.perf_counter()
+    await asyncio.gather(*[caller() for _ in range(callers)])
+    took = time.perf_counter() - begun
+    ordered = sorted(latencies)
+    return {
+        "per_second": len(ordered) / took,
+        "p50_ms": statistics.median(ordered) * 1e3,
+        "p99_ms": ordered[int(len(ordered) * 0.99)] * 1e3,
+    }
+
+
+async def over_grpc(kind: str, target: str, topic: str, callers: int, calls: int) -> dict[str, float]:
+    async with grpc.aio.insecure_channel(target) as channel:
+        stub = KafkaPixyStub(channel)
+        if kind == "produce":
+            request = pb.ProdRq(topic=topic, key_undefined=True, message=VALUE)
+
+            async def call() -> object:
+                return await stub.Produce(request)
+        else:
+            consume = pb.ConsNAckRq(topic=topic, group="bench", auto_ack=True)
+
+            async def call() -> object:
+                return await stub.ConsumeNAck(consume)
+
+        await closed_loop(call, callers, max(50, calls // 20))
+        return await closed_loop(call, callers, calls)
+
+
+async def over_http(kind: str, target: str, topic: str, callers: int, calls: int) -> dict[str, float]:
+    url = f"http://{target}/topics/{topic}/messages" + ("?sync" if kind == "rest-sync" else "")
+    headers = {"Content-Type": "text/plain"}
+    connector = aiohttp.TCPConnector(limit=callers)
+    async with aiohttp.ClientSession(connector=connector) as session:
+
+        async def call() -> object:
+            async with session.post(url, data=VALUE, headers=headers) as answer:
+                if answer.status != 200:
+                    raise RuntimeError(f"{answer.status}: {await answer.text()}")
+                return await answer.read()
+
+        await closed_loop(call, callers, max(50, calls // 20))
+        return await closed_loop(call, callers, calls)
+
+
+if __name__ == "__main__":
+    KIND, TARGET, TOPIC, CALLERS, CALLS = sys.argv[1:]
+    over = over_http if KIND.startswith("rest") else over_grpc
+    print(json.dumps(asyncio.run(over(KIND, TARGET, TOPIC, int(CALLERS), int(CALLS)))))
