@@ -44,7 +44,7 @@ class Actor(pykka.Actor):
         self._actor_ref = cell.ref
 
     @classmethod
-    def start(cls: type[A], *args: Any, **kwargs: Any) -> ActorRef[A]:  # type: ignore[override]
+    def start(cls: type[A], *args: Any, **kwargs: Any) -> ActorRef[A]:
         """Start the actor at the top of the default system; see :meth:`pykka.Actor.start`.
 
         On a thread that runs an event loop the actor lives on that loop; elsewhere on one loop
@@ -139,6 +139,7 @@ class Actor(pykka.Actor):
         self._cell.start_task(coroutine)
 
     # -- hooks ----------------------------------------------------------------------------------
+
 
     def on_child_stopped(self, ref: ActorRef[Any]) -> None:
         """A child has stopped for good (not: will be restarted)."""

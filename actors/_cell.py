@@ -72,20 +72,20 @@ class Cell:
         self, system: ActorSystem, parent: Cell | None, actor_class: type[Actor],
         args: tuple[Any, ...], kwargs: dict[str, Any], name: str, supervision: Supervision,
     ) -> None:
-        self.system = system
+        self.system: ActorSystem = system
         self.parent = parent
         self.actor_class = actor_class
         self.name = name
-        self.path = f"{parent.path if parent else ''}/{name}"
-        self.urn = f"urn:actor:{next(_urns)}"
+        self.path: str = f"{parent.path if parent else ''}/{name}"
+        self.urn: str = f"urn:actor:{next(_urns)}"
         self.supervision = supervision
         self.children: dict[str, Cell] = {}
         self.state = NEW
         self.doing: Any = None
         """The message whose coroutine handler is under way, for reports."""
-        self.stopped_flag = StopFlag()
+        self.stopped_flag: StopFlag = StopFlag()
         capacity = actor_class.mailbox_capacity or system.mailbox_capacity
-        self.mailbox = Mailbox(self.path, capacity, self._wake)
+        self.mailbox: Mailbox = Mailbox(self.path, capacity, self._wake)
         self.ref: ActorRef[Any] = ActorRef(self)
         self.loop = system.loop
         self.timers = Timers(self.loop, self._deliver_timer)

@@ -41,7 +41,7 @@ class ActorRef(pykka.ActorRef[A], Generic[A]):
     actor_inbox: Mailbox  # type: ignore[assignment]
 
     def __init__(self, cell: Cell) -> None:
-        self.actor_class = cell.actor_class
+        self.actor_class = cell.actor_class  # type: ignore[assignment]
         self.actor_urn = cell.urn
         self.actor_inbox = cell.mailbox
         self.actor_stopped = cell.stopped_flag  # type: ignore[assignment]
@@ -87,7 +87,12 @@ class ActorRef(pykka.ActorRef[A], Generic[A]):
     ) -> Future[Any]: ...
     @overload
     def ask(
-        self, message: Any, *, block: Literal[True] = True, timeout: float | None = None,
+        self, message: Any, *, block: Literal[True], timeout: float | None = None,
+        urgent: bool = False,
+    ) -> Any: ...
+    @overload
+    def ask(
+        self, message: Any, *, block: bool = True, timeout: float | None = None,
         urgent: bool = False,
     ) -> Any: ...
     def ask(

@@ -9,10 +9,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from setuptools.build_meta import *  # noqa: F403
-from setuptools.build_meta import build_editable as _build_editable
-from setuptools.build_meta import build_sdist as _build_sdist
-from setuptools.build_meta import build_wheel as _build_wheel
+from setuptools.build_meta import *
+from setuptools.build_meta import (
+    build_editable as _build_editable,
+    build_sdist as _build_sdist,
+    build_wheel as _build_wheel,
+)
 
 ROOT = Path(__file__).resolve().parent.parent
 STUBS = ROOT / "pixy" / "proto"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from actors import Actor
-
 from pixy.engine.service import Bind, Draining
 from pixy.errors import StartError
 
@@ -40,7 +39,7 @@ class Listener(Actor):
             return None
         return super().on_receive(message)
 
-    async def on_stop(self) -> None:
+    async def on_stop(self) -> None:  # type: ignore[override]
         """Close the socket."""
         if self._bound:
             await self.close()

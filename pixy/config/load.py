@@ -20,9 +20,7 @@ from pixy.config.durations import parse_duration
 from pixy.errors import ConfigError
 
 _KNOWN_VERSIONS = frozenset(
-    "0.8.2.2 0.9.0.0 0.9.0.1 0.10.0.0 0.10.0.1 0.10.1.0 0.10.2.0 0.10.2.1 0.10.2.2 0.11.0.0 "
-    "0.11.0.1 0.11.0.2 0.11.0.3 1.0.0 1.0.1 1.0.2 1.1.0 1.1.1 2.0.0 2.0.1 2.1.0 2.1.1 2.2.0 2.2.1 "
-    "2.3.0".split()
+    ["0.8.2.2", "0.9.0.0", "0.9.0.1", "0.10.0.0", "0.10.0.1", "0.10.1.0", "0.10.2.0", "0.10.2.1", "0.10.2.2", "0.11.0.0", "0.11.0.1", "0.11.0.2", "0.11.0.3", "1.0.0", "1.0.1", "1.0.2", "1.1.0", "1.1.1", "2.0.0", "2.0.1", "2.1.0", "2.1.1", "2.2.0", "2.2.1", "2.3.0"]
 )
 _LATER_VERSION = re.compile(r"(\d+)\.(\d+)\.\d+\Z")
 _COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -75,6 +73,7 @@ def _one_of(allowed: tuple[str, ...], text: str) -> str:
     return text
 
 
+_CONSTRUCT: Any = yaml.SafeLoader("")
 _GO_TYPES = {
     str: "string", int: "int", bool: "bool", float: "float64", model.Duration: "time.Duration",
 }
@@ -161,12 +160,12 @@ class _Walk:
                 self._wrong(node, str(error))
                 return text
         if kind is bool and tag == "bool":
-            return yaml.SafeLoader("").construct_yaml_bool(node)
+            return bool(_CONSTRUCT.construct_yaml_bool(node))
         if kind is int and tag == "int":
-            return int(yaml.SafeLoader("").construct_yaml_int(node))
+            return int(_CONSTRUCT.construct_yaml_int(node))
         if kind is model.Duration:
             if tag == "int":
-                return int(yaml.SafeLoader("").construct_yaml_int(node)) / 1e9
+                return int(_CONSTRUCT.construct_yaml_int(node)) / 1e9
             try:
                 return parse_duration(text)
             except ValueError:

@@ -7,11 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from actors import Actor, Future
-
 from pixy.config.model import Proxy
 from pixy.engine import sparse_acks
 from pixy.errors import (
-    GroupActive, InvalidParameter, KafkaError, PixyError, TooManyRequests, UnknownGroup,
+    GroupActive,
+    InvalidParameter,
+    KafkaError,
+    PixyError,
+    TooManyRequests,
+    UnknownGroup,
     UnknownTopic,
 )
 from pixy.kafka import settings

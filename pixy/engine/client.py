@@ -10,17 +10,27 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from actors import ActorDeadError, ActorRef, Future, MailboxFull
-
 from pixy.config.model import Proxy
 from pixy.engine.admin import (
-    Consumers, GetConsumers, GetOffsets, GetTopics, PartitionOffset, SetOffsets, TopicInfo,
+    Consumers,
+    GetConsumers,
+    GetOffsets,
+    GetTopics,
+    PartitionOffset,
+    SetOffsets,
+    TopicInfo,
 )
 from pixy.engine.cluster import GetAdmin, GetGroup, GetProducer, record_headers_unsupported
 from pixy.engine.group_consumer import AckMessage, Consume
 from pixy.engine.polls import Delivery
 from pixy.engine.topic_producer import Produce
 from pixy.errors import (
-    HeadersUnsupported, InvalidParameter, NotConsumed, PixyError, ShuttingDown, TooManyRequests,
+    HeadersUnsupported,
+    InvalidParameter,
+    NotConsumed,
+    PixyError,
+    ShuttingDown,
+    TooManyRequests,
     Unavailable,
 )
 from pixy.kafka.producer import Headers
@@ -137,7 +147,7 @@ class ClusterClient:
                 ref = await self._resolve(self._groups, group, GetGroup(group))
             future = ref.ask(request, block=False)
             try:
-                return await self._reply(future, "consumer", 43)  # type: ignore[no-any-return]
+                return await self._reply(future, "consumer", 43)
             except ActorDeadError:
                 self._groups.pop(group, None)
             except asyncio.CancelledError:

@@ -8,14 +8,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from actors import Actor, ActorDeadError, ActorRef, Future
-
 from pixy.config.model import Proxy
 from pixy.engine.admin import Admin
 from pixy.engine.group_consumer import GroupConsumer, GroupLeaving, Leave, Owned
 from pixy.engine.partitioner import LIBRDKAFKA_PARTITIONER
 from pixy.engine.topic_producer import Delivered, Drain, TopicProducer
 from pixy.errors import (
-    Disabled, KafkaError, PixyError, ShuttingDown, StartError, TooManyRequests, UnknownTopic,
+    Disabled,
+    KafkaError,
+    PixyError,
+    ShuttingDown,
+    StartError,
+    TooManyRequests,
+    UnknownTopic,
 )
 from pixy.kafka import settings
 from pixy.kafka.errors import OUT_OF_BROKERS
@@ -106,11 +111,11 @@ class Cluster(Actor):
             Admin, self._proxy, lambda: _own_groups(ref), name="admin"
         )
 
-    async def on_stop(self) -> None:
+    async def on_stop(self) -> None:  # type: ignore[override]
         """Close the producer; a drain has emptied it before."""
         await self._client.close(0.0)
 
-    async def on_failure(self, *_exc_info: Any) -> None:
+    async def on_failure(self, *_exc_info: Any) -> None:  # type: ignore[override]
         """The next life has new clients."""
         if hasattr(self, "_client"):
             await self._client.close(1.0)

@@ -7,8 +7,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from actors import ActorDeadError, ActorRef, ActorSystem
-
+from actors import ESCALATE, ActorDeadError, ActorRef, ActorSystem
 from pixy.config.model import App
 from pixy.engine.client import ClusterClient
 from pixy.engine.service import ListenerSpec, Service, Shutdown, Start
@@ -57,7 +56,9 @@ class Engine:
     async def start(self, listeners: Sequence[ListenerSpec] = ()) -> None:
         """Connect to all clusters, then open the listeners. Raises StartError; nothing is left."""
         self._system = ActorSystem("pixy")
-        self._service = self._system.spawn(Service, self.config, name="service")
+        self._service = self._system.spawn(
+            Service, self.config, name="service", supervision=ESCALATE
+        )
         try:
             started = await self._service.ask(Start(tuple(listeners)), block=False)
         except ActorDeadError as error:

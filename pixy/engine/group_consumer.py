@@ -8,23 +8,41 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from actors import Actor, ActorDeadError, ActorRef, Supervision
-from actors._policy import ESCALATE
-
+from actors import ESCALATE, Actor, ActorDeadError, ActorRef, Supervision
 from pixy.config.model import Proxy
 from pixy.engine.offset_committer import Forget, OffsetCommitter, to_commit
 from pixy.engine.partition_owner import (
-    Ack, Assignment, CountPending, Drain, Drained, PartitionOwner, Ready, Records, Serve, Unserved,
+    Ack,
+    Assignment,
+    CountPending,
+    Drain,
+    Drained,
+    PartitionOwner,
+    Ready,
+    Records,
+    Serve,
+    Unserved,
 )
 from pixy.engine.polls import Poll, TopicPolls
 from pixy.engine.tracker import Position
 from pixy.errors import (
-    LongPollTimeout, NotConsumed, PartitionLost, PixyError, ShuttingDown,
+    LongPollTimeout,
+    NotConsumed,
+    PartitionLost,
+    PixyError,
+    ShuttingDown,
     TooManyRequests,
 )
 from pixy.kafka.consumer import Partition
 from pixy.membership import (
-    Assigned, Committed, Event, Fetched, Lost, Revoking, Session, SessionFailed,
+    Assigned,
+    Committed,
+    Event,
+    Fetched,
+    Lost,
+    Revoking,
+    Session,
+    SessionFailed,
 )
 
 logger = logging.getLogger("pixy.engine")
@@ -161,12 +179,12 @@ class GroupConsumer(Actor):
             name="committer", supervision=ESCALATE,
         )
 
-    async def on_stop(self) -> None:
+    async def on_stop(self) -> None:  # type: ignore[override]
         """Whatever the reason, the group is left."""
         self._refuse_waiting(ShuttingDown())
         await self._session.close((), _LEAVE_TIMEOUT)
 
-    async def on_failure(self, *_exc_info: Any) -> None:
+    async def on_failure(self, *_exc_info: Any) -> None:  # type: ignore[override]
         """The next life joins anew."""
         if hasattr(self, "_session"):
             await self._session.close((), _LEAVE_TIMEOUT)
@@ -236,7 +254,7 @@ class GroupConsumer(Actor):
             self._dispatch(topic, polls)
 
     def _unserved(self, message: Unserved) -> None:
-        topic, partition = message.partition
+        topic = message.partition[0]
         polls = self._topics.get(topic)
         if polls is None or self._leaving:
             self._refuse(message.polls, ShuttingDown())

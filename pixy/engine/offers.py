@@ -4,7 +4,7 @@ Pure: messages, acks and the time go in; messages come out. An actor around it m
 
 Order, as in the original: a message that was given back, then the one in hand, then expired offers
 by offset, then fresh ones. ``max_pending`` is compared before a fresh message is taken in hand, so
-``max_pending + 1`` offers can be out; retries and what was given back pass that limit.
+``max_pending + 1`` can be pending; what was given back still counts, retries are never held back.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class OfferBook:
         self._expire(now)
         self._fill()
         in_hand = 1 if self._hand is not None else 0
-        room = max(0, self._max_pending + 1 - self.pending - in_hand)
+        room = max(0, self._max_pending + 1 - len(self._offers) - in_hand)
         return (
             sum(1 for at in self._returned if self._waits(at))
             + in_hand
@@ -182,7 +182,7 @@ class OfferBook:
             if offer is not None and not offer.out:
                 self._hand = offer
                 return
-        while self._fresh and self.pending <= self._max_pending:
+        while self._fresh and len(self._offers) <= self._max_pending:
             offer = self._fresh.popleft()
             if not self.tracker.is_acked(offer.offset):
                 self._hand = offer

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from actors import Actor
-
 from pixy.engine import sparse_acks
 from pixy.engine.tracker import Position
 from pixy.kafka.consumer import Commit, Partition

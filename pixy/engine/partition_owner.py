@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from actors import Actor, ActorDeadError, ActorRef
-
 from pixy.config.model import Consumer
 from pixy.engine import sparse_acks
 from pixy.engine.offers import AckResult, Offer, OfferBook
@@ -145,7 +144,7 @@ class PartitionOwner(Actor):
         self._book: OfferBook
         self._told: Position
 
-    async def on_start(self) -> None:
+    async def on_start(self) -> None:  # type: ignore[override]
         """First life: begin where the group said. Later: where the committer last knew us."""
         start = self._assignment.start
         position = Position(start.position, self._decode(start.position, start.metadata))

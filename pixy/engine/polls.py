@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from actors import ActorDeadError, ActorRef, Future, MailboxFull
-
 from pixy.engine.dispatch import RoundRobin
 
 

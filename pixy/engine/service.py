@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from actors import Actor, ActorRef
-from actors._policy import ESCALATE
-
+from actors import ESCALATE, Actor, ActorRef
 from pixy.config.model import App
 from pixy.engine.cluster import Cluster, DrainCluster, Reach
 from pixy.errors import PixyError, StartError

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from actors import Actor, Future
-
 from pixy.config.model import Producer
 from pixy.engine.partitioner import RoundRobinPartitioner
 from pixy.errors import PixyError, ShuttingDown, TooManyRequests

@@ -9,10 +9,15 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from confluent_kafka import (
-    ConsumerGroupTopicPartitions, KafkaException, TopicPartition,
+    ConsumerGroupTopicPartitions,
+    KafkaException,
+    TopicPartition,
 )
 from confluent_kafka.admin import (
-    AdminClient, ConfigResource, ConfigSource, OffsetSpec,
+    AdminClient,
+    ConfigResource,
+    ConfigSource,
+    OffsetSpec,
 )
 
 from pixy.errors import KafkaError
@@ -141,7 +146,7 @@ class KafkaAdmin:
         done = await self._wait(futures[group])
         for part in done.topic_partitions:
             if part.error is not None:
-                raise translate(part.error).wrapped(  # type: ignore[union-attr]
+                raise translate(part.error).wrapped(
                     f"failed to commit offset, partition={part.partition}"
                 )
 

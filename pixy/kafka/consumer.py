@@ -143,11 +143,13 @@ class ConsumerClient:
             for commit in commits
         ]
         try:
-            done = self._consumer.commit(offsets=parts, asynchronous=not wait)
+            if not wait:
+                self._consumer.commit(offsets=parts, asynchronous=True)
+                return
+            done = self._consumer.commit(offsets=parts, asynchronous=False)
         except KafkaException as error:
             raise translate(error) from error
-        if wait:
-            _raise_first(done or [])
+        _raise_first(done or [])
 
     def close(self) -> None:
         """Leave the group; the revoke callback is called for what is still assigned."""

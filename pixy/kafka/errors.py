@@ -6,8 +6,7 @@ counterpart there keeps librdkafka's.
 
 from __future__ import annotations
 
-from confluent_kafka import KafkaError as _KafkaError
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError as _KafkaError, KafkaException
 
 from pixy import errors
 
@@ -96,9 +95,9 @@ def unsupported(what: str) -> errors.KafkaError:
     )
 
 
-def translate(error: object) -> errors.PixyError:
+def translate(error: object) -> errors.KafkaError:
     """Our error for a ``KafkaError``, a ``KafkaException`` or anything else a client raised."""
-    if isinstance(error, errors.PixyError):
+    if isinstance(error, errors.KafkaError):
         return error
     if isinstance(error, KafkaException):
         error = error.args[0]

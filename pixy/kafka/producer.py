@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError as LibraryError, KafkaException, Producer
 
-from pixy.errors import PixyError
+from pixy.errors import KafkaError
 from pixy.kafka.errors import translate
 from pixy.kafka.settings import Settings
 
@@ -72,7 +72,7 @@ class ProducerClient:
 
     def send(
         self, topic: str, batch: Sequence[Outgoing], partitions: Sequence[int]
-    ) -> tuple[int, list[tuple[Outgoing, PixyError]]]:
+    ) -> tuple[int, list[tuple[Outgoing, KafkaError]]]:
         """Hand messages to librdkafka, in order; each will have its report.
 
         Args:
@@ -92,12 +92,12 @@ class ProducerClient:
         ) + len(batch) < _MAX_MESSAGES // 2
         if len(batch) > 1 and roomy and not any(item.headers for item in batch):
             return len(batch), self._send_together(topic, batch, partitions, size)
-        refused: list[tuple[Outgoing, PixyError]] = []
+        refused: list[tuple[Outgoing, KafkaError]] = []
         for at, (item, partition) in enumerate(zip(batch, partitions, strict=True)):
             try:
                 self._producer.produce(
                     topic, item.value, item.key, partition,
-                    on_delivery=partial(self._report, item), headers=item.headers or None,
+                    on_delivery=partial(self._report, item), headers=list(item.headers) or None,
                 )
                 self._outstanding += item.size
             except BufferError:
@@ -108,7 +108,7 @@ class ProducerClient:
 
     def _send_together(
         self, topic: str, batch: Sequence[Outgoing], partitions: Sequence[int], size: int
-    ) -> list[tuple[Outgoing, PixyError]]:
+    ) -> list[tuple[Outgoing, KafkaError]]:
         report = self._report
         messages: list[dict[str, Any]] = [
             {
@@ -166,8 +166,8 @@ class ProducerClient:
     def _report(self, token: Any, error: Any, message: Any) -> None:
         self._reports.append((token, error, message.partition(), message.offset()))
 
-    def _error(self, error: KafkaError) -> None:
-        if error.code() in (KafkaError._ALL_BROKERS_DOWN, KafkaError._AUTHENTICATION, KafkaError._SSL):
+    def _error(self, error: LibraryError) -> None:
+        if error.code() in (LibraryError._ALL_BROKERS_DOWN, LibraryError._AUTHENTICATION, LibraryError._SSL):
             self.down = error.str()
         if error.fatal():
             with contextlib.suppress(RuntimeError):

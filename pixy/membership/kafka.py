@@ -18,13 +18,22 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from pixy.config.model import Proxy
 from pixy.errors import PixyError
 from pixy.kafka import settings
 from pixy.kafka.consumer import Commit, ConsumerClient, Partition
 from pixy.kafka.errors import translate
 from pixy.kafka.flow import FlowControl
-from pixy.config.model import Proxy
-from pixy.membership import Assigned, Committed, Event, Fetched, Lost, Revoking, SessionFailed, Start
+from pixy.membership import (
+    Assigned,
+    Committed,
+    Event,
+    Fetched,
+    Lost,
+    Revoking,
+    SessionFailed,
+    Start,
+)
 from pixy.membership.start import begin
 
 logger = logging.getLogger("pixy.membership")
@@ -252,7 +261,7 @@ class KafkaSession:
             self._release.clear()
             self._released = ()
             self._post(Revoking(tuple(partitions)))
-            if self._closing or not self._release.wait(self._conf.drain_timeout + _DRAIN_SLACK):
+            if not self._release.wait(self._conf.drain_timeout + _DRAIN_SLACK):
                 logger.warning("group %s: %s not drained in time", self._group, partitions)
             if self._released:
                 self._commit_finally(self._released)

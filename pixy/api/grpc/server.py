@@ -78,7 +78,7 @@ def _bind(request_class: Any, handler: Handler, yields: bool) -> Any:
         except errors.PixyError as error:
             await context.abort(status_of(error), str(error))
         except Exception as error:
-            logger.exception("%s failed", handler.__name__)  # type: ignore[attr-defined]
+            logger.exception("%s failed", handler.__name__)
             await context.abort(grpc.StatusCode.INTERNAL, f"internal error: {error!r}")
         if yields:
             # A cancellation that has reached this process is delivered to this task here, before

@@ -173,7 +173,8 @@ def _cannot(value: Any, wanted: str) -> InvalidParameter:
     elif isinstance(value, (int, float)):
         kind = f"number {value}" if "field" in wanted else "number"
     else:
-        kind = {str: "string", list: "array", dict: "object"}.get(type(value), "value")
+        names: dict[type, str] = {str: "string", list: "array", dict: "object"}
+        kind = names.get(type(value), "value")
     return InvalidParameter(
         f"Failed to parse the request: err=(json: cannot unmarshal {kind} into {wanted})"
     )

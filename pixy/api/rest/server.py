@@ -154,7 +154,7 @@ def _listen_tcp(host: str | None, port: int) -> socket.socket:
     )
     family, _, _, _, address = infos[0]
     listener = socket.create_server(
-        address[:2] if family == socket.AF_INET else address, family=family, backlog=1024  # type: ignore[arg-type]
+        address[:2] if family == socket.AF_INET else address, family=family, backlog=1024
     )
     listener.setblocking(False)
     return listener

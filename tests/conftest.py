@@ -1,0 +1,73 @@
+"""Shared by all tests: real brokers, and ``async def`` tests on a debugging event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.kafka.cluster import Cluster, Unavailable
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run coroutine tests in a loop of their own."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = pyfuncitem._fixtureinfo.argnames
+    asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
+    return True
+
+
+def _cluster(**options: Any) -> Iterator[Cluster]:
+    try:
+        made = Cluster(**options)
+    except Unavailable as error:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(f"!!! NOT TESTED on real Kafka: {error} !!!")
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[Cluster]:
+    """A single broker, topics not created by themselves; shared by all tests."""
+    yield from _cluster()
+
+
+@pytest.fixture(scope="session")
+def creating_kafka() -> Iterator[Cluster]:
+    """A broker that creates topics and has the default 3 s of initial rebalance delay."""
+    yield from _cluster(auto_create=True, rebalance_delay=3000)
+
+
+@pytest.fixture(scope="module")
+def secure_kafka() -> Iterator[Cluster]:
+    """A broker with TLS and SASL listeners."""
+    yield from _cluster(secure=True)
+
+
+@pytest.fixture(scope="module")
+def old_kafka() -> Iterator[Cluster]:
+    """Kafka 3.9 on ZooKeeper."""
+    yield from _cluster(zookeeper=True)
+
+
+@pytest.fixture(scope="module")
+def kafka3() -> Iterator[Cluster]:
+    """Three brokers, three replicas, two of them in sync at least."""
+    yield from _cluster(nodes=3, heap="320m")
+
+
+@pytest.fixture
+def name() -> str:
+    """A name that nobody else uses."""
+    return f"t{uuid.uuid4().hex[:12]}"

@@ -1,0 +1,162 @@
+"""What the tests do again and again."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import grpc
+
+from pixy.cli.serve import listeners
+from pixy.config import App, Kafka, Proxy
+from pixy.engine.engine import Engine
+from pixy.proto import kafkapixy_pb2 as pb
+from pixy.proto.kafkapixy_pb2_grpc import KafkaPixyStub
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def make_config(seed_peers: list[str], **consumer: Any) -> App:
+    """A configuration on free ports; keywords set fields of ``consumer``."""
+    proxy = Proxy(kafka=Kafka(seed_peers=list(seed_peers)))
+    proxy.consumer.initial_offset = "oldest"
+    for name, value in consumer.items():
+        setattr(proxy.consumer, name, value)
+    return App(grpc_addr="127.0.0.1:0", tcp_addr="127.0.0.1:0", proxies={"default": proxy})
+
+
+@dataclass
+class Answer:
+    """An HTTP answer."""
+
+    status: int
+    body: bytes
+    headers: Any
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def error(self) -> str:
+        return str(self.json["error"])
+
+    @property
+    def value(self) -> bytes:
+        return base64.b64decode(self.json["value"])
+
+    @property
+    def place(self) -> tuple[int, int]:
+        return self.json["partition"], self.json["offset"]
+
+
+class Daemon:
+    """A running engine with its listeners, and clients of both APIs."""
+
+    def __init__(self, engine: Engine, http: aiohttp.ClientSession, stub: Any) -> None:
+        self.engine = engine
+        self.http = http
+        self.stub = stub
+
+    async def call(self, method: str, path: str, **options: Any) -> Answer:
+        url = f"http://{self.engine.addresses['rest']}{path}"
+        async with self.http.request(method, url, allow_redirects=False, **options) as answer:
+            return Answer(answer.status, await answer.read(), answer.headers)
+
+    async def get(self, path: str, **options: Any) -> Answer:
+        return await self.call("GET", path, **options)
+
+    async def post(self, path: str, data: bytes | str = b"", **options: Any) -> Answer:
+        options.setdefault("headers", {"Content-Type": "text/plain"})
+        return await self.call("POST", path, data=data, **options)
+
+    async def produce(self, topic: str, value: bytes, key: bytes | None = None) -> tuple[int, int]:
+        answer = await self.stub.Produce(pb.ProdRq(
+            topic=topic, message=value, key_value=key or b"", key_undefined=key is None
+        ))
+        return answer.partition, answer.offset
+
+    async def consume(self, topic: str, group: str, **fields: Any) -> pb.ConsRs:
+        return await self.stub.ConsumeNAck(pb.ConsNAckRq(topic=topic, group=group, **fields))
+
+    async def ack(self, topic: str, group: str, message: pb.ConsRs) -> None:
+        await self.stub.Ack(pb.AckRq(
+            topic=topic, group=group, partition=message.partition, offset=message.offset
+        ))
+
+    async def offsets(self, topic: str, group: str) -> dict[int, Any]:
+        answer = await self.stub.GetOffsets(pb.GetOffsetsRq(topic=topic, group=group))
+        return {po.partition: po for po in answer.offsets}
+
+
+@contextlib.asynccontextmanager
+async def serving(config: App) -> AsyncIterator[Daemon]:
+    """The engine with its listeners in this process."""
+    engine = Engine(config)
+    await engine.start(listeners(engine, config))
+    try:
+        timeout = aiohttp.ClientTimeout(total=60)
+        async with (
+            aiohttp.ClientSession(timeout=timeout, connector=aiohttp.TCPConnector(limit=0)) as http,
+            grpc.aio.insecure_channel(engine.addresses["grpc"]) as channel,
+        ):
+            yield Daemon(engine, http, KafkaPixyStub(channel))
+    finally:
+        result = await engine.stop()
+    assert result.clean, result
+
+
+async def eventually(
+    check: Callable[[], Awaitable[Any]], wanted: Callable[[Any], bool] = bool, within: float = 20.0
+) -> Any:
+    """Ask again until the answer is as wanted; fail with the last one."""
+    deadline = time.monotonic() + within
+    while True:
+        found = await check()
+        if wanted(found):
+            return found
+        assert time.monotonic() < deadline, f"still {found!r} after {within} s"
+        await asyncio.sleep(0.02)
+
+
+async def status_of(call: Any) -> tuple[grpc.StatusCode, str]:
+    """The status and text of a call that must fail."""
+    try:
+        answer = await call
+    except grpc.RpcError as error:
+        return error.code(), error.details()
+    raise AssertionError(f"it answered {answer!r}")
+
+
+class Program:
+    """The daemon as a process."""
+
+    def __init__(self, *args: str, env: dict[str, str] | None = None) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "pixy.cli.main", *args], cwd=ROOT, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={**os.environ, **(env or {})},
+        )
+
+    def wait(self, timeout: float = 60.0) -> tuple[int, str]:
+        """Exit code and output."""
+        output, _ = self.process.communicate(timeout=timeout)
+        return self.process.returncode, output
+
+    def __enter__(self) -> Program:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.communicate()

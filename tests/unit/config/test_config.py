@@ -1,0 +1,186 @@
+"""The configuration: defaults, texts, flags, generated names."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+from hypothesis import given, strategies as st
+
+from pixy.cli.flags import parse
+from pixy.config import App, Proxy, load_file, load_text, validate
+from pixy.config.client_id import VALID, make_client_id
+from pixy.config.durations import parse_duration
+from pixy.errors import ConfigError
+
+DEFAULT_YAML = Path(__file__).resolve().parents[3] / "config" / "default.yaml"
+
+
+def problem(text: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        validate(load_text(text))
+    return str(caught.value)
+
+
+def test_the_shipped_file_equals_the_defaults() -> None:
+    shipped = load_file(str(DEFAULT_YAML))
+    defaults = App(proxies={"default": Proxy()})
+    defaults.proxies["default"].client_id = shipped.proxies["default"].client_id
+    assert dataclasses.asdict(shipped) == dataclasses.asdict(defaults)
+
+
+def test_the_shipped_file_names_every_key() -> None:
+    text = DEFAULT_YAML.read_text()
+
+    def names(kind: object) -> set[str]:
+        found = set()
+        for field in dataclasses.fields(kind):  # type: ignore[arg-type]
+            found.add(field.name)
+            value = getattr(kind, field.name)
+            if dataclasses.is_dataclass(value):
+                found |= names(value)
+        return found
+
+    missing = {n for n in names(App()) | names(Proxy()) if f"{n}:" not in text}
+    assert not missing
+
+
+def test_each_cluster_keeps_its_own_defaults() -> None:
+    app = load_text(
+        "proxies:\n  one:\n    consumer: {max_retries: 3}\n  two:\n    producer: {retry_max: 9}\n"
+    )
+    assert app.proxies["one"].consumer.max_retries == 3
+    assert app.proxies["two"].consumer.max_retries == -1
+    assert (app.proxies["one"].producer.retry_max, app.proxies["two"].producer.retry_max) == (6, 9)
+    assert app.cluster_name("") == "one"
+
+
+@pytest.mark.parametrize(("text", "seconds"), [
+    ("500ms", 0.5), ("5m", 300), ("1h15m30.5s", 4530.5), ("0", 0), ("-1.5h", -5400), ("1us", 1e-6),
+    ("1µs", 1e-6), ("100ns", 1e-7), (".5s", 0.5), ("+2s", 2),
+])
+def test_durations(text: str, seconds: float) -> None:
+    assert parse_duration(text) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("text", ["", "5", "s", "1x", "1s2", "--1s", "1 s", "Kaboom!"])
+def test_bad_durations(text: str) -> None:
+    with pytest.raises(ValueError):
+        parse_duration(text)
+
+
+def test_a_bare_integer_is_nanoseconds() -> None:
+    app = load_text("proxies:\n  a:\n    consumer:\n      ack_timeout: 1500000000\n")
+    assert app.proxies["a"].consumer.ack_timeout == 1.5
+
+
+def test_a_bad_value_names_its_line() -> None:
+    text = "proxies:\n  a:\n    consumer:\n      ack_timeout: Kaboom!\n"
+    assert problem(text) == (
+        "failed to parse config: yaml: unmarshal errors:\n"
+        "  line 4: cannot unmarshal !!str `Kaboom!` into time.Duration"
+    )
+
+
+@pytest.mark.parametrize(("text", "part"), [
+    ("prxies: {}", "line 1: unknown key prxies (did you mean proxies?)"),
+    ("proxies: {a: {consumer: {foo: 1}}}", "unknown key proxies.a.consumer.foo"),
+    ("proxies: {a: {kafka: {version: 1.x}}}", "bad kafka version, 1.x"),
+    ("proxies: {a: {producer: {compression: zip}}}", "bad compression, zip"),
+    ("proxies: {a: {producer: {required_acks: some}}}", "bad compression, some"),
+    ("proxies: {a: {producer: {retry_max: many}}}", "cannot unmarshal !!str `many` into int"),
+    ("proxies: {a: {kafka: {seed_peers: x}}}", "cannot unmarshal !!str `x` into []string"),
+    ("proxies: {a: {kafka: {tls: 7}}}", "cannot unmarshal !!int `7` into bool"),
+    ("a: [", "yaml: line"),
+    ("- 1", "cannot unmarshal !!seq into config.App"),
+    ("grpc_addr: a:1\ngrpc_addr: b:1", "stands twice"),
+    ("", "at least on proxy must be configured"),
+    ('proxies: {a: }\ngrpc_addr: ""\ntcp_addr: ""', "at least one API server should be configured"),
+    ("proxies: {a: {client_id: 'a b'}}", "client_id 'a b' must match"),
+    ("proxies: {a: }\ndefault_cluster: b", "default_cluster b is not among the proxies"),
+    ("proxies: {a: {producer: {channel_buffer_size: 0}}}",
+     "invalid config, cluster=a: invalid config parameter: producer.channel_buffer_size must be > 0"),
+    ("proxies: {a: {producer: {flush_bytes: -1}}}", "producer.flush_bytes must be >= 0"),
+    ("proxies: {a: {producer: {retry_backoff: 0}}}", "producer.retry_backoff must be > 0"),
+    ("proxies: {a: {producer: {retry_max: 0}}}", "producer.retry_max must be > 0"),
+    ("proxies: {a: {producer: {shutdown_timeout: -1s}}}", "producer.shutdown_timeout must be >= 0"),
+    ("proxies: {a: {producer: {partitioner: best}}}",
+     'producer.partitioner is invalid: "bad partitioner: best"'),
+    ("proxies: {a: {consumer: {ack_timeout: 0}}}", "consumer.ack_timeout must be > 0"),
+    ("proxies: {a: {consumer: {fetch_max_bytes: 0}}}", "consumer.fetch_bytes must be > 0"),
+    ("proxies: {a: {consumer: {max_retries: -2}}}", "consumer.max_retries must be >= -1"),
+    ("proxies: {a: {consumer: {subscription_timeout: 0}}}",
+     "consumer.subscription_timeout must be > 0"),
+    ("proxies: {a: {kafka: {tls: true, ca_certificate_file: /none}}}",
+     'invalid tls configuration: "kafka.ca_cert_file: open /none: no such file or directory"'),
+    (f"proxies: {{a: {{kafka: {{tls: true, ca_certificate_file: {__file__}}}}}}}",
+     "kafka.ca_cert_file does not appear to be a valid CA certificate"),
+    (f"proxies: {{a: {{kafka: {{tls: true, client_certificate_file: {__file__}}}}}}}",
+     "kafka.client_cert_file and kafka.client_cert_key_file are not a valid certificate pair"),
+    ("proxies: {a: }\ntls: {key_path: x}", "must be set together"),
+    ("proxies: {a: }\nlogging: [{name: console, severity: loud}]", "severity 'loud'"),
+])
+def test_problems(text: str, part: str) -> None:
+    assert part in problem(text)
+
+
+@given(st.text(max_size=60))
+def test_any_text_is_a_configuration_or_a_clear_error(text: str) -> None:
+    try:
+        validate(load_text(text))
+    except ConfigError as error:
+        assert str(error)
+
+
+@pytest.mark.parametrize("dashes", ["-", "--"])
+@pytest.mark.parametrize("style", ["=", " "])
+def test_a_flag_beats_the_file(tmp_path: Path, dashes: str, style: str) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text("grpc_addr: file:1\ntcp_addr: file:2\nproxies: {one: , two: }\n")
+
+    def flag(name: str, value: str) -> list[str]:
+        return [f"{dashes}{name}={value}"] if style == "=" else [f"{dashes}{name}", value]
+
+    _, app = parse([
+        *flag("config", str(file)), *flag("grpcAddr", "flag:1"), *flag("unixAddr", "/x.sock"),
+        *flag("kafkaPeers", "a:1, b:2"), *flag("zookeeperPeers", "z:1,y:2/root"),
+        *flag("tcpAddr", ""), f"{dashes}tls", f"{dashes}insecureTLS=true",
+    ])
+    assert (app.grpc_addr, app.tcp_addr, app.unix_addr) == ("flag:1", "file:2", "/x.sock")
+    one, two = app.proxies["one"], app.proxies["two"]
+    assert one.kafka.seed_peers == ["a:1", "b:2"] and two.kafka.seed_peers == ["localhost:9092"]
+    assert (one.zoo_keeper.seed_peers, one.zoo_keeper.chroot) == (["z:1", "y:2"], "/root")
+    assert (one.kafka.tls, one.kafka.insecure, two.kafka.tls) == (True, True, False)
+
+
+def test_loggers_on_the_command_line_beat_the_file() -> None:
+    _, app = parse(['--logging=[{"name":"json","severity":"error"}]'])
+    assert [(made.name, made.severity) for made in app.logging] == [("json", "error")]
+
+
+@pytest.mark.parametrize("args", [["--nope"], ["-tls=perhaps"], ["--config"], ["stray"]])
+def test_bad_command_lines(args: list[str]) -> None:
+    with pytest.raises(ConfigError, match="bad command line"):
+        parse(args)
+
+
+@pytest.mark.parametrize(("env", "host", "cgroup", "expected"), [
+    ({"NOMAD_ALLOC_ID": "ab12-34", "NOMAD_ALLOC_INDEX": "2"}, "h", "", "kp_nomad_ab12_2"),
+    ({"NOMAD_ALLOC_ID": "ab12-34"}, "h", "", "kp_nomad_ab12"),
+    ({}, "h.x", "12:cpu:/docker/" + "0a" * 32, "kp_h.x_0a0a0a0a0a0a"),
+    ({}, "h", "/var/lib/docker/containers/" + "1b" * 32 + "/hostname", "kp_h_1b1b1b1b1b1b"),
+    ({}, "my host(1)", "", "kp_my_host_1__77"),
+])
+def test_client_ids(env: dict[str, str], host: str, cgroup: str, expected: str) -> None:
+    assert make_client_id(env, host, 77, cgroup) == expected
+
+
+@given(st.text(max_size=30))
+def test_any_host_makes_a_valid_client_id(host: str) -> None:
+    assert VALID.match(make_client_id({}, host, 1, ""))
+
+
+def test_the_environment_changes_the_default_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAFKA_VERSION", "0.10.2.1")
+    assert load_text("proxies: {a: }").proxies["a"].kafka.version == "0.10.2.1"
