@@ -10,6 +10,7 @@ import dataclasses
 import difflib
 import re
 import typing
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +78,7 @@ _CONSTRUCT: Any = yaml.SafeLoader("")
 _GO_TYPES = {
     str: "string", int: "int", bool: "bool", float: "float64", model.Duration: "time.Duration",
 }
-_CHECKED = {
+_CHECKED: dict[Any, Callable[[str], str]] = {
     model.KafkaVersion: check_kafka_version,
     model.Compression: lambda text: _one_of(_COMPRESSIONS, text),
     model.RequiredAcks: lambda text: _one_of(_REQUIRED_ACKS, text),

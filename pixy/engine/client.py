@@ -82,7 +82,7 @@ class ClusterClient:
         """Write a message and wait for ``required_acks``; return its partition and offset.
 
         ``key`` None goes to any partition, an empty one to that of the empty key. ``value`` None is
-        a tombstone. The offset is -1 with ``required_acks: no_response``.
+        a tombstone. The offset means nothing with ``required_acks: no_response``.
         """
         ref = self._producers.get(topic)
         if ref is not None and not (headers and self._headers_unsupported):

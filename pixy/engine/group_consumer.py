@@ -311,6 +311,7 @@ class GroupConsumer(Actor):
         if polls is None or self._leaving:
             return
         if found.partitions:
+            polls.found()
             self._subscribed[found.topic] = found.partitions
             if not self.has_timer("subscribe"):
                 # The first topic joins at once; a change is a rebalance, so others are gathered.

@@ -117,6 +117,13 @@ class TopicPolls:
         """Requests that could not be served after all go to the front, in their order."""
         self._polls.extendleft(reversed(polls))
 
+    def found(self) -> None:
+        """The topic exists by now: what waits for it waits for the join again."""
+        if self.missing:
+            self.missing = False
+            for poll in self._polls:
+                poll.deadline = poll.arrived + self._wait + self._join_wait
+
     def start_waiting(self, now: float) -> None:
         """The wait of those that came before the join (or before the topic was known missing)."""
         for poll in self._polls:

@@ -263,9 +263,12 @@ class KafkaSession:
             self._post(Revoking(tuple(partitions)))
             if not self._release.wait(self._conf.drain_timeout + _DRAIN_SLACK):
                 logger.warning("group %s: %s not drained in time", self._group, partitions)
-            if self._released:
-                self._commit_finally(self._released)
+            if released := self._final_commits():
+                self._commit_finally(released)
         self._forget(partitions)
+
+    def _final_commits(self) -> tuple[Commit, ...]:
+        return self._released  # set by the loop's thread, which mypy can not know
 
     def _lost(self, partitions: list[Partition]) -> None:
         self._forget(partitions)

@@ -112,6 +112,10 @@ class GrpcServer(Listener):
                 ("grpc.so_reuseport", 0),  # or a second daemon would bind the same port silently
                 ("grpc.max_receive_message_length", max(MIN_RECEIVE, largest + _SLACK)),
                 ("grpc.max_send_message_length", -1),
+                # Calls that have arrived and not begun. By default the core cancels some of them
+                # from 1,000 on, at random and without a reason; our own limit says why.
+                ("grpc.server.max_pending_requests", config.max_concurrent_requests),
+                ("grpc.server.max_pending_requests_hard_limit", 2 * config.max_concurrent_requests),
             ],
         )
         handlers = {
