@@ -1,0 +1,32 @@
+"""The engine inside one's own asyncio service: no sockets, the same delivery semantics.
+
+Without KAFKA in the environment it runs on the in-memory sandbox.
+"""
+
+import asyncio
+import os
+
+from pixy.config import App, Kafka, Proxy
+from pixy.engine.engine import Engine
+from pixy.kafka.sandbox import Sandbox
+
+TOPIC = os.environ.get("TOPIC", "foo")
+
+
+async def main() -> None:
+    sandbox = None if "KAFKA" in os.environ else Sandbox()
+    peers = sandbox.seed_peers if sandbox else [os.environ["KAFKA"]]
+    proxy = Proxy(kafka=Kafka(seed_peers=peers))
+    proxy.consumer.initial_offset = "oldest"
+    async with Engine(App(proxies={"default": proxy})) as engine:
+        cluster = engine.cluster()
+        partition, offset = await cluster.produce(TOPIC, b"Good news everyone!", key=b"k")
+        print(f"written to partition {partition} at offset {offset}")
+        delivery = await cluster.consume(TOPIC, "embedded")
+        delivery.sent()  # it has arrived; give_back() would have it offered to somebody else
+        print(f"consumed: {delivery.message.value().decode()}")
+        await cluster.ack(TOPIC, "embedded", delivery.partition, delivery.offset)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,38 @@
+"""A blocking gRPC client. Start a daemon first: make run
+
+Outside this repository, generate the stubs from kafkapixy.proto:
+python -m grpc_tools.protoc -I. --python_out=. --grpc_python_out=. kafkapixy.proto
+"""
+
+import os
+
+import grpc
+
+from pixy.proto import kafkapixy_pb2 as pb
+from pixy.proto.kafkapixy_pb2_grpc import KafkaPixyStub
+
+TOPIC = os.environ.get("TOPIC", "foo")
+
+
+def main() -> None:
+    with grpc.insecure_channel(os.environ.get("GRPC", "localhost:19091")) as channel:
+        stub = KafkaPixyStub(channel)
+        join(stub)
+        written = stub.Produce(pb.ProdRq(topic=TOPIC, key_undefined=True, message=b"Good news everyone!"))
+        print(f"written to partition {written.partition} at offset {written.offset}")
+        message = stub.ConsumeNAck(pb.ConsNAckRq(topic=TOPIC, group="sync", no_ack=True))
+        print(f"consumed: {message.message.decode()}")
+        stub.Ack(pb.AckRq(topic=TOPIC, group="sync", partition=message.partition, offset=message.offset))
+
+
+def join(stub: KafkaPixyStub) -> None:
+    """A new group sees what is produced after it has joined, so join before producing."""
+    try:
+        stub.ConsumeNAck(pb.ConsNAckRq(topic=TOPIC, group="sync", auto_ack=True))
+    except grpc.RpcError as error:
+        if error.code() is not grpc.StatusCode.NOT_FOUND:  # nothing came within the long poll
+            raise
+
+
+if __name__ == "__main__":
+    main()

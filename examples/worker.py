@@ -1,0 +1,54 @@
+"""A worker with at-least-once processing: acknowledge a message only after its work is done.
+
+Each call acknowledges the message before and fetches the next: one round trip a message. If the
+worker dies in between, the message is delivered again after consumer.ack_timeout, so the work must
+bear being done twice. Start a daemon first: make run
+"""
+
+import os
+
+import grpc
+
+from pixy.proto import kafkapixy_pb2 as pb
+from pixy.proto.kafkapixy_pb2_grpc import KafkaPixyStub
+
+TOPIC = os.environ.get("TOPIC", "foo")
+GROUP = "workers"
+UNTIL = int(os.environ.get("MESSAGES", "5"))
+
+
+def work(value: bytes) -> None:
+    print(f"done: {value.decode()}")
+
+
+def run(stub: KafkaPixyStub) -> None:
+    done = 0
+    last: pb.ConsRs | None = None
+    produced = False
+    while done < UNTIL:
+        request = pb.ConsNAckRq(topic=TOPIC, group=GROUP, no_ack=last is None)
+        if last is not None:
+            request.ack_partition, request.ack_offset = last.partition, last.offset
+        try:
+            last = stub.ConsumeNAck(request)
+        except grpc.RpcError as error:
+            if error.code() is grpc.StatusCode.NOT_FOUND:  # nothing came; the ack was taken
+                last = None
+                if not produced:  # only so that the example has something to do
+                    produced = True
+                    for number in range(UNTIL):
+                        text = f"Good news everyone! {number}"
+                        stub.Produce(pb.ProdRq(topic=TOPIC, key_undefined=True, message=text.encode()))
+                continue
+            if error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED):
+                continue  # the proxy restarts or is busy; real code pauses here
+            raise
+        work(last.message)
+        done += 1
+    if last is not None:
+        stub.Ack(pb.AckRq(topic=TOPIC, group=GROUP, partition=last.partition, offset=last.offset))
+
+
+if __name__ == "__main__":
+    with grpc.insecure_channel(os.environ.get("GRPC", "localhost:19091")) as channel:
+        run(KafkaPixyStub(channel))

@@ -1,0 +1,372 @@
+"""The program as a user runs it: start, stop, exit codes, security, client commands, examples."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from pixy.config import App
+from tests.kafka.cluster import PASSWORD, USER, Certificates, Cluster, free_port
+from tests.support import ROOT, Program, make_config, serving
+
+
+def wait_until(check, within: float = 30.0):  # type: ignore[no-untyped-def]
+    deadline = time.monotonic() + within
+    while not (found := check()):
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.05)
+    return found
+
+
+def http(port: int, path: str, data: bytes | None = None) -> tuple[int, bytes]:
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{port}{path}", data, headers={"Content-Type": "text/plain"}
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return answer.status, answer.read()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read()
+
+
+def alive(port: int) -> bool:
+    try:
+        return http(port, "/_ping")[0] == 200
+    except OSError:
+        return False
+
+
+class Running:
+    """A daemon process on free ports that answers."""
+
+    def __init__(self, kafka: Cluster, *args: str) -> None:
+        self.grpc, self.tcp = free_port(), free_port()
+        self.program = Program(
+            f"--kafkaPeers={kafka.bootstrap()[0]}", f"-grpcAddr=127.0.0.1:{self.grpc}",
+            "-tcpAddr", f"127.0.0.1:{self.tcp}", *args,
+        )
+
+    def __enter__(self) -> Running:
+        wait_until(lambda: alive(self.tcp))
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.program.__exit__(*exc)
+
+    def signal(self, number: int) -> None:
+        self.program.process.send_signal(number)
+
+    def cli(self, *args: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "pixy.cli.main", *args, "--server", f"127.0.0.1:{self.grpc}"],
+            input=stdin, capture_output=True, text=True, cwd=ROOT, timeout=60, check=False,
+        )
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGQUIT])
+def test_a_signal_drains_and_exits_with_0(
+    kafka: Cluster, name: str, tmp_path: Path, number: int
+) -> None:
+    kafka.create_topic(name)
+    pid_file, unix = tmp_path / "pid", tmp_path / "s"
+    with Running(kafka, f"--pidFile={pid_file}", f"--unixAddr={unix}") as daemon:
+        assert int(pid_file.read_text()) == daemon.program.process.pid
+        assert unix.stat().st_mode & 0o777 == 0o777
+        for number_ in range(50):
+            assert http(daemon.tcp, f"/topics/{name}/messages", b"%d" % number_) == (200, b"{}")
+        daemon.signal(number)
+        code, output = daemon.program.wait()
+    assert code == 0, output
+    assert not pid_file.exists() and not unix.exists()
+    with Running(kafka) as daemon:
+        _, body = http(daemon.tcp, f"/topics/{name}/offsets?group=g")
+        assert json.loads(body)[0]["end"] == 50
+
+
+def test_acks_are_taken_while_draining(kafka: Cluster, name: str, tmp_path: Path) -> None:
+    kafka.create_topic(name)
+    config = tmp_path / "c.yaml"
+    config.write_text(
+        "proxies: {default: {consumer: {initial_offset: oldest, drain_timeout: 20s}}}\n"
+    )
+    with Running(kafka, f"--config={config}") as daemon:
+        for _ in range(2):
+            http(daemon.tcp, f"/topics/{name}/messages?sync", b"x")
+        first = json.loads(http(daemon.tcp, f"/topics/{name}/messages?group=g&noAck")[1])
+        second = json.loads(http(daemon.tcp, f"/topics/{name}/messages?group=g&noAck")[1])
+        begun = time.monotonic()
+        daemon.signal(signal.SIGTERM)
+
+        def refused() -> bool:
+            return http(daemon.tcp, f"/topics/{name}/messages?group=g&noAck")[0] == 503
+
+        wait_until(refused)
+        status, body = http(daemon.tcp, f"/topics/{name}/messages?group=g&noAck")
+        assert json.loads(body) == {"error": "service is shutting down"}
+        status, _ = http(
+            daemon.tcp, f"/topics/{name}/acks?group=g&partition=0&offset={first['offset']}", b""
+        )
+        assert status == 200
+        status, _ = http(
+            daemon.tcp, f"/topics/{name}/messages?group=g&ackPartition=0&ackOffset={second['offset']}"
+        )
+        assert status == 503, "refused, but its ack was taken"
+        code, output = daemon.program.wait()
+        assert code == 0, output
+        assert time.monotonic() - begun < 15, "it went on waiting after the last ack"
+    with Running(kafka) as daemon:
+        _, body = http(daemon.tcp, f"/topics/{name}/offsets?group=g")
+        assert json.loads(body)[0]["offset"] == 2
+
+
+def test_a_second_signal_ends_it_at_once(kafka: Cluster, name: str, tmp_path: Path) -> None:
+    kafka.create_topic(name)
+    config = tmp_path / "c.yaml"
+    config.write_text(
+        "proxies: {default: {consumer: {initial_offset: oldest, drain_timeout: 50s}}}\n"
+    )
+    with Running(kafka, f"--config={config}") as daemon:
+        http(daemon.tcp, f"/topics/{name}/messages?sync", b"x")
+        http(daemon.tcp, f"/topics/{name}/messages?group=g&noAck")
+        daemon.signal(signal.SIGTERM)
+        wait_until(lambda: http(daemon.tcp, f"/topics/{name}/messages?group=g&noAck")[0] == 503)
+        assert daemon.program.process.poll() is None, "still draining"
+        daemon.signal(signal.SIGTERM)
+        assert daemon.program.wait(10)[0] == 128 + signal.SIGTERM
+
+
+@pytest.mark.parametrize(("args", "text"), [
+    (["--kafkaPeers=127.0.0.1:1"],
+     "Failed to start service: err=(failed to spawn proxy, name=default: failed to create Kafka "
+     "client: kafka: client has run out of available brokers to talk to (Is your cluster reachable?)"),
+    (["--config=/none.yaml"], "Failed to load config: err=(failed to read config file: path=/none.yaml"),
+    (["--nope"], "Failed to load config: err=(bad command line: unrecognized arguments: --nope"),
+    (["--grpcAddr=nonsense", "--sandbox"], "Failed to start service: err=("),
+    (["--pidFile=/none/pid", "--sandbox"], "Failed to initialize: err=("),
+])
+def test_what_can_not_start_says_so_in_one_line(args: list[str], text: str) -> None:
+    with Program(*args, "--logging=[]") as program:
+        code, output = program.wait()
+    assert code == 1
+    lines = [line for line in output.splitlines() if line]
+    assert len(lines) == 1 and text in lines[0], output
+
+
+def test_addresses_in_use(kafka: Cluster, tmp_path: Path) -> None:
+    taken = socket.create_server(("127.0.0.1", 0))
+    port = taken.getsockname()[1]
+    common = (f"--kafkaPeers={kafka.bootstrap()[0]}", "--logging=[]")
+    for args, text in (
+        ((f"--tcpAddr=127.0.0.1:{port}", "--grpcAddr=127.0.0.1:0"),
+         "failed to start TCP based HTTP API server: failed to create listener: listen tcp "
+         f"127.0.0.1:{port}: bind: address already in use"),
+        ((f"--grpcAddr=127.0.0.1:{port}",), "failed to start gRPC server"),
+        (("--grpcAddr=127.0.0.1:0", "--tcpAddr=127.0.0.1:0", f"--unixAddr={tmp_path}"),
+         f"failed to start Unix socket based HTTP API server: failed to create listener: listen "
+         f"unix {tmp_path}: bind: address already in use"),
+    ):
+        with Program(*args, *common) as program:
+            code, output = program.wait()
+        assert code == 1 and text in output, output
+    taken.close()
+
+
+async def test_a_stale_socket_file_is_replaced(kafka: Cluster, tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    stale = socket.socket(socket.AF_UNIX)
+    stale.bind(str(path))
+    stale.close()
+    config = make_config(kafka.bootstrap())
+    config.unix_addr = str(path)
+    async with serving(config):
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(path))
+            client.sendall(b"GET /_ping HTTP/1.0\r\n\r\n")
+    assert not path.exists()
+
+
+async def test_a_listener_that_dies_ends_the_service(kafka: Cluster) -> None:
+    from pixy.cli.serve import listeners
+    from pixy.engine.engine import Engine
+
+    config = make_config(kafka.bootstrap())
+    engine = Engine(config)
+    await engine.start(listeners(engine, config))
+    cell = engine.system._top["service"].children["rest"]
+    cell.actor._socket.close()
+    failure = await asyncio.wait_for(engine.failed(), 20)
+    assert "rest" in str(failure) and "lost its socket" in str(failure)
+    await engine.stop()
+
+
+def test_logging(tmp_path: Path) -> None:
+    collector = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    collector.bind(("127.0.0.1", 0))
+    collector.settimeout(20)
+    loggers = [
+        {"name": "json", "severity": "info"},
+        {"name": "syslog", "severity": "info", "params": {"addr": "127.0.0.1:%d" % collector.getsockname()[1]}},
+    ]
+    with Program("--sandbox", "--grpcAddr=127.0.0.1:0", "--tcpAddr=127.0.0.1:0", f"--logging={json.dumps(loggers)}") as program:
+        assert b"serving grpc" in collector.recv(4096)
+        program.process.send_signal(signal.SIGTERM)
+        code, output = program.wait()
+    assert code == 0
+    records = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
+    assert records[0]["category"] == "/service" and records[0]["logLevel"] == "INFO"
+    assert {"hostname", "filename", "funcName", "lineno", "timestamp", "pid", "tid"} <= set(records[0])
+    for severity, shown in (("info", True), ("error", False)):
+        with Program("--sandbox", "--grpcAddr=127.0.0.1:0", "--tcpAddr=127.0.0.1:0", f'--logging=[{{"severity":"{severity}"}}]') as program:
+            time.sleep(2)
+            program.process.send_signal(signal.SIGTERM)
+            code, output = program.wait()
+        pattern = r'^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6} (Z|[+-]\d\d) info </service> "serving grpc on .*"$'
+        assert bool(re.search(pattern, output, re.M)) is shown, output
+
+
+@pytest.mark.parametrize(("listener", "mechanism", "client_certificate"), [
+    ("SSL", "", True), ("SASL_PLAINTEXT", "PLAIN", False), ("SASL_PLAINTEXT", "SCRAM-SHA-256", False),
+    ("SASL_SSL", "SCRAM-SHA-512", False),
+])
+async def test_kafka_over_tls_and_sasl(
+    secure_kafka: Cluster, name: str, listener: str, mechanism: str, client_certificate: bool
+) -> None:
+    secure_kafka.create_topic(name)
+    config = _secured(secure_kafka, listener, mechanism)
+    if client_certificate:
+        kafka = config.proxies["default"].kafka
+        kafka.client_certificate_file, kafka.client_key_file, _ = secure_kafka.certificates.issue(name)
+    async with serving(config) as daemon:
+        assert await daemon.produce(name, b"secret") == (0, 0)
+        assert (await daemon.consume(name, name, auto_ack=True)).message == b"secret"
+        assert (await daemon.offsets(name, name))[0].end == 1
+
+
+def _secured(cluster: Cluster, listener: str, mechanism: str) -> App:
+    config = make_config(cluster.bootstrap(listener))
+    proxy = config.proxies["default"]
+    proxy.net.dial_timeout = 4.0
+    proxy.kafka.tls = listener.endswith("SSL")
+    proxy.kafka.ca_certificate_file = cluster.certificates.ca_file if proxy.kafka.tls else ""
+    if mechanism:
+        proxy.net.sasl.enable = True
+        proxy.net.sasl.mechanism = mechanism
+        proxy.net.sasl.user, proxy.net.sasl.password = USER, PASSWORD
+    return config
+
+
+async def test_insecure_skips_verification_and_nothing_else_does(
+    secure_kafka: Cluster, name: str, tmp_path: Path
+) -> None:
+    from pixy.errors import StartError
+
+    secure_kafka.create_topic(name)
+    config = _secured(secure_kafka, "SASL_SSL", "PLAIN")
+    config.proxies["default"].kafka.ca_certificate_file = Certificates(tmp_path).ca_file
+    with pytest.raises(StartError, match="Is your cluster reachable"):
+        async with serving(config):
+            pass
+    config.proxies["default"].kafka.insecure = True
+    async with serving(config) as daemon:
+        assert await daemon.produce(name, b"x") == (0, 0)
+    config.proxies["default"].net.sasl.password = "wrong"
+    with pytest.raises(StartError, match="Is your cluster reachable"):
+        async with serving(config):
+            pass
+
+
+async def test_tls_of_our_own_listeners(kafka: Cluster, name: str, tmp_path: Path) -> None:
+    import ssl
+
+    import aiohttp
+    import grpc
+
+    from pixy.proto import kafkapixy_pb2 as pb
+    from pixy.proto.kafkapixy_pb2_grpc import KafkaPixyStub
+
+    kafka.create_topic(name)
+    certificates = Certificates(tmp_path)
+    config = make_config(kafka.bootstrap())
+    config.tls.certificate_path, config.tls.key_path, _ = certificates.issue("server")
+    config.unix_addr = str(tmp_path / "sock")
+    async with serving(config) as daemon:
+        context = ssl.create_default_context(cafile=certificates.ca_file)
+        async with aiohttp.ClientSession() as session:
+            url = f"https://{daemon.engine.addresses['rest']}/_ping"
+            async with session.get(url, ssl=context) as answer:
+                assert await answer.text() == "pong"
+        reader, writer = await asyncio.open_unix_connection(config.unix_addr)  # never encrypted
+        writer.write(b"GET /_ping HTTP/1.0\r\n\r\n")
+        assert b"200 OK" in await reader.readline()
+        writer.close()
+        credentials = grpc.ssl_channel_credentials(Path(certificates.ca_file).read_bytes())
+        async with grpc.aio.secure_channel(daemon.engine.addresses["grpc"], credentials) as channel:
+            rs = await KafkaPixyStub(channel).Produce(pb.ProdRq(topic=name, message=b"x"))
+            assert rs.offset == 0
+
+
+def test_client_commands(kafka: Cluster, name: str, tmp_path: Path) -> None:
+    kafka.create_topic(name)
+    config = tmp_path / "c.yaml"
+    config.write_text("proxies: {default: {consumer: {initial_offset: oldest, subscription_timeout: 1s}}}\n")
+    with Running(kafka, f"--config={config}") as daemon:
+        done = daemon.cli("produce", name, "-k", "a", "-H", "h=v", "--json", stdin="one\ntwo\n")
+        assert done.returncode == 0, done.stderr
+        assert [json.loads(line)["offset"] for line in done.stdout.splitlines()] == [0, 1]
+        done = daemon.cli("produce", name, "-m", "three")
+        assert done.returncode == 0 and "1 message written" in done.stderr
+        done = daemon.cli("consume", name, "-g", "g", "-n", "2", "--json")
+        assert done.returncode == 0, done.stderr
+        first, second = map(json.loads, done.stdout.splitlines())
+        assert first == {
+            "partition": 0, "offset": 0, "key": {"text": "a"}, "value": {"text": "one"},
+            "headers": [{"key": "h", "value": {"text": "v"}}],
+        }
+        assert daemon.cli("consume", name, "-g", "g", "--ack", "none").stdout == "three\n"
+        assert daemon.cli("ack", name, "-g", "g", "-p", "0", "-o", "2").returncode == 0
+        done = daemon.cli("consume", name, "-g", "g")
+        assert done.returncode == 4 and "nothing more came" in done.stderr
+        done = daemon.cli("consumers", name, "--json")
+        assert list(json.loads(done.stdout)) == ["g"]
+        busy = daemon.cli("offsets", name, "-g", "g", "--set", "0=begin")
+        assert busy.returncode == 1 and "FAILED_PRECONDITION" in busy.stderr
+        def set_offset() -> str:
+            done = daemon.cli("offsets", name, "-g", "g", "--set", "0=1", "--json")
+            return done.stdout if done.returncode == 0 else ""
+        assert json.loads(wait_until(set_offset))[0]["offset"] == 1
+        done = daemon.cli("topics", name)
+        assert done.returncode == 0 and "leader" in done.stdout
+        assert name in json.loads(daemon.cli("topics", "--json").stdout)
+        assert daemon.cli("topics", f"{name}-none").returncode == 1
+        done = daemon.cli("offsets", name, "-g", "g")
+        assert "lag" in done.stdout
+
+
+def test_the_version_and_help() -> None:
+    for args in (["--help"], ["-help"], ["--version"], ["consume", "--help"]):
+        done = subprocess.run([sys.executable, "-m", "pixy.cli.main", *args], capture_output=True, text=True, cwd=ROOT, check=False)
+        assert done.returncode == 0 and done.stdout
+
+
+@pytest.mark.parametrize("example", sorted(path.name for path in (ROOT / "examples").iterdir() if path.suffix in (".py", ".sh")))
+def test_examples(kafka: Cluster, name: str, example: str) -> None:
+    kafka.create_topic(name)
+    env = {**os.environ, "TOPIC": name, "KAFKA": kafka.bootstrap()[0], "PYTHONPATH": str(ROOT)}
+    with Running(kafka) as daemon:
+        env |= {"GRPC": f"127.0.0.1:{daemon.grpc}", "REST": f"http://127.0.0.1:{daemon.tcp}"}
+        interpreter = "bash" if example.endswith(".sh") else sys.executable
+        done = subprocess.run([interpreter, str(ROOT / "examples" / example)], env=env, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Good news everyone!" in done.stdout
