@@ -104,7 +104,7 @@ class Consumer:
     initial_offset: str = "newest"
     group_protocol: str = "classic"
     group_instance_id: str = ""
-    session_timeout: Duration = _seconds(45)
+    session_timeout: Duration = _seconds(15)
     heartbeat_interval: Duration = _seconds(0.5)
     join_timeout: Duration = _seconds(10)
     drain_timeout: Duration = _seconds(2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
@@ -21,12 +22,19 @@ from pixy.errors import (
 from pixy.kafka import settings
 from pixy.kafka.admin import KafkaAdmin, PartitionInfo
 from pixy.kafka.consumer import Commit
-from pixy.kafka.errors import GROUP_ACTIVE_CODES, UNSUPPORTED_CODES, translate, unknown_topic
+from pixy.kafka.errors import (
+    GROUP_ACTIVE_CODES,
+    TRANSIENT_CODES,
+    UNSUPPORTED_CODES,
+    translate,
+    unknown_topic,
+)
 
 MAX_REQUESTS = 64
 """Requests under way at once; one more is answered with 429 / RESOURCE_EXHAUSTED."""
 
 _TIMEOUT = 15.0
+_PATIENCE = 10.0
 _NEWEST, _OLDEST = -1, -2
 
 Consumers = dict[str, dict[str, list[int]]]
@@ -140,13 +148,28 @@ class Admin(Actor):
         try:
             if self._client is None:
                 self._client = KafkaAdmin(settings.admin(self._proxy), _TIMEOUT)
-            reply.try_set(await handler(self._client, message))
+            reply.try_set(await self._patiently(handler, self._client, message))
         except PixyError as error:
             reply.try_fail(error)
         except Exception as error:
             reply.try_fail(translate(error))
         finally:
             self._active -= 1
+
+    async def _patiently(
+        self, handler: Callable[[KafkaAdmin, Any], Awaitable[Any]], client: KafkaAdmin,
+        message: Any,
+    ) -> Any:
+        """Try again for a while what fails only because a broker or coordinator is on the move."""
+        loop = self.system.loop
+        deadline = loop.time() + _PATIENCE
+        while True:
+            try:
+                return await handler(client, message)
+            except KafkaError as error:
+                if error.code not in TRANSIENT_CODES or loop.time() > deadline:
+                    raise
+            await asyncio.sleep(self._proxy.consumer.retry_backoff)
 
     async def _partitions(self, client: KafkaAdmin, topic: str, what: str) -> list[int]:
         try:

@@ -66,6 +66,13 @@ GROUP_ACTIVE_CODES = frozenset({
 UNSUPPORTED_CODES = frozenset({
     _KafkaError._UNSUPPORTED_FEATURE, _KafkaError.UNSUPPORTED_VERSION,
 })
+TRANSIENT_CODES = frozenset({
+    _KafkaError.COORDINATOR_LOAD_IN_PROGRESS, _KafkaError.COORDINATOR_NOT_AVAILABLE,
+    _KafkaError.NOT_COORDINATOR, _KafkaError.LEADER_NOT_AVAILABLE,
+    _KafkaError.NOT_LEADER_FOR_PARTITION, _KafkaError._TRANSPORT, _KafkaError._WAIT_COORD,
+})
+"""What passes by itself within seconds, after a start or an election."""
+
 MESSAGE_TOO_LARGE = int(_KafkaError.MSG_SIZE_TOO_LARGE)
 
 

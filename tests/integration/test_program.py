@@ -91,7 +91,7 @@ def test_a_signal_drains_and_exits_with_0(
     assert code == 0, output
     assert not pid_file.exists() and not unix.exists()
     with Running(kafka) as daemon:
-        _, body = http(daemon.tcp, f"/topics/{name}/offsets?group=g")
+        _, body = http(daemon.tcp, f"/topics/{name}/offsets?group={name}")
         assert json.loads(body)[0]["end"] == 50
 
 
@@ -104,30 +104,30 @@ def test_acks_are_taken_while_draining(kafka: Cluster, name: str, tmp_path: Path
     with Running(kafka, f"--config={config}") as daemon:
         for _ in range(2):
             http(daemon.tcp, f"/topics/{name}/messages?sync", b"x")
-        first = json.loads(http(daemon.tcp, f"/topics/{name}/messages?group=g&noAck")[1])
-        second = json.loads(http(daemon.tcp, f"/topics/{name}/messages?group=g&noAck")[1])
+        first = json.loads(http(daemon.tcp, f"/topics/{name}/messages?group={name}&noAck")[1])
+        second = json.loads(http(daemon.tcp, f"/topics/{name}/messages?group={name}&noAck")[1])
         begun = time.monotonic()
         daemon.signal(signal.SIGTERM)
 
         def refused() -> bool:
-            return http(daemon.tcp, f"/topics/{name}/messages?group=g&noAck")[0] == 503
+            return http(daemon.tcp, f"/topics/{name}/messages?group={name}&noAck")[0] == 503
 
         wait_until(refused)
-        status, body = http(daemon.tcp, f"/topics/{name}/messages?group=g&noAck")
+        status, body = http(daemon.tcp, f"/topics/{name}/messages?group={name}&noAck")
         assert json.loads(body) == {"error": "service is shutting down"}
         status, _ = http(
-            daemon.tcp, f"/topics/{name}/acks?group=g&partition=0&offset={first['offset']}", b""
+            daemon.tcp, f"/topics/{name}/acks?group={name}&partition=0&offset={first['offset']}", b""
         )
         assert status == 200
         status, _ = http(
-            daemon.tcp, f"/topics/{name}/messages?group=g&ackPartition=0&ackOffset={second['offset']}"
+            daemon.tcp, f"/topics/{name}/messages?group={name}&ackPartition=0&ackOffset={second['offset']}"
         )
         assert status == 503, "refused, but its ack was taken"
         code, output = daemon.program.wait()
         assert code == 0, output
         assert time.monotonic() - begun < 15, "it went on waiting after the last ack"
     with Running(kafka) as daemon:
-        _, body = http(daemon.tcp, f"/topics/{name}/offsets?group=g")
+        _, body = http(daemon.tcp, f"/topics/{name}/offsets?group={name}")
         assert json.loads(body)[0]["offset"] == 2
 
 
@@ -139,9 +139,9 @@ def test_a_second_signal_ends_it_at_once(kafka: Cluster, name: str, tmp_path: Pa
     )
     with Running(kafka, f"--config={config}") as daemon:
         http(daemon.tcp, f"/topics/{name}/messages?sync", b"x")
-        http(daemon.tcp, f"/topics/{name}/messages?group=g&noAck")
+        http(daemon.tcp, f"/topics/{name}/messages?group={name}&noAck")
         daemon.signal(signal.SIGTERM)
-        wait_until(lambda: http(daemon.tcp, f"/topics/{name}/messages?group=g&noAck")[0] == 503)
+        wait_until(lambda: http(daemon.tcp, f"/topics/{name}/messages?group={name}&noAck")[0] == 503)
         assert daemon.program.process.poll() is None, "still draining"
         daemon.signal(signal.SIGTERM)
         assert daemon.program.wait(10)[0] == 128 + signal.SIGTERM
@@ -327,30 +327,30 @@ def test_client_commands(kafka: Cluster, name: str, tmp_path: Path) -> None:
         assert [json.loads(line)["offset"] for line in done.stdout.splitlines()] == [0, 1]
         done = daemon.cli("produce", name, "-m", "three")
         assert done.returncode == 0 and "1 message written" in done.stderr
-        done = daemon.cli("consume", name, "-g", "g", "-n", "2", "--json")
+        done = daemon.cli("consume", name, "-g", name, "-n", "2", "--json")
         assert done.returncode == 0, done.stderr
         first, second = map(json.loads, done.stdout.splitlines())
         assert first == {
             "partition": 0, "offset": 0, "key": {"text": "a"}, "value": {"text": "one"},
             "headers": [{"key": "h", "value": {"text": "v"}}],
         }
-        assert daemon.cli("consume", name, "-g", "g", "--ack", "none").stdout == "three\n"
-        assert daemon.cli("ack", name, "-g", "g", "-p", "0", "-o", "2").returncode == 0
-        done = daemon.cli("consume", name, "-g", "g")
+        assert daemon.cli("consume", name, "-g", name, "--ack", "none").stdout == "three\n"
+        assert daemon.cli("ack", name, "-g", name, "-p", "0", "-o", "2").returncode == 0
+        done = daemon.cli("consume", name, "-g", name)
         assert done.returncode == 4 and "nothing more came" in done.stderr
         done = daemon.cli("consumers", name, "--json")
-        assert list(json.loads(done.stdout)) == ["g"]
-        busy = daemon.cli("offsets", name, "-g", "g", "--set", "0=begin")
+        assert list(json.loads(done.stdout)) == [name]
+        busy = daemon.cli("offsets", name, "-g", name, "--set", "0=begin")
         assert busy.returncode == 1 and "FAILED_PRECONDITION" in busy.stderr
         def set_offset() -> str:
-            done = daemon.cli("offsets", name, "-g", "g", "--set", "0=1", "--json")
+            done = daemon.cli("offsets", name, "-g", name, "--set", "0=1", "--json")
             return done.stdout if done.returncode == 0 else ""
         assert json.loads(wait_until(set_offset))[0]["offset"] == 1
         done = daemon.cli("topics", name)
         assert done.returncode == 0 and "leader" in done.stdout
         assert name in json.loads(daemon.cli("topics", "--json").stdout)
         assert daemon.cli("topics", f"{name}-none").returncode == 1
-        done = daemon.cli("offsets", name, "-g", "g")
+        done = daemon.cli("offsets", name, "-g", name)
         assert "lag" in done.stdout
 
 

@@ -9,6 +9,7 @@ import logging
 import os
 import socket
 import ssl
+import stat
 
 from aiohttp import web
 
@@ -176,14 +177,14 @@ def _listen_unix(path: str) -> socket.socket:
 
 def _remove_stale(path: str) -> None:
     """A socket file that nobody listens on is left over from a crash."""
+    if not (os.path.exists(path) and stat.S_ISSOCK(os.stat(path).st_mode)):
+        return  # bind will say what is wrong with it, if anything is
     probe = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         probe.settimeout(1.0)
         probe.connect(path)
     except ConnectionRefusedError:
         os.unlink(path)
-    except OSError:
-        pass  # nothing there, or no socket: bind will say
     finally:
         probe.close()
 
