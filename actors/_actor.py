@@ -144,6 +144,11 @@ class Actor(pykka.Actor):
     def on_child_stopped(self, ref: ActorRef[Any]) -> None:
         """A child has stopped for good (not: will be restarted)."""
 
+    @property
+    def failed_message(self) -> Any:
+        """In ``on_failure``: the message whose handling failed; None if it was something else."""
+        return self._cell.failed_message
+
     # -- what pykka asks of a runtime -------------------------------------------------------------
 
     @staticmethod

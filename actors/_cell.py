@@ -83,6 +83,7 @@ class Cell:
         self.state = NEW
         self.doing: Any = None
         """The message whose coroutine handler is under way, for reports."""
+        self.failed_message: Any = None
         self.stopped_flag: StopFlag = StopFlag()
         capacity = actor_class.mailbox_capacity or system.mailbox_capacity
         self.mailbox: Mailbox = Mailbox(self.path, capacity, self._wake)
@@ -225,6 +226,7 @@ class Cell:
             reply.try_fail(error)
             if isinstance(error, Exception):
                 return  # as in pykka: the asker gets the error, the actor lives on
+        self.failed_message = envelope.message
         self.fail(error)
 
     def is_asked(self) -> bool:
@@ -284,6 +286,7 @@ class Cell:
         await self._end_life(
             self.actor.on_failure, type(error), error, error.__traceback__
         )
+        self.failed_message = None
         if directive is Directive.RESTART:
             await asyncio.sleep(self.supervision.backoff.delay(failures, self.system.rng))
             try:

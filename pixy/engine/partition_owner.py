@@ -189,6 +189,12 @@ class PartitionOwner(Actor):
         self._after()
         return None
 
+    def on_failure(self, *_exc_info: Any) -> None:
+        """Requests that were just being served wait for the next life, or another partition."""
+        message = self.failed_message
+        if type(message) is Serve:
+            self._give_up(tuple(poll for poll in message.polls if not poll.reply.done()))
+
     # -- offers ---------------------------------------------------------------------------------
 
     def _fetched(self, batch: Records) -> None:
@@ -219,10 +225,11 @@ class PartitionOwner(Actor):
             )
             if not poll.reply.try_set(delivery):
                 self._book.give_back(offer.offset)
-        if unserved:
-            self._tell_group(
-                Unserved(self._partition, self._assignment.start.fence, tuple(unserved))
-            )
+        self._give_up(tuple(unserved))
+
+    def _give_up(self, polls: tuple[Poll, ...]) -> None:
+        if polls:
+            self._tell_group(Unserved(self._partition, self._assignment.start.fence, polls))
 
     def _note_offered(self, offer: Offer) -> None:
         offset = offer.offset

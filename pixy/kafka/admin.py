@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future as ThreadFuture
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from confluent_kafka import (
-    ConsumerGroupTopicPartitions,
+    Consumer,
     KafkaException,
     TopicPartition,
 )
@@ -55,6 +55,7 @@ class KafkaAdmin:
 
     def __init__(self, settings: Settings, timeout: float) -> None:
         self._client = AdminClient(settings)
+        self._settings = settings
         self._timeout = timeout
         self._sandbox = False
 
@@ -118,13 +119,12 @@ class KafkaAdmin:
         self, group: str, topic: str, partitions: Iterable[int]
     ) -> dict[int, tuple[int, str]]:
         """Committed offset and metadata by partition; -1 where there is none."""
-        wanted = ConsumerGroupTopicPartitions(
-            group, [TopicPartition(topic, partition) for partition in partitions]
+        wanted = [TopicPartition(topic, partition) for partition in partitions]
+        found = await self._as_group(
+            group, lambda client: client.committed(wanted, timeout=self._timeout)
         )
-        futures = self._client.list_consumer_group_offsets([wanted], request_timeout=self._timeout)
-        found = await self._wait(futures[group])
         offsets: dict[int, tuple[int, str]] = {}
-        for part in found.topic_partitions:
+        for part in found:
             if part.error is not None:
                 raise translate(part.error)
             offset = -1 if part.offset == _NO_OFFSET else part.offset
@@ -133,22 +133,40 @@ class KafkaAdmin:
 
     async def set_offsets(self, group: str, commits: Sequence[Commit]) -> None:
         """Commit on behalf of a group without members."""
-        wanted = ConsumerGroupTopicPartitions(
-            group,
-            [
-                TopicPartition(commit.topic, commit.partition, commit.offset, commit.metadata)
-                for commit in commits
-            ],
+        wanted = [
+            TopicPartition(commit.topic, commit.partition, commit.offset, commit.metadata)
+            for commit in commits
+        ]
+        done = await self._as_group(
+            group, lambda client: client.commit(offsets=wanted, asynchronous=False)
         )
-        futures = self._client.alter_consumer_group_offsets(
-            [wanted], request_timeout=self._timeout
-        )
-        done = await self._wait(futures[group])
-        for part in done.topic_partitions:
+        for part in done:
             if part.error is not None:
                 raise translate(part.error).wrapped(
                     f"failed to commit offset, partition={part.partition}"
                 )
+
+    async def _as_group(self, group: str, act: Callable[[Consumer], list[TopicPartition]]) -> Any:
+        """Use a consumer that has the group's name and does not join it.
+
+        AdminClient.list_consumer_group_offsets would need no such client, but librdkafka 2.16
+        dereferences a null pointer, and ends the process, when a coordinator answers it with an
+        error that asks to look for the coordinator again.
+        """
+
+        def blocking() -> list[TopicPartition]:
+            client = Consumer(
+                {**self._settings, "group.id": group, "enable.auto.commit": False}
+            )
+            try:
+                return act(client)
+            finally:
+                client.close()
+
+        try:
+            return await asyncio.to_thread(blocking)
+        except KafkaException as error:
+            raise translate(error) from error
 
     async def groups(self) -> list[str]:
         """The names of all consumer groups."""

@@ -217,7 +217,7 @@ def test_logging(tmp_path: Path) -> None:
     collector.settimeout(20)
     loggers = [
         {"name": "json", "severity": "info"},
-        {"name": "syslog", "severity": "info", "params": {"addr": "127.0.0.1:%d" % collector.getsockname()[1]}},
+        {"name": "syslog", "severity": "info", "params": {"addr": f"127.0.0.1:{collector.getsockname()[1]}"}},
     ]
     with Program("--sandbox", "--grpcAddr=127.0.0.1:0", "--tcpAddr=127.0.0.1:0", f"--logging={json.dumps(loggers)}") as program:
         assert b"serving grpc" in collector.recv(4096)
@@ -329,7 +329,7 @@ def test_client_commands(kafka: Cluster, name: str, tmp_path: Path) -> None:
         assert done.returncode == 0 and "1 message written" in done.stderr
         done = daemon.cli("consume", name, "-g", name, "-n", "2", "--json")
         assert done.returncode == 0, done.stderr
-        first, second = map(json.loads, done.stdout.splitlines())
+        first, _ = map(json.loads, done.stdout.splitlines())
         assert first == {
             "partition": 0, "offset": 0, "key": {"text": "a"}, "value": {"text": "one"},
             "headers": [{"key": "h", "value": {"text": "v"}}],

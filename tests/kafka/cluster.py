@@ -145,6 +145,7 @@ class Cluster:
         self._options = (rebalance_delay, auto_create, nodes)
         self._processes: dict[int, Process] = {}
         self._zookeeper: Process | None = None
+        self._admin: AdminClient | None = None
         self._controllers = {node: free_port() for node in range(1, nodes + 1)}
         self.ports: dict[int, dict[str, int]] = {
             node: {
@@ -169,8 +170,10 @@ class Cluster:
         return [f"localhost:{ports[listener]}" for ports in self.ports.values()]
 
     def admin(self) -> AdminClient:
-        """A client for preparations."""
-        return AdminClient({"bootstrap.servers": ",".join(self.bootstrap())})
+        """A client for preparations; kept, because its futures end with it."""
+        if self._admin is None:
+            self._admin = AdminClient({"bootstrap.servers": ",".join(self.bootstrap())})
+        return self._admin
 
     def create_topic(self, name: str, partitions: int = 1, **config: str) -> str:
         """Create a topic and wait until all its partitions have a leader."""
