@@ -88,7 +88,8 @@ def listeners(engine: Engine, app: App) -> list[ListenerSpec]:
         specs.append((GrpcServer, (engine, app.grpc_addr), "grpc"))
     from pixy.api.rest.server import RestServer
 
-    for address, name in ((app.tcp_addr, "rest"), (app.unix_addr, "rest-unix")):
+    # TCP last: when it answers, everything does.
+    for address, name in ((app.unix_addr, "rest-unix"), (app.tcp_addr, "rest")):
         if address:
             specs.append((RestServer, (engine, address), name))
     return specs

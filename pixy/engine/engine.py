@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from actors import ESCALATE, ActorDeadError, ActorRef, ActorSystem
 from pixy.config.model import App
 from pixy.engine.client import ClusterClient
-from pixy.engine.service import ListenerSpec, Service, Shutdown, Start
+from pixy.engine.service import Listen, ListenerSpec, Service, Shutdown, Start
 from pixy.errors import PixyError, StartError, UnknownCluster
 
 logger = logging.getLogger("pixy.engine")
@@ -60,18 +60,19 @@ class Engine:
             Service, self.config, name="service", supervision=ESCALATE
         )
         try:
-            started = await self._service.ask(Start(tuple(listeners)), block=False)
+            clusters = await self._service.ask(Start(), block=False)
+            # Before anything listens: the first request finds them.
+            self._clusters.update({
+                name: ClusterClient(ref, self.config.proxies[name], lambda: self.stopping)
+                for name, ref in clusters.items()
+            })
+            self.addresses = await self._service.ask(Listen(tuple(listeners)), block=False)
         except ActorDeadError as error:
             cause = self._system.failure.result() if self._system.failure.done() else error
             raise StartError(str(cause)) from error
         except PixyError:
             await self._system.stop()
             raise
-        self.addresses = started.addresses
-        self._clusters.update({
-            name: ClusterClient(ref, self.config.proxies[name], lambda: self.stopping)
-            for name, ref in started.clusters.items()
-        })
 
     def cluster(self, name: str = "") -> ClusterClient:
         """The cluster of that name; the default one without. Raises UnknownCluster."""

@@ -104,6 +104,8 @@ class OfferBook:
         if self.tracker.is_acked(offset):
             return AckResult.DUPLICATE
         if offset < self._offered_below:
+            if self._hand is not None and self._hand.offset == offset:
+                self._hand = None
             self.tracker.ack(offset)
             return AckResult.DONE
         return AckResult.NEVER_OFFERED

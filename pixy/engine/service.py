@@ -20,17 +20,14 @@ ListenerSpec = tuple[type[Actor], tuple[Any, ...], str]
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Start everything. The reply: :class:`Started`, or a StartError."""
-
-    listeners: tuple[ListenerSpec, ...]
+    """Connect to the clusters. The reply: name to ``ActorRef[Cluster]``, or a StartError."""
 
 
 @dataclass(frozen=True, slots=True)
-class Started:
-    """Cluster name to its actor; listener name to the address that it serves on."""
+class Listen:
+    """Start the listeners. The reply: name to the address that each serves on, or a StartError."""
 
-    clusters: dict[str, ActorRef[Cluster]]
-    addresses: dict[str, str]
+    listeners: tuple[ListenerSpec, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,16 +65,21 @@ class Service(Actor):
     async def on_receive(self, message: Any) -> Any:
         """See the messages of this module."""
         if isinstance(message, Start):
-            return await self._start(message.listeners)
+            return await self._start()
+        if isinstance(message, Listen):
+            return await self._listen(message.listeners)
         if isinstance(message, Shutdown):
             return await self._shutdown()
         return super().on_receive(message)
 
-    async def _start(self, listeners: Sequence[ListenerSpec]) -> Started:
-        addresses: dict[str, str] = {}
+    async def _start(self) -> dict[str, ActorRef[Cluster]]:
         reached = [ref.ask(Reach(), block=False) for ref in self._clusters.values()]
         for reply in reached:
             await reply
+        return self._clusters
+
+    async def _listen(self, listeners: Sequence[ListenerSpec]) -> dict[str, str]:
+        addresses: dict[str, str] = {}
         for actor_class, args, name in listeners:
             ref = self.spawn(actor_class, *args, name=self.free_name(name), supervision=ESCALATE)
             self._listeners.append(ref)
@@ -88,7 +90,7 @@ class Service(Actor):
             except Exception as error:
                 raise StartError(f"failed to start {name}: {error}") from error
             logger.info("%s: serving %s on %s", self.path, name, addresses[name])
-        return Started(self._clusters, addresses)
+        return addresses
 
     async def _shutdown(self) -> int:
         lost = 0

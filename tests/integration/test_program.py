@@ -320,7 +320,7 @@ async def test_tls_of_our_own_listeners(kafka: Cluster, name: str, tmp_path: Pat
 def test_client_commands(kafka: Cluster, name: str, tmp_path: Path) -> None:
     kafka.create_topic(name)
     config = tmp_path / "c.yaml"
-    config.write_text("proxies: {default: {consumer: {initial_offset: oldest, subscription_timeout: 1s}}}\n")
+    config.write_text("proxies: {default: {consumer: {initial_offset: oldest, subscription_timeout: 6s}}}\n")
     with Running(kafka, f"--config={config}") as daemon:
         done = daemon.cli("produce", name, "-k", "a", "-H", "h=v", "--json", stdin="one\ntwo\n")
         assert done.returncode == 0, done.stderr

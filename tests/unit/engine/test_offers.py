@@ -129,6 +129,13 @@ def test_a_restart_skips_sparse_acks_and_takes_acks_of_its_former_life() -> None
     assert [offered(made) for _ in range(3)] == [5, 9, None]
 
 
+def test_an_ack_of_a_former_life_s_offer_reaches_the_message_in_hand() -> None:
+    made = fetch(book(5, offered_below=10), 5, 6, 7)
+    assert made.offerable(0) == 3  # takes 5 in hand
+    assert made.ack(5) is AckResult.DONE
+    assert [offered(made) for _ in range(3)] == [6, 7, None]
+
+
 def test_gaps_of_compaction_do_not_hold_the_position_back() -> None:
     made = fetch(book(), 0, 5, 9)
     for _ in range(3):
