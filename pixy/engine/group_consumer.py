@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,9 +24,17 @@ from pixy.engine.partition_owner import (
     Unserved,
 )
 from pixy.engine.polls import Poll, TopicPolls
+from pixy.engine.subscriptions import (
+    PollsDue,
+    Recheck,
+    Subscribe,
+    SubscriptionDue,
+    Subscriptions,
+    TopicFound,
+    TopicLookup,
+)
 from pixy.engine.tracker import Position
 from pixy.errors import (
-    LongPollTimeout,
     NotConsumed,
     PartitionLost,
     PixyError,
@@ -47,12 +55,9 @@ from pixy.membership import (
 
 logger = logging.getLogger("pixy.engine")
 
-_EXPIRY_CHECK = 0.1
 _LEAVE_TIMEOUT = 10.0
 
 SessionFactory = Callable[[str, Callable[[Event], None]], Session]
-TopicLookup = Callable[[str], Awaitable[int | None]]
-"""The number of a topic's partitions; None if there is no such topic; raises PixyError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,33 +100,6 @@ class GroupLeaving:
 
 
 @dataclass(frozen=True, slots=True)
-class _TopicFound:
-    topic: str
-    partitions: int | None
-    error: PixyError | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Recheck:
-    topic: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Subscribe:
-    pass
-
-
-@dataclass(frozen=True, slots=True)
-class _PollsDue:
-    topic: str
-
-
-@dataclass(frozen=True, slots=True)
-class _SubscriptionDue:
-    topic: str
-
-
-@dataclass(frozen=True, slots=True)
 class _Left:
     pass
 
@@ -149,10 +127,9 @@ class GroupConsumer(Actor):
         self._cluster = cluster
         self._session_factory = session_factory
         self._lookup = lookup
+        self._subscriptions: Subscriptions
         self._session: Session
         self._committer: ActorRef[OffsetCommitter]
-        self._topics: dict[str, TopicPolls] = {}
-        self._subscribed: dict[str, int] = {}
         self._owners: dict[Partition, _Owner] = {}
         self._lost: set[Partition] = set()
         self._draining: dict[Partition, int] = {}
@@ -165,15 +142,20 @@ class GroupConsumer(Actor):
             Consume: self._consume, Fetched: self._fetched, Ready: self._ready,
             AckMessage: self._ack, Unserved: self._unserved, Assigned: self._assigned,
             Revoking: self._revoke, Drained: self._owner_drained, Lost: self._lose,
-            Committed: self._committed, SessionFailed: self._failed, _TopicFound: self._found,
-            _Recheck: self._recheck, _Subscribe: self._subscribe, _PollsDue: self._polls_due,
-            _SubscriptionDue: self._subscription_due, Owned: self._owned, Leave: self._leave,
-            _Left: self._left,
+            Committed: self._committed, SessionFailed: self._failed, Owned: self._owned,
+            Leave: self._leave, _Left: self._left,
         }
 
     def on_start(self) -> None:
         """Open the session; it joins with the first topic."""
         self._session = self._session_factory(self._group, self._post)
+        topics = self._subscriptions = Subscriptions(
+            self, self, self._session, self._conf, self._lookup
+        )
+        self._handlers.update({
+            TopicFound: topics.found, Recheck: topics.recheck, Subscribe: topics.subscribe,
+            PollsDue: topics.polls_due, SubscriptionDue: topics.due,
+        })
         self._committer = self.spawn(
             OffsetCommitter, self._session, self._conf.offsets_commit_interval,
             name="committer", supervision=ESCALATE,
@@ -181,7 +163,7 @@ class GroupConsumer(Actor):
 
     async def on_stop(self) -> None:  # type: ignore[override]
         """Whatever the reason, the group is left."""
-        self._refuse_waiting(ShuttingDown())
+        self._refuse(tuple(self._subscriptions.drain()), ShuttingDown())
         await self._session.close((), _LEAVE_TIMEOUT)
 
     async def on_failure(self, *_exc_info: Any) -> None:  # type: ignore[override]
@@ -209,9 +191,7 @@ class GroupConsumer(Actor):
         if self._leaving:
             reply.try_fail(self._leave_error or ActorDeadError(f"{self.path} is leaving"))
             return
-        polls = self._topics.get(request.topic)
-        if polls is None:
-            polls = self._open(request.topic)
+        polls = self._subscriptions.open(request.topic)
         if len(polls) >= self._conf.channel_buffer_size:
             polls.prune()
             if len(polls) >= self._conf.channel_buffer_size:
@@ -221,7 +201,7 @@ class GroupConsumer(Actor):
         if polls.ready:
             self._dispatch(request.topic, polls)
         if len(polls):
-            self._watch_polls(request.topic, polls)
+            self._subscriptions.watch(request.topic, polls)
 
     def _ack(self, request: AckMessage) -> None:
         partition = (request.topic, request.partition)
@@ -241,7 +221,7 @@ class GroupConsumer(Actor):
     def _ready(self, message: Ready) -> None:
         topic, partition = message.partition
         owner = self._owners.get(message.partition)
-        polls = self._topics.get(topic)
+        polls = self._subscriptions.get(topic)
         if (
             owner is None or polls is None or message.partition in self._draining
             or owner.assignment.start.fence != message.fence
@@ -255,7 +235,7 @@ class GroupConsumer(Actor):
 
     def _unserved(self, message: Unserved) -> None:
         topic = message.partition[0]
-        polls = self._topics.get(topic)
+        polls = self._subscriptions.get(topic)
         if polls is None or self._leaving:
             self._refuse(message.polls, ShuttingDown())
             return
@@ -263,114 +243,12 @@ class GroupConsumer(Actor):
         if polls.ready:
             self._dispatch(topic, polls)
         if len(polls):
-            self._watch_polls(topic, polls)
-
-    def _watch_polls(self, topic: str, polls: TopicPolls) -> None:
-        key = ("polls", topic)
-        deadline = polls.next_deadline()
-        if deadline is not None and not self.has_timer(key):
-            self.set_timer(key, max(0.0, deadline - self._now()), _PollsDue(topic))
-
-    def _polls_due(self, due: _PollsDue) -> None:
-        polls = self._topics.get(due.topic)
-        if polls is None:
-            return
-        for poll in polls.expire(self._now()):
-            poll.reply.try_fail(LongPollTimeout())
-        self._watch_polls(due.topic, polls)
-
-    def _refuse_waiting(self, error: Exception) -> None:
-        for polls in self._topics.values():
-            self._refuse(tuple(polls.drain()), error)
+            self._subscriptions.watch(topic, polls)
 
     @staticmethod
     def _refuse(polls: tuple[Poll, ...], error: Exception) -> None:
         for poll in polls:
             poll.reply.try_fail(error)
-
-    # -- subscription ---------------------------------------------------------------------------
-
-    def _open(self, topic: str) -> TopicPolls:
-        polls = TopicPolls(self._conf.long_polling_timeout, self._conf.join_timeout)
-        self._topics[topic] = polls
-        self.start_task(self._look_up(topic))
-        self.set_timer(
-            ("subscription", topic), self._conf.subscription_timeout, _SubscriptionDue(topic)
-        )
-        return polls
-
-    async def _look_up(self, topic: str) -> None:
-        try:
-            found = _TopicFound(topic, await self._lookup(topic))
-        except PixyError as error:
-            found = _TopicFound(topic, None, error)
-        self._tell_self(found)
-
-    def _found(self, found: _TopicFound) -> None:
-        polls = self._topics.get(found.topic)
-        if polls is None or self._leaving:
-            return
-        if found.partitions:
-            polls.found()
-            self._subscribed[found.topic] = found.partitions
-            if not self.has_timer("subscribe"):
-                # The first topic joins at once; a change is a rebalance, so others are gathered.
-                delay = 0.0 if len(self._subscribed) == 1 else self._conf.rebalance_delay
-                self.set_timer("subscribe", delay, _Subscribe())
-            return
-        if found.error is not None:
-            logger.warning("%s: looking up topic %s: %s", self.path, found.topic, found.error)
-        else:
-            polls.missing = True
-            polls.start_waiting(self._now())
-            self.cancel_timer(("polls", found.topic))
-            self._watch_polls(found.topic, polls)
-        self.set_timer(
-            ("recheck", found.topic), self._conf.retry_backoff, _Recheck(found.topic)
-        )
-
-    def _recheck(self, check: _Recheck) -> None:
-        if check.topic in self._topics:
-            self.start_task(self._look_up(check.topic))
-
-    def _subscribe(self, _message: _Subscribe) -> None:
-        self._session.subscribe(self._subscribed)
-
-    async def _subscription_due(self, due: _SubscriptionDue) -> None:
-        polls = self._topics.get(due.topic)
-        if polls is None or self._leaving:
-            return
-        idle = self._now() - polls.last_request
-        left = self._conf.subscription_timeout - idle
-        if len(polls):
-            left = max(left, _EXPIRY_CHECK)
-        elif left <= 0:
-            pending = 0
-            for partition, owner in tuple(self._owners.items()):
-                if partition[0] == due.topic:
-                    pending += await owner.ref.ask(CountPending(), block=False)
-            if pending and idle > self._conf.ack_timeout:
-                logger.warning(
-                    "%s: Stopping unsafely, some messages can be consumed more than once: %s, %d "
-                    "not acknowledged", self.path, due.topic, pending,
-                )
-                pending = 0
-            if not pending and not len(polls):
-                self._unsubscribe(due.topic)
-                return
-            left = _EXPIRY_CHECK
-        self.set_timer(("subscription", due.topic), left, due)
-
-    def _unsubscribe(self, topic: str) -> None:
-        logger.info("%s: subscription to %s expired", self.path, topic)
-        del self._topics[topic]
-        self._subscribed.pop(topic, None)
-        self.cancel_timer(("recheck", topic))
-        self.cancel_timer(("polls", topic))
-        if self._topics:
-            self._session.subscribe(self._subscribed)
-        else:
-            self._begin_leaving(None)
 
     # -- partitions -----------------------------------------------------------------------------
 
@@ -385,17 +263,7 @@ class GroupConsumer(Actor):
             )
             self._owners[partition] = _Owner(ref, assignment)
             logger.info("%s: got %s/%d at %d", self.path, *partition, start.position)
-        now = self._now()
-        for topic in self._subscribed:
-            polls = self._topics.get(topic)
-            if polls is None:
-                continue
-            polls.ready.restart()
-            if not polls.joined:
-                polls.joined = True
-                polls.start_waiting(now)
-                self.cancel_timer(("polls", topic))
-                self._watch_polls(topic, polls)
+        self._subscriptions.joined()
 
     def _fetched(self, event: Fetched) -> None:
         for partition, (fence, records) in event.batches.items():
@@ -420,7 +288,7 @@ class GroupConsumer(Actor):
             self._all_drained()
 
     def _stop_serving(self, partition: Partition) -> None:
-        polls = self._topics.get(partition[0])
+        polls = self._subscriptions.get(partition[0])
         if polls is not None:
             polls.ready.remove(partition[1])
             polls.ready.restart()
@@ -480,6 +348,19 @@ class GroupConsumer(Actor):
             owned.setdefault(topic, []).append(partition)
         return owned
 
+    async def count_pending(self, topic: str) -> int:
+        """See :class:`pixy.engine.subscriptions.Owner`."""
+        pending = 0
+        for partition, owner in tuple(self._owners.items()):
+            if partition[0] == topic:
+                with contextlib.suppress(ActorDeadError):
+                    pending += await owner.ref.ask(CountPending(), block=False)
+        return pending
+
+    def nothing_left(self) -> None:
+        """See :class:`pixy.engine.subscriptions.Owner`."""
+        self._begin_leaving(None)
+
     def _leave(self, _request: Leave) -> None:
         self._leave_reply.append(self.take_reply())
         self._begin_leaving(ShuttingDown())
@@ -491,7 +372,11 @@ class GroupConsumer(Actor):
         self._leaving = True
         with contextlib.suppress(ActorDeadError):
             self._cluster.tell(GroupLeaving(self._group), urgent=True)
-        self._refuse_waiting(error or ActorDeadError(f"{self.path} is leaving"))
+        self._subscriptions.closed = True
+        self._refuse(
+            tuple(self._subscriptions.drain()),
+            error or ActorDeadError(f"{self.path} is leaving"),
+        )
         self._drain(tuple(self._owners))
 
     def _left(self, _message: _Left) -> None:
