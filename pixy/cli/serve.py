@@ -8,8 +8,9 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from pixy.cli import flags as command_line
 from pixy.cli.logs import configured
@@ -45,12 +46,22 @@ def run(args: Sequence[str]) -> int:
     sandbox = _sandbox(app, bool(options.sandbox))
     try:
         with configured(app.logging), _pid_file(options.pidFile):
-            code = asyncio.run(Daemon(app, announce=bool(options.sandbox)).run())
+            code = _run_loop(Daemon(app, announce=bool(options.sandbox)).run)
     except (ConfigError, OSError, ValueError) as error:
         print(f"Failed to initialize: err=({error})")
         code = EXIT_FAILED_TO_START
     del sandbox
     return code
+
+
+def _run_loop(main: Callable[[], Coroutine[Any, Any, int]]) -> int:
+    runner: Any
+    try:
+        # 15 % more synchronous produces a second than asyncio's own loop (docs/performance.md).
+        import uvloop as runner
+    except ImportError:
+        runner = asyncio
+    return int(runner.run(main()))
 
 
 def _sandbox(app: App, wanted: bool) -> object:

@@ -238,8 +238,8 @@ class Bench:
         self.ratio("unary gRPC sync produce, 64 callers", 0.80, ours, bare)
         self.add(
             "the same against the Go original's 128 a second",
-            f"{statistics.median(ours) / 128:.0f} x", ">= 32 x",
-            statistics.median(ours) / 128 >= 32, "one and a half orders of magnitude",
+            f"{statistics.median(ours) / 128:.1f} x", ">= 31.6 x",
+            statistics.median(ours) / 128 >= 10**1.5, "one and a half orders of magnitude",
         )
 
     def _consume(self) -> None:
