@@ -87,15 +87,12 @@ class Handlers:
         delivery = await cluster.consume(
             rq.topic, rq.group, auto_ack=rq.auto_ack and not rq.no_ack, ack=ack
         )
+        try:
+            rs = _message(delivery)
+        except BaseException:
+            delivery.give_back()
+            raise
         call.deliver(delivery)
-        message = delivery.message
-        key = message.key()
-        rs = pb.ConsRs(
-            partition=delivery.partition, offset=delivery.offset, key_value=key,
-            key_undefined=key is None, message=message.value(),
-        )
-        for name, value in record_headers(message):
-            rs.headers.add(key=name, value=value)
         return rs
 
     async def ack(self, rq: pb.AckRq, _call: Call) -> pb.AckRs:
@@ -171,6 +168,18 @@ def _ack(partition: int, offset: int) -> tuple[int, int]:
     if offset < 0:
         raise InvalidParameter(f"invalid ack: bad offset: {offset}")
     return partition, offset
+
+
+def _message(delivery: Delivery) -> pb.ConsRs:
+    message = delivery.message
+    key = message.key()
+    rs = pb.ConsRs(
+        partition=delivery.partition, offset=delivery.offset, key_value=key,
+        key_undefined=key is None, message=message.value(),
+    )
+    for name, value in record_headers(message):
+        rs.headers.add(key=name, value=value)
+    return rs
 
 
 def _topic(info: TopicInfo) -> pb.GetTopicMetadataRs:
