@@ -9,6 +9,7 @@ import grpc
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from pixy.engine.engine import Engine
 from pixy.engine.partitioner import fnv1a_partition
 from pixy.proto import kafkapixy_pb2 as pb
 from tests.kafka.cluster import Cluster
@@ -242,6 +243,20 @@ async def test_what_was_taken_is_flushed_by_a_stop(kafka: Cluster, name: str) ->
         ])
     found = await asyncio.to_thread(read_all, kafka, name, 500)
     assert sorted(int(message.value()) for message in found) == list(range(500))
+
+
+async def test_a_stop_right_after_asynchronous_produces(kafka: Cluster, name: str) -> None:
+    """Nothing has left the mailbox when the drain begins."""
+    kafka.create_topic(name)
+    engine = Engine(make_config(kafka.bootstrap()))
+    await engine.start()
+    cluster = engine.cluster()
+    await cluster.produce(name, b"0")
+    for number in range(1, 300):
+        await cluster.produce_async(name, b"%d" % number)
+    assert (await engine.stop()).clean
+    found = await asyncio.to_thread(read_all, kafka, name, 300)
+    assert sorted(int(message.value()) for message in found) == list(range(300))
 
 
 async def test_many_callers_keep_order_per_caller(kafka: Cluster, name: str) -> None:
