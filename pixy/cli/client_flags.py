@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from pixy.cli.main import COMMANDS
+from pixy.cli import COMMANDS
 
 
 def _partition_offset(text: str) -> tuple[int, int]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from pixy import __version__
-from pixy.cli.main import COMMANDS
+from pixy.cli import COMMANDS
 from pixy.config import App, Proxy, load_file, load_text, validate
 from pixy.errors import ConfigError
 

@@ -5,14 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-COMMANDS = {
-    "produce": "write messages to a topic",
-    "consume": "read messages as a member of a group",
-    "ack": "acknowledge a message",
-    "offsets": "show or set a group's offsets",
-    "topics": "list topics, or show one",
-    "consumers": "show who consumes a topic",
-}
+from pixy.cli import COMMANDS
 
 
 def main(argv: Sequence[str] | None = None) -> int:
