@@ -197,8 +197,8 @@ class TopicProducer(Actor):
         """Send as soon as the loop brings nothing more: a few of its passes without a message.
 
         On an idle loop that is some 50 microseconds. On a busy one each pass brings more callers'
-        messages, and they go together: 64 callers make batches of 20 instead of 2.5, which is worth
-        a third more messages a second.
+        messages, and they go together: 64 callers make batches of 14 instead of 2.5, which takes the
+        daemon's processor from 371 to 308 microseconds a message.
         """
         self._seen = len(self._gathered)
         self._quiet = 0

@@ -82,9 +82,8 @@ class ProducerClient:
             How many from the front were dealt with (the rest did not fit: try again after the next
             delivery report), and those of them that librdkafka refused, with the reason.
         """
-        # One C call for the batch costs half of one per message, and librdkafka's thread, which
-        # wakes with the first, finds them all: fewer and fuller requests (25 % more messages a
-        # second with 64 callers). It takes no headers, and when its queue fills it may take a later
+        # One C call for the batch costs 0.8 microseconds a message, one per message 1.45, and
+        # librdkafka's thread, which wakes with the first, finds more of them. It takes no headers, and when its queue fills it may take a later
         # message and refuse an earlier one, so it is used only with room to spare.
         size = sum(item.size for item in batch)
         roomy = self._outstanding + size < self._max_bytes // 2 and len(
