@@ -53,12 +53,12 @@ class LongPollTimeout(PixyError):
 
 
 class TooManyRequests(PixyError):
-    """A bounded queue is full."""
+    """A bounded queue is full; ``parameter`` is the bound's name in the configuration."""
 
-    def __init__(self, parameter: str = "consumer.channel_buffer_size", line: int = 43) -> None:
-        super().__init__(
-            f"Too many requests. Consider increasing `{parameter}` ({DEFAULTS_URL}#L{line})"
-        )
+    def __init__(self, parameter: str = "consumer.channel_buffer_size") -> None:
+        # The original's text for its one such bound, link and all; the others are ours.
+        link = f" ({DEFAULTS_URL}#L43)" if parameter == "consumer.channel_buffer_size" else ""
+        super().__init__(f"Too many requests. Consider increasing `{parameter}`{link}")
 
 
 class Unavailable(PixyError):

@@ -118,6 +118,7 @@ class Proxy:
     """``proxies.X``: one Kafka cluster."""
 
     client_id: str = field(default_factory=generate_client_id)
+    max_admin_requests: int = 64
     kafka: Kafka = field(default_factory=Kafka)
     net: Net = field(default_factory=Net)
     zoo_keeper: ZooKeeper = field(default_factory=ZooKeeper)

@@ -54,6 +54,8 @@ def _proxy_problem(proxy: model.Proxy) -> str:
             f"invalid config parameter: client_id {proxy.client_id!r} must match "
             r"\A[A-Za-z0-9._-]+\z"
         )
+    if proxy.max_admin_requests <= 0:
+        return "invalid config parameter: max_admin_requests must be > 0"
     problem = (
         _bounds("producer", proxy.producer, _PRODUCER)
         or _choice("producer.partitioner", proxy.producer.partitioner, PARTITIONERS)

@@ -30,9 +30,6 @@ from pixy.kafka.errors import (
     unknown_topic,
 )
 
-MAX_REQUESTS = 64
-"""Requests under way at once; one more is answered with 429 / RESOURCE_EXHAUSTED."""
-
 _TIMEOUT = 15.0
 _PATIENCE = 10.0
 _NEWEST, _OLDEST = -1, -2
@@ -135,8 +132,8 @@ class Admin(Actor):
         handler = self._handlers.get(type(message))
         if handler is None:
             return super().on_receive(message)
-        if self._active >= MAX_REQUESTS:
-            raise TooManyRequests("admin requests", 1)
+        if self._active >= self._proxy.max_admin_requests:
+            raise TooManyRequests("max_admin_requests")
         self._active += 1
         self.start_task(self._serve(handler, message, self.take_reply()))
         return None

@@ -92,10 +92,10 @@ class ClusterClient:
             except ActorDeadError:
                 pass  # it was idle for long: there is a new one
             except MailboxFull as error:
-                raise TooManyRequests("producer.channel_buffer_size", 62) from error
+                raise TooManyRequests("producer.channel_buffer_size") from error
         message = self._produce_message(topic, value, key, headers)
         return await self._with_ref(  # type: ignore[no-any-return]
-            self._producers, topic, GetProducer(topic), message, "producer", 62
+            self._producers, topic, GetProducer(topic), message, "producer.channel_buffer_size"
         )
 
     async def produce_async(
@@ -109,7 +109,7 @@ class ClusterClient:
         try:
             ref.tell(message)
         except MailboxFull as error:
-            raise TooManyRequests("producer.channel_buffer_size", 62) from error
+            raise TooManyRequests("producer.channel_buffer_size") from error
         except ActorDeadError as error:
             raise ShuttingDown from error
 
@@ -147,7 +147,7 @@ class ClusterClient:
                 ref = await self._resolve(self._groups, group, GetGroup(group))
             future = ref.ask(request, block=False)
             try:
-                return await self._reply(future, "consumer", 43)
+                return await self._reply(future, "consumer.channel_buffer_size")
             except ActorDeadError:
                 self._groups.pop(group, None)
             except asyncio.CancelledError:
@@ -173,7 +173,7 @@ class ClusterClient:
         try:
             await self._reply(
                 ref.ask(AckMessage(topic, partition, offset), block=False, urgent=True),
-                "consumer", 43,
+                "consumer.channel_buffer_size",
             )
         except ActorDeadError as error:
             raise NotConsumed(group, topic, partition) from error
@@ -219,16 +219,15 @@ class ClusterClient:
     # -- plumbing ---------------------------------------------------------------------------------
 
     async def _ask_admin(self, message: Any) -> Any:
-        return await self._with_ref(self._admin, "admin", GetAdmin(), message, "admin", 1)
+        return await self._with_ref(self._admin, "admin", GetAdmin(), message, "max_admin_requests")
 
     async def _with_ref(
-        self, cache: dict[str, ActorRef[Any]], name: str, get: Any, message: Any, section: str,
-        line: int,
+        self, cache: dict[str, ActorRef[Any]], name: str, get: Any, message: Any, bound: str,
     ) -> Any:
         for _ in range(_ATTEMPTS):
             ref = await self._resolve(cache, name, get)
             try:
-                return await self._reply(ref.ask(message, block=False), section, line)
+                return await self._reply(ref.ask(message, block=False), bound)
             except ActorDeadError:
                 cache.pop(name, None)
         raise self._gone()
@@ -239,7 +238,7 @@ class ClusterClient:
             return ref
         try:
             found: ActorRef[Any] = await self._reply(
-                self._cluster.ask(get, block=False), "producer", 62
+                self._cluster.ask(get, block=False), "producer.channel_buffer_size"
             )
         except ActorDeadError as error:
             raise self._gone() from error
@@ -249,15 +248,15 @@ class ClusterClient:
         return found
 
     @staticmethod
-    def _reply(future: Future[T], section: str, line: int) -> Coroutine[Any, Any, T]:
-        return _unless_full(future, section, line)
+    def _reply(future: Future[T], bound: str) -> Coroutine[Any, Any, T]:
+        return _unless_full(future, bound)
 
     def _gone(self) -> PixyError:
         return ShuttingDown() if self._stopping() else Unavailable("restarting, try again")
 
 
-async def _unless_full(future: Future[T], section: str, line: int) -> T:
+async def _unless_full(future: Future[T], bound: str) -> T:
     try:
         return await future
     except MailboxFull as error:
-        raise TooManyRequests(f"{section}.channel_buffer_size", line) from error
+        raise TooManyRequests(bound) from error

@@ -148,7 +148,7 @@ class Cluster(Actor):
         if self._draining:
             raise ShuttingDown
         if len(self._producers) >= self._proxy.producer.max_topics:
-            raise TooManyRequests("producer.max_topics", 62)
+            raise TooManyRequests("producer.max_topics")
         ref = self.spawn(
             TopicProducer, request.topic, self._proxy.producer, self._client, self._writable,
             legacy=self.legacy, name=self.free_name(f"{request.topic}.producer"),
@@ -215,7 +215,7 @@ class Cluster(Actor):
         if self._draining:
             raise ShuttingDown
         if len(self._groups) >= self._proxy.consumer.max_groups:
-            raise TooManyRequests("consumer.max_groups", 43)
+            raise TooManyRequests("consumer.max_groups")
         ref = self.spawn(
             GroupConsumer, name, self._proxy, self.actor_ref, self._session, self._partitions,
             name=self.free_name(name),

@@ -18,15 +18,16 @@ logger = logging.getLogger("pixy.engine")
 
 @dataclass(frozen=True, slots=True)
 class StopResult:
-    """How a stop went: messages given up, and the actors that did not stop in time."""
+    """How a stop went: whether the drain ended in time, messages given up, actors still busy."""
 
     lost_messages: int = 0
     left: tuple[str, ...] = ()
+    drained: bool = True
 
     @property
     def clean(self) -> bool:
         """Whether nothing was given up."""
-        return not self.lost_messages and not self.left
+        return self.drained and not self.lost_messages and not self.left
 
 
 class Engine:
@@ -90,13 +91,14 @@ class Engine:
         self.stopping = True
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self.config.shutdown_timeout
-        lost = 0
+        lost, drained = 0, False
         try:
             async with asyncio.timeout_at(deadline):
                 lost = await self._service.ask(Shutdown(), block=False)
+            drained = True
         except TimeoutError:
             logger.error("draining took longer than shutdown_timeout, giving up")
         except ActorDeadError:
             pass
         report = await self._system.stop(max(1.0, deadline - loop.time()))
-        return StopResult(lost, report.left)
+        return StopResult(lost, report.left, drained)

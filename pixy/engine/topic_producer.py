@@ -166,7 +166,7 @@ class TopicProducer(Actor):
         elif size + self._overhead > self._conf.max_message_bytes:
             error = message_too_large()
         elif len(self._gathered) >= self._conf.channel_buffer_size:
-            error = TooManyRequests("producer.channel_buffer_size", 62)
+            error = TooManyRequests("producer.channel_buffer_size")
         else:
             self._gather(_Item(message, size, reply, self))
             return

@@ -147,6 +147,21 @@ def test_a_second_signal_ends_it_at_once(kafka: Cluster, name: str, tmp_path: Pa
         assert daemon.program.wait(10)[0] == 128 + signal.SIGTERM
 
 
+def test_a_drain_that_takes_too_long_is_said(kafka: Cluster, name: str, tmp_path: Path) -> None:
+    kafka.create_topic(name)
+    config = tmp_path / "c.yaml"
+    config.write_text(
+        "shutdown_timeout: 1s\n"
+        "proxies: {default: {consumer: {initial_offset: oldest, drain_timeout: 50s}}}\n"
+    )
+    with Running(kafka, f"--config={config}") as daemon:
+        http(daemon.tcp, f"/topics/{name}/messages?sync", b"x")
+        http(daemon.tcp, f"/topics/{name}/messages?group={name}&noAck")
+        daemon.signal(signal.SIGTERM)
+        code, output = daemon.program.wait()
+    assert code == 3 and "stopped without draining" in output, output
+
+
 @pytest.mark.parametrize(("args", "text"), [
     (["--kafkaPeers=127.0.0.1:1"],
      "Failed to start service: err=(failed to spawn proxy, name=default: failed to create Kafka "

@@ -109,7 +109,7 @@ class RestServer(Listener):
         if match is router.METHOD_NOT_ALLOWED:
             return web.Response(status=405)
         if self._active >= self._engine.config.max_concurrent_requests:
-            return respond_error(TooManyRequests("max_concurrent_requests", 1))
+            return respond_error(TooManyRequests("max_concurrent_requests"))
         self._active += 1
         try:
             return await self._endpoints.serve(request, match)
