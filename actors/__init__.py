@@ -3,31 +3,61 @@
 >>> from actors import Actor, ActorSystem
 """
 
-from pykka import ActorDeadError, Timeout
+from pykka import ActorDeadError, ActorRegistry, Timeout, get_all, traversable
 
 from actors._actor import Actor
-from actors._errors import ActorError, Escalated, MailboxFull, WouldDeadlock
+from actors._errors import (
+    ActorError,
+    AskCycle,
+    Escalated,
+    MailboxFull,
+    StashFull,
+    TooManyTasks,
+    WouldDeadlock,
+)
+from actors._events import (
+    ActorFailed,
+    ActorRestarting,
+    ActorStarted,
+    ActorStopped,
+    AskCycleFound,
+    DeadLetter,
+    Dropped,
+    Event,
+    EventStream,
+    LoopBlocked,
+    SlowHandler,
+    Unhandled,
+)
 from actors._future import Future
-from actors._policy import ESCALATE, STOP_ON_FAILURE, Backoff, Directive, Intensity, Supervision
+from actors._hooks import Instrument
+from actors._mailbox import ControlMessage
+from actors._messages import Piped, ReceiveTimeout, Terminated
+from actors._overflow import DROP_NEW, DROP_OLD, FAIL, Overflow, Wait
+from actors._policy import (
+    ESCALATE,
+    STOP_ON_FAILURE,
+    Backoff,
+    Directive,
+    Intensity,
+    OnError,
+    Strategy,
+    Supervision,
+)
+from actors._proxy import ActorProxy, CallableProxy
 from actors._ref import ActorRef
-from actors._system import ActorSystem, StopReport
+from actors._stats import ActorStatistics, Histogram, MailboxStatistics
+from actors._system import ActorSystem, PendingAsk, StopReport
+from actors._trace import TraceContext, tracing
 
 __all__ = [
-    "ESCALATE",
-    "STOP_ON_FAILURE",
-    "Actor",
-    "ActorDeadError",
-    "ActorError",
-    "ActorRef",
-    "ActorSystem",
-    "Backoff",
-    "Directive",
-    "Escalated",
-    "Future",
-    "Intensity",
-    "MailboxFull",
-    "StopReport",
-    "Supervision",
-    "Timeout",
-    "WouldDeadlock",
+    "DROP_NEW", "DROP_OLD", "ESCALATE", "FAIL", "STOP_ON_FAILURE", "Actor", "ActorDeadError",
+    "ActorError", "ActorFailed", "ActorProxy", "ActorRef", "ActorRegistry", "ActorRestarting",
+    "ActorStarted", "ActorStatistics", "ActorStopped", "ActorSystem", "AskCycle", "AskCycleFound",
+    "Backoff", "CallableProxy", "ControlMessage", "DeadLetter", "Directive", "Dropped", "Escalated",
+    "Event", "EventStream", "Future", "Histogram", "Instrument", "Intensity", "LoopBlocked",
+    "MailboxFull", "MailboxStatistics", "OnError", "Overflow", "PendingAsk", "Piped",
+    "ReceiveTimeout", "SlowHandler", "StashFull", "StopReport", "Strategy", "Supervision",
+    "Terminated", "Timeout", "TooManyTasks", "TraceContext", "Unhandled", "Wait", "WouldDeadlock",
+    "get_all", "traversable", "tracing",
 ]

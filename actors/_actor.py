@@ -6,39 +6,54 @@ actor handles one message at a time: while a coroutine handler waits, the mailbo
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import pykka
-from pykka.messages import ProxyCall, ProxyGetAttr, ProxySetAttr
 
-from actors._cell import Cell, current_cell
+from actors._cell import Cell
+from actors._context import building
+from actors._events import Unhandled
 from actors._future import Future
-from actors._policy import Supervision
+from actors._messages import Piped
+from actors._policy import STOP_ON_FAILURE, Supervision
 from actors._ref import ActorRef
+from actors._system import ActorSystem, default_system
 
 if TYPE_CHECKING:
     from actors._mailbox import Mailbox
-    from actors._system import ActorSystem
+    from actors._overflow import Overflow
 
 A = TypeVar("A", bound="Actor")
-
-_PROXY_MESSAGES = frozenset({ProxyCall, ProxyGetAttr, ProxySetAttr})
 
 
 class Actor(pykka.Actor):
     """Base class of actors. Start one with :meth:`start`, ``system.spawn`` or ``self.spawn``."""
 
-    supervision = Supervision()
+    supervision: Supervision = Supervision()
     """How this actor supervises the children that it spawns."""
 
     mailbox_capacity: int | None = None
     """The mailbox's bound; None takes the system's."""
 
+    overflow: Overflow | None = None
+    """What a full mailbox does with one more message; None takes the system's policy."""
+
+    stash_capacity: int = 1000
+    """How many messages :meth:`stash` may put aside."""
+
+    max_tasks: int = 10_000
+    """How many tasks :meth:`start_task` and :meth:`pipe_to_self` may have under way."""
+
+    _cell_class: ClassVar[type[Cell]] = Cell
+
     def __init__(self, *_args: Any, **_kwargs: Any) -> None:
-        cell = current_cell()
+        cell = building.get()
+        if cell is None or cell.actor_class is not type(self):
+            # Constructed by hand, and never started: as in pykka it has an identity all the same.
+            cell = default_system().detached(type(self))
+        cell.actor = self
         self._cell = cell
-        self.actor_urn = cell.urn
         self.actor_inbox = cell.mailbox  # type: ignore[assignment]
         self.actor_stopped = cell.stopped_flag  # type: ignore[assignment]
         self._actor_ref = cell.ref
@@ -50,13 +65,17 @@ class Actor(pykka.Actor):
         On a thread that runs an event loop the actor lives on that loop; elsewhere on one loop
         that a daemon thread runs for all of them.
         """
-        from actors._system import default_system
+        return default_system().start(cls, args, kwargs)
 
-        ref = default_system().spawn(cls, *args, **kwargs)
-        pykka.ActorRegistry.register(ref)
-        return ref
+    def __str__(self) -> str:
+        return self._cell.label
 
     # -- what an actor may do -----------------------------------------------------------------
+
+    @property
+    def actor_urn(self) -> str:  # type: ignore[override]
+        """The actor's URN, a uuid4; the same through all its lives."""
+        return self._cell.urn
 
     @property
     def path(self) -> str:
@@ -76,7 +95,7 @@ class Actor(pykka.Actor):
     @property
     def children(self) -> tuple[ActorRef[Any], ...]:
         """References of the living children, oldest first."""
-        return tuple(child.ref for child in self._cell.children.values())
+        return tuple(child.ref for child in tuple(self._cell.children.values()))
 
     def spawn(
         self, actor_class: type[A], *args: Any, name: str | None = None,
@@ -90,7 +109,7 @@ class Actor(pykka.Actor):
             supervision: how to supervise this child; None takes the class's ``supervision``.
 
         Raises:
-            ValueError: a living child has that name.
+            ValueError: a living child has that name, or it contains a slash.
         """
         return self._cell.spawn(actor_class, args, kwargs, name, supervision or self.supervision)
 
@@ -102,6 +121,20 @@ class Actor(pykka.Actor):
             suffix += 1
             name = f"{base}~{suffix}"
         return name
+
+    def watch(self, ref: ActorRef[Any]) -> None:
+        """Be told, by a :class:`Terminated` message, when that actor is gone for good.
+
+        Once per actor, at once if it is gone already. A restart is not an end. Watches end with
+        this life.
+        """
+        self._cell.watch(ref)
+
+    def unwatch(self, ref: ActorRef[Any]) -> None:
+        """Not any more, even if the message is on its way already."""
+        self._cell.unwatch(ref)
+
+    # -- replies ----------------------------------------------------------------------------------
 
     @property
     def is_asked(self) -> bool:
@@ -117,32 +150,112 @@ class Actor(pykka.Actor):
         """
         return self._cell.take_reply()
 
-    def set_timer(self, key: Any, delay: float, message: Any) -> None:
-        """Have ``message`` delivered to this actor (urgent lane) after ``delay`` seconds.
+    # -- the mailbox ----------------------------------------------------------------------------
 
-        A timer with the same key is replaced, even if its message is on its way already.
+    def stash(self) -> None:
+        """Put the message that is being handled aside, its asker included.
+
+        Raises:
+            StashFull: ``stash_capacity`` messages are put aside already.
         """
-        self._cell.timers.set(key, delay, message)
+        self._cell.stash()
+
+    def unstash_all(self) -> None:
+        """Handle what was put aside next, in order. A restart does so by itself."""
+        self._cell.unstash_all()
+
+    def become(self, behaviour: Callable[[Any], Any], *, discard_old: bool = True) -> None:
+        """Have another function (plain or coroutine) in the place of ``on_receive``.
+
+        Args:
+            behaviour: gets each message; the next life begins with ``on_receive`` again.
+            discard_old: False puts the current behaviour on a stack for :meth:`unbecome`.
+        """
+        self._cell.become(behaviour, discard_old)
+
+    def unbecome(self) -> None:
+        """Back to the behaviour below on the stack, or to ``on_receive``."""
+        self._cell.unbecome()
+
+    def set_receive_timeout(self, seconds: float | None) -> None:
+        """Get a :class:`ReceiveTimeout` whenever no message came for so long; None: no more."""
+        self._cell.set_receive_timeout(seconds)
+
+    # -- time and work ----------------------------------------------------------------------------
+
+    def set_timer(
+        self, key: Any, delay: float, message: Any, *, every: float | None = None
+    ) -> None:
+        """Have ``message`` delivered to this actor (system lane) after ``delay`` seconds.
+
+        A timer with the same key is replaced, even if its message is on its way already. With
+        ``every`` it goes on, that many seconds after each delivery.
+        """
+        self._cell.timers.set(key, delay, message, every)
 
     def cancel_timer(self, key: Any) -> None:
         """Forget a timer; its message does not arrive any more."""
         self._cell.timers.cancel(key)
 
     def has_timer(self, key: Any) -> bool:
-        """Whether the timer is set and has not fired."""
+        """Whether the timer is set and has not fired (for the last time)."""
         return self._cell.timers.has(key)
 
     def start_task(self, coroutine: Coroutine[Any, Any, Any]) -> None:
         """Run a coroutine beside the mailbox. It ends with this life of the actor; an exception in
         it is a failure of the actor. It must not touch the actor's state: send a message for that.
+
+        Raises:
+            TooManyTasks: ``max_tasks`` of them are under way.
         """
         self._cell.start_task(coroutine)
 
+    def pipe_to_self(
+        self, work: Awaitable[Any], *, on_value: Callable[[Any], Any] | None = None,
+        on_error: Callable[[BaseException], Any] | None = None, tag: Any = None,
+    ) -> None:
+        """Await something beside the mailbox and get its outcome as a message (priority lane).
+
+        Args:
+            work: a coroutine, an asyncio future or one of this runtime.
+            on_value: makes the message from the value.
+            on_error: makes the message from the error.
+            tag: what the :class:`Piped` carries that comes where no such function is given.
+
+        If this life ends first, the work is cancelled and nothing comes.
+        """
+        self.start_task(self._pipe(work, on_value, on_error, tag))
+
+    async def _pipe(
+        self, work: Awaitable[Any], on_value: Callable[[Any], Any] | None,
+        on_error: Callable[[BaseException], Any] | None, tag: Any,
+    ) -> None:
+        message: Any
+        try:
+            value = await work
+        except Exception as error:
+            message = Piped(None, error, tag) if on_error is None else on_error(error)
+        else:
+            message = Piped(value, None, tag) if on_value is None else on_value(value)
+        self._cell.ref.tell(message, urgent=True)
+
     # -- hooks ----------------------------------------------------------------------------------
 
+    def on_receive(self, message: Any) -> Any:
+        """Handle a message; what it returns is the reply. See :meth:`pykka.Actor.on_receive`."""
+        events = self._cell.system.events
+        if events.wants(Unhandled):
+            events.publish(Unhandled(message, self._cell.path))
+        return super().on_receive(message)
 
-    def on_child_stopped(self, ref: ActorRef[Any]) -> None:
+    def on_child_stopped(self, ref: ActorRef[Any]) -> Any:
         """A child has stopped for good (not: will be restarted)."""
+
+    def before_restart(self, error: BaseException) -> Any:
+        """On the old instance, after ``on_failure``: a new life follows."""
+
+    def after_restart(self, error: BaseException) -> Any:
+        """On the new instance, before ``on_start``."""
 
     @property
     def failed_message(self) -> Any:
@@ -153,7 +266,7 @@ class Actor(pykka.Actor):
 
     @staticmethod
     def _create_actor_inbox() -> Mailbox:  # type: ignore[override]
-        return current_cell().mailbox
+        raise NotImplementedError("the cell makes the mailbox")
 
     @staticmethod
     def _create_future() -> Future[Any]:
@@ -166,10 +279,5 @@ class Actor(pykka.Actor):
         """Stop this actor after the messages that it has now."""
         self._cell.ref.stop(block=False)
 
-    def _handle_receive(self, message: Any) -> Any:
-        if type(message) in _PROXY_MESSAGES:
-            return super()._handle_receive(message)
-        return self.on_receive(message)
 
-
-__all__ = ["Actor", "Cell"]
+__all__ = ["STOP_ON_FAILURE", "Actor"]

@@ -2,26 +2,35 @@
 
 pykka's own ``await`` blocks the event loop (pykka issue 99); this one registers with the loop and is
 woken by it. A future whose last awaiter was cancelled is cancelled itself, so that the actor does
-not work for somebody who is gone.
+not work for somebody who is gone. ``map``, ``filter``, ``join`` and ``reduce`` make futures that are
+computed by whoever asks first, as in pykka, but on the loop when they are awaited there.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import queue
 import sys
 import threading
-from collections.abc import Generator
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Awaitable, Callable, Generator, Iterable
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import pykka
 
-from actors._errors import WouldDeadlock
+from actors import _waits
+from actors._errors import AskCycle, WouldDeadlock
+from actors._pykka import Unset
 
 if TYPE_CHECKING:
     from pykka._types import OptExcInfo
 
+    from actors._cell import Cell
+
 T = TypeVar("T")
+J = TypeVar("J")
+M = TypeVar("M")
+R = TypeVar("R")
 
 _PENDING, _VALUE, _ERROR, _CANCELLED = range(4)
 
@@ -36,10 +45,13 @@ class Future(pykka.Future[T]):
 
     # Class attributes instead of pykka's __init__: a future is made for every ask.
     _get_hook = None
+    _await_hook: Callable[[], Awaitable[T]] | None = None
     _state = _PENDING
     _value: Any = None
     _waiters: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] | None = None
-    _event: threading.Event | None = None
+    _blocked: list[Any] | None = None
+    target: Cell | None = None
+    """The actor that owes the reply, while it is known."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -56,7 +68,11 @@ class Future(pykka.Future[T]):
 
     def set_exception(self, exc_info: OptExcInfo | None = None) -> None:
         """Set an exception (the one being handled, without an argument)."""
-        error = (exc_info or sys.exc_info())[1]
+        kind, error, traceback = exc_info or sys.exc_info()
+        if error is None:
+            error = kind() if kind is not None else RuntimeError("set_exception() without an error")
+        elif traceback is not None and error.__traceback__ is not traceback:
+            error = error.with_traceback(traceback)
         if self._get_hook is not None or not self._settle(_ERROR, error):
             raise queue.Full
 
@@ -72,6 +88,10 @@ class Future(pykka.Future[T]):
         """Give the reply up: the ask is not executed if it has not begun. False if settled."""
         return self._settle(_CANCELLED, asyncio.CancelledError())
 
+    def expire(self, timeout: float) -> None:
+        """Give the reply up because it took too long: its error is ``pykka.Timeout``."""
+        self._settle(_ERROR, pykka.Timeout(f"{timeout} seconds"))
+
     def done(self) -> bool:
         """Whether there is a value, an error, or nobody left who wants one."""
         return self._state != _PENDING
@@ -84,15 +104,21 @@ class Future(pykka.Future[T]):
         """The value if there is one, without waiting; else None."""
         return self._value if self._state == _VALUE else None
 
+    def exception(self) -> BaseException | None:
+        """The error if there is one, without waiting; else None."""
+        return self._value if self._state in (_ERROR, _CANCELLED) else None
+
     def _settle(self, state: int, value: Any) -> bool:
         with self._lock:
             if self._state != _PENDING:
                 return False
-            self._state, self._value = state, value
+            self._value, self._state = value, state  # in this order: readers look without the lock
             waiters, self._waiters = self._waiters, None
-            event = self._event
-        if event is not None:
-            event.set()
+            blocked, self._blocked = self._blocked, None
+        self.target = None
+        if blocked:
+            for lock in blocked:
+                lock.release()
         if waiters:
             here = asyncio._get_running_loop()
             for loop, waiter in waiters:
@@ -109,6 +135,7 @@ class Future(pykka.Future[T]):
 
         Raises:
             WouldDeadlock: on a thread that runs an event loop; ``await`` the future there.
+            AskCycle: the actor that would answer waits, in turn, for the calling one.
             pykka.Timeout: nothing within ``timeout`` seconds.
         """
         if self._get_hook is not None:
@@ -119,46 +146,76 @@ class Future(pykka.Future[T]):
                     "Future.get() on the event loop's thread would wait for itself; "
                     "use 'await future' instead"
                 )
-            with self._lock:
-                if self._state == _PENDING and self._event is None:
-                    self._event = threading.Event()
-                event = self._event
-            if event is not None and self._state == _PENDING and not event.wait(timeout):
-                raise pykka.Timeout(f"{timeout} seconds")
+            with _waits.blocking(self):
+                self._block(timeout)
         return self._outcome()
+
+    def _block(self, timeout: float | None) -> None:
+        # A bare lock that is released once: threading.Event makes three objects and took 2 us.
+        lock = threading.Lock()
+        lock.acquire()
+        with self._lock:
+            if self._state != _PENDING:
+                return
+            if self._blocked is None:
+                self._blocked = []
+            self._blocked.append(lock)
+        # A lock waits threading.TIMEOUT_MAX seconds at most (292 years).
+        if lock.acquire(timeout=-1 if timeout is None else min(max(timeout, 0.0), threading.TIMEOUT_MAX)):
+            return
+        with self._lock:
+            if self._blocked is not None:
+                self._blocked.remove(lock)
+            if self._state != _PENDING:
+                return
+        raise pykka.Timeout(f"{timeout} seconds")
 
     def set_get_hook(self, func: Any) -> None:
         """See :meth:`pykka.Future.set_get_hook`. Raises ``queue.Full`` if already settled."""
         if self._state != _PENDING:
             raise queue.Full
-        self._get_hook_result = pykka._future._Unset()
+        self._get_hook_result = Unset()
         self._get_hook = func
 
     def __await__(self) -> Generator[Any, None, T]:
         if self._get_hook is not None:
-            # A hook is a blocking function: a worker thread runs it.
-            loop = asyncio.get_running_loop()
-            return (yield from loop.run_in_executor(None, self.get).__await__())
+            return (yield from self._hooked().__await__())
         if self._state == _PENDING:
             yield from self._park(asyncio.get_running_loop())
         return self._outcome()
 
     __iter__ = __await__
 
+    async def _hooked(self) -> T:
+        if isinstance(self._get_hook_result, Unset):
+            if self._await_hook is not None:
+                self._get_hook_result = await self._await_hook()
+            else:  # somebody's own hook is a blocking function: a worker thread runs it
+                await asyncio.get_running_loop().run_in_executor(None, self.get)
+        return cast("T", self._get_hook_result)
+
     def _park(self, loop: asyncio.AbstractEventLoop) -> Generator[Any, None, None]:
-        waiter = loop.create_future()
-        with self._lock:
-            if self._state != _PENDING:
-                return
-            if self._waiters is None:
-                self._waiters = []
-            self._waiters.append((loop, waiter))
         try:
+            cell = _waits.enter(self)
+        except AskCycle:
+            self.cancel()
+            raise
+        waiter = loop.create_future()
+        try:
+            with self._lock:
+                if self._state != _PENDING:
+                    return
+                if self._waiters is None:
+                    self._waiters = []
+                self._waiters.append((loop, waiter))
             yield from waiter.__await__()
         except asyncio.CancelledError:
             if self._forget(loop, waiter):
                 self.cancel()
             raise
+        finally:
+            if cell is not None:
+                cell.waiting_on = None
 
     def _forget(self, loop: asyncio.AbstractEventLoop, waiter: asyncio.Future[None]) -> bool:
         """Take a waiter out; tell whether it was the last one."""
@@ -166,12 +223,57 @@ class Future(pykka.Future[T]):
             if self._waiters is None:
                 return False
             self._waiters.remove((loop, waiter))
-            return not self._waiters and self._event is None
+            return not self._waiters and not self._blocked
 
     def _outcome(self) -> T:
         if self._state == _VALUE:
             return self._value  # type: ignore[no-any-return]
         raise self._value
+
+    # -- what is computed from it ---------------------------------------------------------------
+
+    def map(self, func: Callable[[T], M]) -> Future[M]:
+        """See :meth:`pykka.Future.map`."""
+        async def later() -> M:
+            return func(await self)
+
+        return _derived(super().map(func), later)
+
+    def filter(self: Future[Iterable[J]], func: Callable[[J], bool]) -> Future[Iterable[J]]:
+        """See :meth:`pykka.Future.filter`."""
+        async def later() -> Iterable[J]:
+            return list(filter(func, await self))
+
+        return _derived(pykka.Future.filter(self, func), later)
+
+    def join(self: Future[Any], *futures: pykka.Future[Any]) -> Future[Iterable[Any]]:
+        """See :meth:`pykka.Future.join`."""
+        async def later() -> Iterable[Any]:
+            return [await _anywhere(future) for future in (self, *futures)]
+
+        return _derived(pykka.Future.join(self, *futures), later)
+
+    def reduce(
+        self: Future[Iterable[J]], func: Callable[[R, J], R], *args: R
+    ) -> Future[R]:
+        """See :meth:`pykka.Future.reduce`."""
+        async def later() -> R:
+            return functools.reduce(func, await self, *args)
+
+        return _derived(pykka.Future.reduce(self, func, *args), later)
+
+
+def _derived(future: pykka.Future[M], later: Callable[[], Awaitable[M]]) -> Future[M]:
+    made = cast("Future[M]", future)
+    made._await_hook = later
+    return made
+
+
+async def _anywhere(future: pykka.Future[T]) -> T:
+    if isinstance(future, Future):
+        return cast("T", await future)
+    # pykka's own futures block whoever awaits them.
+    return await asyncio.get_running_loop().run_in_executor(None, future.get)
 
 
 def _wake(waiter: asyncio.Future[None]) -> None:

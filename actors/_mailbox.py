@@ -1,98 +1,310 @@
-"""A bounded mailbox with a lane of its own for what must work when it is full.
+"""A bounded mailbox with lanes of their own for what must work when it is full.
 
-The normal lane holds at most ``capacity`` messages. The urgent lane is served first: stop and
-supervision use it always, senders through ``urgent=True`` (acks, events whose number is bounded by
-what the actor itself asked for). It is bounded too, ``URGENT_FACTOR`` times higher, so that nothing
-grows for ever; only the runtime's own messages pass that bound.
+Lanes, in the order in which they are served, each first in, first out:
+
+- *system*: stop by a parent, supervision, watches, timers. Never full: its senders are the runtime
+  itself, and each message in it answers something that is bounded elsewhere.
+- *priority*: for ``urgent=True`` and :class:`ControlMessage` (acks, events whose number is bounded
+  by what the actor itself asked for). Its bound is ``PRIORITY_FACTOR`` times the capacity.
+- *unstashed*: what the actor had put aside and wants now.
+- *normal*: ``capacity`` messages; one more meets the overflow policy.
 
 Closing and putting exclude each other under one lock: an ask can not slip into a mailbox that
-nobody will ever read again (pykka 4.5 loses such asks).
+nobody will ever read again (pykka 4.5 loses such asks). Taking needs no lock: one reader, and
+``deque.popleft`` is atomic.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
-from pykka import ActorDeadError
+from pykka import ActorDeadError, Timeout
 
 from actors._errors import MailboxFull
-from actors._future import Future
+from actors._future import Future, on_event_loop
+from actors._overflow import FAIL, Overflow
+from actors._pykka import ActorStop
+from actors._stats import MailboxStatistics
+
+if TYPE_CHECKING:
+    from actors._cell import Cell
+    from actors._envelope import Envelope
 
 DEFAULT_CAPACITY = 10_000
-URGENT_FACTOR = 16
+PRIORITY_FACTOR = 16
+MAX_WAITING = 10_000
+"""Senders that may wait for room in one mailbox at the same time."""
+
+NORMAL, PRIORITY, SYSTEM = "normal", "priority", "system"
 
 
-class Envelope:
-    """A message and the future that waits for its reply, if any."""
+class ControlMessage:
+    """Base class for messages that always use the priority lane."""
 
-    __slots__ = ("message", "reply_to")
-
-    def __init__(self, message: Any, reply_to: Future[Any] | None = None) -> None:
-        self.message = message
-        self.reply_to = reply_to
+    __slots__ = ()
 
 
 class Mailbox:
-    """Two FIFO lanes; any thread puts, the actor's loop takes."""
+    """Any thread puts, the actor takes. Also what pykka calls an inbox: ``put``, ``get``, ``empty``."""
 
-    __slots__ = ("_lock", "_normal", "_on_first", "_urgent", "capacity", "closed", "name")
+    __slots__ = (
+        "_cell", "_lock", "_normal", "_priority", "_system", "_unstashed", "_waiting", "asleep",
+        "capacity", "closed", "dropped", "hooks", "overflow", "rejected",
+    )
 
-    def __init__(self, name: str, capacity: int, on_first: Callable[[], None]) -> None:
-        self.name = name
+    def __init__(self, cell: Cell, capacity: int, overflow: Overflow = FAIL) -> None:
         self.capacity = capacity
+        self.overflow = overflow
         self.closed = False
-        self._on_first = on_first
+        self.asleep = False
+        """Whether the actor waits for a message: the next one put has to wake it."""
+        self.dropped = self.rejected = 0
+        self.hooks = cell.hooks
+        self._cell = cell
         self._lock = threading.Lock()
         self._normal: deque[Envelope] = deque()
-        self._urgent: deque[Envelope] = deque()
+        # Made when needed: an empty deque takes 760 bytes.
+        self._system: deque[Envelope] | None = None
+        self._priority: deque[Envelope] | None = None
+        self._unstashed: deque[Envelope] | None = None
+        self._waiting: deque[tuple[Envelope, Future[None]]] | None = None
 
     def __len__(self) -> int:
-        return len(self._normal) + len(self._urgent)
+        return sum(len(lane) for lane in self._lanes())
+
+    def _lanes(self) -> Iterator[deque[Envelope]]:
+        for lane in (self._system, self._priority, self._unstashed, self._normal):
+            if lane:
+                yield lane
+
+    def __iter__(self) -> Iterator[Envelope]:
+        for lane in self._lanes():
+            yield from tuple(lane)
 
     def empty(self) -> bool:
-        """Whether nothing waits in either lane."""
-        return not self._normal and not self._urgent
+        """Whether nothing waits in any lane."""
+        return not (self._normal or self._priority or self._system or self._unstashed)
 
-    def put(self, envelope: Envelope, *, urgent: bool = False, force: bool = False) -> None:
-        """Add a message.
+    # -- putting --------------------------------------------------------------------------------
+
+    def push(self, envelope: Envelope) -> None:
+        """Add a message to the normal lane.
 
         Raises:
             ActorDeadError: the actor has stopped.
-            MailboxFull: the lane is at its bound (never with ``force``).
+            MailboxFull: no room, and the overflow policy refuses.
         """
+        if self.hooks is not None and not self.hooks.admits(self._cell, envelope, NORMAL):
+            return
+        with self._lock:
+            fits = not self.closed and len(self._normal) < self.capacity
+            if fits:
+                self._normal.append(envelope)
+        if not fits:
+            if self.closed:
+                raise self.dead(envelope)
+            self.overflow.resolve(self, envelope)
+        elif self.asleep:
+            self.asleep = False
+            self._cell.wake()
+
+    def push_priority(self, envelope: Envelope) -> None:
+        """Add a message to the priority lane. Raises as :meth:`push` does."""
+        if self.hooks is not None and not self.hooks.admits(self._cell, envelope, PRIORITY):
+            return
+        bound = self.capacity * PRIORITY_FACTOR
+        with self._lock:
+            if self._priority is None:
+                self._priority = deque()
+            fits = not self.closed and len(self._priority) < bound
+            if fits:
+                self._priority.append(envelope)
+        if not fits:
+            raise self.dead(envelope) if self.closed else self.full(bound)
+        self.rouse()
+
+    def push_system(self, envelope: Envelope) -> bool:
+        """Add one of the runtime's own messages; False if the actor has stopped."""
         with self._lock:
             if self.closed:
-                raise ActorDeadError(f"{self.name} not found")
-            lane, bound = (
-                (self._urgent, self.capacity * URGENT_FACTOR)
-                if urgent
-                else (self._normal, self.capacity)
-            )
-            if len(lane) >= bound and not force:
-                raise MailboxFull(f"mailbox of {self.name} is full ({bound} messages)")
-            lane.append(envelope)
-        self._on_first()
+                return False
+            if self._system is None:
+                self._system = deque()
+            self._system.append(envelope)
+        self.rouse()
+        return True
+
+    def push_stop(self, envelope: Envelope) -> bool:
+        """Add a request to stop after what is in the mailbox now; False if the actor has stopped."""
+        with self._lock:
+            if self.closed:
+                return False
+            self._normal.append(envelope)
+        self.rouse()
+        return True
+
+    def deliver(self, envelope: Envelope, lane: str = NORMAL) -> None:
+        """Put a message that an instrument held back; a full or closed mailbox drops it."""
+        with self._lock:
+            room = not self.closed and (lane != NORMAL or len(self._normal) < self.capacity)
+            if room and lane == NORMAL:
+                self._normal.append(envelope)
+            elif room:
+                if self._priority is None:
+                    self._priority = deque()
+                self._priority.append(envelope)
+        if room:
+            self.rouse()
+        else:
+            self.drop(envelope, "held back too long")
+
+    def put(self, envelope: Any) -> None:
+        """pykka's way to put an envelope of its own."""
+        self.push((envelope.message, envelope.reply_to, self._cell.system.clock(), None, None))
+
+    def rouse(self) -> None:
+        """Wake the actor if it sleeps."""
+        if self.asleep:
+            self.asleep = False
+            self._cell.wake()
+
+    # -- taking ---------------------------------------------------------------------------------
 
     def get(self) -> Envelope | None:
-        """Take the next message, urgent ones first; None if there is none. Never blocks."""
-        if self._urgent:
-            return self._urgent.popleft()
+        """Take the next message; None if there is none. Never blocks."""
+        if self._system:
+            return self._system.popleft()
+        if self._priority:
+            return self._priority.popleft()
+        if self._unstashed:
+            return self._unstashed.popleft()
         if self._normal:
-            return self._normal.popleft()
+            envelope = self._normal.popleft()
+            if self._waiting:
+                self._let_in()
+            return envelope
         return None
 
-    def get_urgent(self) -> Envelope | None:
-        """Take the next urgent message only (for an actor that is between two lives)."""
-        return self._urgent.popleft() if self._urgent else None
+    def put_back(self, envelopes: list[Envelope]) -> None:
+        """What was stashed comes before the normal lane, in order."""
+        if self._unstashed is None:
+            self._unstashed = deque()
+        self._unstashed.extendleft(reversed(envelopes))
 
     def close(self) -> list[Envelope]:
-        """Accept nothing more; return what was left, in order."""
+        """Accept nothing more; return what was left, in order. Senders that wait get an error."""
         with self._lock:
             self.closed = True
-            left = [*self._urgent, *self._normal]
-            self._urgent.clear()
+            left = list(self)
+            waiting, self._waiting = self._waiting, None
+            self._system = self._priority = self._unstashed = None
             self._normal.clear()
+        for envelope, room in waiting or ():
+            if envelope[1] is not None:
+                left.append(envelope)
+            room.try_fail(ActorDeadError(f"{self._cell.ref} not found"))
         return left
+
+    # -- overflow -------------------------------------------------------------------------------
+
+    def full(self, bound: int | None = None) -> MailboxFull:
+        """The error for a message that is refused; counts it."""
+        self.rejected += 1
+        hint = "; 'await ref.send(...)' waits for room" if on_event_loop() else ""
+        return MailboxFull(
+            f"mailbox of {self._cell.path} is full ({bound or self.capacity} messages){hint}"
+        )
+
+    def dead(self, envelope: Envelope) -> ActorDeadError:
+        """The error for a message to an actor that has stopped."""
+        self._cell.system.dead_letter(envelope, self._cell)
+        return ActorDeadError(f"{self._cell.ref} not found")
+
+    def drop(self, envelope: Envelope, reason: str) -> None:
+        """Count and report a message that is thrown away; its asker gets an error."""
+        self.dropped += 1
+        reply = envelope[1]
+        if reply is not None:
+            reply.try_fail(MailboxFull(f"mailbox of {self._cell.path} is full: {reason}"))
+        self._cell.system.message_dropped(envelope, self._cell, reason)
+
+    def replace_oldest(self, envelope: Envelope) -> Envelope | None:
+        """Add a message and take the oldest one out; requests to stop are never taken."""
+        oldest: Envelope | None = None
+        with self._lock:
+            if not self.closed:
+                if len(self._normal) >= self.capacity:
+                    for index, candidate in enumerate(self._normal):
+                        if type(candidate[0]) is not ActorStop:
+                            oldest = candidate
+                            del self._normal[index]
+                            break
+                self._normal.append(envelope)
+        if self.closed:
+            raise self.dead(envelope)
+        self.rouse()
+        return oldest
+
+    def wait_for_room(self, envelope: Envelope) -> Future[None] | None:
+        """Queue a message behind a full lane: the future is done when it is in; None if it is now.
+
+        Raises:
+            ActorDeadError: the actor has stopped.
+            MailboxFull: too many senders wait already.
+        """
+        room: Future[None] | None = None
+        with self._lock:
+            if not self.closed:
+                if len(self._normal) < self.capacity:
+                    self._normal.append(envelope)
+                else:
+                    room = Future()
+                    room.target = self._cell
+                    if self._waiting is None:
+                        self._waiting = deque()
+                    if len(self._waiting) >= MAX_WAITING:
+                        raise self.full(MAX_WAITING)
+                    self._waiting.append((envelope, room))
+        if room is None:
+            if self.closed:
+                raise self.dead(envelope)
+            self.rouse()
+        return room
+
+    def block_for_room(self, room: Future[None], timeout: float | None) -> None:
+        """Wait in a thread until the message is in the lane."""
+        if on_event_loop():
+            room.cancel()
+            raise self.full()
+        try:
+            room.get(timeout=timeout)
+        except Timeout:
+            if room.cancel():
+                raise self.full() from None
+
+    def _let_in(self) -> None:
+        # Under the lock a waiting message goes straight into the freed place: nobody overtakes it.
+        with self._lock:
+            while self._waiting and len(self._normal) < self.capacity:
+                envelope, room = self._waiting.popleft()
+                reply = envelope[1]
+                if (reply is None or not reply.done()) and room.try_set(None):
+                    self._normal.append(envelope)
+
+    # -- looking in -----------------------------------------------------------------------------
+
+    def statistics(self) -> MailboxStatistics:
+        """Depths, bounds and counts; see :class:`~actors.MailboxStatistics`."""
+        lanes = (self._normal, self._priority or (), self._system or ())
+        oldest = min((envelope[2] for envelope in self), default=None)
+        now = self._cell.system.clock()
+        return MailboxStatistics(
+            depth=len(self), capacity=self.capacity, normal=len(lanes[0]), priority=len(lanes[1]),
+            system=len(lanes[2]), stashed=len(self._cell.stashed or ()),
+            waiting=len(self._waiting or ()), dropped=self.dropped, rejected=self.rejected,
+            oldest_age=0.0 if oldest is None else max(0, now - oldest) / 1e9,
+        )
+

@@ -2,81 +2,158 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 import pykka
 from pykka import ActorDeadError
-from pykka.messages import _ActorStop
 
+from actors._context import current, trace_of
 from actors._errors import MailboxFull, WouldDeadlock
 from actors._future import Future, on_event_loop
-from actors._mailbox import Envelope, Mailbox
+from actors._mailbox import ControlMessage, Mailbox
+from actors._proxy import ActorProxy
+from actors._pykka import ActorStop
 
 if TYPE_CHECKING:
     from actors._cell import Cell
+    from actors._stats import ActorStatistics
 
 A = TypeVar("A", bound=pykka.Actor)
 
 
-class StopFlag:
-    """What pykka keeps as a ``threading.Event``: whether the actor has stopped."""
-
-    __slots__ = ("_set",)
-
-    def __init__(self) -> None:
-        self._set = False
-
-    def is_set(self) -> bool:
-        """Whether the actor has stopped."""
-        return self._set
-
-    def set(self) -> None:
-        """Mark the actor as stopped."""
-        self._set = True
-
-
 class ActorRef(pykka.ActorRef[A], Generic[A]):
-    """A reference that survives restarts: same ref, same mailbox, new actor behind it."""
+    """A reference that survives restarts: same ref, same mailbox, new actor behind it.
+
+    It can be used from any thread. ``await ref`` waits until the actor has started and gives the
+    ref; if it never does, that raises what prevented it.
+    """
 
     actor_inbox: Mailbox  # type: ignore[assignment]
 
     def __init__(self, cell: Cell) -> None:
-        self.actor_class = cell.actor_class  # type: ignore[assignment]
-        self.actor_urn = cell.urn
+        self._cell = cell
         self.actor_inbox = cell.mailbox
-        self.actor_stopped = cell.stopped_flag  # type: ignore[assignment]
-        self.path = cell.path
+
+    # What pykka keeps as attributes is read from the cell: a ref is made for every actor, and most
+    # are never asked for their URN (a uuid4 takes 2.7 us).
+
+    @property
+    def actor_class(self) -> type[A]:  # type: ignore[override]
+        """The class of the actor."""
+        return self._cell.actor_class  # type: ignore[return-value]
+
+    @property
+    def actor_urn(self) -> str:  # type: ignore[override]
+        """The actor's URN (a uuid4); the same through all its lives."""
+        return self._cell.urn
+
+    @property
+    def actor_stopped(self) -> Any:  # type: ignore[override]
+        """Whether the actor has stopped, as an event: ``is_set()``, ``wait(timeout)``."""
+        return self._cell.stopped_flag
+
+    @property
+    def path(self) -> str:
         """Where the actor stands in its system, such as ``/service/default/g1/orders.3``."""
+        return self._cell.path
+
+    @property
+    def name(self) -> str:
+        """The last part of the path."""
+        return self._cell.name
+
+    def _actor_weakref(self) -> A | None:
+        return self._cell.actor  # type: ignore[return-value]
 
     def __repr__(self) -> str:
-        return f"<ActorRef {self.path}>"
+        return f"<ActorRef for {self}>"
 
-    __str__ = __repr__
+    def __str__(self) -> str:
+        return self._cell.label
 
     def is_alive(self) -> bool:
         """Whether the actor accepts messages (it does between a failure and its restart)."""
         return not self.actor_inbox.closed
+
+    def __await__(self) -> Generator[Any, None, ActorRef[A]]:
+        return self._cell.started().__await__()
+
+    # -- sending --------------------------------------------------------------------------------
 
     def tell(self, message: Any, *, urgent: bool = False) -> None:
         """Send a message without waiting for anything.
 
         Args:
             message: what to send.
-            urgent: use the lane that is served first and works when the mailbox is full.
+            urgent: use the lane that is served first and works when the mailbox is full (a
+                :class:`ControlMessage` always does).
 
         Raises:
             ActorDeadError: the actor has stopped.
-            MailboxFull: the mailbox is at its bound.
+            MailboxFull: the mailbox is at its bound and its overflow policy refuses.
         """
-        self.actor_inbox.put(Envelope(message), urgent=urgent)
+        cell = self._cell
+        sender = current.get()
+        envelope = (message, None, cell.clock(), sender, trace_of(sender))
+        if urgent or isinstance(message, ControlMessage):
+            cell.mailbox.push_priority(envelope)
+        else:
+            cell.mailbox.push(envelope)
+
+    def notify(self, message: Any, *, urgent: bool = False) -> bool:
+        """Tell, if the actor is there to hear it; whether it was. Never raises.
+
+        A message that could not be delivered is a dead letter (or counted as rejected).
+        """
+        try:
+            self.tell(message, urgent=urgent)
+        except (ActorDeadError, MailboxFull):
+            return False
+        return True
+
+    async def send(self, message: Any, *, timeout: float | None = None) -> None:
+        """Send a message; wait for room if the mailbox is full, whatever its overflow policy.
+
+        Messages of senders that wait enter in the order in which they began to wait.
+
+        Raises:
+            ActorDeadError: the actor has stopped, or did while this waited.
+            MailboxFull: no room within ``timeout`` seconds, or too many senders wait.
+        """
+        cell = self._cell
+        sender = current.get()
+        envelope = (message, None, cell.clock(), sender, trace_of(sender))
+        mailbox = cell.mailbox
+        if isinstance(message, ControlMessage):
+            mailbox.push_priority(envelope)
+            return
+        hooks = mailbox.hooks
+        if hooks is not None and not hooks.admits(cell, envelope, "normal"):
+            return
+        room = mailbox.wait_for_room(envelope)
+        if room is not None:
+            try:
+                async with asyncio.timeout(timeout):
+                    await room
+            except TimeoutError:
+                raise mailbox.full() from None
 
     def forward(self, message: Any, reply_to: Future[Any], *, urgent: bool = False) -> None:
         """Send a message whose reply goes to a future that exists already (see ``take_reply``).
 
         A full mailbox or a dead actor is that future's error.
         """
+        cell = self._cell
+        sender = current.get()
+        envelope = (message, reply_to, cell.clock(), sender, trace_of(sender))
+        reply_to.target = cell
         try:
-            self.actor_inbox.put(Envelope(message, reply_to), urgent=urgent)
+            if urgent or isinstance(message, ControlMessage):
+                cell.mailbox.push_priority(envelope)
+            else:
+                cell.mailbox.push(envelope)
         except (ActorDeadError, MailboxFull) as error:
             reply_to.try_fail(error)
 
@@ -101,11 +178,14 @@ class ActorRef(pykka.ActorRef[A], Generic[A]):
     ) -> Any:
         """Send a message and get its reply: a future with ``block=False``, else the value.
 
-        A full mailbox or a dead actor is the future's error, never an exception of this call.
+        A full mailbox or a dead actor is the future's error, never an exception of this call. After
+        ``timeout`` seconds the ask is given up: it is not executed if it has not begun, and a late
+        reply reaches nobody.
 
         Raises:
             WouldDeadlock: a blocking ask on the event loop's thread.
-            pykka.Timeout: a blocking ask had no reply within ``timeout`` seconds.
+            pykka.Timeout: a blocking ask had no reply within ``timeout`` seconds (the future's
+                error with ``block=False``).
         """
         if block and on_event_loop():
             raise WouldDeadlock(
@@ -114,7 +194,18 @@ class ActorRef(pykka.ActorRef[A], Generic[A]):
             )
         future: Future[Any] = Future()
         self.forward(message, future, urgent=urgent)
-        return future.get(timeout=timeout) if block else future
+        hooks = self.actor_inbox.hooks
+        if hooks is not None:
+            hooks.on_asked(self._cell, future)
+        if not block:
+            if timeout is not None:
+                self._cell.system.expire(future, timeout)
+            return future
+        try:
+            return future.get(timeout=timeout)
+        except pykka.Timeout:
+            future.cancel()
+            raise
 
     def stop(self, *, block: bool = True, timeout: float | None = None) -> Any:
         """Stop the actor after the messages that it has now; see :meth:`pykka.ActorRef.stop`.
@@ -127,8 +218,16 @@ class ActorRef(pykka.ActorRef[A], Generic[A]):
                 "use 'await ref.stop(block=False)' instead"
             )
         future: Future[bool] = Future()
-        try:
-            self.actor_inbox.put(Envelope(_ActorStop(), future), force=True)
-        except ActorDeadError:
+        future.target = self._cell
+        envelope = (ActorStop(), future, self._cell.clock(), current.get(), None)
+        if not self.actor_inbox.push_stop(envelope):
             future.try_set(False)
         return future.get(timeout=timeout) if block else future
+
+    def proxy(self) -> ActorProxy[A]:  # type: ignore[override]
+        """An object whose attributes and methods are the actor's; see :meth:`pykka.ActorRef.proxy`."""
+        return ActorProxy(actor_ref=self)
+
+    def statistics(self) -> ActorStatistics:
+        """Counters, histograms and the mailbox of this actor at this moment."""
+        return self._cell.statistics()

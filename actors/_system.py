@@ -3,21 +3,35 @@
 from __future__ import annotations
 
 import asyncio
+import fnmatch
 import itertools
+import logging
 import random
 import threading
+import time
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from actors._cell import Cell
+from actors._errors import AskCycle
+from actors._events import AskCycleFound, DeadLetter, Dropped, EventStream
+from actors._hooks import Hooks, Instrument
 from actors._mailbox import DEFAULT_CAPACITY
-from actors._policy import STOP_ON_FAILURE, Supervision
+from actors._overflow import FAIL, Overflow
+from actors._policy import STOP_ON_FAILURE, RestartHistory, Strategy, Supervision
+from actors._pykka import install_registry
 
 if TYPE_CHECKING:
     from actors._actor import Actor
+    from actors._cell import Cell
+    from actors._envelope import Envelope
     from actors._errors import Escalated
+    from actors._future import Future
     from actors._ref import ActorRef
+    from actors._stats import ActorStatistics
+
+logger = logging.getLogger("actors")
 
 A = TypeVar("A", bound="Actor")
 
@@ -34,55 +48,141 @@ class StopReport:
         return not self.left
 
 
+@dataclass(frozen=True, slots=True)
+class PendingAsk:
+    """An ask without a reply so far. ``state`` is queued or handling; ``age`` in seconds."""
+
+    asker: str | None
+    target: str
+    message: str
+    state: str
+    age: float
+
+
+class Dispatcher:
+    """Decides which actor that has messages goes next (see :mod:`actors.testing`).
+
+    Without one, the loop's own order of callbacks decides.
+    """
+
+    def schedule(self, cell: Cell) -> None:
+        """A cell has something to do: call its ``step()`` once, soon; again if it says True."""
+        raise NotImplementedError
+
+
 class ActorSystem:
     """A tree of actors on the event loop that is running when the system is made.
 
     ``async with ActorSystem() as system: ref = system.spawn(MyActor)`` stops all at the end,
     youngest first. ``failure`` is done when a top-level actor gave up.
+
+    Args:
+        name: for people.
+        loop: another loop than the running one.
+        rng: chance (jitter of restarts), to be seeded by tests.
+        clock: nanoseconds for statistics.
+        mailbox_capacity: the bound of mailboxes whose actor class names none.
+        overflow: what they do with one more message.
+        stop_grace: seconds that a coroutine handler may go on when its actor stops, before it is
+            cancelled; and again seconds to wait for that.
+        stop_timeout: seconds that ``async with`` gives the whole stop at its end.
+        slow_handler: seconds after which a plain handler is reported (:class:`SlowHandler`).
+        dispatcher: who decides which actor goes next.
     """
 
     def __init__(
         self, name: str = "system", *, loop: asyncio.AbstractEventLoop | None = None,
-        rng: random.Random | None = None, mailbox_capacity: int = DEFAULT_CAPACITY,
-        stop_grace: float = 5.0, registered: bool = False,
+        rng: random.Random | None = None, clock: Callable[[], int] = time.perf_counter_ns,
+        mailbox_capacity: int = DEFAULT_CAPACITY, overflow: Overflow = FAIL,
+        stop_grace: float = 5.0, stop_timeout: float | None = 60.0, slow_handler: float = 0.1,
+        dispatcher: Dispatcher | None = None, registered: bool = False,
     ) -> None:
         self.name = name
         self.loop = loop or asyncio.get_running_loop()
         self.rng = rng or random.Random()
+        self.clock = clock
         self.mailbox_capacity = mailbox_capacity
+        self.overflow = overflow
         self.stop_grace = stop_grace
-        """Seconds that a coroutine handler may go on when its actor stops, before it is cancelled."""
+        self.stop_timeout = stop_timeout
+        self.slow_ns = int(slow_handler * 1e9)
+        self.dispatcher = dispatcher
         self.registered = registered
+        self.events = EventStream()
         self.failure: asyncio.Future[Escalated] = self.loop.create_future()
+        self._hooks = Hooks(self._hooks_changed)
         self._top: dict[str, Cell] = {}
         self._names = itertools.count(1)
+        self._group_history = RestartHistory()
+        self._add_lock = threading.Lock()
+        self.dead_letters = 0
 
     async def __aenter__(self) -> ActorSystem:
         return self
 
     async def __aexit__(self, *_exc: object) -> None:
-        await self.stop()
+        report = await self.stop(self.stop_timeout)
+        if not report.clean:
+            logger.error("%s: did not stop: %s", self.name, "; ".join(report.left))
+
+    # -- starting -------------------------------------------------------------------------------
 
     def spawn(
         self, actor_class: type[A], *args: Any, name: str | None = None,
         supervision: Supervision = STOP_ON_FAILURE, **kwargs: Any,
     ) -> ActorRef[A]:
-        """Start an actor at the top of the tree; see :meth:`actors.Actor.spawn`.
+        """Start an actor at the top of the tree; see :meth:`actors.Actor.spawn`. From any thread.
 
         Without a ``supervision`` it dies of its first failure, as in pykka.
         """
-        if name is None:
-            name = f"{actor_class.__name__}-{next(self._names)}"
-        if name in self._top:
-            raise ValueError(f"{self.name} has an actor named {name!r} already")
-        cell = Cell(self, None, actor_class, args, kwargs, name, supervision)
-        cell.create()
-        self._top[name] = cell
+        return self.add(self._cell(actor_class, args, kwargs, name, supervision), self._top)
+
+    def start(
+        self, actor_class: type[A], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> ActorRef[A]:
+        """Start an actor as :meth:`pykka.Actor.start` does."""
+        cell = self._cell(actor_class, args, kwargs, None, STOP_ON_FAILURE)
+        cell.pykka_like = True
+        return self.add(cell, self._top)
+
+    def detached(self, actor_class: type[Actor]) -> Cell:
+        """A cell for an actor that is constructed by hand and never started."""
+        cell = self._cell(actor_class, (), {}, None, STOP_ON_FAILURE)
+        cell.pykka_like = True
+        return cell
+
+    def _cell(
+        self, actor_class: type[Actor], args: tuple[Any, ...], kwargs: dict[str, Any],
+        name: str | None, supervision: Supervision,
+    ) -> Cell:
+        name = name or f"{actor_class.__name__}-{next(self._names)}"
+        return actor_class._cell_class(self, None, actor_class, args, kwargs, name, supervision)
+
+    def add(self, cell: Cell, siblings: dict[str, Cell]) -> ActorRef[Any]:
+        """Construct a new cell's actor, give it its place in the tree and start it."""
+        name = cell.name
+        if not name or "/" in name:
+            raise ValueError(f"{name!r} is no name for an actor: it is empty or has a slash")
+        with self._add_lock:
+            if name in siblings:
+                where = cell.parent.path if cell.parent is not None else self.name
+                raise ValueError(f"{where} has an actor named {name!r} already")
+            siblings[name] = cell
+        try:
+            cell.create()
+        except BaseException:
+            del siblings[name]
+            raise
+        if self.registered:
+            _registry.append(cell.ref)
+            cell.registered = True
         if asyncio._get_running_loop() is self.loop:
             cell.begin()
         else:
             self.loop.call_soon_threadsafe(cell.begin)
         return cell.ref
+
+    # -- stopping -------------------------------------------------------------------------------
 
     async def stop(self, timeout: float | None = None) -> StopReport:
         """Stop all actors, youngest first; after ``timeout`` seconds report what is left."""
@@ -94,24 +194,171 @@ class ActorSystem:
             return StopReport(tuple(cell.describe() for cell in self._walk()))
         return StopReport()
 
+    def stop_all_soon(self) -> None:
+        """Ask all top-level actors to stop, youngest first, without waiting."""
+        for cell in reversed(tuple(self._top.values())):
+            cell.ref.stop(block=False)
+
+    def escalated(self, error: Escalated) -> None:
+        """A top-level actor gave up."""
+        if not self.failure.done():
+            self.failure.set_result(error)
+
+    # -- looking in -----------------------------------------------------------------------------
+
     def paths(self) -> list[str]:
         """The paths of all living actors, parents before children."""
         return [cell.path for cell in self._walk()]
 
+    def lookup(self, path: str) -> ActorRef[Any] | None:
+        """The living actor at a path such as ``/service/default/g1``, or None."""
+        places, found = self._top, None
+        for name in path.strip("/").split("/"):
+            found = places.get(name)
+            if found is None:
+                return None
+            places = found.children
+        return None if found is None else found.ref
+
+    def find(self, pattern: str) -> list[ActorRef[Any]]:
+        """The living actors whose paths match a shell pattern such as ``/service/*/g1``."""
+        return [cell.ref for cell in self._walk() if fnmatch.fnmatchcase(cell.path, pattern)]
+
+    @property
+    def children(self) -> tuple[ActorRef[Any], ...]:
+        """The top-level actors, oldest first."""
+        return tuple(cell.ref for cell in tuple(self._top.values()))
+
+    def statistics(self) -> list[ActorStatistics]:
+        """The statistics of all living actors, parents before children."""
+        return [cell.statistics() for cell in self._walk()]
+
+    def pending_asks(self) -> list[PendingAsk]:
+        """All asks that wait in a mailbox or are being handled, oldest first."""
+        now = self.clock()
+        found: list[PendingAsk] = []
+        for cell in self._walk():
+            handled = () if cell.envelope is None else (cell.envelope,)
+            for envelope in (*handled, *cell.mailbox):
+                message, reply, sent, sender, _ = envelope
+                if reply is not None and not reply.done():
+                    found.append(PendingAsk(
+                        None if sender is None else sender.path, cell.path, type(message).__name__,
+                        "handling" if envelope is cell.envelope else "queued", (now - sent) / 1e9,
+                    ))
+        return sorted(found, key=lambda ask: -ask.age)
+
+    def dump(self) -> str:
+        """All actors with what they are at, and the stacks of the handlers that wait."""
+        lines: list[str] = []
+        for cell in self._walk():
+            lines.append(cell.describe())
+            if cell.waiting_on is not None and cell.waiting_on.target is not None:
+                lines.append(f"    waits for {cell.waiting_on.target.path}")
+            for frame in cell.task.get_stack() if cell.task is not None else ():
+                lines.append(f"    {frame.f_code.co_filename}:{frame.f_lineno} {frame.f_code.co_name}")
+        return "\n".join(lines)
+
     def _walk(self) -> list[Cell]:
         found: list[Cell] = []
-        todo = list(reversed(self._top.values()))
+        todo = list(reversed(tuple(self._top.values())))
         while todo:
             cell = todo.pop()
             found.append(cell)
-            todo.extend(reversed(cell.children.values()))
+            todo.extend(reversed(tuple(cell.children.values())))
         return found
 
-    def _escalated(self, error: Escalated) -> None:
-        if not self.failure.done():
-            self.failure.set_result(error)
+    # -- instruments ----------------------------------------------------------------------------
+
+    def instrument(self, instrument: Instrument) -> Callable[[], None]:
+        """Have every message watched; the function that is returned ends it."""
+        self._hooks.add(instrument)
+        self._hooks_changed()
+        return lambda: self._hooks.remove(instrument)
+
+    @property
+    def hooks_in_use(self) -> Hooks | None:
+        """The hooks, or None if no instrument is installed."""
+        return self._hooks if self._hooks.instruments else None
+
+    def _hooks_changed(self) -> None:
+        hooks = self.hooks_in_use
+        for cell in self._walk():
+            cell.hooks = cell.mailbox.hooks = hooks
+
+    # -- for the cells --------------------------------------------------------------------------
+
+    def on_loop(self, call: Callable[..., object], *args: Any) -> bool:
+        """Call on the loop's thread: now if this is it, else soon. False if the loop is closed."""
+        if asyncio._get_running_loop() is self.loop:
+            call(*args)
+            return True
+        try:
+            self.loop.call_soon_threadsafe(call, *args)
+        except RuntimeError:
+            return False
+        return True
+
+    def expire(self, future: Future[Any], timeout: float) -> None:
+        """Give an ask up after ``timeout`` seconds."""
+        def arm() -> None:
+            if not future.done():
+                self.loop.call_later(timeout, future.expire, timeout)
+
+        self.on_loop(arm)
+
+    def siblings_of(self, cell: Cell) -> list[Cell]:
+        """The children of the cell's parent, oldest first."""
+        return list(self.place_of(cell).values())
+
+    def place_of(self, cell: Cell) -> dict[str, Cell]:
+        """Where the cell stands among its siblings."""
+        return self._top if cell.parent is None else cell.parent.children
+
+    def history_of(self, cell: Cell) -> RestartHistory:
+        """Its own history, or the one that it shares with its siblings."""
+        if cell.supervision.strategy is not Strategy.ONE_FOR_ONE:
+            if cell.parent is None:
+                return self._group_history
+            return cell.parent.history_of_children()
+        return cell.own_history()
+
+    def unregister(self, cell: Cell) -> None:
+        """The actor leaves pykka's registry."""
+        if cell.registered:
+            _registry.discard(cell.ref)
+            cell.registered = False
+            pykka_log = logging.getLogger("pykka")
+            if pykka_log.isEnabledFor(logging.DEBUG):
+                pykka_log.debug(f"Unregistered {cell.ref}")
+                pykka_log.debug(f"Stopped {cell.ref}")
+
+    def dead_letter(self, envelope: Envelope, cell: Cell, reason: str = "stopped") -> None:
+        """A message that nobody will read."""
+        self.dead_letters += 1
+        if self.events.wants(DeadLetter):
+            sender = envelope[3]
+            self.events.publish(DeadLetter(
+                envelope[0], cell.path, None if sender is None else sender.path, reason
+            ))
+
+    def message_dropped(self, envelope: Envelope, cell: Cell, reason: str) -> None:
+        """A message that an overflow policy threw away."""
+        if self.events.wants(Dropped):
+            sender = envelope[3]
+            self.events.publish(Dropped(
+                envelope[0], cell.path, None if sender is None else sender.path, reason
+            ))
+
+    def ask_cycle(self, error: AskCycle) -> None:
+        """An ask that would never be answered; raises ``error``."""
+        logger.error("%s: %s", self.name, error)
+        if self.events.wants(AskCycleFound):
+            self.events.publish(AskCycleFound(error.paths))
+        raise error
 
 
+_registry = install_registry()
 _systems: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, ActorSystem] = (
     weakref.WeakKeyDictionary()
 )
