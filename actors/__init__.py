@@ -48,6 +48,7 @@ from actors._proxy import ActorProxy, CallableProxy
 from actors._ref import ActorRef
 from actors._stats import ActorStatistics, Histogram, MailboxStatistics
 from actors._system import ActorSystem, PendingAsk, StopReport
+from actors._threaded import ThreadedActor
 from actors._trace import TraceContext, tracing
 
 __all__ = [
@@ -58,6 +59,6 @@ __all__ = [
     "Event", "EventStream", "Future", "Histogram", "Instrument", "Intensity", "LoopBlocked",
     "MailboxFull", "MailboxStatistics", "OnError", "Overflow", "PendingAsk", "Piped",
     "ReceiveTimeout", "SlowHandler", "StashFull", "StopReport", "Strategy", "Supervision",
-    "Terminated", "Timeout", "TooManyTasks", "TraceContext", "Unhandled", "Wait", "WouldDeadlock",
+    "Terminated", "ThreadedActor", "Timeout", "TooManyTasks", "TraceContext", "Unhandled", "Wait", "WouldDeadlock",
     "get_all", "traversable", "tracing",
 ]

@@ -427,7 +427,9 @@ class Life:
             self.create()
             self.restarts += 1
             await self.call("after_restart", error)
-        except Exception as again:
+        except BaseException as again:
+            if ended_from_outside(again):
+                raise
             if self.state is RESTARTING:
                 self.state = STARTING
                 self.fail(again, "restart")
@@ -444,7 +446,7 @@ class Life:
 
     # -- the end --------------------------------------------------------------------------------
 
-    async def end_life(self, hook: str, *args: Any) -> None:
+    async def end_life(self, hook: str | None, *args: Any) -> None:
         """Stop what belongs to this life, children youngest first, then run its last hook."""
         if self._timers is not None:
             self._timers.clear()
@@ -452,7 +454,10 @@ class Life:
             task.cancel()
         for child in reversed(tuple(self.children.values())):
             await child.stop_now()
-        await self.safely(hook, *args)
+        if hook is not None:
+            await self.safely(hook, *args)
+        if self._timers is not None:
+            self._timers.clear()  # what the hook, or a thread's last handler, has set
         if self.stashed:
             self.mailbox.put_back(self.stashed)
             self.stashed = None
@@ -466,7 +471,9 @@ class Life:
         """Run a hook; its failure is reported and changes nothing."""
         try:
             await self.call(hook, *args)
-        except Exception as error:
+        except BaseException as error:
+            if ended_from_outside(error):
+                raise
             self.hook_failed(hook, error)
 
     def request_stop(self) -> None:
@@ -492,7 +499,7 @@ class Life:
         if ran and self.actor_class.on_stop is not pykka.Actor.on_stop:
             try:
                 result: Any = self.context.copy().run(self.actor.on_stop)  # type: ignore[union-attr]
-            except Exception as error:
+            except BaseException as error:
                 self.hook_failed("on_stop", error)
             else:
                 if type(result) is CoroutineType:
@@ -505,7 +512,7 @@ class Life:
     async def _finish_stop(self, hook: CoroutineType[Any, Any, Any], left: list[Envelope]) -> None:
         try:
             await hook
-        except Exception as error:
+        except BaseException as error:
             self.hook_failed("on_stop", error)
         self._clear(left)
 
@@ -537,7 +544,7 @@ class Life:
                 handler.cancel()
                 await asyncio.wait([handler], timeout=self.system.stop_grace)
         left = self._depart()
-        await self.end_life("on_stop" if ran else "nothing")
+        await self.end_life("on_stop" if ran else None)
         self._bury(left)
 
     def _depart(self) -> list[Envelope]:

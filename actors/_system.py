@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from actors._context import current
 from actors._errors import AskCycle
 from actors._events import AskCycleFound, DeadLetter, Dropped, EventStream
 from actors._hooks import Hooks, Instrument
@@ -115,6 +116,7 @@ class ActorSystem:
         self._names = itertools.count(1)
         self._group_history = RestartHistory()
         self._add_lock = threading.Lock()
+        self._abandoned: list[str] = []
         self.dead_letters = 0
 
     async def __aenter__(self) -> ActorSystem:
@@ -191,8 +193,12 @@ class ActorSystem:
                 for cell in reversed(tuple(self._top.values())):
                     await cell.stop_now()
         except TimeoutError:
-            return StopReport(tuple(cell.describe() for cell in self._walk()))
-        return StopReport()
+            return StopReport((*self._abandoned, *(cell.describe() for cell in self._walk())))
+        return StopReport(tuple(self._abandoned))
+
+    def abandon(self, cell: Cell) -> None:
+        """A thread does not come back; remembered for the stop's report."""
+        self._abandoned.append(cell.describe())
 
     def stop_all_soon(self) -> None:
         """Ask all top-level actors to stop, youngest first, without waiting."""
@@ -368,6 +374,9 @@ _lock = threading.Lock()
 
 def default_system() -> ActorSystem:
     """The system of the running loop, or of the one that a daemon thread runs for all others."""
+    cell = current.get()
+    if cell is not None and cell.threaded and cell.system.registered:
+        return cell.system
     loop = asyncio._get_running_loop() or _background_loop()
     with _lock:
         system = _systems.get(loop)

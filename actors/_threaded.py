@@ -1,0 +1,208 @@
+"""Actors for blocking work: the same tree, supervision and API, a thread of their own.
+
+All that the actor's class does (``__init__`` excepted, as in pykka) runs in the actor's thread; its
+lives, children, timers and tasks are kept by the system's loop as for every other actor. A message
+goes straight from the sender to the thread: the loop has no part in it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import itertools
+import queue
+import threading
+from collections.abc import Callable, Coroutine
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from actors._actor import Actor
+from actors._cell import Cell
+from actors._errors import ActorError
+from actors._future import Future
+from actors._life import RUNNING, STARTING
+
+if TYPE_CHECKING:
+    from actors._envelope import Envelope
+
+_numbers = itertools.count()
+
+_HOOKS = (
+    "on_start", "on_stop", "on_failure", "on_receive", "on_child_stopped", "before_restart",
+    "after_restart",
+)
+
+
+class Worker:
+    """One thread that does jobs in order, until the cell is gone."""
+
+    __slots__ = ("_jobs", "thread")
+
+    def __init__(self, name: str, daemon: bool, context: contextvars.Context) -> None:
+        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self.thread = threading.Thread(
+            target=context.run, args=(self._work,), name=name, daemon=daemon
+        )
+        self.thread.start()
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            job()
+
+    def submit(self, job: Callable[[], None]) -> None:
+        """Do this after what was submitted before."""
+        self._jobs.put(job)
+
+    def end(self) -> None:
+        """No more jobs after those that wait."""
+        self._jobs.put(None)
+
+
+class ThreadedCell(Cell):
+    """A cell whose messages are handled in a thread."""
+
+    threaded = True
+
+    __slots__ = ("_halted", "_worker")
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._worker: Worker | None = None
+        self._halted = False
+        """The thread has handed over to the loop (a failure, a stop) and waits for its word."""
+
+    def _submit(self, job: Callable[[], None]) -> None:
+        if self._worker is None:
+            actor_class: Any = self.actor_class
+            # A copy: two threads can not be in one context, and the loop runs tasks in ours.
+            self._worker = Worker(
+                f"{actor_class.__name__}-{next(_numbers)}", actor_class.use_daemon_thread,
+                self.context.copy(),
+            )
+        self._worker.submit(job)
+
+    # -- messages, in the thread ------------------------------------------------------------------
+
+    def resume(self) -> None:
+        """See :meth:`Cell.resume`."""
+        self._halted = False
+        super().resume()
+
+    def wake(self) -> None:
+        """Have the thread look into the mailbox. Called by any thread."""
+        if self.state is RUNNING:
+            self._submit(self._run)
+
+    def _run(self) -> None:
+        if self.state is not RUNNING or self._halted:
+            return
+        self.began = self.clock()
+        while True:
+            envelope = self.mailbox.get()
+            if envelope is None:
+                if self._falls_asleep():
+                    return
+                continue
+            handler = self._handle(envelope)
+            if handler is not None:
+                self._refuse(envelope, handler)
+            if self.state is not RUNNING or self._halted:
+                return
+
+    def _refuse(self, envelope: Envelope, handler: CoroutineType[Any, Any, Any]) -> None:
+        error = _no_coroutine(handler)
+        self._account(envelope, self.began, error)
+        self._handler_failed(envelope, error)
+
+    # -- what the loop does for it ----------------------------------------------------------------
+
+    def fail(self, error: BaseException, where: str, *, resumable: bool = False) -> None:
+        """See :meth:`Life.fail`; a failure in the thread is decided on by the loop."""
+        if asyncio._get_running_loop() is self.loop:
+            super().fail(error, where, resumable=resumable)
+        else:
+            self._halted = True
+            self.system.on_loop(self._fail_on_loop, error, where, resumable)
+
+    def _fail_on_loop(self, error: BaseException, where: str, resumable: bool) -> None:
+        super().fail(error, where, resumable=resumable)
+        if self.state is RUNNING:  # its directive was to resume
+            self._halted = False
+            self.wake()
+
+    def request_stop(self) -> None:
+        """See :meth:`Life.request_stop`."""
+        if asyncio._get_running_loop() is self.loop:
+            super().request_stop()
+        else:
+            self._halted = True
+            self.system.on_loop(super().request_stop)
+
+    async def call(self, hook: str, *args: Any) -> None:
+        """Run a hook in the thread; give up waiting for a thread that does not come back."""
+        if getattr(type(self.actor), hook) is getattr(Actor, hook):
+            if hook in ("before_restart", "after_restart", "on_start"):
+                return  # nothing to run, nothing to wait for
+        done: Future[None] = Future()
+        self._submit(lambda: self._run_hook(hook, args, done))
+        patience = None if self.state is STARTING else 2 * self.system.stop_grace
+        try:
+            async with asyncio.timeout(patience):
+                await done
+        except TimeoutError:
+            self.system.abandon(self)
+            raise ActorError(
+                f"the thread of {self.path} does not come back from its handler and is abandoned"
+            ) from None
+
+    def _run_hook(self, hook: str, args: tuple[Any, ...], done: Future[None]) -> None:
+        try:
+            result = getattr(self.actor, hook)(*args)
+            if type(result) is CoroutineType:
+                raise _no_coroutine(result)
+        except BaseException as error:
+            done.try_fail(error)
+        else:
+            done.try_set(None)
+
+    def start_task(self, coroutine: Coroutine[Any, Any, Any]) -> None:
+        """See :meth:`actors.Actor.start_task`; the coroutine runs on the system's loop."""
+        self.system.on_loop(super().start_task, coroutine)
+
+    def _bury(self, left: list[Envelope]) -> None:
+        super()._bury(left)
+        if self._worker is not None:
+            self._worker.end()
+
+
+def _no_coroutine(handler: CoroutineType[Any, Any, Any]) -> TypeError:
+    handler.close()
+    return TypeError(
+        f"{handler.__qualname__} is a coroutine: a ThreadedActor has no loop to run it on; "
+        "make it a plain function, or the actor an Actor"
+    )
+
+
+class ThreadedActor(Actor):
+    """An actor whose handlers and hooks may block: they run in a thread of its own.
+
+    They are plain functions; blocking calls (``ask``, ``Future.get``, ``stop``) are allowed in them.
+    ``start_task`` and ``pipe_to_self`` run on the system's loop. A thread can not be cancelled: when
+    the actor is to stop, the handler gets twice the system's ``stop_grace``; then the thread is
+    abandoned, and the stop's report says so.
+    """
+
+    use_daemon_thread: ClassVar[bool] = False
+    """Whether the program may end while the thread runs; see :class:`pykka.ThreadingActor`."""
+
+    _cell_class = ThreadedCell
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        for hook in _HOOKS:
+            if inspect.iscoroutinefunction(getattr(cls, hook)):
+                raise TypeError(
+                    f"{cls.__qualname__}.{hook} is a coroutine function: a ThreadedActor has no "
+                    "loop to run it on; make it a plain function, or the actor an Actor"
+                )
