@@ -27,7 +27,3 @@ ambient: contextvars.ContextVar[TraceContext | None] = contextvars.ContextVar(
 )
 """The trace that code outside of actors works for, such as a request's handler."""
 
-
-def trace_of(sender: Cell | None) -> TraceContext | None:
-    """The trace context that a message sent now carries."""
-    return ambient.get() if sender is None else sender.trace

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import pykka
 
 from actors import _waits
+from actors._context import current
 from actors._errors import AskCycle, WouldDeadlock
 from actors._pykka import Unset
 
@@ -195,11 +196,13 @@ class Future(pykka.Future[T]):
         return cast("T", self._get_hook_result)
 
     def _park(self, loop: asyncio.AbstractEventLoop) -> Generator[Any, None, None]:
-        try:
-            cell = _waits.enter(self)
-        except AskCycle:
-            self.cancel()
-            raise
+        cell = current.get()
+        if cell is not None:
+            try:
+                cell = _waits.enter(cell, self)
+            except AskCycle:
+                self.cancel()
+                raise
         waiter = loop.create_future()
         try:
             with self._lock:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 import pykka
 from pykka import ActorDeadError
 
-from actors._context import current, trace_of
+from actors._context import ambient, current
 from actors._errors import MailboxFull, WouldDeadlock
 from actors._future import Future, on_event_loop
 from actors._mailbox import ControlMessage, Mailbox
@@ -96,7 +96,8 @@ class ActorRef(pykka.ActorRef[A], Generic[A]):
         """
         cell = self._cell
         sender = current.get()
-        envelope = (message, None, cell.clock(), sender, trace_of(sender))
+        trace = ambient.get() if sender is None else sender.trace
+        envelope = (message, None, cell.clock(), sender, trace)
         if urgent or isinstance(message, ControlMessage):
             cell.mailbox.push_priority(envelope)
         else:
@@ -124,7 +125,8 @@ class ActorRef(pykka.ActorRef[A], Generic[A]):
         """
         cell = self._cell
         sender = current.get()
-        envelope = (message, None, cell.clock(), sender, trace_of(sender))
+        trace = ambient.get() if sender is None else sender.trace
+        envelope = (message, None, cell.clock(), sender, trace)
         mailbox = cell.mailbox
         if isinstance(message, ControlMessage):
             mailbox.push_priority(envelope)
@@ -147,7 +149,8 @@ class ActorRef(pykka.ActorRef[A], Generic[A]):
         """
         cell = self._cell
         sender = current.get()
-        envelope = (message, reply_to, cell.clock(), sender, trace_of(sender))
+        trace = ambient.get() if sender is None else sender.trace
+        envelope = (message, reply_to, cell.clock(), sender, trace)
         reply_to.target = cell
         try:
             if urgent or isinstance(message, ControlMessage):
@@ -193,10 +196,9 @@ class ActorRef(pykka.ActorRef[A], Generic[A]):
                 "use 'await ref.ask(message, block=False)' instead"
             )
         future: Future[Any] = Future()
+        if self._cell.hooks is not None:
+            self._cell.hooks.on_asked(self._cell, future)
         self.forward(message, future, urgent=urgent)
-        hooks = self.actor_inbox.hooks
-        if hooks is not None:
-            hooks.on_asked(self._cell, future)
         if not block:
             if timeout is not None:
                 self._cell.system.expire(future, timeout)

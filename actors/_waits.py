@@ -21,14 +21,13 @@ if TYPE_CHECKING:
     from actors._future import Future
 
 
-def enter(future: Future[Any]) -> Cell | None:
-    """Note that the running handler waits for ``future``; the cell, if it is a handler.
+def enter(cell: Cell, future: Future[Any]) -> Cell | None:
+    """Note that the cell's handler waits for ``future``; the cell, if it is its handler that runs.
 
     Raises:
         AskCycle: the wait would never end.
     """
-    cell = current.get()
-    if cell is None or cell.task is None or cell.task is not asyncio.current_task():
+    if cell.task is None or cell.task is not asyncio.current_task():
         return None
     _check(cell, future)
     cell.waiting_on = future
