@@ -21,23 +21,21 @@ import pykka
 from pykka import ActorDeadError
 
 from actors._context import building, current
-from actors._errors import ActorError, Escalated
-from actors._events import ActorFailed, ActorRestarting, ActorStarted, ActorStopped
+from actors._errors import ActorError
+from actors._events import ActorStarted
 from actors._future import Future
 from actors._mailbox import Mailbox
-from actors._messages import ChildStopped, Terminated, Unwatch, Watch
-from actors._policy import STOP_ON_FAILURE, Directive, RestartHistory, Strategy, Supervision
-from actors._pykka import ActorStop
+from actors._policy import RestartHistory, Supervision
 from actors._ref import ActorRef
 from actors._timers import TimerFired, Timers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
 
     from actors._actor import Actor
     from actors._cell import Cell
     from actors._envelope import Envelope
     from actors._system import ActorSystem
+    from actors._trace import TraceContext
 
 logger = logging.getLogger("actors")
 pykka_logger = logging.getLogger("pykka")
@@ -111,7 +109,7 @@ class Life:
         self.task: asyncio.Task[None] | None = None
         """The task that runs a hook or a coroutine handler."""
         self.waiting_on: Future[Any] | None = None
-        self.trace = None
+        self.trace: TraceContext | None = None
         self.stopped_flag = StopFlag()
         self.mailbox = Mailbox(
             self, actor_class.mailbox_capacity or system.mailbox_capacity,  # type: ignore[arg-type]
@@ -272,6 +270,12 @@ class Life:
             self._children_history = RestartHistory()
         return self._children_history
 
+    def dead(self, what: str) -> ActorDeadError:
+        """The error for whoever still waits for this actor."""
+        error = ActorDeadError(f"{self.ref} {what}")
+        error.__cause__ = self.error
+        return error
+
     # -- what the cell adds ---------------------------------------------------------------------
 
     def resume(self) -> None:
@@ -288,342 +292,33 @@ class Life:
         """The last messages, for a crash report."""
         raise NotImplementedError
 
-    # -- failure --------------------------------------------------------------------------------
-
     def fail(self, error: BaseException, where: str, *, resumable: bool = False) -> None:
         """Something of this life failed: the supervisor's policy says what comes next."""
-        if self.state not in (STARTING, RUNNING):
-            self.hook_failed(where, error)
-            return
-        if not isinstance(error, Exception) and self.supervision is STOP_ON_FAILURE:
-            self._exit(error)
-            return
-        directive = self._decide(error)
-        if directive is Directive.RESUME:
-            if resumable:
-                self._report(error, where, directive, 0)
-                self.failed_message = None
-                return
-            directive = Directive.RESTART
-        history = self.system.history_of(self)  # type: ignore[arg-type]
-        failures = history.record(self.loop.time(), self.supervision)
-        if directive is Directive.RESTART and history.exceeded(self.supervision):
-            directive = Directive.ESCALATE
-        self._report(error, where, directive, failures)
-        self.suspend()
-        pause = self.supervision.backoff.delay(history.in_a_row, self.system.rng)
-        self._lifecycle = self.loop.create_task(
-            self._recover(error, directive, pause, failures), context=self.context
-        )
-
-    def suspend(self) -> None:
-        """End message handling of this life at once; the mailbox stays."""
-        self.state = RESTARTING
-        task, self.task = self.task, None
-        if task is not None:
-            task.cancel()
-
-    def _exit(self, error: BaseException) -> None:
-        """pykka's answer to SystemExit and the like in an actor that nobody supervises."""
-        pykka_logger.debug(f"{error!r} in {self.ref}. Stopping all actors.")
-        self.error = error
-        self.request_stop()
-        self.system.stop_all_soon()
-
-    def _decide(self, error: BaseException) -> Directive:
-        try:
-            directive = self.supervision.decide(error)
-            if not isinstance(directive, Directive):
-                raise TypeError(f"decide() answered {directive!r}")
-            return directive
-        except Exception as failure:
-            self.hook_failed("supervision", failure)
-            return Directive.ESCALATE
-
-    def _report(
-        self, error: BaseException, where: str, directive: Directive, failures: int
-    ) -> None:
-        logger.error(
-            "Unhandled exception in %s:", self.ref,
-            exc_info=(type(error), error, error.__traceback__),
-        )
-        events = self.system.events
-        if events.wants(ActorFailed):
-            message = self.failed_message
-            events.publish(ActorFailed(
-                self.path, self.actor_class.__name__, where, error, directive.value, failures,
-                None if message is None else type(message).__name__, len(self.mailbox),
-                self.recent_headers(),
-            ))
-
-    def hook_failed(self, where: str, error: BaseException) -> None:
-        """A failure beside the point: the actor is between lives or on its way out anyway."""
-        logger.error(
-            "Unhandled exception in %s:", self.ref,
-            exc_info=(type(error), error, error.__traceback__), extra={"where": where},
-        )
-        events = self.system.events
-        if events.wants(ActorFailed):
-            events.publish(ActorFailed(
-                self.path, self.actor_class.__name__, where, error, "ignored", 0, None,
-                len(self.mailbox), self.recent_headers(),
-            ))
-
-    async def _recover(
-        self, error: BaseException, directive: Directive, pause: float, failures: int
-    ) -> None:
-        if directive is not Directive.RESTART:
-            self.error = error
-            left = self._depart()
-            await self.end_life("on_failure", type(error), error, error.__traceback__)
-            self._bury(left)
-            if directive is Directive.ESCALATE:
-                self._escalate(error, failures)
-            return
-        group = self._suspend_group()
-        for cell in reversed(group):
-            if cell is self:
-                await self.end_life("on_failure", type(error), error, error.__traceback__)
-                await self.safely("before_restart", error)
-            else:
-                await cell.end_life("on_stop")
-        self.failed_message = None
-        self._announce_restart(pause, failures)
-        await asyncio.sleep(pause)
-        self._lifecycle = None
-        for cell in group:
-            if cell.state is RESTARTING:
-                await cell.rebirth(error)
-
-    def _suspend_group(self) -> list[Life]:
-        strategy = self.supervision.strategy
-        siblings = self.system.siblings_of(self)  # type: ignore[arg-type]
-        if strategy is Strategy.ONE_FOR_ONE:
-            return [self]
-        if strategy is Strategy.REST_FOR_ONE:
-            siblings = siblings[siblings.index(self):]  # type: ignore[arg-type]
-        group: list[Life] = []
-        for cell in siblings:
-            if cell is self:
-                group.append(cell)
-            elif cell.state in (STARTING, RUNNING):
-                cell.suspend()
-                group.append(cell)
-        return group
-
-    def _announce_restart(self, pause: float, failures: int) -> None:
-        allowed = self.supervision.intensity
-        logger.warning(
-            "%s: restart %d of %d within %g s, in %.3f s", self.path, failures, allowed.restarts,
-            allowed.window, pause,
-        )
-        events = self.system.events
-        if events.wants(ActorRestarting):
-            events.publish(ActorRestarting(self.path, pause, failures, allowed.restarts))
-
-    async def rebirth(self, error: BaseException) -> None:
-        """The next life: a new instance behind the same ref and mailbox."""
-        try:
-            self.create()
-            self.restarts += 1
-            await self.call("after_restart", error)
-        except BaseException as again:
-            if ended_from_outside(again):
-                raise
-            if self.state is RESTARTING:
-                self.state = STARTING
-                self.fail(again, "restart")
-            return
-        self.begin()
-
-    def _escalate(self, error: BaseException, failures: int) -> None:
-        escalated = Escalated(self.path, f"gave up after {failures} failures: {error!r}")
-        escalated.__cause__ = error
-        if self.parent is not None:
-            self.parent.fail(escalated, "child")
-        else:
-            self.system.escalated(escalated)
-
-    # -- the end --------------------------------------------------------------------------------
-
-    async def end_life(self, hook: str | None, *args: Any) -> None:
-        """Stop what belongs to this life, children youngest first, then run its last hook."""
-        if self._timers is not None:
-            self._timers.clear()
-        for task in tuple(self._tasks or ()):
-            task.cancel()
-        for child in reversed(tuple(self.children.values())):
-            await child.stop_now()
-        if hook is not None:
-            await self.safely(hook, *args)
-        if self._timers is not None:
-            self._timers.clear()  # what the hook, or a thread's last handler, has set
-        if self.stashed:
-            self.mailbox.put_back(self.stashed)
-            self.stashed = None
-        for ref in tuple(self.watching or ()):
-            self.unwatch(ref)
-        owed, self._owed = self._owed, None
-        for reply in owed or ():
-            reply.try_fail(self.dead("stopped before it answered"))
-
-    async def safely(self, hook: str, *args: Any) -> None:
-        """Run a hook; its failure is reported and changes nothing."""
-        try:
-            await self.call(hook, *args)
-        except BaseException as error:
-            if ended_from_outside(error):
-                raise
-            self.hook_failed(hook, error)
+        raise NotImplementedError
 
     def request_stop(self) -> None:
         """Begin to stop, once."""
-        if self.state in (STOPPING, STOPPED):
-            return
-        ran = self.state in (STARTING, RUNNING)
-        self.state = STOPPING
-        restart, self._lifecycle = self._lifecycle, None
-        if restart is not None:
-            restart.cancel()
-        if self._at_rest():
-            self._stop_at_once(ran)
-        else:
-            self._lifecycle = self.loop.create_task(self._stop(ran), context=self.context)
-
-    def _at_rest(self) -> bool:
-        """Nothing to wait for: no task is needed (half the cost of stopping 10,000 actors)."""
-        return self.task is None and not (self.children or self._tasks or self.threaded)
-
-    def _stop_at_once(self, ran: bool) -> None:
-        left = self._depart()
-        if ran and self.actor_class.on_stop is not pykka.Actor.on_stop:
-            try:
-                result: Any = self.context.copy().run(self.actor.on_stop)  # type: ignore[union-attr]
-            except BaseException as error:
-                self.hook_failed("on_stop", error)
-            else:
-                if type(result) is CoroutineType:
-                    self._lifecycle = self.loop.create_task(
-                        self._finish_stop(result, left), context=self.context
-                    )
-                    return
-        self._clear(left)
-
-    async def _finish_stop(self, hook: CoroutineType[Any, Any, Any], left: list[Envelope]) -> None:
-        try:
-            await hook
-        except BaseException as error:
-            self.hook_failed("on_stop", error)
-        self._clear(left)
-
-    def _clear(self, left: list[Envelope]) -> None:
-        if self._timers is not None:
-            self._timers.clear()
-        for reply in self._owed or ():
-            reply.try_fail(self.dead("stopped before it answered"))
-        for ref in tuple(self.watching or ()):
-            self.unwatch(ref)
-        self._owed = None
-        self._bury(left)
+        raise NotImplementedError
 
     async def stop_now(self) -> None:
         """Stop without handling the rest of the mailbox; wait until it is done."""
-        if self.state is not STOPPED:
-            self.request_stop()
-        if self.state is not STOPPED:
-            gone: Future[None] = Future()
-            self._gone = [*(self._gone or ()), gone]
-            await gone
+        raise NotImplementedError
 
-    async def _stop(self, ran: bool) -> None:
-        handler = self.task
-        if handler is not None:
-            # The handler may end by itself; past the grace it is cancelled.
-            await asyncio.wait([handler], timeout=self.system.stop_grace)
-            if not handler.done():
-                handler.cancel()
-                await asyncio.wait([handler], timeout=self.system.stop_grace)
-        left = self._depart()
-        await self.end_life("on_stop" if ran else None)
-        self._bury(left)
+    async def end_life(self, hook: str | None, *args: Any) -> None:
+        """Stop what belongs to this life, children youngest first, then run its last hook."""
+        raise NotImplementedError
 
-    def _depart(self) -> list[Envelope]:
-        """From now on the actor is dead for others, as pykka has it before the last hook."""
-        left = self.mailbox.close()
-        self.stopped_flag.set()
-        self.system.unregister(self)  # type: ignore[arg-type]
-        return left
+    async def safely(self, hook: str, *args: Any) -> None:
+        """Run a hook; its failure is reported and changes nothing."""
+        raise NotImplementedError
 
-    def _bury(self, left: list[Envelope]) -> None:
-        self.state = STOPPED
-        for envelope in (*left, *(self.stashed or ())):
-            self.dead_letter(envelope)
-        self.stashed = None
-        for reply in self._stop_replies or ():
-            reply.try_set(True)
-        siblings = self.system.place_of(self)  # type: ignore[arg-type]
-        if siblings.get(self.name) is self:
-            del siblings[self.name]
-        if self.parent is not None:
-            self.parent.send_system(ChildStopped(self.ref))
-        for watcher in self._watchers or ():
-            watcher.send_system(Terminated(self.ref, self.error))
-        for future in self._waiting_start or ():
-            future.try_fail(self.dead("never started"))
-        for gone in self._gone or ():
-            gone.try_set(None)
-        self._watchers = self._waiting_start = self._gone = self._stop_replies = None
-        events = self.system.events
-        if events.wants(ActorStopped):
-            events.publish(ActorStopped(self.path, self.actor_class.__name__, self.error))
+    def depart(self) -> list[Envelope]:
+        """From now on the actor is dead for others; what its mailbox held."""
+        raise NotImplementedError
 
-    def dead_letter(self, envelope: Envelope) -> None:
-        """A message that will not be handled: its asker is told, a watcher gets its answer."""
-        message, reply, *_ = envelope
-        kind = type(message)
-        if kind is ActorStop:
-            if reply is not None:
-                reply.try_set(True)
-        elif kind is Watch:
-            message.watcher.send_system(Terminated(self.ref, self.error))
-        elif kind is not TimerFired and kind is not ChildStopped and kind is not Unwatch:
-            if reply is not None:
-                if reply.done():
-                    return
-                reply.try_fail(self.dead("stopped before handling the message"))
-            self.system.dead_letter(envelope, self, "left in the mailbox")  # type: ignore[arg-type]
-
-    def dead(self, what: str) -> ActorDeadError:
-        """The error for whoever still waits for this actor."""
-        error = ActorDeadError(f"{self.ref} {what}")
-        error.__cause__ = self.error
-        return error
-
-    # -- death watch ----------------------------------------------------------------------------
-
-    def watch(self, ref: ActorRef[Any]) -> None:
-        """See :meth:`actors.Actor.watch`."""
-        if self.watching is None:
-            self.watching = set()
-        if ref not in self.watching:
-            self.watching.add(ref)
-            if not ref._cell.send_system(Watch(self)):  # type: ignore[arg-type]
-                self.send_system(Terminated(ref, ref._cell.error))
-
-    def unwatch(self, ref: ActorRef[Any]) -> None:
-        """See :meth:`actors.Actor.unwatch`."""
-        if self.watching and ref in self.watching:
-            self.watching.discard(ref)
-            ref._cell.send_system(Unwatch(self))  # type: ignore[arg-type]
-
-    def watched_by(self, watcher: Cell, watched: bool) -> None:
-        """Another actor began or ceased to watch this one."""
-        if self._watchers is None:
-            self._watchers = set()
-        if watched:
-            self._watchers.add(watcher)
-        else:
-            self._watchers.discard(watcher)
+    def bury(self, left: list[Envelope]) -> None:
+        """Gone for good: whoever waits for that is told."""
+        raise NotImplementedError
 
 
 _NO_CHILDREN: dict[str, Any] = {}
@@ -634,7 +329,3 @@ def ended_from_outside(error: BaseException) -> bool:
     task = asyncio.current_task()
     return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
 
-
-__all__: list[str] = [
-    "NEW", "RESTARTING", "RUNNING", "STARTING", "STOPPED", "STOPPING", "Life", "StopFlag",
-]

@@ -61,7 +61,7 @@ def install_registry() -> Refs[Any]:
         with ActorRegistry._actor_refs_lock:
             refs = Refs(ActorRegistry._actor_refs)
             ActorRegistry._actor_refs = refs
-    return refs
+    return refs  # type: ignore[no-any-return]
 
 
 __all__ = [

@@ -64,7 +64,7 @@ class ActorRef(pykka.ActorRef[A], Generic[A]):
         """The last part of the path."""
         return self._cell.name
 
-    def _actor_weakref(self) -> A | None:
+    def _actor_weakref(self) -> A | None:  # type: ignore[override]
         return self._cell.actor  # type: ignore[return-value]
 
     def __repr__(self) -> str:
@@ -226,7 +226,7 @@ class ActorRef(pykka.ActorRef[A], Generic[A]):
             future.try_set(False)
         return future.get(timeout=timeout) if block else future
 
-    def proxy(self) -> ActorProxy[A]:  # type: ignore[override]
+    def proxy(self) -> ActorProxy[A]:
         """An object whose attributes and methods are the actor's; see :meth:`pykka.ActorRef.proxy`."""
         return ActorProxy(actor_ref=self)
 

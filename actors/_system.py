@@ -261,8 +261,10 @@ class ActorSystem:
             lines.append(cell.describe())
             if cell.waiting_on is not None and cell.waiting_on.target is not None:
                 lines.append(f"    waits for {cell.waiting_on.target.path}")
-            for frame in cell.task.get_stack() if cell.task is not None else ():
-                lines.append(f"    {frame.f_code.co_filename}:{frame.f_lineno} {frame.f_code.co_name}")
+            lines.extend(
+                f"    {frame.f_code.co_filename}:{frame.f_lineno} {frame.f_code.co_name}"
+                for frame in (cell.task.get_stack() if cell.task is not None else ())
+            )
         return "\n".join(lines)
 
     def _walk(self) -> list[Cell]:

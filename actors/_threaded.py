@@ -141,9 +141,9 @@ class ThreadedCell(Cell):
 
     async def call(self, hook: str, *args: Any) -> None:
         """Run a hook in the thread; give up waiting for a thread that does not come back."""
-        if getattr(type(self.actor), hook) is getattr(Actor, hook):
-            if hook in ("before_restart", "after_restart", "on_start"):
-                return  # nothing to run, nothing to wait for
+        idle = hook in ("before_restart", "after_restart", "on_start")
+        if idle and getattr(type(self.actor), hook) is getattr(Actor, hook):
+            return  # nothing to run, nothing to wait for
         done: Future[None] = Future()
         self._submit(lambda: self._run_hook(hook, args, done))
         patience = None if self.state is STARTING else 2 * self.system.stop_grace
@@ -170,8 +170,9 @@ class ThreadedCell(Cell):
         """See :meth:`actors.Actor.start_task`; the coroutine runs on the system's loop."""
         self.system.on_loop(super().start_task, coroutine)
 
-    def _bury(self, left: list[Envelope]) -> None:
-        super()._bury(left)
+    def bury(self, left: list[Envelope]) -> None:
+        """See :meth:`Life.bury`; the thread ends."""
+        super().bury(left)
         if self._worker is not None:
             self._worker.end()
 
