@@ -48,9 +48,7 @@ class Cell(Faculties):
 
     def resume(self) -> None:
         """Handle messages (again): look into the mailbox soon."""
-        assert self.actor is not None
-        self.receive = self.actor.on_receive
-        self.behaviours = None
+        self.receive = self.behaviours = None
         self.wake()
 
     def wake(self) -> None:
@@ -111,7 +109,8 @@ class Cell(Faculties):
             self.abandoned += 1  # the asker gave up before we began
             return None
         kind = type(message)
-        receive = self.receive
+        # Looked up for each message, so that replacing the method on the class (a mock) has its effect.
+        receive = self.receive or self.actor.on_receive
         if kind in _SPECIAL:
             special = _SPECIAL[kind](self, envelope)
             if special is None:
@@ -254,10 +253,9 @@ class Cell(Faculties):
         fired = envelope[0]
         if not self.timers.accept(fired):
             return None
-        return self.idle() if fired.message is IDLE else (self.receive, fired.message)
+        return self.idle() if fired.message is IDLE else (self.behaviour, fired.message)
 
     def _child_stopped(self, envelope: Envelope) -> tuple[Callable[[Any], Any], Any]:
-        assert self.actor is not None
         return self.actor.on_child_stopped, envelope[0].ref
 
     def _terminated(self, envelope: Envelope) -> tuple[Callable[[Any], Any], Any] | None:
@@ -265,13 +263,12 @@ class Cell(Faculties):
         if not self.watching or ref not in self.watching:
             return None  # unwatched since
         self.watching.discard(ref)
-        return self.receive, envelope[0]
+        return self.behaviour, envelope[0]
 
     def _watch_asked(self, envelope: Envelope) -> None:
         self.watched_by(envelope[0].watcher, type(envelope[0]) is Watch)
 
     def _proxied(self, envelope: Envelope) -> tuple[Callable[[Any], Any], Any]:
-        assert self.actor is not None
         return self.actor._handle_receive, envelope[0]
 
 

@@ -84,7 +84,7 @@ class Mortal(Supervised):
         left = self.depart()
         if ran and self.actor_class.on_stop is not pykka.Actor.on_stop:
             try:
-                result: Any = self.context.copy().run(self.actor.on_stop)  # type: ignore[union-attr]
+                result: Any = self.context.copy().run(self.actor.on_stop)
             except BaseException as error:
                 self.hook_failed("on_stop", error)
             else:

@@ -41,9 +41,9 @@ class Faculties(Mortal):
         """What is being handled."""
         self.began = 0
         """When the message that is being handled was begun (or the last one ended), in ns."""
-        self.receive: Callable[[Any], Any]
-        """The current behaviour: ``on_receive``, or what ``become`` put in its place."""
-        self.behaviours: list[Callable[[Any], Any]] | None = None
+        self.receive: Callable[[Any], Any] | None = None
+        """What ``become`` put in the place of ``on_receive``."""
+        self.behaviours: list[Callable[[Any], Any] | None] | None = None
         self.recent: deque[tuple[type, Cell | None, int]] | None = None
         self.waits = [0] * BUCKETS
         self.runs = [0] * BUCKETS
@@ -97,8 +97,12 @@ class Faculties(Mortal):
 
     def unbecome(self) -> None:
         """See :meth:`actors.Actor.unbecome`."""
-        assert self.actor is not None
-        self.receive = self.behaviours.pop() if self.behaviours else self.actor.on_receive
+        self.receive = self.behaviours.pop() if self.behaviours else None
+
+    @property
+    def behaviour(self) -> Callable[[Any], Any]:
+        """What handles messages now."""
+        return self.receive or self.actor.on_receive
 
     def stash(self) -> None:
         """See :meth:`actors.Actor.stash`."""
@@ -162,4 +166,4 @@ class Faculties(Mortal):
             self.timers.set(IDLE, left, IDLE)
             return None
         self.timers.set(IDLE, self._idle_after, IDLE)
-        return self.receive, IDLE
+        return self.behaviour, IDLE

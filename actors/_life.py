@@ -102,7 +102,7 @@ class Life:
         self.context.run(current.set, self)  # type: ignore[arg-type]
         self.state = NEW
         self.pykka_like = self.registered = False
-        self.actor: Actor | None = None
+        self.actor: Actor = None  # type: ignore[assignment]  # until create()
         self.error: BaseException | None = None
         self.failed_message: Any = None
         self.failed = self.restarts = 0

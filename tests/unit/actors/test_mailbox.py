@@ -1,0 +1,311 @@
+"""Bounds, lanes, overflow policies, senders that wait, stash and statistics."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from actors import (
+    DROP_NEW,
+    DROP_OLD,
+    FAIL,
+    Actor,
+    ActorDeadError,
+    ActorSystem,
+    ControlMessage,
+    DeadLetter,
+    Dropped,
+    MailboxFull,
+    Overflow,
+    ReceiveTimeout,
+    StashFull,
+    Timeout,
+    Wait,
+)
+
+
+class Gated(Actor):
+    """Notes what it handles; the first message waits until the gate is open."""
+
+    mailbox_capacity = 3
+
+    def __init__(self, gate: asyncio.Event, seen: list[Any]) -> None:
+        super().__init__()
+        self.gate, self.seen = gate, seen
+
+    async def on_receive(self, message: Any) -> Any:
+        self.seen.append(message)
+        await self.gate.wait()
+        return message
+
+
+async def busy(system: ActorSystem, overflow: Overflow) -> tuple[Any, asyncio.Event, list[Any]]:
+    """An actor that handles "busy" and whose mailbox holds 0, 1, 2: it is full."""
+    gate, seen = asyncio.Event(), []
+
+    class Here(Gated):
+        pass
+
+    Here.overflow = overflow
+    ref = system.spawn(Here, gate, seen, name="busy")
+    ref.tell("busy")
+    while not seen:
+        await asyncio.sleep(0)
+    for number in range(3):
+        ref.tell(number)
+    return ref, gate, seen
+
+
+async def test_fail_refuses_and_counts() -> None:
+    async with ActorSystem() as system:
+        ref, gate, _ = await busy(system, FAIL)
+        with pytest.raises(MailboxFull, match=r"mailbox of /busy is full \(3 messages\).*await ref.send"):
+            ref.tell("x")
+        with pytest.raises(MailboxFull):
+            await ref.ask("x", block=False)
+        assert ref.notify("x") is False
+        assert ref.statistics().mailbox.rejected == 3
+        gate.set()
+
+
+async def test_drop_new_throws_the_new_one_away_and_answers_its_asker() -> None:
+    dropped: list[Dropped] = []
+    async with ActorSystem() as system:
+        system.events.subscribe(dropped.append, Dropped)
+        ref, gate, seen = await busy(system, DROP_NEW)
+        ref.tell("new")
+        with pytest.raises(MailboxFull):
+            await ref.ask("asked", block=False)
+        assert [(event.message, event.reason) for event in dropped] == [
+            ("new", "drop_new"), ("asked", "drop_new"),
+        ]
+        assert ref.statistics().mailbox.dropped == 2
+        gate.set()
+        await ref.stop(block=False)
+    assert seen == ["busy", 0, 1, 2]
+
+
+async def test_drop_old_throws_the_oldest_away_but_never_a_stop() -> None:
+    async with ActorSystem() as system:
+        ref, gate, seen = await busy(system, DROP_OLD)
+        stopped = ref.stop(block=False)
+        for word in ("a", "b", "c", "d"):
+            ref.tell(word)
+        gate.set()
+        assert await stopped is True
+    assert seen == ["busy"], "the stop stood before all that was left"
+
+
+async def test_drop_old_keeps_the_newest() -> None:
+    async with ActorSystem() as system:
+        ref, gate, seen = await busy(system, DROP_OLD)
+        ref.tell(3)
+        gate.set()
+        await ref.stop(block=False)
+    assert seen == ["busy", 1, 2, 3]
+
+
+async def test_send_waits_for_room_in_the_order_of_the_senders() -> None:
+    async with ActorSystem() as system:
+        ref, gate, seen = await busy(system, FAIL)
+        senders = [asyncio.create_task(ref.send(number)) for number in range(3, 8)]
+        await asyncio.sleep(0)
+        assert ref.statistics().mailbox.waiting == 5
+        senders[1].cancel()
+        gate.set()
+        await asyncio.gather(*senders, return_exceptions=True)
+        await ref.stop(block=False)
+    assert seen == ["busy", 0, 1, 2, 3, 5, 6, 7], "the cancelled one is not delivered"
+
+
+async def test_send_times_out_and_a_stop_ends_the_wait() -> None:
+    async with ActorSystem(stop_grace=0.01) as system:
+        ref, _gate, seen = await busy(system, FAIL)
+        with pytest.raises(MailboxFull):
+            await ref.send("late", timeout=0.01)
+        waiting = asyncio.create_task(ref.send("never"))
+        await asyncio.sleep(0)
+        await system.stop()
+        with pytest.raises(ActorDeadError):
+            await waiting
+    assert "late" not in seen and "never" not in seen
+
+
+async def test_the_wait_policy_holds_a_thread_and_an_ask_but_never_the_loop() -> None:
+    async with ActorSystem() as system:
+        ref, gate, seen = await busy(system, Wait(timeout=5))
+        with pytest.raises(MailboxFull):
+            ref.tell("on the loop")
+        thread = threading.Thread(target=ref.tell, args=("from a thread",))
+        thread.start()
+        while ref.statistics().mailbox.waiting < 1:
+            await asyncio.sleep(0.001)
+        reply = ref.ask("asked", block=False)
+        gate.set()
+        assert await reply == "asked"
+        await asyncio.to_thread(thread.join)
+    assert seen == ["busy", 0, 1, 2, "from a thread", "asked"]
+
+
+async def test_the_wait_policy_gives_up_in_a_thread() -> None:
+    async with ActorSystem() as system:
+        ref, gate, seen = await busy(system, Wait(timeout=0.01))
+        with pytest.raises(MailboxFull):
+            await asyncio.to_thread(ref.tell, "too late")
+        gate.set()
+        await ref.stop(block=False)
+    assert "too late" not in seen
+
+
+async def test_lanes_are_served_system_first_then_priority() -> None:
+    class Now(ControlMessage):
+        pass
+
+    now = Now()
+    async with ActorSystem() as system:
+        ref, gate, seen = await busy(system, FAIL)
+        ref.tell("urgent", urgent=True)
+        ref.tell(now)
+        assert ref.statistics().mailbox.priority == 2
+        gate.set()
+        await ref.stop(block=False)
+    assert seen == ["busy", "urgent", now, 0, 1, 2]
+
+
+async def test_the_priority_lane_is_bounded_too() -> None:
+    async with ActorSystem() as system:
+        ref, gate, _ = await busy(system, FAIL)
+        for number in range(48):
+            ref.tell(number, urgent=True)
+        with pytest.raises(MailboxFull, match="48 messages"):
+            ref.tell("one more", urgent=True)
+        gate.set()
+
+
+class Opening(Actor):
+    """Puts everything aside until it is opened."""
+
+    stash_capacity = 3
+
+    def __init__(self, seen: list[Any]) -> None:
+        super().__init__()
+        self.seen = seen
+
+    def on_receive(self, message: Any) -> Any:
+        if message == "open":
+            self.become(self.opened)
+            self.unstash_all()
+            return None
+        self.stash()
+        return "never sent"
+
+    def opened(self, message: Any) -> Any:
+        if message == "boom":
+            raise RuntimeError("boom")
+        self.seen.append(message)
+        return message
+
+
+async def test_stash_keeps_order_and_askers() -> None:
+    seen: list[Any] = []
+    async with ActorSystem() as system:
+        ref = system.spawn(Opening, seen)
+        first, second = ref.ask(1, block=False), ref.ask(2, block=False)
+        ref.tell(3)
+        with pytest.raises(StashFull):
+            await ref.ask(4, block=False)
+        assert ref.statistics().mailbox.stashed == 3
+        ref.tell("open")
+        ref.tell(5)
+        assert [await first, await second] == [1, 2]
+        await ref.stop(block=False)
+    assert seen == [1, 2, 3, 5]
+
+
+async def test_stashed_asks_are_answered_when_the_actor_stops() -> None:
+    letters: list[Any] = []
+    async with ActorSystem() as system:
+        system.events.subscribe(lambda event: letters.append(event.message), DeadLetter)
+        ref = system.spawn(Opening, [])
+        kept = ref.ask("kept", block=False)
+        await ref.stop(block=False)
+        with pytest.raises(ActorDeadError):
+            await kept
+    assert letters == ["kept"]
+
+
+async def test_unbecome_goes_back() -> None:
+    class Moody(Actor):
+        def on_receive(self, message: Any) -> Any:
+            if message == "change":
+                self.become(self.other, discard_old=False)
+            return "first"
+
+        def other(self, message: Any) -> Any:
+            if message == "back":
+                self.unbecome()
+            return "other"
+
+    async with ActorSystem() as system:
+        ref = system.spawn(Moody)
+        words = ["x", "change", "x", "back", "x"]
+        answers = [await ref.ask(word, block=False) for word in words]
+    assert answers == ["first", "first", "other", "other", "first"]
+
+
+async def test_receive_timeout_comes_after_silence_only() -> None:
+    got: list[Any] = []
+
+    class Idle(Actor):
+        def on_start(self) -> None:
+            self.set_receive_timeout(0.05)
+
+        def on_receive(self, message: Any) -> None:
+            got.append(message)
+            if isinstance(message, ReceiveTimeout):
+                self.set_receive_timeout(None)
+
+    async with ActorSystem() as system:
+        ref = system.spawn(Idle)
+        for number in range(8):
+            ref.tell(number)
+            await asyncio.sleep(0.01)
+        while not isinstance(got[-1], ReceiveTimeout):
+            await asyncio.sleep(0.005)
+        await asyncio.sleep(0.08)
+    assert got == [*range(8), ReceiveTimeout()]
+
+
+async def test_statistics_count_what_happened() -> None:
+    class Mixed(Actor):
+        def on_receive(self, message: Any) -> None:
+            if message == "bad":
+                raise ValueError(message)
+
+    async with ActorSystem() as system:
+        ref = system.spawn(Mixed)
+        for message in ("a", "b"):
+            await ref.ask(message, block=False)
+        with pytest.raises(ValueError, match="bad"):
+            await ref.ask("bad", block=False)
+        given_up = ref.ask("c", block=False)
+        given_up.cancel()
+        await ref.ask("d", block=False)
+        found = ref.statistics()
+    assert (found.processed, found.failed, found.abandoned) == (4, 1, 1)
+    assert found.wait.total == found.run.total == 4
+    assert 0 < found.run.quantile(0.99) < 1 and found.state == "running"
+
+
+async def test_timed_asks_expire_and_are_not_executed() -> None:
+    async with ActorSystem() as system:
+        ref, gate, seen = await busy(system, FAIL)
+        asked = ref.ask("late", block=False, timeout=0.01, urgent=True)
+        with pytest.raises(Timeout):
+            await asked
+        gate.set()
+        await ref.stop(block=False)
+    assert "late" not in seen

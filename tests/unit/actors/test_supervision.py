@@ -1,0 +1,346 @@
+"""Strategies, directives, back-off, restart hooks, death watch, failures in every hook."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+import pytest
+
+from actors import (
+    ESCALATE,
+    Actor,
+    ActorDeadError,
+    ActorFailed,
+    ActorRestarting,
+    ActorStarted,
+    ActorStopped,
+    ActorSystem,
+    Backoff,
+    Directive,
+    Intensity,
+    OnError,
+    Strategy,
+    Supervision,
+    Terminated,
+)
+
+SOON = Backoff(first=0.001, most=0.002)
+
+
+class Child(Actor):
+    """Notes its life in a list that it shares with the test."""
+
+    def __init__(self, log: list[str], name: str) -> None:
+        super().__init__()
+        self.log, self.name, self.count = log, name, 0
+
+    def on_start(self) -> None:
+        self.log.append(f"{self.name} start")
+
+    def on_stop(self) -> None:
+        self.log.append(f"{self.name} stop")
+
+    def on_failure(self, *exc_info: Any) -> None:
+        self.log.append(f"{self.name} failure")
+
+    def before_restart(self, error: BaseException) -> None:
+        self.log.append(f"{self.name} before {error}")
+
+    def after_restart(self, error: BaseException) -> None:
+        self.log.append(f"{self.name} after {error}")
+
+    def on_receive(self, message: Any) -> Any:
+        if isinstance(message, BaseException):
+            raise message
+        self.count += 1
+        return self.count
+
+
+class Parent(Actor):
+    def __init__(self, log: list[str], supervision: Supervision, names: str = "abc") -> None:
+        super().__init__()
+        self.log, self.policy, self.names = log, supervision, names
+
+    def on_start(self) -> None:
+        for name in self.names:
+            self.spawn(Child, self.log, name, name=name, supervision=self.policy)
+
+
+async def family(
+    system: ActorSystem, log: list[str], policy: Supervision, **options: Any
+) -> dict[str, Any]:
+    parent = await system.spawn(Parent, log, policy, name="p", **options)
+    refs = {name: system.lookup(f"/p/{name}") for name in "abc"}
+    for ref in refs.values():
+        assert ref is not None
+        await ref
+    refs["p"] = parent
+    log.clear()
+    return refs
+
+
+async def test_one_for_all_restarts_all_in_order_and_keeps_their_messages() -> None:
+    log: list[str] = []
+    async with ActorSystem() as system:
+        refs = await family(system, log, Supervision(strategy=Strategy.ONE_FOR_ALL, backoff=SOON))
+        assert await refs["c"].ask("count", block=False) == 1
+        refs["b"].tell(RuntimeError("boom"))
+        await refs["b"].ask("count", block=False)
+        assert await refs["c"].ask("count", block=False) == 1, "a new life counts from the start"
+        assert log == [
+            "c stop", "b failure", "b before boom", "a stop",
+            "a after boom", "b after boom", "c after boom", "a start", "b start", "c start",
+        ]
+
+
+async def test_rest_for_one_leaves_the_older_alone() -> None:
+    log: list[str] = []
+    async with ActorSystem() as system:
+        refs = await family(system, log, Supervision(strategy=Strategy.REST_FOR_ONE, backoff=SOON))
+        assert await refs["a"].ask("count", block=False) == 1
+        refs["b"].tell(RuntimeError("boom"))
+        await refs["c"].ask("count", block=False)
+        await refs["b"].ask("count", block=False)
+        assert await refs["a"].ask("count", block=False) == 2
+        assert not [line for line in log if line.startswith("a ")]
+        assert "c stop" in log and "c start" in log
+
+
+async def test_group_strategies_count_failures_of_siblings_together() -> None:
+    policy = Supervision(
+        strategy=Strategy.ONE_FOR_ALL, backoff=SOON, intensity=Intensity(restarts=2, window=60)
+    )
+    async with ActorSystem() as system:
+        refs = await family(system, [], policy, supervision=ESCALATE)
+        for name in "abc":
+            refs[name].notify(RuntimeError(name))
+            for _ in range(20):
+                await asyncio.sleep(0.001)
+        failure = await asyncio.wait_for(asyncio.shield(system.failure), 5)
+        assert failure.path == "/p"
+
+
+async def test_two_siblings_that_fail_together_come_back_once_each() -> None:
+    log: list[str] = []
+    async with ActorSystem() as system:
+        refs = await family(system, log, Supervision(strategy=Strategy.ONE_FOR_ALL, backoff=SOON))
+        refs["a"].tell(RuntimeError("one"))
+        refs["c"].tell(RuntimeError("two"))
+        for name in "abc":
+            await refs[name].ask("count", block=False)
+        started = sorted(line for line in log if line.endswith(" start"))
+        assert started == ["a start", "b start", "c start"]
+
+
+async def test_a_directive_per_exception() -> None:
+    decide = OnError(
+        (ValueError, Directive.RESUME), (KeyError, Directive.STOP), otherwise=Directive.RESTART
+    )
+    log: list[str] = []
+    async with ActorSystem() as system:
+        refs = await family(system, log, Supervision(decide=decide, backoff=SOON))
+        assert await refs["a"].ask("count", block=False) == 1
+        refs["a"].tell(ValueError("never mind"))
+        assert await refs["a"].ask("count", block=False) == 2, "resumed: the state stays"
+        assert log == []
+        refs["a"].tell(OSError("again"))
+        assert await refs["a"].ask("count", block=False) == 1, "restarted"
+        refs["a"].tell(KeyError("end"))
+        with pytest.raises(ActorDeadError):
+            await refs["a"].ask("count", block=False)
+        assert refs["b"].is_alive()
+
+
+async def test_a_resumed_coroutine_handler_goes_on() -> None:
+    class Later(Actor):
+        async def on_receive(self, message: Any) -> Any:
+            await asyncio.sleep(0)
+            if message == "bad":
+                raise ValueError(message)
+            return message
+
+    resume = Supervision(decide=lambda _error: Directive.RESUME)
+    async with ActorSystem() as system:
+        ref = system.spawn(Later, supervision=resume)
+        ref.tell("bad")
+        assert await ref.ask("good", block=False) == "good"
+
+
+async def test_a_handler_that_raises_cancelled_error_by_itself_has_failed() -> None:
+    class Odd(Actor):
+        async def on_receive(self, message: Any) -> Any:
+            if message == "odd":
+                raise asyncio.CancelledError
+            return message
+
+    async with ActorSystem() as system:
+        ref = system.spawn(Odd, supervision=Supervision(backoff=SOON))
+        with pytest.raises(asyncio.CancelledError):
+            await ref.ask("odd", block=False)
+        assert await asyncio.wait_for(_reply(ref, "still here"), 5) == "still here"
+
+
+async def _reply(ref: Any, message: Any) -> Any:
+    return await ref.ask(message, block=False)
+
+
+def test_backoff_begins_anew_after_a_quiet_time() -> None:
+    from actors._policy import RestartHistory
+
+    policy = Supervision(
+        backoff=Backoff(first=1, jitter=0, reset=10), intensity=Intensity(restarts=100, window=1000)
+    )
+    history = RestartHistory()
+    pauses = []
+    for now in (0, 1, 2, 12, 13):
+        history.record(now, policy)
+        pauses.append(policy.backoff.delay(history.in_a_row, random.Random(1)))
+    assert pauses == [1, 2, 4, 1, 2]
+
+
+async def test_a_stop_during_back_off_ends_the_restart() -> None:
+    slow = Supervision(backoff=Backoff(first=60))
+    log: list[str] = []
+    async with ActorSystem() as system:
+        refs = await family(system, log, slow)
+        refs["a"].tell(RuntimeError("boom"))
+        queued = refs["a"].ask("count", block=False)
+        await asyncio.sleep(0.01)
+        assert (await asyncio.wait_for(system.stop(), 5)).clean
+        with pytest.raises(ActorDeadError):
+            await queued
+    assert "a start" not in log
+
+
+async def test_watch_tells_of_the_end_with_its_cause_not_of_a_restart() -> None:
+    got: list[Terminated] = []
+
+    class Watcher(Actor):
+        def on_receive(self, message: Any) -> Any:
+            if isinstance(message, Terminated):
+                got.append(message)
+            elif message[0] == "watch":
+                self.watch(message[1])
+            else:
+                self.unwatch(message[1])
+
+    decide = OnError((KeyError, Directive.STOP))
+    async with ActorSystem() as system:
+        refs = await family(system, [], Supervision(decide=decide, backoff=SOON))
+        watcher = system.spawn(Watcher)
+        for name in "abc":
+            await watcher.ask(("watch", refs[name]), block=False)
+        await watcher.ask(("unwatch", refs["c"]), block=False)
+        refs["a"].tell(OSError("restart"))
+        await refs["a"].ask("count", block=False)
+        assert got == []
+        refs["a"].tell(KeyError("end"))
+        await refs["b"].stop(block=False)
+        await refs["c"].stop(block=False)
+        while len(got) < 2:
+            await asyncio.sleep(0)
+        await watcher.ask(("watch", refs["c"]), block=False)
+        while len(got) < 3:
+            await asyncio.sleep(0)
+        found = {message.ref.name: message.error for message in got}
+        assert isinstance(found["a"], KeyError) and found["b"] is None and found["c"] is None
+
+
+async def test_failures_in_every_hook_are_reported_and_nothing_hangs() -> None:
+    reports: list[tuple[str, str]] = []
+
+    class Bad(Actor):
+        def on_stop(self) -> None:
+            raise RuntimeError("in on_stop")
+
+        def on_failure(self, *_: Any) -> None:
+            raise RuntimeError("in on_failure")
+
+        def before_restart(self, error: BaseException) -> None:
+            raise RuntimeError("in before_restart")
+
+        def on_receive(self, message: Any) -> Any:
+            if message == "boom":
+                raise SystemExit("even this")
+            return message
+
+    def decide(error: BaseException) -> Any:
+        return "nonsense" if str(error) == "nonsense" else Directive.RESTART
+
+    async with ActorSystem() as system:
+        system.events.subscribe(
+            lambda event: reports.append((event.where, str(event.error))), ActorFailed
+        )
+        ref = system.spawn(Bad, supervision=Supervision(decide=decide, backoff=SOON))
+        ref.tell("boom")
+        assert await ref.ask("alive", block=False) == "alive"
+        await ref.stop(block=False)
+    assert reports == [
+        ("on_receive", "even this"), ("on_failure", "in on_failure"),
+        ("before_restart", "in before_restart"), ("on_stop", "in on_stop"),
+    ]
+
+
+async def test_system_exit_in_a_hook_does_not_end_the_loop() -> None:
+    class Exiting(Actor):
+        async def on_stop(self) -> None:  # type: ignore[override]
+            await asyncio.sleep(0)
+            raise SystemExit(3)
+
+    async with ActorSystem() as system:
+        ref = await system.spawn(Exiting)
+        assert await ref.stop(block=False) is True
+        assert not ref.is_alive()
+
+
+async def test_the_event_stream_tells_a_life() -> None:
+    events: list[Any] = []
+    async with ActorSystem() as system:
+        end = system.events.subscribe(events.append)
+        ref = system.spawn(Child, [], "x", name="x", supervision=Supervision(backoff=SOON))
+        await ref.ask("one", block=False)
+        ref.tell(RuntimeError("boom"))
+        await ref.ask("two", block=False)
+        await ref.stop(block=False)
+        end()
+        system.spawn(Child, [], "y")
+    kinds = [type(event) for event in events]
+    assert kinds == [ActorStarted, ActorFailed, ActorRestarting, ActorStarted, ActorStopped]
+    failed = events[1]
+    assert (failed.where, failed.directive, failed.message) == ("on_receive", "restart", "RuntimeError")
+    assert [header[0] for header in failed.recent] == ["str", "RuntimeError"]
+    assert events[3].restarts == 1
+
+
+async def test_a_subscriber_that_fails_is_removed() -> None:
+    calls: list[Any] = []
+
+    def bad(event: Any) -> None:
+        calls.append(event)
+        raise RuntimeError("no")
+
+    async with ActorSystem() as system:
+        system.events.subscribe(bad, ActorStarted)
+        await system.spawn(Child, [], "x")
+        await system.spawn(Child, [], "y")
+    assert len(calls) == 1
+
+
+async def test_await_ref_waits_for_the_start_or_says_why_there_is_none() -> None:
+    class Slow(Actor):
+        async def on_start(self) -> None:  # type: ignore[override]
+            await asyncio.sleep(0.01)
+
+    class Never(Actor):
+        async def on_start(self) -> None:  # type: ignore[override]
+            await asyncio.sleep(0)
+            raise OSError("no such device")
+
+    async with ActorSystem() as system:
+        ref = await system.spawn(Slow)
+        assert ref.statistics().state == "running"
+        with pytest.raises(ActorDeadError, match="never started") as caught:
+            await system.spawn(Never)
+        assert isinstance(caught.value.__cause__, OSError)
