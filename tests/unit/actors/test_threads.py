@@ -1,0 +1,325 @@
+"""Actors with threads of their own, actors used from other threads, ask cycles, futures."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from typing import Any
+
+import pykka
+import pytest
+
+from actors import (
+    Actor,
+    ActorDeadError,
+    ActorRegistry,
+    ActorSystem,
+    AskCycle,
+    AskCycleFound,
+    Backoff,
+    Future,
+    Piped,
+    Supervision,
+    ThreadedActor,
+    Timeout,
+    WouldDeadlock,
+    get_all,
+)
+
+SOON = Supervision(backoff=Backoff(first=0.001, most=0.002))
+
+
+class Echo(Actor):
+    def on_receive(self, message: Any) -> Any:
+        if isinstance(message, BaseException):
+            raise message
+        return message
+
+
+class Blocking(ThreadedActor):
+    """Works with blocking calls only."""
+
+    use_daemon_thread = True
+
+    def __init__(self, other: Any = None) -> None:
+        super().__init__()
+        self.other, self.count = other, 0
+
+    def on_receive(self, message: Any) -> Any:
+        if isinstance(message, BaseException):
+            raise message
+        if message == "thread":
+            return threading.current_thread().name
+        if message == "ask":
+            return self.other.ask("asked")
+        if message == "sleep":
+            time.sleep(0.05)
+        self.count += 1
+        return self.count
+
+
+async def test_both_kinds_talk_to_each_other_and_the_loop_stays_free() -> None:
+    async with ActorSystem() as system:
+        echo = system.spawn(Echo)
+        blocking = system.spawn(Blocking, echo)
+        assert (await blocking.ask("thread", block=False)).startswith("Blocking-")
+        assert await blocking.ask("ask", block=False) == "asked"
+        slow = blocking.ask("sleep", block=False)
+        ticks = 0
+        while not slow.done():
+            await asyncio.sleep(0.001)
+            ticks += 1
+        assert ticks > 5, "the loop turned while the thread slept"
+
+
+async def test_a_threaded_actor_is_supervised_like_any_other() -> None:
+    async with ActorSystem() as system:
+        ref = system.spawn(Blocking, supervision=SOON)
+        assert await ref.ask("x", block=False) == 1
+        ref.tell(RuntimeError("boom"))
+        queued = [ref.ask("x", block=False) for _ in range(3)]
+        assert [await reply for reply in queued] == [1, 2, 3], "a new life, the same mailbox"
+        with pytest.raises(ValueError, match="mine"):
+            await ref.ask(ValueError("mine"), block=False)
+        assert await ref.stop(block=False) is True
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("Blocking-")
+                and thread.is_alive() and not thread.daemon]
+
+
+async def test_children_timers_and_tasks_of_a_threaded_actor() -> None:
+    got: list[Any] = []
+
+    class Busy(ThreadedActor):
+        use_daemon_thread = True
+
+        def on_start(self) -> None:
+            self.child = self.spawn(Echo, name="child")
+            self.set_timer("t", 0.001, "tick", every=0.001)
+            self.pipe_to_self(asyncio.sleep(0.001, "slept"), tag="s")
+
+        def on_receive(self, message: Any) -> Any:
+            got.append((message, threading.current_thread().name.split("-")[0]))
+            if [each for each, _ in got].count("tick") == 3:
+                self.cancel_timer("t")
+            return self.child.ask("from the child")
+
+    async with ActorSystem() as system:
+        ref = system.spawn(Busy, name="busy")
+        assert await ref.ask("hello", block=False) == "from the child"
+        assert system.paths() == ["/busy", "/busy/child"]
+        while len(got) < 5:
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0.01)
+    assert {thread for _, thread in got} == {"Busy"}
+    messages = [message for message, _ in got]
+    assert messages.count("tick") == 3 and Piped("slept", None, "s") in messages
+
+
+def test_coroutine_hooks_of_a_threaded_actor_are_refused_when_the_class_is_made() -> None:
+    with pytest.raises(TypeError, match="plain function"):
+        class Wrong(ThreadedActor):
+            async def on_receive(self, message: Any) -> Any:
+                return message
+
+
+async def test_a_coroutine_from_a_threaded_actor_s_method_is_an_error() -> None:
+    class Hidden(ThreadedActor):
+        use_daemon_thread = True
+
+        async def later(self) -> int:
+            return 1
+
+    async with ActorSystem() as system:
+        ref = system.spawn(Hidden)
+        with pytest.raises(TypeError, match="plain function"):
+            await ref.proxy().later()
+
+
+async def test_a_thread_that_never_comes_back_is_abandoned_and_reported() -> None:
+    release = threading.Event()
+
+    class Stuck(ThreadedActor):
+        use_daemon_thread = True
+
+        def on_receive(self, message: Any) -> None:
+            release.wait()
+
+    system = ActorSystem(stop_grace=0.02)
+    ref = system.spawn(Stuck, name="stuck")
+    ref.tell("forever")
+    while ref.statistics().current is None:
+        await asyncio.sleep(0.001)
+    report = await asyncio.wait_for(system.stop(), 5)
+    release.set()
+    assert not report.clean
+    assert report.left[0].startswith("/stuck (stopping, handling str")
+
+
+def test_the_default_system_is_one_for_all_threads() -> None:
+    outer = Echo.start()
+    threaded = Blocking.start(outer)
+    try:
+        assert threaded.ask("ask", timeout=5) == "asked"
+        assert {outer, threaded} <= set(ActorRegistry.get_all())
+        assert ActorRegistry.get_by_urn(outer.actor_urn) is outer
+        assert outer in ActorRegistry.get_by_class(Echo)
+        assert get_all([outer.ask(n, block=False) for n in range(3)]) == [0, 1, 2]
+    finally:
+        ActorRegistry.stop_all(timeout=5)
+    assert not {outer, threaded} & set(ActorRegistry.get_all())
+
+
+def test_a_blocking_ask_that_timed_out_is_not_executed() -> None:
+    seen: list[Any] = []
+    release = threading.Event()
+
+    class Noting(ThreadedActor):
+        use_daemon_thread = True
+
+        def on_receive(self, message: Any) -> None:
+            seen.append(message)
+            release.wait(5)
+
+    ref = Noting.start()
+    ref.tell("first")
+    with pytest.raises(Timeout):
+        ref.ask("late", timeout=0.01)
+    release.set()
+    assert ref.stop(timeout=5)
+    assert seen == ["first"]
+
+
+class Asking(Actor):
+    """Asks another actor while it handles a message."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.other: Any = None
+
+    async def on_receive(self, message: Any) -> Any:
+        if isinstance(message, tuple):
+            self.other = message[0]
+            return None
+        if message == "self":
+            return await self.actor_ref.ask("x", block=False)
+        return await self.other.ask("go", block=False)
+
+
+async def test_an_ask_cycle_is_refused_with_its_paths() -> None:
+    found: list[Any] = []
+    async with ActorSystem() as system:
+        system.events.subscribe(found.append, AskCycleFound)
+        refs = [system.spawn(Asking, name=name) for name in "abc"]
+        for ref, other in zip(refs, (*refs[1:], refs[0]), strict=True):
+            await ref.ask((other,), block=False)
+        with pytest.raises(AskCycle, match="/c -> /a -> /b -> /c") as caught:
+            await asyncio.wait_for(_reply(refs[0], "go"), 5)
+        assert isinstance(caught.value, WouldDeadlock)
+        assert found[0].paths == ("/c", "/a", "/b", "/c")
+        with pytest.raises(AskCycle, match="/a -> /a"):
+            await asyncio.wait_for(_reply(refs[0], "self"), 5)
+
+
+async def _reply(ref: Any, message: Any) -> Any:
+    return await ref.ask(message, block=False)
+
+
+async def test_a_threaded_actor_that_asks_itself_is_refused_too() -> None:
+    class Selfish(ThreadedActor):
+        use_daemon_thread = True
+
+        def on_receive(self, message: Any) -> Any:
+            return self.actor_ref.ask("again") if message == "go" else message
+
+    async with ActorSystem() as system:
+        with pytest.raises(AskCycle):
+            await asyncio.wait_for(_reply(system.spawn(Selfish), "go"), 5)
+
+
+async def test_waiting_for_a_reply_that_was_taken_over_is_no_cycle() -> None:
+    class Taking(Actor):
+        async def on_receive(self, message: Any) -> Any:
+            if message == "first":
+                self.reply = self.take_reply()
+                return None
+            self.reply.try_set("late")
+            return "done"
+
+    class Waiting(Actor):
+        def __init__(self, other: Any) -> None:
+            super().__init__()
+            self.other = other
+
+        async def on_receive(self, message: Any) -> Any:
+            return await self.other.ask("first", block=False)
+
+    async with ActorSystem() as system:
+        taking = system.spawn(Taking)
+        reply = system.spawn(Waiting, taking).ask("go", block=False)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        await taking.ask("second", block=False)
+        assert await asyncio.wait_for(_awaited(reply), 5) == "late"
+
+
+async def _awaited(future: Any) -> Any:
+    return await future
+
+
+async def test_derived_futures_are_computed_on_the_loop() -> None:
+    threads: list[str] = []
+
+    def note(value: Any) -> Any:
+        threads.append(threading.current_thread().name)
+        return value
+
+    first, second = Future[Any](), Future[Any]()
+    stock: pykka.ThreadingFuture[int] = pykka.ThreadingFuture()
+    stock.set(3)
+    mapped = first.map(lambda value: note(value) + 1)
+    joined = first.join(second, stock)
+    kept = joined.filter(lambda value: value > 1)
+    total = joined.reduce(lambda a, b: a + b, 10)
+    first.set(1)
+    second.set(2)
+    assert await mapped == 2 and await mapped == 2
+    assert await joined == [1, 2, 3] and await kept == [2, 3] and await total == 16
+    assert threads == ["MainThread"], "computed once, here"
+
+
+async def test_setting_an_attribute_through_a_proxy() -> None:
+    class Holder(Actor):
+        value = 1
+
+        async def double(self) -> int:
+            await asyncio.sleep(0)
+            return self.value * 2
+
+    async with ActorSystem() as system:
+        proxy = system.spawn(Holder).proxy()
+        with pytest.raises(WouldDeadlock, match="await"):
+            proxy.value = 2
+        await proxy.set_attr("value", 5)
+        assert await proxy.value == 5 and await proxy.double() == 10
+        await proxy.double.send()
+
+
+async def test_asks_from_many_threads_all_resolve() -> None:
+    async with ActorSystem() as system:
+        ref = system.spawn(Echo)
+
+        def work(base: int) -> list[int]:
+            return [ref.ask(base + n, timeout=30) for n in range(200)]
+
+        found = await asyncio.gather(*(asyncio.to_thread(work, base) for base in (0, 1000, 2000)))
+    assert [values[-1] for values in found] == [199, 1199, 2199]
+
+
+async def test_a_dead_actor_in_another_thread_raises() -> None:
+    async with ActorSystem() as system:
+        ref = system.spawn(Blocking)
+        await ref.stop(block=False)
+        with pytest.raises(ActorDeadError):
+            ref.tell(1)
