@@ -177,8 +177,7 @@ class GroupConsumer(Actor):
         return handler(message) if handler is not None else super().on_receive(message)  # type: ignore[operator]
 
     def _post(self, event: Event) -> None:
-        with contextlib.suppress(ActorDeadError):
-            self.actor_ref.tell(event, urgent=True)
+        self.actor_ref.notify(event, urgent=True)
 
     # -- requests -------------------------------------------------------------------------------
 
@@ -310,11 +309,10 @@ class GroupConsumer(Actor):
             self._revoking = False
             self._session.release(commits)
         if self._leaving:
-            self.start_task(self._close(commits))
-
-    async def _close(self, commits: list[Any]) -> None:
-        await self._session.close(commits, _LEAVE_TIMEOUT)
-        self._tell_self(_Left())
+            self.pipe_to_self(
+                self._session.close(commits, _LEAVE_TIMEOUT), on_value=lambda _closed: _Left(),
+                on_error=_raise,
+            )
 
     def _lose(self, event: Lost) -> None:
         logger.warning("%s: lost %s", self.path, list(event.partitions))
@@ -370,8 +368,7 @@ class GroupConsumer(Actor):
         if self._leaving:
             return
         self._leaving = True
-        with contextlib.suppress(ActorDeadError):
-            self._cluster.tell(GroupLeaving(self._group), urgent=True)
+        self._cluster.notify(GroupLeaving(self._group), urgent=True)
         self._subscriptions.closed = True
         self._refuse(
             tuple(self._subscriptions.drain()),
@@ -385,12 +382,12 @@ class GroupConsumer(Actor):
         self._leave_reply.clear()
         self.stop()
 
-    def _tell_self(self, message: Any) -> None:
-        with contextlib.suppress(ActorDeadError):
-            self.actor_ref.tell(message, urgent=True)
-
     def _now(self) -> float:
         return self.system.loop.time()
+
+
+def _raise(error: BaseException) -> Any:
+    raise error
 
 
 __all__ = [

@@ -66,7 +66,7 @@ class OffsetCommitter(Actor):
 
     def on_start(self) -> None:
         """Begin to tick."""
-        self.set_timer("tick", self._interval, _Tick())
+        self.set_timer("tick", self._interval, _Tick(), every=self._interval)
 
     def on_receive(self, message: Any) -> Any:
         """See the messages of this module."""
@@ -87,7 +87,6 @@ class OffsetCommitter(Actor):
             return self._known.get(message.partition)
         if isinstance(message, _Tick):
             self._commit()
-            self.set_timer("tick", self._interval, _Tick())
             return None
         return super().on_receive(message)
 

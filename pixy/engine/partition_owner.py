@@ -6,12 +6,11 @@ The rules are in :mod:`pixy.engine.offers`; this actor moves messages and keeps 
 from __future__ import annotations
 
 import base64
-import contextlib
 import logging
 from dataclasses import dataclass
 from typing import Any
 
-from actors import Actor, ActorDeadError, ActorRef
+from actors import Actor, ActorRef
 from pixy.config.model import Consumer
 from pixy.engine import sparse_acks
 from pixy.engine.offers import AckResult, Offer, OfferBook
@@ -308,8 +307,7 @@ class PartitionOwner(Actor):
         )
 
     def _tell_group(self, message: Any) -> None:
-        with contextlib.suppress(ActorDeadError):
-            self._group_ref.tell(message, urgent=True)
+        self._group_ref.notify(message, urgent=True)
 
     def _now(self) -> float:
         return self.system.loop.time()

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from actors import ActorDeadError, ActorRef, Future, MailboxFull
+from actors import ActorRef, Future
 from pixy.engine.dispatch import RoundRobin
 
 
@@ -64,8 +63,7 @@ class Delivery:
 
     def _tell(self, sent: bool) -> None:
         # A dead owner has lost the partition: the message will be delivered again.
-        with contextlib.suppress(ActorDeadError, MailboxFull):
-            self._owner.tell(Answered(self._life, self.offset, sent), urgent=True)
+        self._owner.notify(Answered(self._life, self.offset, sent), urgent=True)
 
 
 class Poll:

@@ -97,7 +97,7 @@ class Subscriptions:
         if polls is None:
             polls = TopicPolls(self._conf.long_polling_timeout, self._conf.join_timeout)
             self._topics[topic] = polls
-            self._actor.start_task(self._look_up(topic))
+            self._look_up(topic)
             self._actor.set_timer(
                 ("subscription", topic), self._conf.subscription_timeout, SubscriptionDue(topic)
             )
@@ -139,12 +139,15 @@ class Subscriptions:
             poll.reply.try_fail(LongPollTimeout())
         self.watch(due.topic, polls)
 
-    async def _look_up(self, topic: str) -> None:
-        try:
-            found = TopicFound(topic, await self._lookup(topic))
-        except PixyError as error:
-            found = TopicFound(topic, None, error)
-        self._actor.actor_ref.tell(found, urgent=True)
+    def _look_up(self, topic: str) -> None:
+        def failed(error: BaseException) -> TopicFound:
+            if not isinstance(error, PixyError):
+                raise error
+            return TopicFound(topic, None, error)
+
+        self._actor.pipe_to_self(
+            self._lookup(topic), on_value=lambda found: TopicFound(topic, found), on_error=failed
+        )
 
     def found(self, found: TopicFound) -> None:
         """Subscribe to a topic that exists; look again later for one that does not."""
@@ -172,7 +175,7 @@ class Subscriptions:
     def recheck(self, check: Recheck) -> None:
         """Look a missing topic up again."""
         if check.topic in self._topics:
-            self._actor.start_task(self._look_up(check.topic))
+            self._look_up(check.topic)
 
     def subscribe(self, _message: Subscribe) -> None:
         """Tell the session."""

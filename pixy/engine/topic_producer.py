@@ -131,7 +131,7 @@ class TopicProducer(Actor):
 
     def on_start(self) -> None:
         """Watch for idleness."""
-        self.set_timer("idle", _IDLE, _IdleCheck())
+        self.set_timer("idle", _IDLE, _IdleCheck(), every=_IDLE)
 
     def on_receive(self, message: Any) -> Any:
         """See the messages of this module."""
@@ -256,9 +256,9 @@ class TopicProducer(Actor):
 
     def _resolve(self) -> None:
         self._resolving = True
-        self.start_task(self._look_up())
+        self.pipe_to_self(self._look_up(), on_value=lambda found: found)
 
-    async def _look_up(self) -> None:
+    async def _look_up(self) -> _Resolved:
         found = _Resolved(None)
         for attempt in range(_LOOKUPS):
             if attempt:
@@ -269,7 +269,7 @@ class TopicProducer(Actor):
                 found = _Resolved(None, error)
             if found.partitions:
                 break
-        self.actor_ref.tell(found, urgent=True)
+        return found
 
     def _resolved(self, found: _Resolved) -> None:
         self._resolving = False
@@ -293,7 +293,6 @@ class TopicProducer(Actor):
             self.stop()
             return
         self._busy = False
-        self.set_timer("idle", _IDLE, _IdleCheck())
 
     def _drain(self) -> None:
         self._draining = True
