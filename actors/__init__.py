@@ -44,8 +44,19 @@ from actors._policy import (
     Strategy,
     Supervision,
 )
+from actors._pool import Pool
 from actors._proxy import ActorProxy, CallableProxy
 from actors._ref import ActorRef
+from actors._router import Router, RouterStatistics
+from actors._routing import (
+    Broadcast,
+    ConsistentHash,
+    LeastMailbox,
+    Members,
+    Random,
+    RoundRobin,
+    Routing,
+)
 from actors._stats import ActorStatistics, Histogram, MailboxStatistics
 from actors._system import ActorSystem, PendingAsk, StopReport
 from actors._trace import TraceContext, tracing
@@ -54,10 +65,11 @@ __all__ = [
     "DROP_NEW", "DROP_OLD", "ESCALATE", "FAIL", "STOP_ON_FAILURE", "Actor", "ActorDeadError",
     "ActorError", "ActorFailed", "ActorProxy", "ActorRef", "ActorRegistry", "ActorRestarting",
     "ActorStarted", "ActorStatistics", "ActorStopped", "ActorSystem", "AskCycle", "AskCycleFound",
-    "Backoff", "CallableProxy", "ControlMessage", "DeadLetter", "Directive", "Dropped", "Escalated",
-    "Event", "EventStream", "Future", "Histogram", "Instrument", "Intensity", "LoopBlocked",
-    "MailboxFull", "MailboxStatistics", "OnError", "Overflow", "PendingAsk", "Piped",
-    "ReceiveTimeout", "SlowHandler", "StashFull", "StopReport", "Strategy", "Supervision",
-    "Terminated", "Timeout", "TooManyTasks", "TraceContext", "Unhandled", "Wait", "WouldDeadlock",
-    "get_all", "traversable", "tracing",
+    "Backoff", "Broadcast", "CallableProxy", "ConsistentHash", "ControlMessage", "DeadLetter",
+    "Directive", "Dropped", "Escalated", "Event", "EventStream", "Future", "Histogram",
+    "Instrument", "Intensity", "LeastMailbox", "LoopBlocked", "MailboxFull", "MailboxStatistics",
+    "Members", "OnError", "Overflow", "PendingAsk", "Piped", "Pool", "Random", "ReceiveTimeout",
+    "RoundRobin", "Router", "RouterStatistics", "Routing", "SlowHandler", "StashFull", "StopReport",
+    "Strategy", "Supervision", "Terminated", "Timeout", "TooManyTasks", "TraceContext", "Unhandled",
+    "Wait", "WouldDeadlock", "get_all", "tracing", "traversable",
 ]

@@ -19,8 +19,10 @@ from actors._events import AskCycleFound, DeadLetter, Dropped, EventStream
 from actors._hooks import Hooks, Instrument
 from actors._mailbox import DEFAULT_CAPACITY
 from actors._overflow import FAIL, Overflow
-from actors._policy import STOP_ON_FAILURE, RestartHistory, Strategy, Supervision
+from actors._policy import ESCALATE, STOP_ON_FAILURE, RestartHistory, Strategy, Supervision
 from actors._pykka import install_registry
+from actors._router import Router
+from actors._routing import ROUND_ROBIN, Routing
 
 if TYPE_CHECKING:
     from actors._actor import Actor
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("actors")
 
 A = TypeVar("A", bound="Actor")
+
+RESTART = Supervision()
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +140,22 @@ class ActorSystem:
         Without a ``supervision`` it dies of its first failure, as in pykka.
         """
         return self.add(self._cell(actor_class, args, kwargs, name, supervision), self._top)
+
+    def spawn_pool(
+        self, actor_class: type[A], *args: Any, size: int = 4, routing: Routing = ROUND_ROBIN,
+        name: str | None = None, supervision: Supervision = RESTART, **kwargs: Any,
+    ) -> Router[A]:
+        """Start a :class:`Pool` at the top of the tree; see :meth:`actors.Actor.spawn_pool`.
+
+        When it gives up, ``failure`` is done. From any thread.
+        """
+        from actors._pool import Pool
+
+        router: Router[A] = Router(routing, size)
+        router.pool = self.spawn(
+            Pool, router, actor_class, args, kwargs, supervision, name=name, supervision=ESCALATE,
+        )
+        return router
 
     def start(
         self, actor_class: type[A], args: tuple[Any, ...], kwargs: dict[str, Any]
