@@ -45,9 +45,10 @@ from actors._policy import (
     Supervision,
 )
 from actors._pool import Pool
+from actors._pool_messages import RouterStatistics
 from actors._proxy import ActorProxy, CallableProxy
 from actors._ref import ActorRef
-from actors._router import Router, RouterStatistics
+from actors._router import Router
 from actors._routing import (
     Broadcast,
     ConsistentHash,

@@ -14,12 +14,13 @@ from pykka import ActorDeadError
 from actors._actor import Actor
 from actors._errors import Escalated
 from actors._policy import RestartHistory, Supervision
-from actors._router import Resize, Router, StopPool
+from actors._pool_messages import Resize, StopPool
 
 if TYPE_CHECKING:
     from actors._cell import Cell
     from actors._future import Future
     from actors._ref import ActorRef
+    from actors._router import Router
 
 FIRST_LOOK, LAST_LOOK = 0.001, 0.05
 """Seconds between two looks whether leaving workers are done: doubled from the first to the last."""

@@ -13,7 +13,6 @@ import asyncio
 import itertools
 import threading
 from collections.abc import Generator, Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 import pykka
@@ -23,60 +22,14 @@ from actors._context import current, trace_of
 from actors._errors import MailboxFull, WouldDeadlock
 from actors._future import Future, on_event_loop
 from actors._mailbox import ControlMessage
+from actors._pool_messages import Resize, RouterStatistics, Stopped, StopPool
 from actors._routing import ROUND_ROBIN, Broadcast, Members, Routing
 
 if TYPE_CHECKING:
     from actors._pool import Pool
     from actors._ref import ActorRef
-    from actors._stats import ActorStatistics
 
 A = TypeVar("A", bound=pykka.Actor)
-
-
-@dataclass(frozen=True, slots=True)
-class Resize(ControlMessage):
-    """To the pool: have so many workers."""
-
-    size: int
-
-
-@dataclass(frozen=True, slots=True)
-class StopPool(ControlMessage):
-    """To the pool: let the workers finish what they have, then stop."""
-
-
-@dataclass(frozen=True, slots=True)
-class RouterStatistics:
-    """A router at one moment.
-
-    ``size`` is how many workers there should be, ``alive`` how many take messages, ``leaving`` how
-    many finish what they have since the pool was made smaller, ``replaced`` how many workers took
-    the place of one that stopped for good. ``depth`` sums up what waits in the mailboxes.
-    """
-
-    path: str | None
-    routing: str
-    size: int
-    alive: int
-    leaving: int
-    replaced: int
-    depth: int
-    workers: tuple[ActorStatistics, ...]
-
-
-class _Stopped(Future[bool]):
-    """The reply to a stop: the pool's end is what it waits for, however it comes about.
-
-    It can not be given up: a stop goes on when nobody waits for it any more.
-    """
-
-    def try_fail(self, error: BaseException) -> bool:
-        if isinstance(error, ActorDeadError):
-            return self.try_set(True)
-        return super().try_fail(error)
-
-    def cancel(self) -> bool:
-        return False
 
 
 class Router(Generic[A]):
@@ -366,7 +319,7 @@ class Router(Generic[A]):
             stops = [ref.stop(block=False) for ref in self._members.refs]
             future = _joined(stops).map(any)
         else:
-            future = _Stopped()
+            future = Stopped()
             if self.pool.is_alive():
                 self.pool.forward(StopPool(), future)
             else:

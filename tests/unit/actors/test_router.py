@@ -252,6 +252,24 @@ async def test_full_mailboxes_refuse_and_send_waits() -> None:
         await until(lambda: len(seen) == 12)
 
 
+async def test_least_mailbox_counts_senders_that_wait() -> None:
+    async with ActorSystem() as system:
+        gate = asyncio.Event()
+        router = system.spawn_pool(Held, gate, [], size=2, routing=LeastMailbox())
+        first, second = await asyncio.gather(*router.refs)
+        for ref in (first, second):
+            for number in range(3):
+                ref.tell(number)
+                await asyncio.sleep(0.001)
+        sends = [asyncio.create_task(first.send(number)) for number in range(4)]
+        await asyncio.sleep(0.001)
+        sends += [asyncio.create_task(router.send(number)) for number in range(4)]
+        await asyncio.sleep(0.001)
+        assert [ref.statistics().mailbox.waiting for ref in (first, second)] == [4, 4]
+        gate.set()
+        await asyncio.gather(*sends)
+
+
 async def test_a_sender_that_waits_for_a_worker_that_stops_gets_another() -> None:
     async with ActorSystem(stop_grace=0.01) as system:
         gate, seen = asyncio.Event(), list[tuple[str, Any]]()
@@ -361,7 +379,7 @@ async def test_a_constructor_s_failure_goes_to_the_caller() -> None:
         with pytest.raises(OSError, match="third"):
             await router.resize(4)
         assert len(router) == router.statistics().size == 2
-        assert await router.resize(4) == 4
+        assert await router.resize(4) == router.statistics().size == 4
 
 
 # -- resize -------------------------------------------------------------------------------------
@@ -413,6 +431,19 @@ async def test_a_leaving_worker_finishes_what_it_has_waiting_senders_included() 
         assert not leaving.is_alive() and system.dead_letters == 0
 
 
+async def test_a_leaving_worker_is_given_all_the_time_it_takes() -> None:
+    async with ActorSystem(stop_grace=0.01) as system:
+        gate, seen = asyncio.Event(), list[tuple[str, Any]]()
+        router = system.spawn_pool(Held, gate, seen, size=2)
+        await router
+        router.refs[1].tell("long")
+        await asyncio.sleep(0.001)
+        shrunk = router.resize(1)
+        await asyncio.sleep(0.05)
+        gate.set()
+        assert await shrunk == 1 and seen == [("Held-1", "long")]
+
+
 async def test_resize_says_what_it_does_not_do() -> None:
     async with ActorSystem() as system:
         router = system.spawn_pool(Worker, size=2)
@@ -452,6 +483,25 @@ async def test_stop_handles_what_the_workers_have_and_replaces_nobody() -> None:
 
 async def _wait(future: Any) -> Any:
     return await future
+
+
+async def test_a_stop_that_nobody_waits_for_is_a_stop() -> None:
+    policy = Supervision(
+        decide=OnError(otherwise=Directive.STOP), backoff=Backoff(first=0.02, jitter=0))
+    async with ActorSystem() as system:
+        gate = asyncio.Event()
+        router = system.spawn_pool(Held, gate, [], size=2, supervision=policy)
+        gate.set()
+        router.tell(ValueError())
+        await until(lambda: len(router) == 1)
+        gate.clear()
+        router.tell("held")
+        await asyncio.sleep(0.001)
+        router.stop(block=False).cancel()
+        await asyncio.sleep(0.05)  # the dead worker would be replaced by now
+        assert router.statistics().replaced == 0 and len(system.paths()) == 2
+        gate.set()
+        await until(lambda: not system.paths())
 
 
 async def test_stop_ends_when_the_system_stops_the_pool() -> None:
@@ -539,21 +589,63 @@ def test_a_message_that_enters_while_a_worker_leaves_is_handled() -> None:
     asyncio.run(main())
 
 
+async def test_between_a_worker_s_last_look_and_its_end_nothing_enters() -> None:
+    async with ActorSystem() as system:
+        seen: list[tuple[str, Any]] = []
+        router = system.spawn_pool(Worker, seen, size=2)
+        await router
+        kept, leaving = router.refs
+        chosen = _Paused(leaving, kept)
+        chosen.go.set()
+        late = Router.of([kept, leaving], chosen)
+        mailbox = leaving._cell.mailbox
+        mailbox._lock = _Then(mailbox._lock, lambda: late.tell("late"))
+        assert await router.resize(1) == 1
+        await until(lambda: seen)
+        assert seen == [("Worker-0", "late")] and system.dead_letters == 0
+
+
+async def test_an_ask_that_meets_a_worker_s_end_goes_to_another() -> None:
+    async with ActorSystem() as system:
+        first, second = (system.spawn(Worker, name=name) for name in ("first", "second"))
+        await first.stop(block=False)
+        chosen = _Paused(first, second)
+        router = Router.of([first, second], chosen)
+        chosen.alive = True
+        assert await router.ask("late", block=False, timeout=5) == "second"
+
+
+class _Then:
+    """A lock; when it is given back for the first time something happens."""
+
+    def __init__(self, lock: Any, then: Any) -> None:
+        self.lock, self.then = lock, then
+
+    def __enter__(self) -> None:
+        self.lock.acquire()
+
+    def __exit__(self, *_exc: object) -> None:
+        self.lock.release()
+        then, self.then = self.then, lambda: None
+        then()
+
+
 class _Paused(Routing):
     """Stops between the choice and the put, once."""
 
     def __init__(self, *picks: ActorRef[Any]) -> None:
         self.picks = iter(picks)
         self.picked, self.go = threading.Event(), threading.Event()
+        self.alive = False
 
     def pick(self, members: Any, message: Any) -> Any:
         ref = next(self.picks)
-        return _Gate(ref, self) if not self.go.is_set() else ref
+        return _Gate(ref, self) if not self.go.is_set() or self.alive else ref
 
 
 class _Gate:
     def __init__(self, ref: ActorRef[Any], paused: _Paused) -> None:
-        self.ref, self.paused = ref, paused
+        self.ref, self.paused, self._cell = ref, paused, ref._cell
 
     def is_alive(self) -> bool:
         return True
