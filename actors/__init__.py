@@ -44,8 +44,20 @@ from actors._policy import (
     Strategy,
     Supervision,
 )
+from actors._pool import Pool
+from actors._pool_messages import RouterStatistics
 from actors._proxy import ActorProxy, CallableProxy
 from actors._ref import ActorRef
+from actors._router import Router
+from actors._routing import (
+    Broadcast,
+    ConsistentHash,
+    LeastMailbox,
+    Members,
+    Random,
+    RoundRobin,
+    Routing,
+)
 from actors._stats import ActorStatistics, Histogram, MailboxStatistics
 from actors._system import ActorSystem, PendingAsk, StopReport
 from actors._threaded import ThreadedActor
@@ -72,7 +84,9 @@ __all__ = [
     "AskCycle",
     "AskCycleFound",
     "Backoff",
+    "Broadcast",
     "CallableProxy",
+    "ConsistentHash",
     "ControlMessage",
     "DeadLetter",
     "Directive",
@@ -84,14 +98,22 @@ __all__ = [
     "Histogram",
     "Instrument",
     "Intensity",
+    "LeastMailbox",
     "LoopBlocked",
     "MailboxFull",
     "MailboxStatistics",
+    "Members",
     "OnError",
     "Overflow",
     "PendingAsk",
     "Piped",
+    "Pool",
+    "Random",
     "ReceiveTimeout",
+    "RoundRobin",
+    "Router",
+    "RouterStatistics",
+    "Routing",
     "SlowHandler",
     "StashFull",
     "StopReport",

@@ -6,6 +6,7 @@ actor handles one message at a time: while a coroutine handler waits, the mailbo
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -15,9 +16,12 @@ from actors._cell import Cell
 from actors._context import building
 from actors._events import Unhandled
 from actors._future import Future
+from actors._life import ended_from_outside
 from actors._messages import Piped
-from actors._policy import STOP_ON_FAILURE, Supervision
+from actors._policy import ESCALATE, STOP_ON_FAILURE, Supervision
 from actors._ref import ActorRef
+from actors._router import Router
+from actors._routing import ROUND_ROBIN, Routing
 from actors._system import ActorSystem, default_system
 
 if TYPE_CHECKING:
@@ -112,6 +116,32 @@ class Actor(pykka.Actor):
             ValueError: a living child has that name, or it contains a slash.
         """
         return self._cell.spawn(actor_class, args, kwargs, name, supervision or self.supervision)
+
+    def spawn_pool(
+        self, actor_class: type[A], *args: Any, size: int = 4, routing: Routing = ROUND_ROBIN,
+        name: str | None = None, supervision: Supervision | None = None, **kwargs: Any,
+    ) -> Router[A]:
+        """Start a :class:`Pool` of equal workers as a child, and get the router that reaches them.
+
+        Args:
+            actor_class: the workers' class; further arguments go to its constructor.
+            size: how many of them.
+            routing: who gets a message.
+            name: the pool's name among this actor's children; generated if None.
+            supervision: how the pool supervises the workers; None takes this class's. The pool
+                itself escalates: when it gives up, this actor fails.
+
+        Raises:
+            ValueError: no worker at all, or the name is taken or has a slash.
+        """
+        from actors._pool import Pool
+
+        router: Router[A] = Router(routing, size)
+        router.pool = self.spawn(
+            Pool, router, actor_class, args, kwargs, supervision or self.supervision, name=name,
+            supervision=ESCALATE,
+        )
+        return router
 
     def free_name(self, wanted: str) -> str:
         """``wanted`` as a child's name, made path-safe and, if a sibling has it, unique."""
@@ -233,7 +263,9 @@ class Actor(pykka.Actor):
         message: Any
         try:
             value = await work
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
+            if ended_from_outside(error):
+                raise
             message = Piped(None, error, tag) if on_error is None else on_error(error)
         else:
             message = Piped(value, None, tag) if on_value is None else on_value(value)

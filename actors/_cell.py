@@ -22,7 +22,7 @@ from pykka.messages import ProxyCall, ProxyGetAttr, ProxySetAttr
 from actors._events import SlowHandler
 from actors._faculties import IDLE, Faculties
 from actors._life import RUNNING, ended_from_outside, pykka_logger
-from actors._messages import ChildStopped, Terminated, Unwatch, Watch
+from actors._messages import ChildStopped, Restored, Terminated, Unwatch, Watch
 from actors._pykka import ActorStop
 from actors._stats import BUCKETS, SHIFT
 from actors._timers import TimerFired
@@ -105,10 +105,10 @@ class Cell(Faculties):
     def _handle(self, envelope: Envelope) -> CoroutineType[Any, Any, Any] | None:
         """Handle a message; the coroutine if its handler is one."""
         message, reply, sent, sender, trace = envelope
-        if reply is not None and reply._state:
+        kind = type(message)
+        if reply is not None and reply._state and kind is not ActorStop:
             self.abandoned += 1  # the asker gave up before we began
             return None
-        kind = type(message)
         # Looked up for each message, so that replacing the method on the class (a mock) has its effect.
         receive = self.receive or self.actor.on_receive
         if kind in _SPECIAL:
@@ -116,6 +116,7 @@ class Cell(Faculties):
             if special is None:
                 return None
             receive, message = special
+            envelope = (message, reply, sent, sender, trace)
         self.envelope, self._reply, self.trace = envelope, reply, trace
         began = self.began
         hooks = self.hooks
@@ -229,9 +230,9 @@ class Cell(Faculties):
 
     def _handler_failed(self, envelope: Envelope, error: BaseException) -> None:
         self.failed += 1
-        reply, self._reply = self._reply, None
-        if reply is not None:
-            reply.try_fail(error)
+        self._reply = None
+        if envelope[1] is not None:
+            envelope[1].try_fail(error)  # also if the handler had taken the reply over
         if envelope[1] is not None and isinstance(error, Exception):
             # As in pykka: the asker gets the error, the actor lives on.
             pykka_logger.info(
@@ -265,6 +266,9 @@ class Cell(Faculties):
         self.watching.discard(ref)
         return self.behaviour, envelope[0]
 
+    def _restored(self, envelope: Envelope) -> tuple[Callable[[Any], Any], Any]:
+        return self.behaviour, envelope[0].message
+
     def _watch_asked(self, envelope: Envelope) -> None:
         self.watched_by(envelope[0].watcher, type(envelope[0]) is Watch)
 
@@ -277,6 +281,7 @@ _SPECIAL: dict[type, Callable[[Cell, Envelope], tuple[Callable[[Any], Any], Any]
     TimerFired: Cell._timer_fired,
     ChildStopped: Cell._child_stopped,
     Terminated: Cell._terminated,
+    Restored: Cell._restored,
     Watch: Cell._watch_asked,
     Unwatch: Cell._watch_asked,
     ProxyCall: Cell._proxied,

@@ -99,6 +99,8 @@ class Mortal(Supervised):
         try:
             await hook
         except BaseException as error:
+            if ended_from_outside(error):
+                raise
             self.hook_failed("on_stop", error)
         self._clear(left)
 

@@ -145,7 +145,8 @@ class EventStream:
         Returns:
             a function that ends the subscription.
         """
-        listener: Subscriber = subscriber if callable(subscriber) else _Teller(subscriber)
+        # An object of its own per subscription: the same function may have several.
+        listener = _Call(subscriber) if callable(subscriber) else _Teller(subscriber)
         for kind in kinds or ALL:
             for each in _family(kind):
                 self._subscribers.setdefault(each, []).append(listener)
@@ -171,6 +172,19 @@ class EventStream:
                 listeners.remove(listener)
             if not listeners:
                 del self._subscribers[kind]
+
+
+class _Call:
+    """Passes events on to a function."""
+
+    def __init__(self, function: Subscriber) -> None:
+        self._function = function
+
+    def __call__(self, event: Event) -> None:
+        self._function(event)
+
+    def __repr__(self) -> str:
+        return repr(self._function)
 
 
 class _Teller:

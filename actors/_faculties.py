@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from actors._ending import Mortal
 from actors._errors import StashFull, TooManyTasks
 from actors._future import Future
-from actors._messages import ReceiveTimeout
+from actors._messages import ReceiveTimeout, Restored, Terminated
 from actors._policy import Supervision
 from actors._stats import BUCKETS, ActorStatistics, histogram
 
@@ -28,7 +28,7 @@ class Faculties(Mortal):
     """Replies, tasks, behaviours, the stash, idleness, statistics."""
 
     __slots__ = (
-        "_idle_after", "_reply", "abandoned", "began", "behaviours", "ended", "envelope", "receive",
+        "_idle_after", "_reply", "_stashed_last", "abandoned", "began", "behaviours", "ended", "envelope", "receive",
         "recent", "runs", "waits",
     )
 
@@ -39,6 +39,7 @@ class Faculties(Mortal):
         super().__init__(system, parent, actor_class, args, kwargs, name, supervision)
         self.envelope: Envelope | None = None
         """What is being handled."""
+        self._stashed_last: Envelope | None = None
         self.began = 0
         """When the message that is being handled was begun (or the last one ended), in ns."""
         self.receive: Callable[[Any], Any] | None = None
@@ -108,11 +109,17 @@ class Faculties(Mortal):
         """See :meth:`actors.Actor.stash`."""
         if self.envelope is None:
             raise ValueError("there is no message to stash: none is being handled")
+        if self._stashed_last is self.envelope:
+            raise ValueError("this message is stashed already")
         if self.stashed is None:
             self.stashed = []
         if len(self.stashed) >= self.actor_class.stash_capacity:
             raise StashFull(f"{self.path} has stashed {len(self.stashed)} messages")
-        self.stashed.append(self.envelope)
+        envelope = self.envelope
+        if isinstance(envelope[0], Terminated):
+            envelope = (Restored(envelope[0]), *envelope[1:])
+        self.stashed.append(envelope)
+        self._stashed_last = self.envelope
         self._reply = None
 
     def unstash_all(self) -> None:

@@ -101,6 +101,10 @@ class Future(pykka.Future[T]):
         """Whether the reply was given up."""
         return self._state == _CANCELLED
 
+    def value_set(self) -> bool:
+        """Whether there is a value."""
+        return self._state == _VALUE
+
     def value(self) -> T | None:
         """The value if there is one, without waiting; else None."""
         return self._value if self._state == _VALUE else None

@@ -112,7 +112,9 @@ class Life:
         self.trace: TraceContext | None = None
         self.stopped_flag = StopFlag()
         self.mailbox = Mailbox(
-            self, actor_class.mailbox_capacity or system.mailbox_capacity,  # type: ignore[arg-type]
+            self,  # type: ignore[arg-type]
+            system.mailbox_capacity if actor_class.mailbox_capacity is None
+            else actor_class.mailbox_capacity,
             actor_class.overflow or system.overflow,
         )
         self.ref: ActorRef[Any] = ActorRef(self)  # type: ignore[arg-type]

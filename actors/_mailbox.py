@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from pykka import ActorDeadError, Timeout
 
-from actors._errors import MailboxFull
+from actors._errors import AskCycle, MailboxFull
 from actors._future import Future, on_event_loop
 from actors._overflow import FAIL, Overflow
 from actors._pykka import ActorStop
@@ -56,6 +56,8 @@ class Mailbox:
     )
 
     def __init__(self, cell: Cell, capacity: int, overflow: Overflow = FAIL) -> None:
+        if capacity < 1:
+            raise ValueError(f"a mailbox holds one message at least, not {capacity}")
         self.capacity = capacity
         self.overflow = overflow
         self.closed = False
@@ -100,11 +102,13 @@ class Mailbox:
         if self.hooks is not None and not self.hooks.admits(self._cell, envelope, NORMAL):
             return
         with self._lock:
-            fits = not self.closed and len(self._normal) < self.capacity
+            closed = self.closed
+            # Whoever waits for room comes first: a place that was just freed is theirs.
+            fits = not closed and len(self._normal) < self.capacity and not self._waiting
             if fits:
                 self._normal.append(envelope)
         if not fits:
-            if self.closed:
+            if closed:
                 raise self.dead(envelope)
             self.overflow.resolve(self, envelope)
         elif self.asleep:
@@ -119,11 +123,12 @@ class Mailbox:
         with self._lock:
             if self._priority is None:
                 self._priority = deque()
-            fits = not self.closed and len(self._priority) < bound
+            closed = self.closed
+            fits = not closed and len(self._priority) < bound
             if fits:
                 self._priority.append(envelope)
         if not fits:
-            raise self.dead(envelope) if self.closed else self.full(bound)
+            raise self.dead(envelope) if closed else self.full(bound)
         self.rouse()
 
     def push_system(self, envelope: Envelope) -> bool:
@@ -208,6 +213,14 @@ class Mailbox:
             room.try_fail(ActorDeadError(f"{self._cell.ref} not found"))
         return left
 
+    def close_if_empty(self) -> bool:
+        """Accept nothing more if nothing is in it and nobody waits; whether it was so."""
+        with self._lock:
+            if not self.empty() or any(not room.done() for _, room in self._waiting or ()):
+                return False
+            self.closed = True
+            return True
+
     # -- overflow -------------------------------------------------------------------------------
 
     def full(self, bound: int | None = None) -> MailboxFull:
@@ -235,7 +248,8 @@ class Mailbox:
         """Add a message and take the oldest one out; requests to stop are never taken."""
         oldest: Envelope | None = None
         with self._lock:
-            if not self.closed:
+            closed = self.closed
+            if not closed:
                 if len(self._normal) >= self.capacity:
                     for index, candidate in enumerate(self._normal):
                         if type(candidate[0]) is not ActorStop:
@@ -243,7 +257,7 @@ class Mailbox:
                             del self._normal[index]
                             break
                 self._normal.append(envelope)
-        if self.closed:
+        if closed:
             raise self.dead(envelope)
         self.rouse()
         return oldest
@@ -257,21 +271,27 @@ class Mailbox:
         """
         room: Future[None] | None = None
         with self._lock:
-            if not self.closed:
-                if len(self._normal) < self.capacity:
-                    self._normal.append(envelope)
-                else:
-                    room = Future()
-                    room.target = self._cell
-                    if self._waiting is None:
-                        self._waiting = deque()
-                    if len(self._waiting) >= MAX_WAITING:
-                        raise self.full(MAX_WAITING)
-                    self._waiting.append((envelope, room))
+            closed = self.closed
+            if not closed and len(self._normal) < self.capacity and not self._waiting:
+                self._normal.append(envelope)
+            elif not closed:
+                room = self._queue(envelope)
         if room is None:
-            if self.closed:
+            if closed:
                 raise self.dead(envelope)
             self.rouse()
+        return room
+
+    def _queue(self, envelope: Envelope) -> Future[None]:
+        if self._waiting is None:
+            self._waiting = deque()
+        if len(self._waiting) >= MAX_WAITING:
+            self._waiting = deque(each for each in self._waiting if not each[1].done())
+        if len(self._waiting) >= MAX_WAITING:
+            raise self.full(MAX_WAITING)
+        room: Future[None] = Future()
+        room.target = self._cell
+        self._waiting.append((envelope, room))
         return room
 
     def block_for_room(self, room: Future[None], timeout: float | None) -> None:
@@ -284,6 +304,9 @@ class Mailbox:
         except Timeout:
             if room.cancel():
                 raise self.full() from None
+        except AskCycle:
+            room.cancel()
+            raise
 
     def _let_in(self) -> None:
         # Under the lock a waiting message goes straight into the freed place: nobody overtakes it.
@@ -304,7 +327,8 @@ class Mailbox:
         return MailboxStatistics(
             depth=len(self), capacity=self.capacity, normal=len(lanes[0]), priority=len(lanes[1]),
             system=len(lanes[2]), stashed=len(self._cell.stashed or ()),
-            waiting=len(self._waiting or ()), dropped=self.dropped, rejected=self.rejected,
+            waiting=sum(not room.done() for _, room in tuple(self._waiting or ())),
+            dropped=self.dropped, rejected=self.rejected,
             oldest_age=0.0 if oldest is None else max(0, now - oldest) / 1e9,
         )
 

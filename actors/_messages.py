@@ -33,6 +33,13 @@ class Piped:
 
 
 @dataclass(frozen=True, slots=True)
+class Restored:
+    """A ``Terminated`` that was stashed: its watch is over, it is delivered all the same."""
+
+    message: Terminated
+
+
+@dataclass(frozen=True, slots=True)
 class ChildStopped:
     """To the parent: a child is gone."""
 

@@ -16,6 +16,8 @@ import pykka
 from pykka import ActorDeadError
 from pykka.messages import ProxyCall, ProxyGetAttr, ProxySetAttr
 
+from actors._errors import WouldDeadlock
+from actors._future import on_event_loop
 from actors._pykka import AttrInfo, get_attr_directly, get_obj_dict
 
 if TYPE_CHECKING:
@@ -70,6 +72,14 @@ class ActorProxy(pykka.ActorProxy[A], Generic[A]):
                 self._actor_proxies[attr_path] = inner
             return inner
         return self.actor_ref.ask(ProxyGetAttr(attr_path=attr_path), block=False)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name != "actor_ref" and not name.startswith("_") and on_event_loop():
+            raise WouldDeadlock(
+                f"assigning to {name!r} waits for the actor, which the event loop's thread can not; "
+                f"use 'await proxy.set_attr({name!r}, value)' instead"
+            )
+        super().__setattr__(name, value)
 
     def set_attr(self, name: str, value: Any) -> Future[None]:
         """Set an attribute of the actor; await the future to know that it is set, or why not."""

@@ -140,6 +140,8 @@ class ActorRef(pykka.ActorRef[A], Generic[A]):
                 async with asyncio.timeout(timeout):
                     await room
             except TimeoutError:
+                if room.value_set():  # it got in at the same moment
+                    return
                 raise mailbox.full() from None
 
     def forward(self, message: Any, reply_to: Future[Any], *, urgent: bool = False) -> None:
@@ -203,6 +205,7 @@ class ActorRef(pykka.ActorRef[A], Generic[A]):
             if timeout is not None:
                 self._cell.system.expire(future, timeout)
             return future
+        self._cell.system.check_loop()
         try:
             return future.get(timeout=timeout)
         except pykka.Timeout:
@@ -224,6 +227,7 @@ class ActorRef(pykka.ActorRef[A], Generic[A]):
         envelope = (ActorStop(), future, self._cell.clock(), current.get(), None)
         if not self.actor_inbox.push_stop(envelope):
             future.try_set(False)
+        self._cell.system.check_loop()
         return future.get(timeout=timeout) if block else future
 
     def proxy(self) -> ActorProxy[A]:

@@ -9,7 +9,6 @@ import logging
 import random
 import threading
 import time
-import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,10 +17,13 @@ from actors._context import current
 from actors._errors import AskCycle
 from actors._events import AskCycleFound, DeadLetter, Dropped, EventStream
 from actors._hooks import Hooks, Instrument
+from actors._life import STOPPED
 from actors._mailbox import DEFAULT_CAPACITY
 from actors._overflow import FAIL, Overflow
-from actors._policy import STOP_ON_FAILURE, RestartHistory, Strategy, Supervision
+from actors._policy import ESCALATE, STOP_ON_FAILURE, RestartHistory, Strategy, Supervision
 from actors._pykka import install_registry
+from actors._router import Router
+from actors._routing import ROUND_ROBIN, Routing
 
 if TYPE_CHECKING:
     from actors._actor import Actor
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("actors")
 
 A = TypeVar("A", bound="Actor")
+
+RESTART = Supervision()
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +143,22 @@ class ActorSystem:
         """
         return self.add(self._cell(actor_class, args, kwargs, name, supervision), self._top)
 
+    def spawn_pool(
+        self, actor_class: type[A], *args: Any, size: int = 4, routing: Routing = ROUND_ROBIN,
+        name: str | None = None, supervision: Supervision = RESTART, **kwargs: Any,
+    ) -> Router[A]:
+        """Start a :class:`Pool` at the top of the tree; see :meth:`actors.Actor.spawn_pool`.
+
+        When it gives up, ``failure`` is done. From any thread.
+        """
+        from actors._pool import Pool
+
+        router: Router[A] = Router(routing, size)
+        router.pool = self.spawn(
+            Pool, router, actor_class, args, kwargs, supervision, name=name, supervision=ESCALATE,
+        )
+        return router
+
     def start(
         self, actor_class: type[A], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> ActorRef[A]:
@@ -180,8 +200,9 @@ class ActorSystem:
             cell.registered = True
         if asyncio._get_running_loop() is self.loop:
             cell.begin()
-        else:
-            self.loop.call_soon_threadsafe(cell.begin)
+        elif not self.on_loop(cell.begin):
+            self.loop_closed()
+            raise RuntimeError(f"the event loop of the system {self.name!r} is closed")
         return cell.ref
 
     # -- stopping -------------------------------------------------------------------------------
@@ -190,8 +211,8 @@ class ActorSystem:
         """Stop all actors, youngest first; after ``timeout`` seconds report what is left."""
         try:
             async with asyncio.timeout(timeout):
-                for cell in reversed(tuple(self._top.values())):
-                    await cell.stop_now()
+                while self._top:  # a last hook may spawn another one
+                    await next(reversed(self._top.values())).stop_now()
         except TimeoutError:
             return StopReport((*self._abandoned, *(cell.describe() for cell in self._walk())))
         return StopReport(tuple(self._abandoned))
@@ -313,7 +334,23 @@ class ActorSystem:
             if not future.done():
                 self.loop.call_later(timeout, future.expire, timeout)
 
-        self.on_loop(arm)
+        if not self.on_loop(arm):
+            self.loop_closed()
+
+    def check_loop(self) -> None:
+        """Nobody who blocks may wait for a loop that is closed."""
+        if self.loop.is_closed():
+            self.loop_closed()
+
+    def loop_closed(self) -> None:
+        """The loop ended before the actors were stopped: they are dead, and say so."""
+        for cell in self._walk():
+            if cell.state != STOPPED:
+                left = cell.depart()
+                cell.state = STOPPED
+                for envelope in left:
+                    cell.dead_letter(envelope)
+        self._top.clear()
 
     def siblings_of(self, cell: Cell) -> list[Cell]:
         """The children of the cell's parent, oldest first."""
@@ -367,9 +404,8 @@ class ActorSystem:
 
 
 _registry = install_registry()
-_systems: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, ActorSystem] = (
-    weakref.WeakKeyDictionary()
-)
+_systems: dict[asyncio.AbstractEventLoop, ActorSystem] = {}
+"""Default systems by loop; those of closed loops leave when the next one is asked for."""
 _background: asyncio.AbstractEventLoop | None = None
 _lock = threading.Lock()
 
@@ -381,6 +417,8 @@ def default_system() -> ActorSystem:
         return cell.system
     loop = asyncio._get_running_loop() or _background_loop()
     with _lock:
+        for old in [each for each in _systems if each.is_closed()]:
+            _systems.pop(old).loop_closed()
         system = _systems.get(loop)
         if system is None:
             system = _systems[loop] = ActorSystem("default", loop=loop, registered=True)
