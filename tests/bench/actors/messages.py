@@ -19,10 +19,7 @@ def on_the_loop(report: Report) -> None:
         Scenario("actors", "ask", ASKS), Scenario("asyncio", "ask", ASKS),
     ]))
     report.times("ask, against a bare asyncio queue and future", 0.6, ours, bare)
-    ours, pykka = map(column, in_turn([
-        Scenario("actors", "tell", TELLS), Scenario("pykka", "tell", TELLS),
-    ]))
-    report.times(f"{TELLS:,} tells until all are handled, against pykka", 4, ours, pykka)
+    _beside_pykka(report, f"{TELLS:,} tells until all are handled", "tell", TELLS, 4)
 
 
 def from_a_thread(report: Report) -> None:
