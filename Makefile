@@ -1,11 +1,11 @@
-# Every target sets up what it needs: Python 3.11+ for run, demo and lint; Java 17 and Maven besides
-# for test and bench.
+# Every target sets up what it needs: Python 3.11+ for run, demo, lint and bench-actors; Java 17 and
+# Maven besides for test and bench.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: install run demo test unit lint bench proto clean
+.PHONY: install run demo test unit lint bench bench-actors proto clean
 
 install: $(VENV)/.installed
 
@@ -39,8 +39,16 @@ lint: $(VENV)/.dev
 	$(BIN)/mypy
 	PYTHONPATH=. $(BIN)/lint-imports --no-cache
 
-bench: $(VENV)/.dev
+# The runtime's peers; one of them brings numpy, pandas and scipy along.
+$(VENV)/.bench: $(VENV)/.dev
+	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install -q -e '.[bench]'
+	touch $@
+
+bench: $(VENV)/.bench
 	$(BIN)/python -m tests.bench
+
+bench-actors: $(VENV)/.bench
+	$(BIN)/python -m tests.bench actors
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .hypothesis

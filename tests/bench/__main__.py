@@ -1,335 +1,36 @@
-"""Run all rows, print the table, write build/bench.json."""
+"""``python -m tests.bench [daemon] [actors]``: the named parts, or both; fails if a row misses."""
 
 from __future__ import annotations
 
-import asyncio
-import base64
-import json
-import os
-import shutil
-import statistics
-import subprocess
 import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
-
-from confluent_kafka import Producer
-from rich.console import Console
-from rich.table import Table
-
-from tests.bench.servers import VALUE
-from tests.kafka.cluster import Cluster, free_port
-
-ROOT = Path(__file__).resolve().parent.parent.parent
-RESULT = ROOT / "build" / "bench.json"
-ROUNDS = 5
-WRK_SECONDS = 4
-GHZ_VERSION = "v0.93.0"
-
-console = Console(highlight=False)
+from collections.abc import Callable
 
 
-@dataclass
-class Row:
-    what: str
-    figure: str
-    target: str
-    met: bool
-    detail: str
+def _daemon() -> bool:
+    from tests.bench import daemon
+
+    return daemon.run()
 
 
-@contextmanager
-def process(*args: str, wait_port: int) -> Iterator[subprocess.Popen[bytes]]:
-    child = subprocess.Popen([sys.executable, *args], cwd=ROOT, stdout=subprocess.DEVNULL)
-    try:
-        _wait_for(wait_port, child)
-        yield child
-    finally:
-        child.terminate()
-        child.wait(30)
+def _actors() -> bool:
+    from tests.bench.actors import suite
+
+    return suite.run()
 
 
-def _wait_for(port: int, child: subprocess.Popen[bytes]) -> None:
-    import socket
-
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        if child.poll() is not None:
-            raise RuntimeError("the server has ended")
-        try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
-            return
-        except OSError:
-            time.sleep(0.05)
-    raise RuntimeError("the server does not listen")
+PARTS: dict[str, Callable[[], bool]] = {"daemon": _daemon, "actors": _actors}
+"""Imported when run: each part needs its own packages only."""
 
 
-def load(kind: str, port: int, topic: str, callers: int, calls: int) -> dict[str, float]:
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.bench.load", kind, f"127.0.0.1:{port}", topic,
-         str(callers), str(calls)],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    )
-    if done.returncode:
-        raise RuntimeError(done.stderr)
-    result: dict[str, float] = json.loads(done.stdout)
-    return result
-
-
-def wrk(port: int, topic: str, connections: int) -> float:
-    script = ROOT / "build" / "produce.lua"
-    script.write_text(
-        'wrk.method = "POST"\nwrk.headers["Content-Type"] = "text/plain"\n'
-        f'wrk.body = "{VALUE.decode()}"\n'
-    )
-    done = subprocess.run(
-        ["wrk", "-t1", f"-c{connections}", f"-d{WRK_SECONDS}s", "-s", str(script),
-         f"http://127.0.0.1:{port}/topics/{topic}/messages"],
-        capture_output=True, text=True, check=True,
-    )
-    if "Non-2xx" in done.stdout:
-        raise RuntimeError(done.stdout)
-    return float(next(line for line in done.stdout.splitlines() if "Requests/sec" in line).split()[1])
-
-
-def find_ghz() -> str | None:
-    """The ghz program: on the PATH, or made once where Go is installed; None: a Python client."""
-    made = ROOT / "build" / "bin" / "ghz"
-    if not made.exists() and shutil.which("ghz") is None and shutil.which("go"):
-        console.print("making the load generator ghz with Go, once ...")
-        subprocess.run(
-            ["go", "install", f"github.com/bojand/ghz/cmd/ghz@{GHZ_VERSION}"],
-            env={**os.environ, "GOBIN": str(made.parent), "GOFLAGS": "-mod=mod"}, check=False, capture_output=True,
-            timeout=600,
-        )
-    return str(made) if made.exists() else shutil.which("ghz")
-
-
-def ghz(program: str, port: int, topic: str, callers: int, calls: int) -> float:
-    body = base64.b64encode(VALUE).decode()
-    done = subprocess.run(
-        [program, "--insecure", "--proto", str(ROOT / "proto" / "kafkapixy.proto"), "--call",
-         "KafkaPixy.Produce", "-c", str(callers), "--connections", "4", "-n", str(calls),
-         "-O", "json", "-d",
-         json.dumps({"topic": topic, "key_undefined": True, "message": body}),
-         f"127.0.0.1:{port}"],
-        capture_output=True, text=True, check=True,
-    )
-    report = json.loads(done.stdout)
-    if set(report["statusCodeDistribution"]) != {"OK"}:
-        raise RuntimeError(report["statusCodeDistribution"])
-    return float(report["rps"])
-
-
-def produce_rate(port: int) -> float:
-    program = find_ghz()
-    if program:
-        return ghz(program, port, "sync", 64, 12_000)
-    return load("produce", port, "sync", 64, 12_000)["per_second"]
-
-
-def fill(bootstrap: str, topic: str, messages: int) -> None:
-    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 50})
-    for at in range(messages):
-        producer.produce(topic, VALUE, partition=at % 4)
-        if at % 10_000 == 0:
-            producer.flush()
-    producer.flush()
-
-
-def lone_produce(bootstrap: str, topic: str, calls: int) -> float:
-    """p50 in milliseconds of confluent-kafka's own produce-to-callback with linger 0."""
-    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "acks": "all",
-                         "enable.idempotence": True})
-    took = []
-    for _ in range(calls):
-        begun = time.perf_counter()
-        landed: list[float] = []
-        producer.produce(
-            topic, VALUE, on_delivery=lambda _e, _m, to=landed: to.append(time.perf_counter())
-        )
-        while not landed:
-            producer.poll(1)
-        took.append(landed[0] - begun)
-    return statistics.median(took[calls // 10 :]) * 1e3
-
-
-def rss(pid: int) -> float:
-    with open(f"/proc/{pid}/status") as status:
-        line = next(line for line in status if line.startswith("VmRSS"))
-    return int(line.split()[1]) / 1024
-
-
-class Bench:
-    def __init__(self, cluster: Cluster) -> None:
-        self.cluster = cluster
-        self.bootstrap = cluster.bootstrap()[0]
-        self.rows: list[Row] = []
-        self.grpc, self.http = free_port(), free_port()
-        self.echo_grpc, self.echo_http = free_port(), free_port()
-        for topic in ("sync", "lone", "async", "latency", "backlog", "consume"):
-            cluster.create_topic(topic, 4)
-
-    def add(self, what: str, figure: str, target: str, met: bool, detail: str) -> None:
-        self.rows.append(Row(what, figure, target, met, detail))
-        console.print(f"  {what}: {figure} (wanted {target}) {detail}")
-
-    def ratio(self, what: str, target: float, ours: list[float], bare: list[float]) -> None:
-        pairs = [mine / theirs for mine, theirs in zip(ours, bare, strict=True)]
-        found = statistics.median(pairs)
-        self.add(
-            what, f"{found:.0%}", f">= {target:.0%}", found >= target,
-            f"{statistics.median(ours):,.0f} against {statistics.median(bare):,.0f} a second, "
-            f"pairs {min(pairs):.0%} to {max(pairs):.0%}",
-        )
-
-    def run(self) -> None:
-        with process(
-            "-m", "pixy.cli.main", f"--kafkaPeers={self.bootstrap}",
-            f"--grpcAddr=127.0.0.1:{self.grpc}", f"--tcpAddr=127.0.0.1:{self.http}",
-            "--config", self._config(), wait_port=self.grpc,
-        ) as daemon:
-            time.sleep(2)
-            idle = rss(daemon.pid)
-            self.add("memory, idle with one cluster", f"{idle:.0f} MiB", "<= 90 MiB", idle <= 90, "")
-            self._memory(daemon.pid)
-            with process("-m", "tests.bench.servers", "grpc", str(self.echo_grpc),
-                         wait_port=self.echo_grpc):
-                self._produce()
-                self._consume()
-            self._lone()
-            with process("-m", "tests.bench.servers", "http", str(self.echo_http),
-                         wait_port=self.echo_http):
-                self._rest()
-            asyncio.run(self._latency())
-
-    def _config(self) -> str:
-        path = ROOT / "build" / "bench.yaml"
-        path.parent.mkdir(exist_ok=True)
-        path.write_text("proxies:\n  default:\n    consumer:\n      initial_offset: oldest\n")
-        return str(path)
-
-    def _memory(self, pid: int) -> None:
-        fill(self.bootstrap, "backlog", 100_000)
-        child = subprocess.Popen(
-            [sys.executable, "-m", "tests.bench.load", "consume", f"127.0.0.1:{self.grpc}",
-             "backlog", "16", "25000"],
-            cwd=ROOT, stdout=subprocess.DEVNULL,
-        )
-        most = 0.0
-        while child.poll() is None:
-            most = max(most, rss(pid))
-            time.sleep(0.05)
-        self.add(
-            "memory, a backlog of 100,000 being consumed", f"{most:.0f} MiB", "<= 180 MiB",
-            most <= 180, "",
-        )
-
-    def _produce(self) -> None:
-        ours, bare = [], []
-        for _ in range(2):  # a broker's JVM is twice as slow until it has compiled its hot paths
-            produce_rate(self.grpc)
-        for _ in range(ROUNDS):
-            bare.append(produce_rate(self.echo_grpc))
-            ours.append(produce_rate(self.grpc))
-        self.ratio("unary gRPC sync produce, 64 callers", 0.80, ours, bare)
-        self.add(
-            "the same against the Go original's 128 a second",
-            f"{statistics.median(ours) / 128:.1f} x", ">= 31.6 x",
-            statistics.median(ours) / 128 >= 10**1.5, "one and a half orders of magnitude",
-        )
-
-    def _consume(self) -> None:
-        fill(self.bootstrap, "consume", 100_000)
-        ours, bare = [], []
-        load("consume", self.grpc, "consume", 16, 1000)
-        for _ in range(ROUNDS):
-            bare.append(load("consume", self.echo_grpc, "consume", 16, 12_000)["per_second"])
-            ours.append(load("consume", self.grpc, "consume", 16, 12_000)["per_second"])
-        self.ratio("unary consume with auto-ack, 16 callers, backlog", 0.70, ours, bare)
-
-    def _lone(self) -> None:
-        over = {"grpc": [], "rest": []}
-        base = []
-        for _ in range(ROUNDS):
-            base.append(lone_produce(self.bootstrap, "lone", 500))
-            over["grpc"].append(load("produce", self.grpc, "lone", 1, 500)["p50_ms"])
-            over["rest"].append(load("rest-sync", self.http, "lone", 1, 500)["p50_ms"])
-        for api, limit in (("grpc", 1.2), ("rest", 0.8)):
-            extra = statistics.median(a - b for a, b in zip(over[api], base, strict=True))
-            self.add(
-                f"lone sync produce, {api}: p50 above confluent-kafka's", f"{extra:.2f} ms",
-                f"<= {limit} ms", extra <= limit,
-                f"{statistics.median(over[api]):.2f} against {statistics.median(base):.2f} ms",
-            )
-
-    def _rest(self) -> None:
-        ours, bare = [], []
-        for _ in range(ROUNDS):
-            if shutil.which("wrk"):
-                bare.append(wrk(self.echo_http, "async", 32))
-                ours.append(wrk(self.http, "async", 32))
-            else:
-                bare.append(load("rest", self.echo_http, "async", 32, 12_000)["per_second"])
-                ours.append(load("rest", self.http, "async", 32, 12_000)["per_second"])
-        self.ratio("REST async produce, 32 connections", 0.60, ours, bare)
-
-    async def _latency(self) -> None:
-        import grpc
-
-        from pixy.proto import kafkapixy_pb2 as pb
-        from pixy.proto.kafkapixy_pb2_grpc import KafkaPixyStub
-
-        producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 0})
-        took = []
-        async with grpc.aio.insecure_channel(f"127.0.0.1:{self.grpc}") as channel:
-            stub = KafkaPixyStub(channel)
-            request = pb.ConsNAckRq(topic="latency", group="bench", auto_ack=True)
-            for _ in range(220):
-                poll = asyncio.ensure_future(stub.ConsumeNAck(request))
-                await asyncio.sleep(0.02)
-                landed: list[float] = []
-                producer.produce(
-                    "latency", VALUE,
-                    on_delivery=lambda _e, _m, to=landed: to.append(time.perf_counter()),
-                )
-                await asyncio.to_thread(producer.flush)
-                try:
-                    await poll
-                except grpc.RpcError:
-                    continue
-                took.append(time.perf_counter() - landed[0])
-        p50 = statistics.median(took[20:]) * 1e3
-        self.add(
-            "a message produced while a long poll waits: p50 after Kafka's ack", f"{p50:.2f} ms",
-            "<= 4 ms", p50 <= 4, f"{len(took)} messages",
-        )
-
-
-def main() -> int:
-    console.print(
-        f"{os.cpu_count()} CPUs, Python {sys.version.split()[0]}, real Kafka on loopback, "
-        f"{ROUNDS} rounds a row, medians of pairs\n"
-    )
-    cluster = Cluster()
-    try:
-        bench = Bench(cluster)
-        bench.run()
-    finally:
-        cluster.close()
-    table = Table("what", "figure", "wanted", "met", "detail")
-    for row in bench.rows:
-        table.add_row(row.what, row.figure, row.target, "yes" if row.met else "NO", row.detail)
-    console.print()
-    console.print(table)
-    RESULT.parent.mkdir(exist_ok=True)
-    RESULT.write_text(json.dumps([vars(row) for row in bench.rows], indent=2) + "\n")
-    console.print(f"written to {RESULT.relative_to(ROOT)}")
-    return 0 if all(row.met for row in bench.rows) else 1
+def main(wanted: list[str]) -> int:
+    """Run the parts in their order, all of them even if one misses."""
+    unknown = set(wanted) - set(PARTS)
+    if unknown:
+        print(f"no such part: {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
+        return 2
+    met = [run() for name, run in PARTS.items() if not wanted or name in wanted]
+    return 0 if all(met) else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

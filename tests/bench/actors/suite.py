@@ -1,0 +1,34 @@
+"""All rows of the runtime; writes build/bench-actors.json."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+
+from tests.bench.actors import accounting, life, messages, pipeline
+from tests.bench.actors.process import ROUNDS, ScenarioFailed
+from tests.bench.report import ROOT, Report, console
+
+RESULT = ROOT / "build" / "bench-actors.json"
+PARTS: tuple[Callable[[Report], None], ...] = (
+    messages.on_the_loop, life.spawn_and_stop, life.linear_stop, life.memory,
+    accounting.accounting, pipeline.long_run, pipeline.against_peers, messages.from_a_thread,
+)
+
+
+def run() -> bool:
+    """Run the rows; tell whether all met their targets."""
+    console.print(
+        f"{os.cpu_count()} CPUs, Python {sys.version.split()[0]}, asyncio's own loop, {ROUNDS} "
+        f"rounds a row ({pipeline.ROUNDS} of pipelines), medians of pairs; "
+        f"load average {os.getloadavg()[0]:.1f} before\n"
+    )
+    report = Report()
+    for part in PARTS:
+        try:
+            part(report)
+        except ScenarioFailed as error:  # the other rows are worth having
+            name = f"{part.__module__.rpartition('.')[2]}.{part.__name__}"
+            report.add(name, "failed", "a figure", False, str(error))
+    return report.finish(RESULT)
