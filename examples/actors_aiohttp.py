@@ -15,7 +15,16 @@ import signal
 
 from aiohttp import ClientSession, web
 
-from actors import Actor, ActorDeadError, ActorRef, ActorSystem, Backoff, MailboxFull, Supervision, Timeout
+from actors import (
+    Actor,
+    ActorDeadError,
+    ActorRef,
+    ActorSystem,
+    Backoff,
+    MailboxFull,
+    Supervision,
+    Timeout,
+)
 
 ROOT: web.AppKey["ActorRef[Squarer]"] = web.AppKey("squarer")
 
@@ -59,9 +68,8 @@ async def serve(port: int, stop: asyncio.Event, ready: "asyncio.Future[str]") ->
         site = web.TCPSite(runner, "127.0.0.1", port)
         await site.start()
         ready.set_result(f"http://127.0.0.1:{runner.addresses[0][1]}")
-        stopping = asyncio.create_task(stop.wait())
-        await asyncio.wait([stopping, system.failure], return_when=asyncio.FIRST_COMPLETED)
-        stopping.cancel()
+        system.failure.add_done_callback(lambda _: stop.set())
+        await stop.wait()
     finally:
         await runner.cleanup()  # takes no more requests, and lets those under way end
         report = await system.stop(timeout=10.0)

@@ -110,6 +110,8 @@ async def main() -> None:
                 crashed.append(str(error))
             except (MailboxFull, ActorDeadError):
                 refused.append(number)
+        for worker in system.find("/pool/*"):
+            await worker  # until its next life has begun, if it is between two
         restarts = sum(each.restarts for each in system.statistics())
         print(f"{len(squares)} results, the last is {squares[-1]}")
         print(f"{len(crashed)} crashes ({', '.join(crashed)}), {restarts} restarts")
