@@ -6,6 +6,7 @@ program; a ``text`` block right after it is what it prints. What is fenced as ``
 
 from __future__ import annotations
 
+import importlib.util
 import inspect
 import json
 import os
@@ -19,6 +20,8 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import make_mocked_request
 
 from actors import Actor, ActorSystem, Backoff, Intensity, _cell, _mailbox
 
@@ -86,6 +89,19 @@ def test_an_example_of_actors(example: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     last = done.stdout.splitlines()[-1]
     assert last == "Good news everyone!", done.stdout
+
+
+async def test_the_aiohttp_service_answers_503_for_an_actor_that_is_gone() -> None:
+    spec = importlib.util.spec_from_file_location("actors_aiohttp", ROOT / "examples/actors_aiohttp.py")
+    assert spec is not None and spec.loader is not None
+    example = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+    async with ActorSystem() as system:
+        app = web.Application()
+        app[example.ROOT] = ref = system.spawn(example.Squarer)
+        await ref.stop(block=False)
+        request = make_mocked_request("GET", "/square/3", app=app, match_info={"number": "3"})
+        assert (await example.square(request)).status == 503
 
 
 def test_the_aiohttp_service_stops_on_a_signal() -> None:
