@@ -1,0 +1,126 @@
+"""What the manual of the runtime shows is run: its programs, and the examples of actors.
+
+In docs/actors.md and docs/migrating-from-pykka.md each block fenced as ``python`` is a complete
+program; a ``text`` block right after it is what it prints. What is fenced as ``py`` is a fragment.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import make_mocked_request
+
+from actors import Actor, ActorSystem, Backoff, Intensity, _cell, _mailbox
+
+ROOT = Path(__file__).resolve().parents[3]
+PAGES = ("docs/actors.md", "docs/migrating-from-pykka.md", "README.md")
+_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_HEADING = re.compile(r"^## (.*)$", re.MULTILINE)
+
+
+def programs(page: str) -> list[tuple[str, str, str | None]]:
+    """(where, program, expected output or None) of each program of a page."""
+    text = (ROOT / page).read_text()
+    found = []
+    for fence in _FENCE.finditer(text):
+        if fence[1] != "python" or (page == "README.md" and "from actors" not in fence[2]):
+            continue
+        output = _FENCE.match(text, fence.end() + len("\n\n"))
+        expected = output[2] if output is not None and output[1] == "text" else None
+        heading = [each[1] for each in _HEADING.finditer(text, 0, fence.start())][-1]
+        found.append((f"{Path(page).stem}: {heading}", fence[2], expected))
+    return found
+
+
+PROGRAMS = [program for page in PAGES for program in programs(page)]
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *arguments], env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True, timeout=60, check=False,
+    )
+
+
+def test_the_pages_have_programs() -> None:
+    counts = [len(programs(page)) for page in PAGES]
+    assert counts[0] >= 24 and counts[1] >= 9 and counts[2] == 1, counts
+
+
+@pytest.mark.parametrize(
+    ("program", "expected"), [each[1:] for each in PROGRAMS], ids=[each[0] for each in PROGRAMS],
+)
+def test_a_program_of_the_manual(program: str, expected: str | None) -> None:
+    done = run("-c", program)
+    assert done.returncode == 0 and not done.stderr, done.stdout + done.stderr
+    if expected is not None:
+        assert done.stdout == expected
+
+
+def test_the_manual_names_what_exists() -> None:
+    """Links within the manual lead somewhere, and the table of bounds has the real defaults."""
+    text = (ROOT / "docs/actors.md").read_text()
+    headings = {re.sub(r"[^\w -]", "", each[1]).lower().replace(" ", "-") for each in _HEADING.finditer(text)}
+    assert {each[1] for each in re.finditer(r"\]\(#([\w-]+)\)", text)} <= headings
+
+    system = inspect.signature(ActorSystem).parameters
+    assert system["mailbox_capacity"].default == _mailbox.MAX_WAITING == Actor.max_tasks == 10_000
+    assert (Actor.stash_capacity, _mailbox.PRIORITY_FACTOR, _cell.THROUGHPUT, _cell.RECENT) == (1000, 16, 64, 20)
+    assert [system[name].default for name in ("stop_grace", "stop_timeout", "slow_handler")] == [5.0, 60.0, 0.1]
+    assert Backoff() == Backoff(0.05, 2.0, 10.0, 0.2, 60.0) and Intensity() == Intensity(5, 30.0)
+
+
+@pytest.mark.parametrize("example", sorted(path.name for path in (ROOT / "examples").glob("actors_*.py")))
+def test_an_example_of_actors(example: str) -> None:
+    done = run(str(ROOT / "examples" / example), *(["--self-test"] if "aiohttp" in example else []))
+    assert done.returncode == 0, done.stdout + done.stderr
+    last = done.stdout.splitlines()[-1]
+    assert last == "Good news everyone!", done.stdout
+
+
+async def test_the_aiohttp_service_answers_503_for_an_actor_that_is_gone() -> None:
+    spec = importlib.util.spec_from_file_location("actors_aiohttp", ROOT / "examples/actors_aiohttp.py")
+    assert spec is not None and spec.loader is not None
+    example = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+    async with ActorSystem() as system:
+        app = web.Application()
+        app[example.ROOT] = ref = system.spawn(example.Squarer)
+        await ref.stop(block=False)
+        request = make_mocked_request("GET", "/square/3", app=app, match_info={"number": "3"})
+        assert (await example.square(request)).status == 503
+
+
+def test_the_aiohttp_service_stops_on_a_signal() -> None:
+    service = subprocess.Popen(
+        [sys.executable, str(ROOT / "examples/actors_aiohttp.py"), "--port", "0"],
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, text=True,
+    )
+    try:
+        assert service.stdout is not None
+        url = service.stdout.readline().split()[-1]
+        answer = urllib.request.urlopen(f"{url}/square/12", timeout=10)
+        assert json.load(answer) == {"square": 144}
+        with pytest.raises(urllib.error.HTTPError, match="400"):
+            urllib.request.urlopen(f"{url}/square/x", timeout=10)
+        begun = time.monotonic()
+        service.send_signal(signal.SIGTERM)
+        rest, _ = service.communicate(timeout=20)
+        assert service.returncode == 0 and "stopped: clean" in rest
+        assert time.monotonic() - begun < 10
+    finally:
+        service.kill()
+        service.wait()
