@@ -1,0 +1,273 @@
+"""Defects that were found in this runtime once, each with what it looked like from outside."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from actors import (
+    Actor,
+    ActorDeadError,
+    ActorRegistry,
+    ActorStarted,
+    ActorStopped,
+    ActorSystem,
+    AskCycle,
+    DeadLetter,
+    Piped,
+    Terminated,
+    ThreadedActor,
+    Wait,
+    WouldDeadlock,
+)
+
+
+class Echo(Actor):
+    def on_receive(self, message: Any) -> Any:
+        return message
+
+
+async def test_a_stop_that_nobody_waits_for_any_more_still_stops() -> None:
+    gate = asyncio.Event()
+
+    class Busy(Actor):
+        async def on_receive(self, message: Any) -> None:
+            await gate.wait()
+
+    async with ActorSystem() as system:
+        ref = system.spawn(Busy)
+        ref.tell("work")
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await ref.stop(block=False)
+        gate.set()
+        await asyncio.sleep(0.01)
+        assert not ref.is_alive()
+
+
+async def test_who_waits_for_room_is_not_overtaken() -> None:
+    class Slow(Actor):
+        mailbox_capacity = 1
+
+        def __init__(self, seen: list[Any]) -> None:
+            super().__init__()
+            self.seen = seen
+
+        async def on_receive(self, message: Any) -> None:
+            self.seen.append(message)
+            await asyncio.sleep(0)
+
+    seen: list[Any] = []
+    async with ActorSystem() as system:
+        ref = system.spawn(Slow, seen)
+
+        async def sender(name: str) -> None:
+            for number in range(50):
+                await ref.send((name, number))
+
+        await asyncio.gather(*(sender(name) for name in "abc"))
+        await ref.stop(block=False)
+    for name in "abc":
+        assert [number for who, number in seen if who == name] == list(range(50))
+    assert seen.index(("c", 5)) < seen.index(("a", 8)), "taken in turn"
+
+
+async def test_stashed_timers_and_terminations_come_back() -> None:
+    got: list[Any] = []
+
+    class Stashing(Actor):
+        def on_start(self) -> None:
+            self.set_timer("t", 0.0, "tick")
+            self.watch(self.spawn(Echo, name="child"))
+
+        def on_receive(self, message: Any) -> Any:
+            if message == "open":
+                self.become(got.append)
+                self.unstash_all()
+            else:
+                self.stash()
+
+    async with ActorSystem() as system:
+        ref = system.spawn(Stashing, name="s")
+        child = system.lookup("/s/child")
+        while child is None:
+            await asyncio.sleep(0)
+            child = system.lookup("/s/child")
+        await child.stop(block=False)
+        while ref.statistics().mailbox.stashed < 2:
+            await asyncio.sleep(0.001)
+        ref.tell("open")
+        await ref.stop(block=False)
+    assert len(got) == 2 and {type(each) for each in got} == {str, Terminated}
+
+
+async def test_a_message_is_stashed_once() -> None:
+    class Twice(Actor):
+        def on_receive(self, message: Any) -> None:
+            self.stash()
+            self.stash()
+
+    async with ActorSystem() as system:
+        ref = system.spawn(Twice)
+        with pytest.raises(ValueError, match="already"):
+            await ref.ask("x", block=False)
+
+
+async def test_an_error_after_the_reply_was_taken_reaches_the_asker() -> None:
+    class Taking(Actor):
+        def on_receive(self, message: Any) -> None:
+            self.take_reply()
+            raise ValueError("too late")
+
+    async with ActorSystem() as system:
+        with pytest.raises(ValueError, match="too late"):
+            await asyncio.wait_for(_reply(system.spawn(Taking), "x"), 5)
+
+
+async def _reply(ref: Any, message: Any) -> Any:
+    return await ref.ask(message, block=False)
+
+
+async def test_what_a_last_hook_spawns_is_stopped_too() -> None:
+    class Late(Actor):
+        def on_stop(self) -> None:
+            self.system.spawn(Echo, name="late")
+
+    system = ActorSystem()
+    await system.spawn(Late)
+    assert (await system.stop(5)).clean
+    assert system.paths() == []
+
+
+def test_actors_of_a_closed_loop_are_dead_and_nothing_hangs() -> None:
+    refs: list[Any] = []
+
+    async def main() -> None:
+        refs.append(await Echo.start())
+
+    for _ in range(3):
+        asyncio.run(main())
+    ActorRegistry.stop_all(timeout=5)
+    with pytest.raises(ActorDeadError):
+        refs[0].ask("x", timeout=5)
+    assert not set(refs) & set(ActorRegistry.get_all())
+    assert not any(ref.is_alive() for ref in refs)
+
+
+def test_spawning_on_a_closed_loop_leaves_no_ghost() -> None:
+    async def main() -> ActorSystem:
+        return ActorSystem()
+
+    system = asyncio.run(main())
+    with pytest.raises(RuntimeError, match="closed"):
+        system.spawn(Echo)
+    assert system.paths() == []
+
+
+async def test_subscriptions_of_one_function_end_one_by_one() -> None:
+    heard: list[Any] = []
+    async with ActorSystem() as system:
+        end = system.events.subscribe(heard.append, DeadLetter, ActorStarted)
+        system.events.subscribe(heard.append, ActorStopped)
+        end()
+        ref = await system.spawn(Echo)
+        await ref.stop(block=False)
+    assert [type(event) for event in heard] == [ActorStopped]
+
+
+async def test_piping_something_that_is_cancelled_tells_so() -> None:
+    got: list[Any] = []
+
+    class Piping(Actor):
+        def on_start(self) -> None:
+            cancelled = asyncio.get_running_loop().create_future()
+            cancelled.cancel()
+            self.pipe_to_self(cancelled, tag="c")
+
+        def on_receive(self, message: Any) -> None:
+            got.append(message)
+
+    async with ActorSystem() as system:
+        system.spawn(Piping)
+        while not got:
+            await asyncio.sleep(0)
+    assert isinstance(got[0], Piped) and isinstance(got[0].error, asyncio.CancelledError)
+
+
+async def test_a_refused_wait_for_room_delivers_nothing() -> None:
+    seen: list[Any] = []
+    errors: list[Any] = []
+
+    class Filling(ThreadedActor):
+        use_daemon_thread = True
+        mailbox_capacity = 1
+        overflow = Wait()
+
+        def on_receive(self, message: Any) -> None:
+            seen.append(message)
+            if message == "go":
+                self.actor_ref.tell("one")
+                try:
+                    self.actor_ref.tell("two")
+                except AskCycle as error:
+                    errors.append(error)
+
+    async with ActorSystem() as system:
+        ref = system.spawn(Filling)
+        ref.tell("go")
+        while "one" not in seen:
+            await asyncio.sleep(0.001)
+        await ref.stop(block=False)
+    assert seen == ["go", "one"] and len(errors) == 1
+
+
+async def test_a_mailbox_of_nothing_is_refused() -> None:
+    class Roomless(Echo):
+        mailbox_capacity = 0
+
+    async with ActorSystem() as system:
+        with pytest.raises(ValueError, match="one message at least"):
+            system.spawn(Roomless)
+
+
+async def test_assigning_through_a_proxy_names_its_own_remedy() -> None:
+    async with ActorSystem() as system:
+        proxy = system.spawn(Echo).proxy()
+        with pytest.raises(WouldDeadlock, match=r"await proxy.set_attr\('x', value\)"):
+            proxy.x = 1
+
+
+async def test_a_replaced_on_receive_has_its_effect_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with ActorSystem() as system:
+        ref = system.spawn(Echo)
+        assert await ref.ask(1, block=False) == 1
+        monkeypatch.setattr(Echo, "on_receive", lambda _self, message: message + 1)
+        assert await ref.ask(1, block=False) == 2
+
+
+async def test_ask_and_stop_race_from_many_threads() -> None:
+    async with ActorSystem() as system:
+        for _ in range(50):
+            ref = system.spawn(Echo)
+            threads = [
+                threading.Thread(target=lambda ref=ref: [ref.ask(n, block=False) for n in range(50)])
+                for _ in range(2)
+            ]
+            replies: list[Any] = []
+            for thread in threads:
+                thread.start()
+            replies.extend(ref.ask(n, block=False) for n in range(50))
+            ref.stop(block=False)
+            for thread in threads:
+                await asyncio.to_thread(thread.join)
+            for reply in replies:
+                try:
+                    async with asyncio.timeout(5):
+                        await reply
+                except ActorDeadError:
+                    continue
