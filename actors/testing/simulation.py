@@ -173,6 +173,10 @@ class Sim:
         """Wait until nothing is left to do at this moment (timers may be set for later)."""
         await asyncio.sleep(TICK)
 
+    async def sleep(self, seconds: float) -> None:
+        """Let virtual seconds pass."""
+        await asyncio.sleep(seconds)
+
     def run(self, work: Awaitable[T]) -> T:
         """Run the loop until ``work`` is done; its value.
 

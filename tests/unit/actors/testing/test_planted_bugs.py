@@ -189,15 +189,17 @@ class Root(Actor):
         self.spawn(Partner, "/root/b", calm, name="a")
         self.spawn(Partner, "/root/a", calm, name="b")
 
-    def on_receive(self, message: Any) -> None:
-        for child in self.children:
-            child.tell(message)
+
+class Operator(Actor):
+    def on_receive(self, path: str) -> None:
+        self.system.lookup(path).tell("open")  # type: ignore[union-attr]
 
 
 def storm(calm: bool) -> Any:
     async def scenario(system: ActorSystem) -> None:
-        root = system.spawn(Root, calm, name="root", supervision=Supervision(intensity=Intensity(0)))
-        root.tell("open")
+        system.spawn(Root, calm, name="root", supervision=Supervision(intensity=Intensity(0)))
+        for path in ("/root/a", "/root/b"):
+            system.spawn(Operator).tell(path)
         await asyncio.sleep(5)
 
     return scenario
