@@ -16,6 +16,7 @@ shrinks in both: fewer steps, and a small seed. Needs the ``hypothesis`` package
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Awaitable, Mapping
 from typing import Any, ClassVar, TypeVar
 
@@ -72,6 +73,7 @@ class SystemMachine(RuleBasedStateMachine):
         if not hasattr(self, "sim"):
             return
         try:
-            self.sim.finish()
+            if sys.exc_info()[1] is None:  # else a rule failed, and that is what is to be told
+                self.sim.finish()
         finally:
             self.sim.close()

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from actors._hooks import Instrument
+from actors._life import STOPPED
 from actors._system import ActorSystem
 from actors.testing.invariants import Invariants
 from actors.testing.loop import (
@@ -224,15 +225,19 @@ class Sim:
         self.loop.virtual.failure = None
         self.invariants._on_violation = None
         self.system.failure.cancel()
-        tasks = asyncio.all_tasks(self.loop)
-        for task in tasks:
-            task.cancel()
+        for cell in self.system.cells:
+            cell.state = STOPPED  # no mailbox is looked into any more
         try:
             self.loop.virtual.more(10_000)
-            # A run that was broken off at its end has left a stop of the loop behind.
-            self.loop.call_soon(self.loop.stop)
-            self.loop.run_forever()
-            self.loop.run_until_complete(_ended(tasks))
+            # A run that was broken off at its end has left a stop of the loop behind; and a task
+            # that is cancelled before its first step leaves a coroutine that was never awaited.
+            for _ in range(3):
+                self.loop.call_soon(self.loop.stop)
+                self.loop.run_forever()
+            while tasks := asyncio.all_tasks(self.loop):
+                for task in tasks:
+                    task.cancel()
+                self.loop.run_until_complete(_ended(tasks))
         except (Deadlock, Livelock, CannotSimulate, RuntimeError):
             pass
         finally:
