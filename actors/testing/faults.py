@@ -129,7 +129,7 @@ class Delay(Fault):
             raise ValueError(f"no delay: from {self.low} to {self.high} s")
         self._held: dict[tuple[Cell, object, str], deque[tuple[Envelope, float]]] = {}
 
-    def bound(self, loop: asyncio.AbstractEventLoop, rng: random.Random) -> Delay:  # type: ignore[override]
+    def bound(self, loop: asyncio.AbstractEventLoop, rng: random.Random) -> Delay:
         """See :meth:`Fault.bound`."""
         mine = super().bound(loop, rng)
         mine._held = {}

@@ -145,7 +145,9 @@ class SimLoop(asyncio.SelectorEventLoop):
         if self.virtual.failure is None:
             self.virtual.failure = error
 
-    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Any, func: Any, *args: Any
+    ) -> Any:
         """Refuse: a worker thread has its own time.
 
         Raises:

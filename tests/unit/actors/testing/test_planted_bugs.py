@@ -37,6 +37,7 @@ class Account(Actor):
                 self.balance = value
             case ("add", value):
                 self.balance += value
+        return None
 
 
 class Client(Actor):
