@@ -17,17 +17,14 @@ if TYPE_CHECKING:
     from actors.testing.invariants import Invariants
     from actors.testing.loop import CannotSimulate, Deadlock, Livelock, SimLoop
     from actors.testing.probe import Probe, Received
+    from actors.testing.runs import Outcome, explore, search, simulate
     from actors.testing.schedule import PCTDispatcher, SeededDispatcher
     from actors.testing.simulation import (
         MODES,
-        Outcome,
         Sim,
         SimSystem,
         SimulationFailed,
         Violation,
-        explore,
-        search,
-        simulate,
     )
 
 _WHERE = {
@@ -39,10 +36,8 @@ _WHERE = {
     "testing.loop": ("CannotSimulate", "Deadlock", "Livelock", "SimLoop"),
     "testing.probe": ("Probe", "Received"),
     "testing.schedule": ("PCTDispatcher", "SeededDispatcher"),
-    "testing.simulation": (
-        "MODES", "Outcome", "Sim", "SimSystem", "SimulationFailed", "Violation", "explore", "search",
-        "simulate",
-    ),
+    "testing.runs": ("Outcome", "explore", "search", "simulate"),
+    "testing.simulation": ("MODES", "Sim", "SimSystem", "SimulationFailed", "Violation"),
 }
 _MODULES = {name: module for module, names in _WHERE.items() for name in names}
 

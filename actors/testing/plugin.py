@@ -93,7 +93,8 @@ def _explore(
     item: pytest.Function, test: Any, fixtures: dict[str, Any], seeds: Iterable[int | str],
     options: dict[str, Any],
 ) -> None:
-    from actors.testing.simulation import MODES, SimulationFailed, simulate
+    from actors.testing.runs import simulate
+    from actors.testing.simulation import MODES, SimulationFailed
 
     async def scenario(sim: Sim) -> None:
         made = {"sim": sim, "system": sim.system}
