@@ -1,0 +1,266 @@
+"""One simulated run: a system in virtual time, where one seed decides all that chance decides."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from actors._hooks import Instrument
+from actors._life import STOPPED
+from actors._system import ActorSystem
+from actors.testing.invariants import Invariants
+from actors.testing.loop import (
+    MAX_STEPS,
+    MAX_STUCK,
+    MAX_WALL,
+    CannotSimulate,
+    Deadlock,
+    Livelock,
+    SimLoop,
+)
+from actors.testing.schedule import PCTDispatcher, SeededDispatcher
+
+if TYPE_CHECKING:
+    from actors._cell import Cell
+    from actors._envelope import Envelope
+    from actors._ref import ActorRef
+    from actors.testing.faults import Fault
+    from actors.testing.probe import Probe
+
+T = TypeVar("T")
+
+MODES = ("actors", "pct", "harsh", "loop")
+"""``actors``: any ready actor goes next, all equally likely. ``pct``: by random priorities.
+``harsh``: callbacks of the loop in any order, half of the seeds with an actor dispatcher on top.
+``loop``: the order of the real loop; only time is virtual."""
+
+TICK = 1e-6
+"""Virtual seconds that pass only when nothing else is left to do at this moment."""
+
+SHOWN = 25
+
+
+class Violation(AssertionError):
+    """An invariant of the runtime does not hold."""
+
+
+class SimulationFailed(AssertionError):
+    """A simulated run failed; the text says how to run it again."""
+
+    def __init__(self, sim: Sim, what: str, error: BaseException) -> None:
+        self.seed, self.mode, self.error = sim.seed, sim.mode, error
+        self.trace = tuple(sim.trace)
+        last = "".join(f"\n    {path} <- {message}" for path, message in self.trace[-SHOWN:])
+        super().__init__(
+            f"{type(error).__name__}: {error}\n"
+            f"replay: simulate({what}, seed={sim.seed!r}, mode={sim.mode!r})\n"
+            f"at {sim.loop.time():.6f} virtual seconds; the last of {len(self.trace)} messages:{last}"
+        )
+
+
+class SimSystem(ActorSystem):
+    """A system that remembers its actors and refuses those that bring a thread."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.cells: list[Cell] = []
+
+    def add(self, cell: Cell, siblings: dict[str, Cell]) -> ActorRef[Any]:
+        """See :meth:`actors.ActorSystem.add`.
+
+        Raises:
+            CannotSimulate: the actor has a thread of its own.
+        """
+        if cell.threaded:
+            raise CannotSimulate(
+                f"{cell.path} ({cell.actor_class.__name__}) has a thread of its own; test it in a real "
+                "loop, or give the simulation an actor without one in its place"
+            )
+        self.cells.append(cell)
+        return super().add(cell, siblings)
+
+
+class _Recorder(Instrument):
+    def __init__(self, trace: list[tuple[str, str]]) -> None:
+        self._trace = trace
+
+    def begin(self, cell: Cell, envelope: Envelope) -> None:
+        self._trace.append((cell.path, type(envelope[0]).__name__))
+
+
+class Sim:
+    """One simulated run, step by step; :func:`simulate` does it all at once.
+
+    Args:
+        seed: an int or a str; decides the schedule, the system's and the faults' chance.
+        mode: one of :data:`MODES`.
+        faults: installed before the first actor; each simulation takes a fresh copy.
+        depth: for ``pct``, the number of ordered events that a bug may need.
+        may_escalate: whether a top-level actor may give up. If not, that is a failure.
+        max_steps, max_stuck, wall: bounds, see :class:`~actors.testing.SimLoop`.
+        options: for :class:`actors.ActorSystem`.
+    """
+
+    def __init__(
+        self, seed: int | str = 0, mode: str = "actors", *, faults: Sequence[Fault] = (),
+        depth: int = 3, may_escalate: bool = False, max_steps: int = MAX_STEPS,
+        max_stuck: int = MAX_STUCK, wall: float = MAX_WALL, **options: Any,
+    ) -> None:
+        if mode not in MODES:
+            raise ValueError(f"{mode!r} is no mode; there are {', '.join(MODES)}")
+        self.seed, self.mode = seed, mode
+        self.rng = self.chance("scenario")
+        """Chance for the scenario's own data."""
+        self.trace: list[tuple[str, str]] = []
+        """(path, type of message) of all that was handled."""
+        self._may_escalate = may_escalate
+        self._errors: list[str] = []
+        self._finished = False
+        self.loop = SimLoop(
+            shuffle=self.chance("loop") if mode == "harsh" else None,
+            max_steps=max_steps, max_stuck=max_stuck, wall=wall,
+        )
+        self.loop.virtual.describe = self.describe
+        self.loop.set_exception_handler(self._unhandled)
+        self.system = SimSystem(
+            "simulation", loop=self.loop, rng=self.chance("system"), clock=self.loop.clock,
+            dispatcher=self._dispatcher(depth), **options,
+        )
+        self.invariants = Invariants(lambda text: self.loop.fail(Violation(text)))
+        self.invariants.install(self.system)
+        self.system.instrument(_Recorder(self.trace))
+        self.faults: list[Fault] = []
+        for fault in faults:
+            self.inject(fault)
+
+    def chance(self, purpose: str) -> random.Random:
+        """A generator of its own for each purpose, so that one does not shift another's numbers."""
+        return random.Random(f"{self.seed}/{purpose}")
+
+    def _dispatcher(self, depth: int) -> SeededDispatcher | None:
+        rng = self.chance("schedule")
+        if self.mode == "pct":
+            return PCTDispatcher(rng, depth=depth, loop=self.loop)
+        if self.mode == "loop" or (self.mode == "harsh" and rng.random() < 0.5):
+            return None
+        return SeededDispatcher(rng, loop=self.loop)
+
+    # -- for scenarios --------------------------------------------------------------------------
+
+    def inject(self, fault: Fault) -> Callable[[], None]:
+        """Install a copy of a fault; the function that is returned ends it."""
+        mine = fault.bound(self.loop, self.chance(f"fault {len(self.faults)}"))
+        self.faults.append(mine)
+        return self.system.instrument(mine)
+
+    def probe(self, name: str = "probe") -> Probe:
+        """A new :class:`~actors.testing.Probe` in this system."""
+        from actors.testing.probe import Probe
+
+        return Probe(self.system, name)
+
+    async def settle(self) -> None:
+        """Wait until nothing is left to do at this moment (timers may be set for later)."""
+        await asyncio.sleep(TICK)
+
+    async def sleep(self, seconds: float) -> None:
+        """Let virtual seconds pass."""
+        await asyncio.sleep(seconds)
+
+    def run(self, work: Awaitable[T]) -> T:
+        """Run the loop until ``work`` is done; its value.
+
+        Raises:
+            Violation: an invariant did not hold, or a callback or task failed unseen.
+            Deadlock: nobody will ever do anything again, and ``work`` is not done.
+            Livelock: it goes on without end.
+        """
+        value = self.loop.run_until_complete(_awaited(work))
+        self._raise_found()
+        return value
+
+    def _raise_found(self) -> None:
+        found = [*self.invariants.violations, *self._errors]
+        if found:
+            raise Violation("; ".join(found))
+
+    def finish(self) -> None:
+        """Stop the system and check that nothing is left. Raises as :meth:`run` does."""
+        if not self._finished:
+            self._finished = True
+            self.run(self._finish())
+            self.invariants.check_end()
+            self._raise_found()
+
+    async def _finish(self) -> None:
+        failure = self.system.failure
+        if failure.done() and not self._may_escalate:
+            raise Violation(f"a top-level actor gave up: {failure.result()}")
+        report = await self.system.stop(100 * self.system.stop_grace)
+        for path in report.left:
+            self.invariants.violated(f"left behind: {path} did not stop")
+        for fault in self.faults:
+            fault.flush()
+        await self.settle()
+        for task in asyncio.all_tasks(self.loop):
+            if task is not asyncio.current_task():
+                self.invariants.violated(f"left behind: the task {task.get_coro()!r}")
+
+    def close(self) -> None:
+        """Cancel what is left and close the loop; needed after :meth:`run` or :meth:`finish` raised."""
+        if self.loop.is_closed():
+            return
+        self.loop.set_exception_handler(lambda _loop, _context: None)
+        self.loop.virtual.failure = None
+        self.invariants._on_violation = None
+        self.system.failure.cancel()
+        for cell in self.system.cells:
+            cell.state = STOPPED  # no mailbox is looked into any more
+        try:
+            self.loop.virtual.more(10_000)
+            # A run that was broken off at its end has left a stop of the loop behind; and a task
+            # that is cancelled before its first step leaves a coroutine that was never awaited.
+            for _ in range(3):
+                self.loop.call_soon(self.loop.stop)
+                self.loop.run_forever()
+            while tasks := asyncio.all_tasks(self.loop):
+                for task in tasks:
+                    task.cancel()
+                self.loop.run_until_complete(_ended(tasks))
+        except (Deadlock, Livelock, CannotSimulate, RuntimeError):
+            pass
+        finally:
+            self.loop.close()
+
+    # -- looking in -----------------------------------------------------------------------------
+
+    def _unhandled(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        self._errors.append(f"{context.get('message')}: {error!r}")
+        self.loop.fail(Violation(self._errors[0]))
+
+    def describe(self) -> str:
+        """Who waits for whom, one line each."""
+        lines = [
+            f"{ask.asker or 'outside'} waits for {ask.target}: {ask.message} is {ask.state}"
+            for ask in self.system.pending_asks()
+        ]
+        for cell in self.system.cells:
+            owed = sum(not reply.done() for reply in cell._owed or ())
+            if owed:
+                lines.append(f"{cell.path} has taken {owed} replies and not settled them")
+            if cell.waiting_on is not None and cell.waiting_on.target is not None:
+                lines.append(f"{cell.path} waits for {cell.waiting_on.target.path}")
+        if self.system.failure.done() and not self.system.failure.cancelled():
+            lines.append(f"a top-level actor gave up: {self.system.failure.result()}")
+        return "\n".join([*lines, self.system.dump()])
+
+
+async def _awaited(work: Awaitable[T]) -> T:
+    return await work
+
+
+async def _ended(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,176 @@
+"""Each invariant catches a runtime (or an actor) that was broken for it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from actors import Actor, Backoff, Future, Intensity, Supervision
+from actors._cell import Cell
+from actors._life import Life
+from actors._mailbox import Mailbox
+from actors._policy import RestartHistory
+from actors._system import ActorSystem
+from actors.testing import Sim, SimulationFailed, simulate
+
+QUICK = Supervision(backoff=Backoff(first=0.01, most=0.02))
+
+
+class Echo(Actor):
+    def on_receive(self, message: Any) -> Any:
+        if isinstance(message, BaseException):
+            raise message
+        return message
+
+
+async def talk(sim: Sim) -> None:
+    ref = sim.system.spawn(Echo, name="echo", supervision=QUICK)
+    for number in range(5):
+        ref.tell(number)
+    assert await ref.ask("x", block=False) == "x"
+    ref.tell(ValueError("restart"))
+    assert await ref.ask("y", block=False) == "y"
+
+
+def caught(scenario: Any, match: str, **options: Any) -> None:
+    with pytest.raises(SimulationFailed, match=match):
+        simulate(scenario, **options)
+
+
+def test_the_healthy_runtime_passes() -> None:
+    for seed in range(30):
+        simulate(talk, seed=seed, mode=("actors", "pct", "harsh", "loop")[seed % 4])
+
+
+def test_processed_after_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[Any] = []
+
+    class Zombie(Echo):
+        def on_stop(self) -> None:
+            kept.append(self._cell)
+
+    async def scenario(sim: Sim) -> None:
+        ref = sim.system.spawn(Zombie)
+        assert await ref.stop(block=False)
+        kept[0]._handle(("late", None, 0, None, None))
+        await sim.settle()
+
+    caught(scenario, r"processed after stop: /Zombie-1 handles str and is stopped")
+
+
+def test_two_at_a_time() -> None:
+    class Impatient(Actor):
+        async def on_receive(self, message: Any) -> None:
+            if message == "first":
+                self._cell._handle(("second", None, 0, None, None)).close()
+                await asyncio.sleep(1)
+
+    async def scenario(sim: Sim) -> None:
+        sim.system.spawn(Impatient).tell("first")
+        await asyncio.sleep(2)
+
+    caught(scenario, "two at a time: .* handles str, and str is not done")
+
+
+def test_an_ask_without_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Life, "dead_letter", lambda *_: None)
+
+    async def scenario(sim: Sim) -> None:
+        ref = sim.system.spawn(Echo)
+        ref.stop(block=False)
+        ref.ask("after the stop", block=False)
+
+    caught(scenario, "outside asked /Echo-1 and never got an answer", mode="loop")
+
+
+def test_an_answer_that_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(sim: Sim) -> None:
+        future: Future[Any] = sim.system.spawn(Echo).ask(1, block=False)
+        await future
+        future._value = 2
+
+    caught(scenario, "the answer of /Echo-1 to int changed")
+
+
+def test_the_order_of_a_sender(monkeypatch: pytest.MonkeyPatch) -> None:
+    get = Mailbox.get
+    monkeypatch.setattr(
+        Mailbox, "get", lambda self: self._normal.pop() if self._normal else get(self)
+    )
+    caught(talk, r"order: /echo handles \w+ of outside .*after a message that was sent later")
+
+
+def test_the_bound_of_a_mailbox(monkeypatch: pytest.MonkeyPatch) -> None:
+    def push(self: Mailbox, envelope: Any) -> None:
+        self.hooks.admits(self._cell, envelope, "normal")  # type: ignore[union-attr]
+        self.push_stop(envelope)
+
+    monkeypatch.setattr(Mailbox, "push", push)
+
+    async def scenario(sim: Sim) -> None:
+        ref = sim.system.spawn(Echo)
+        for number in range(4):
+            ref.tell(number)
+
+    caught(scenario, r"bound: /Echo-1 has \d messages in its normal, 2 allowed", mailbox_capacity=2)
+
+
+def test_the_intensity_of_restarts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RestartHistory, "exceeded", lambda *_: False)
+
+    async def scenario(sim: Sim) -> None:
+        policy = Supervision(intensity=Intensity(2, 30.0), backoff=Backoff(first=0.01))
+        ref = sim.system.spawn(Echo, supervision=policy)
+        for _ in range(4):
+            ref.tell(ValueError("again"))
+        await asyncio.sleep(10)
+
+    caught(scenario, "intensity: /Echo-1 is restarted 3 times within 30 s, 2 allowed")
+
+
+def test_on_stop_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Stopper(Echo):
+        def on_stop(self) -> None:
+            pass
+
+    clear = Life._clear
+
+    def twice(self: Any, left: Any) -> None:
+        self.actor.on_stop()
+        clear(self, left)
+
+    monkeypatch.setattr(Life, "_clear", twice)
+
+    async def scenario(sim: Sim) -> None:
+        await sim.system.spawn(Stopper)
+
+    caught(scenario, "on_stop: /Stopper-1 is told to stop 2 times in one life")
+
+
+def test_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def no_stop(self: Any, timeout: Any = None) -> Any:
+        from actors import StopReport
+
+        return StopReport()
+
+    async def timer(sim: Sim) -> None:
+        ref = sim.system.spawn(Echo, name="left")
+        ref._cell.timers.set("t", 1e9, "x")
+        ref.tell(1)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ActorSystem, "stop", no_stop)
+        caught(timer, "left behind: /left is still in the tree.*is running.*has timers")
+
+
+def test_the_counters(monkeypatch: pytest.MonkeyPatch) -> None:
+    failed = Cell._handler_failed
+
+    def twice(self: Any, envelope: Any, error: BaseException) -> None:
+        self.failed += 1
+        failed(self, envelope, error)
+
+    monkeypatch.setattr(Cell, "_handler_failed", twice)
+    caught(talk, "counters: /echo counts 2 failed, 1 were seen")
