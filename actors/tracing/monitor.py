@@ -10,12 +10,15 @@ All of it belongs to the system's loop: call it there.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from actors._errors import ActorError
 from actors._events import Event
 from actors.tracing import protocol
+from actors.tracing.asks import wait_graph
+from actors.tracing.flow import Flow
 from actors.tracing.group import Group, frame
 from actors.tracing.protocol import Redact
 from actors.tracing.watcher import SlowWatcher, Watcher
@@ -69,14 +72,23 @@ class Monitor:
         self._events: deque[Event] = deque()
         self._traces: deque[Trace] = deque()
         self._lost_events = self._lost_traces = 0
+        self.flow = Flow(system)
+        self._counting = contextlib.ExitStack()
+        self._counts = False
 
-    def watch(self, pattern: str = "*", *, page: int = 500, max_rows: int = MAX_ROWS) -> Watcher:
+    def watch(
+        self, pattern: str = "*", *, page: int = 500, max_rows: int = MAX_ROWS,
+        asks: bool = False, flow: bool = False,
+    ) -> Watcher:
         """A watcher; it begins with ``async with``.
 
         Args:
             pattern: a shell pattern for paths, such as ``/service/*``; ``*`` matches slashes, too.
             page: rows of one frame of a snapshot.
             max_rows: actors to see at most, those that were there first.
+            asks: send the wait graph with each tick, too.
+            flow: send the edges between classes, too. Counting them begins with the first watcher
+                that wants them; every message costs more meanwhile.
 
         Raises:
             ValueError: the bounds do not fit (see ``MAX_ROWS`` and ``MAX_PAGES``).
@@ -85,7 +97,7 @@ class Monitor:
             raise ValueError(f"max_rows is 1 to {MAX_ROWS}, not {max_rows}")
         if page < 1 or -(-max_rows // page) > MAX_PAGES:
             raise ValueError(f"pages of {page} rows: {max_rows} rows make more than {MAX_PAGES}")
-        return Watcher(self, pattern, page, max_rows)
+        return Watcher(self, pattern, page, max_rows, asks=asks, flow=flow)
 
     @property
     def watchers(self) -> int:
@@ -134,7 +146,14 @@ class Monitor:
 
     def adjust(self) -> None:
         """Have the timer and the subscriptions if somebody watches, else not."""
-        wanted = any(group.active() for group in self._groups.values())
+        active = [each for group in self._groups.values() for each in group.active()]
+        wanted = bool(active)
+        if not any(each.flow for each in active):
+            self._counting.close()
+        elif not self._counts:
+            self._counting.enter_context(self.flow.watch())
+            self._counting.callback(setattr, self, "_counts", False)
+            self._counts = True
         if wanted and self._timer is None:
             self._timer = self.system.loop.call_later(self.interval, self._tick)
             self._unsubscribe = [self.system.events.subscribe(self._happened)]
@@ -179,6 +198,19 @@ class Monitor:
                 group.send(_frames(group, now, events, traces, lost))
                 for watcher in group.active():
                     self._send_details(watcher, now, opened)
+        self._send_graphs(now)
+
+    def _send_graphs(self, now: int) -> None:
+        active = [each for group in self._groups.values() for each in group.active()]
+        if asking := [each for each in active if each.asks]:
+            packed = frame("asks", now, **wait_graph(self.system))
+            for watcher in asking:
+                watcher.put(packed)
+        if flowing := [each for each in active if each.flow]:
+            edges = [protocol.edge(each) for each in self.flow.edges()]
+            packed = frame("flow", now, edges=edges, beyond=self.flow.beyond)
+            for watcher in flowing:
+                watcher.put(packed)
 
     def _shown(self, event: Event) -> dict[str, Any]:
         try:

@@ -11,6 +11,8 @@ the system's clock, that all its data belongs to.
   beyond the watcher's bound.
 - ``details``: one opened actor, ``actor`` (a map, None if there is none of that path).
 - ``trace``: finished ``traces``; ``event``: ``events`` of the runtime.
+- ``asks``: the wait graph (:func:`actors.tracing.wait_graph`); ``flow``: the ``edges`` between classes
+  since somebody began to watch them. Both for watchers that want them.
 - ``dropped``: how many ``events`` and ``traces`` did not fit between two ticks.
 
 An actor's path and class are sent once and its rows name it by a number: that is most of what
@@ -30,6 +32,7 @@ from actors._stats import BUCKETS, Histogram
 if TYPE_CHECKING:
     from actors._cell import Cell
     from actors._events import Event
+    from actors.tracing.flow import Edge
     from actors.tracing.spans import Trace
 
 VERSION = 1
@@ -229,6 +232,11 @@ def trace(finished: Trace) -> dict[str, Any]:
         "duration": finished.duration, "failed": finished.failed,
         "spans": [dataclasses.asdict(each) for each in finished.spans],
     }
+
+
+def edge(found: Edge) -> dict[str, Any]:
+    """An edge between two classes as plain data."""
+    return dataclasses.asdict(found)
 
 
 def plain(value: Any) -> Any:

@@ -19,9 +19,12 @@ import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from pykka.messages import ProxyCall, ProxyGetAttr, ProxySetAttr
 
 from actors._hooks import Instrument
+from actors._timers import TimerFired
 from actors._trace import TraceContext
 
 if TYPE_CHECKING:
@@ -100,6 +103,18 @@ class Trace:
         return any(each.error is not None for each in self.spans)
 
 
+def message_name(message: Any) -> str:
+    """What a message is called: its type; for what the runtime wraps, what is in it.
+
+    A timer's message goes by its own type, a call through a proxy by the attribute's path.
+    """
+    if isinstance(message, TimerFired):
+        message = message.message
+    if isinstance(message, ProxyCall | ProxyGetAttr | ProxySetAttr):
+        return f"{type(message).__name__} {'.'.join(message.attr_path)}"
+    return type(message).__name__
+
+
 class _Open:
     """A trace under way."""
 
@@ -118,7 +133,7 @@ class _Watch:
     message: str | None
 
     def wants(self, cell: Cell, envelope: Envelope) -> bool:
-        if self.message is not None and type(envelope[0]).__name__ != self.message:
+        if self.message is not None and message_name(envelope[0]) != self.message:
             return False
         return self.path is None or self.path.match(cell.path) is not None
 
@@ -161,7 +176,7 @@ class Tracer(Instrument):
         Args:
             n: how many, 1 or more.
             path: a shell pattern for the receiving actor's path.
-            message: the name of the message's type.
+            message: the message's name, see :func:`message_name`; mostly its type's.
         """
         if n < 1:
             raise ValueError(f"the next {n} messages are none")
@@ -267,7 +282,7 @@ class Tracer(Instrument):
         message, _, sent, sender, _ = envelope
         span = Span(
             context.trace_id, context.span_id, parent, cell.path, cell.actor_class.__name__,
-            type(message).__name__, None if sender is None else sender.path,
+            message_name(message), None if sender is None else sender.path,
             sent, began, ended, error,
         )
         with self._lock:

@@ -33,9 +33,12 @@ class Watcher:
     the watcher was cut off.
     """
 
-    def __init__(self, monitor: Monitor, pattern: str, page: int, max_rows: int) -> None:
+    def __init__(
+        self, monitor: Monitor, pattern: str, page: int, max_rows: int, *, asks: bool, flow: bool
+    ) -> None:
         self.filter = (pattern, page, max_rows)
         self.opened: dict[str, None] = {}
+        self.asks, self.flow = asks, flow
         self.paused = False
         self._monitor = monitor
         self._frames: deque[bytes] = deque()

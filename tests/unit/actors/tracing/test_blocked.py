@@ -58,11 +58,24 @@ async def test_reports_are_rationed_and_blocks_counted() -> None:
 
 async def test_costs_no_thread_until_started_and_none_after() -> None:
     async with ActorSystem() as system:
+        before = set(threading.enumerate())
         watch = LoopWatch(system, threshold=0.02)
-        assert "actors-loop-watch" not in {each.name for each in threading.enumerate()}
+        assert set(threading.enumerate()) <= before
         watch.start()
         watch.start()
-        assert [each.name for each in threading.enumerate()].count("actors-loop-watch") == 1
+        (thread,) = set(threading.enumerate()) - before
+        assert thread.daemon
         watch.stop()
         await asyncio.sleep(0.1)
-        assert "actors-loop-watch" not in {each.name for each in threading.enumerate()}
+        assert not thread.is_alive()
+
+
+async def test_the_thread_ends_with_the_loop() -> None:
+    loop = asyncio.new_event_loop()
+    watch = LoopWatch(ActorSystem(loop=loop), threshold=0.01)
+    watch.start()
+    thread = watch._thread
+    assert thread is not None
+    loop.close()
+    await asyncio.to_thread(thread.join, 5)
+    assert not thread.is_alive()

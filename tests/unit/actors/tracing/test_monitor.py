@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from actors import Actor, ActorError, ActorSystem
+from actors import Actor, ActorError, ActorSystem, ThreadedActor
 from actors.tracing import Tracer, group as grouping, monitor as module, watcher as watching
 from actors.tracing.export import decode
 from actors.tracing.monitor import Monitor, SlowWatcher, Watcher
@@ -213,6 +213,53 @@ async def test_finished_traces() -> None:
             assert trace["complete"] and trace["spans"][0]["path"] == "/w"
             await asyncio.sleep(2 * TICK)
             assert "trace" not in {decode(frame)["kind"] for frame in other._frames}
+
+
+async def test_asks_and_flow_for_those_who_want_them() -> None:
+    gate = asyncio.Event()
+    async with ActorSystem() as system:
+        monitor = Monitor(system, interval=TICK)
+        ref = system.spawn(Worker, name="w")
+        async with monitor.watch() as other:
+            assert system.hooks_in_use is None
+            async with monitor.watch(asks=True, flow=True) as watcher:
+                assert system.hooks_in_use is not None
+                await ref.ask(1, block=False)
+                asked = ref.ask(gate, block=False)
+                edges = (await one(watcher, "flow"))["edges"]
+                assert [(edge["receiver"], edge["message"]) for edge in edges] == [("Worker", "int")]
+                asks = (await one(watcher, "asks"))["asks"]
+                assert [(ask["target"], ask["message"]) for ask in asks] == [("/w", "Event")]
+                gate.set()
+                await asked
+                watcher.pause()
+                assert system.hooks_in_use is None
+                watcher.resume()
+                assert system.hooks_in_use is not None
+            assert system.hooks_in_use is None
+            kinds = {decode(frame)["kind"] for frame in other._frames}
+            assert "delta" in kinds and not kinds & {"flow", "asks"}
+
+
+class Threaded(ThreadedActor):
+    def on_receive(self, message: Any) -> Any:
+        return message
+
+
+async def test_actors_with_threads_of_their_own() -> None:
+    async with ActorSystem() as system:
+        tracer = Tracer(sample=1)
+        system.instrument(tracer)
+        refs = [system.spawn(Threaded, name=f"t{number}") for number in range(3)]
+        async with Monitor(system, tracer=tracer, interval=TICK).watch(flow=True) as watcher:
+            for number in range(300):
+                refs[number % 3].tell(number)
+            for ref in refs:
+                await ref.ask("last", block=False)
+            await asyncio.sleep(2 * TICK)
+            edges = (await frames(watcher, "flow", 2))[1]["edges"]
+        assert sum(edge["count"] for edge in edges) == 303
+        assert not tracer._open and not tracer._begun and len(tracer.traces()) >= 256
 
 
 async def test_nothing_runs_unwatched_or_paused() -> None:

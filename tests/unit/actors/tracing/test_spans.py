@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from actors import Actor, ActorRef, ActorSystem, TraceContext, tracing
+from actors import Actor, ActorRef, ActorSystem, Backoff, Supervision, TraceContext, tracing
 from actors.tracing import Trace, Tracer, spans
 
 QUICK = 0.01
@@ -119,25 +119,58 @@ async def test_errors_and_the_slowest_outlive_the_ring() -> None:
 
 
 async def test_a_trace_with_a_lost_message_ends_when_it_was_quiet() -> None:
+    gate = asyncio.Event()
+
+    class Teller(Actor):
+        def on_receive(self, message: Any) -> None:
+            busy.ask(message, block=False).cancel()  # never begins: nobody waits for it any more
+
+    class Busy(Actor):
+        async def on_receive(self, message: Any) -> None:
+            await gate.wait()
+
+    async with ActorSystem() as system:
+        tracer = Tracer()
+        system.instrument(tracer)
+        busy = system.spawn(Busy)
+        busy.tell("busy")
+        tracer.watch_next(1, message="int")
+        await system.spawn(Teller).ask(1, block=False)
+        gate.set()
+        await asyncio.sleep(QUICK)
+        assert not tracer.traces()
+        now = system.clock()
+        tracer.expire(now + spans.QUIET_NS // 2)
+        assert not tracer.traces()
+        tracer.expire(now + spans.QUIET_NS)
+        (trace,) = tracer.traces()
+    assert not trace.complete and len(trace.spans) == 1
+
+
+async def test_a_handler_that_was_cut_off_is_aborted_and_timers_have_their_names() -> None:
+    class Cut(Actor):
+        def on_start(self) -> None:
+            self.set_timer("tick", 0, b"tick")
+
+        async def on_receive(self, message: Any) -> None:
+            if message == "hang":
+                self.start_task(self.boom())
+                await asyncio.Event().wait()
+
+        async def boom(self) -> None:
+            raise RuntimeError("task")
+
+    again = Supervision(backoff=Backoff(first=0.001, most=0.001))
     async with ActorSystem() as system:
         tracer = Tracer(sample=1)
         system.instrument(tracer)
-        busy = system.spawn(Hop, name="busy")
-        first = system.spawn(Hop, busy, name="first")
-        busy.tell("hang")
-        await asyncio.sleep(QUICK)
-        asked = asyncio.ensure_future(_wait(first.ask(1, block=False)))
-        await asyncio.sleep(QUICK)
-        await first.stop(block=False) if False else asked.cancel()
-        await asyncio.sleep(QUICK)
-        assert not tracer.traces()
-        tracer.expire(system.clock() + spans.QUIET_NS + 1)
-        system.stop_grace = 0.01
-    assert not [trace for trace in tracer.traces() if trace.complete]
-
-
-async def _wait(future: Any) -> Any:
-    return await future
+        ref = await system.spawn(Cut, supervision=again)
+        ref.tell("hang")
+        await asyncio.sleep(0.05)
+        await ref.ask(1, block=False)
+        await asyncio.sleep(0)
+        found = [(span.message, span.error) for trace in tracer.traces() for span in trace.spans]
+    assert sorted(found, key=str) == [("bytes", None), ("int", None), ("str", "Aborted")]
 
 
 async def test_open_traces_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
