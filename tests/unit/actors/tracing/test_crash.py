@@ -24,7 +24,7 @@ class Fails(Actor):
 
     def one(self, message: Any) -> None:
         try:
-            raise ValueError("secret")
+            raise ValueError("secret") from OSError("secret")
         except ValueError as error:
             raise RuntimeError("secret " * 1000) from error
 
@@ -45,7 +45,7 @@ async def test_grouped_counted_and_without_payload() -> None:
         "RuntimeError": 4, "KeyError": 2,
     }
     runtime = next(report for report in reports if report["error"] == "RuntimeError")
-    assert runtime["causes"] == ["ValueError"] and sorted(runtime["paths"]) == ["/a", "/b"]
+    assert runtime["causes"] == ["ValueError", "OSError"] and sorted(runtime["paths"]) == ["/a", "/b"]
     assert runtime["stack"].endswith(" one") and runtime["message"] == "int"
     assert runtime["first"] <= runtime["last"] and runtime["directive"] == "restart"
     assert [header[0] for header in runtime["recent"]][-1] == "int"

@@ -57,6 +57,8 @@ async def test_ids_parents_times_and_errors() -> None:
     assert failed.status.description == "ValueError" and failed.parent.is_remote
     assert f"{failed.parent.span_id:016x}" == context.span_id
     assert spans[0].status.status_code is api.StatusCode.UNSET
+    again = provider.get_tracer("actors").start_span("x").get_span_context().span_id
+    assert f"{again:016x}" not in ours, "ids are forced for our spans only"
     own_id = provider.get_tracer("another").start_span("x").get_span_context().span_id
     assert own_id and f"{own_id:016x}" not in ours
 

@@ -104,7 +104,12 @@ async def test_the_next_messages_that_match() -> None:
 async def test_errors_and_the_slowest_outlive_the_ring() -> None:
     async with ActorSystem() as system:
         tracer = Tracer(sample=1, ring=3, errors=2, slowest=1)
+        failures = Tracer(sample=1, ring=1, errors=1, slowest=0)
         system.instrument(tracer)
+        first = chain(system, 1)
+        await first.ask(0, block=False)
+        await first.stop(block=False)
+        remove = system.instrument(failures)
         first = chain(system, 1)
         with pytest.raises(ValueError, match="asked"):
             await first.ask("fail", block=False)
@@ -112,7 +117,10 @@ async def test_errors_and_the_slowest_outlive_the_ring() -> None:
             await first.ask(number, block=False)
         await asyncio.sleep(0)
         traces = tracer.traces()
-    assert traces[0].spans[0].error == "ValueError" and traces[0].failed
+        remove()
+    assert [trace.failed for trace in failures.traces()] == [True, False]
+    (failed,) = (trace for trace in traces if trace.failed)
+    assert failed.spans[0].error == "ValueError"
     assert len(traces) <= 3 + 2 + 1 and len(tracer._ring) == 3
     longest = max(traces, key=lambda trace: trace.duration)
     assert tracer._slowest == [longest]
@@ -183,6 +191,8 @@ async def test_open_traces_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
             system.spawn(Hop, name=f"h{number}").tell("hang")
         await asyncio.sleep(QUICK)
         assert len(tracer._open) == 5
+        tracer.expire(system.clock() + 2 * spans.QUIET_NS)
+        assert len(tracer._open) == 5, "a handler that takes its time is not over"
         first = chain(system, 4)
         await first.ask(1, block=False)
         await asyncio.sleep(0)
