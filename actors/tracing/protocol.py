@@ -90,14 +90,15 @@ class Sample:
             window: seconds since the last look; 0 if there was none, then there are no rates yet.
         """
         mailbox, envelope = cell.mailbox, cell.envelope
+        depth, sent = (0, 0) if mailbox.empty() else (len(mailbox), oldest(cell))
         key = (
-            cell.state, len(mailbox), oldest(cell), sum(cell.runs), cell.failed, cell.restarts,
+            cell.state, depth, sent, sum(cell.runs), cell.failed, cell.restarts,
             mailbox.dropped + mailbox.rejected, 0 if envelope is None else cell.began,
         )
         if key == self.key and not self.active:
             return False
         rates = self._rates(cell, key, window)
-        state, depth, sent, processed, failed, restarts, refused, since = key
+        state, _, _, processed, failed, restarts, refused, since = key
         self.row = (
             self.id, state, depth, mailbox.capacity, sent, processed, failed, restarts, refused,
             None if envelope is None else type(envelope[0]).__name__, since, *rates,

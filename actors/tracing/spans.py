@@ -163,7 +163,7 @@ class Tracer(Instrument):
         self._open: OrderedDict[str, _Open] = OrderedDict()
         self._ring: deque[Trace] = deque(maxlen=ring)
         self._errors: deque[Trace] = deque(maxlen=errors)
-        self._slowest: list[Trace] = []
+        self._slowest: list[tuple[float, Trace]] = []
         self._keep_slowest = slowest
         self._listeners: list[Callable[[Trace], None]] = []
         self._lock = threading.RLock()
@@ -186,7 +186,8 @@ class Tracer(Instrument):
     def traces(self) -> list[Trace]:
         """The finished traces that are kept: the last, the failed and the slowest; oldest first."""
         with self._lock:
-            kept = {id(each): each for each in (*self._ring, *self._errors, *self._slowest)}
+            slowest = (trace for _, trace in self._slowest)
+            kept = {id(each): each for each in (*self._ring, *self._errors, *slowest)}
         return sorted(kept.values(), key=lambda trace: trace.spans[-1].ended)
 
     def listen(self, listener: Callable[[Trace], None]) -> Callable[[], None]:
@@ -316,9 +317,7 @@ class Tracer(Instrument):
         self._ring.append(trace)
         if trace.failed:
             self._errors.append(trace)
-        self._slowest.append(trace)
-        self._slowest.sort(key=lambda each: each.duration, reverse=True)
-        del self._slowest[self._keep_slowest:]
+        self._keep_if_slow(trace)
         for listener in tuple(self._listeners):
             try:
                 listener(trace)
@@ -326,5 +325,15 @@ class Tracer(Instrument):
                 logger.exception("the trace listener %r failed and is removed", listener)
                 self._forget(listener)
 
+    def _keep_if_slow(self, trace: Trace) -> None:
+        # Most are not, and comparing with the least of the kept costs a tenth of sorting.
+        duration = trace.duration
+        full = len(self._slowest) >= self._keep_slowest
+        if full and (not self._slowest or duration <= self._slowest[-1][0]):
+            return
+        self._slowest.append((duration, trace))
+        self._slowest.sort(key=lambda each: each[0], reverse=True)
+        del self._slowest[self._keep_slowest:]
 
-__all__ = ["Span", "Trace", "Tracer"]
+
+__all__ = ["Span", "Trace", "Tracer", "message_name"]
