@@ -61,7 +61,7 @@ from actors._routing import (
 from actors._stats import ActorStatistics, Histogram, MailboxStatistics
 from actors._system import ActorSystem, PendingAsk, StopReport
 from actors._threaded import ThreadedActor
-from actors._trace import TraceContext, tracing
+from actors._trace import TraceContext, trace_as
 
 __all__ = [
     "DROP_NEW",
@@ -128,6 +128,6 @@ __all__ = [
     "Wait",
     "WouldDeadlock",
     "get_all",
-    "tracing",
+    "trace_as",
     "traversable",
 ]

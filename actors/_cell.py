@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 from collections import deque
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
@@ -74,7 +75,7 @@ class Cell(Faculties):
                 continue
             handler = self._handle(envelope)
             if handler is not None:
-                self.task = self.loop.create_task(self._follow(handler), context=self.context)
+                self._begin_following(handler)
                 return
             if self.state is not RUNNING:
                 return
@@ -98,7 +99,7 @@ class Cell(Faculties):
             return not self._falls_asleep()
         handler = self.context.run(self._handle, envelope)
         if handler is not None:
-            self.task = self.loop.create_task(self._follow(handler), context=self.context)
+            self._begin_following(handler)
             return False
         return self.state is RUNNING and not (self.mailbox.empty() and self._falls_asleep())
 
@@ -146,10 +147,14 @@ class Cell(Faculties):
             hooks.ended(self, envelope, began, ended, error)
         if run > self.system.slow_ns:
             self._slow(kind, run)
-        self.envelope = None
+        self.envelope = self.trace = None
         if error is not None:
             self._handler_failed(envelope, error)
         return None
+
+    def _begin_following(self, handler: CoroutineType[Any, Any, Any]) -> None:
+        self._handler = handler
+        self.task = self.loop.create_task(self._follow(handler), context=self.context)
 
     async def _follow(self, handler: CoroutineType[Any, Any, Any]) -> None:
         """Await a handler, then go on with the mailbox as long as there is something in it."""
@@ -163,28 +168,23 @@ class Cell(Faculties):
                 result = await handler
             except BaseException as failure:
                 if ended_from_outside(failure):
-                    self._abort(envelope)
                     raise
                 error = failure
-            else:
-                if self._reply is not None:
-                    self._reply.try_set(result)
             if self.task is not task:
-                return  # this life ended while the handler did
+                return  # this life has ended meanwhile: what is under way now is the next one's
+            if error is None and self._reply is not None:
+                self._reply.try_set(result)
+            self._handler = None
             self._account(envelope, began, error)
             if error is not None:
                 self._handler_failed(envelope, error)
             following = self._next() if self.system.dispatcher is None else None
             if following is None or self.task is not task:
                 break
-            handler = following
+            handler = self._handler = following
             in_a_row += 1
             if in_a_row % THROUGHPUT == 0:
                 await asyncio.sleep(0)
-                if self.task is not task:
-                    handler.close()
-                    self._abort(envelope)
-                    return
         if self.task is task:
             self.task = None
             if self.state is RUNNING:
@@ -202,11 +202,19 @@ class Cell(Faculties):
                 return handler
         return None
 
-    def _abort(self, envelope: Envelope) -> None:
+    def cut_off(self) -> None:
+        """This life is over: the handler that is under way, if any, answers nobody any more."""
+        handler, self._handler = self._handler, None
+        if handler is not None and inspect.getcoroutinestate(handler) == inspect.CORO_CREATED:
+            handler.close()  # its task is cancelled before it ever ran
+        envelope, self.envelope = self.envelope, None
         reply, self._reply = self._reply, None
-        self.envelope = None
+        self.trace = None
         if reply is not None:
             reply.try_fail(self.dead("stopped before handling the message"))
+        if envelope is not None and handler is not None and self.hooks is not None:
+            cancelled = asyncio.CancelledError()
+            self.hooks.ended(self, envelope, self.began, self.clock(), cancelled)
 
     def _account(self, envelope: Envelope, began: int, error: BaseException | None) -> None:
         message, _, sent, sender, _ = envelope
@@ -217,7 +225,7 @@ class Cell(Faculties):
         self.recent.append((type(message), sender, sent))
         if self.hooks is not None:
             self.hooks.ended(self, envelope, began, ended, error)
-        self.envelope = None
+        self.envelope = self.trace = None
 
     def _count_long(self, wait: int, run: int) -> None:
         for counts, duration in ((self.waits, wait), (self.runs, run)):

@@ -131,6 +131,7 @@ class Mortal(Supervised):
             if not handler.done():
                 handler.cancel()
                 await asyncio.wait([handler], timeout=self.system.stop_grace)
+        self.cut_off()
         left = self.depart()
         await self.end_life("on_stop" if ran else None)
         self.bury(left)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
 from actors._ending import Mortal
@@ -28,7 +29,7 @@ class Faculties(Mortal):
     """Replies, tasks, behaviours, the stash, idleness, statistics."""
 
     __slots__ = (
-        "_idle_after", "_reply", "_stashed_last", "abandoned", "began", "behaviours", "ended", "envelope", "receive",
+        "_handler", "_idle_after", "_reply", "_stashed_last", "abandoned", "began", "behaviours", "ended", "envelope", "receive",
         "recent", "runs", "waits",
     )
 
@@ -40,6 +41,7 @@ class Faculties(Mortal):
         self.envelope: Envelope | None = None
         """What is being handled."""
         self._stashed_last: Envelope | None = None
+        self._handler: CoroutineType[Any, Any, Any] | None = None
         self.began = 0
         """When the message that is being handled was begun (or the last one ended), in ns."""
         self.receive: Callable[[Any], Any] | None = None

@@ -64,6 +64,7 @@ class Supervised(Life):
         task, self.task = self.task, None
         if task is not None:
             task.cancel()
+        self.cut_off()
 
     def _exit(self, error: BaseException) -> None:
         """pykka's answer to SystemExit and the like in an actor that nobody supervises."""

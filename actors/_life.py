@@ -290,6 +290,10 @@ class Life:
         if type(result) is CoroutineType:
             await result
 
+    def cut_off(self) -> None:
+        """This life is over: the handler that is under way, if any, answers nobody any more."""
+        raise NotImplementedError
+
     def recent_headers(self) -> tuple[tuple[str, str | None, float], ...]:
         """The last messages, for a crash report."""
         raise NotImplementedError

@@ -166,6 +166,9 @@ class ThreadedCell(Cell):
         else:
             done.try_set(None)
 
+    def cut_off(self) -> None:
+        """Nothing: a thread's handler ends by itself, before anything else runs in the thread."""
+
     def start_task(self, coroutine: Coroutine[Any, Any, Any]) -> None:
         """See :meth:`actors.Actor.start_task`; the coroutine runs on the system's loop."""
         self.system.on_loop(super().start_task, coroutine)

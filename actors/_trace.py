@@ -49,7 +49,7 @@ class TraceContext:
 
 
 @contextlib.contextmanager
-def tracing(context: TraceContext | None) -> Iterator[None]:
+def trace_as(context: TraceContext | None) -> Iterator[None]:
     """Messages sent inside (from outside of actors) carry this context."""
     token = ambient.set(context)
     try:

@@ -16,8 +16,10 @@ from actors import (
     ActorStopped,
     ActorSystem,
     AskCycle,
+    Backoff,
     DeadLetter,
     Piped,
+    Supervision,
     Terminated,
     ThreadedActor,
     Wait,
@@ -271,3 +273,57 @@ async def test_ask_and_stop_race_from_many_threads() -> None:
                         await reply
                 except ActorDeadError:
                     continue
+
+
+async def test_a_handler_that_outlives_its_life_answers_nobody_else() -> None:
+    class Lingering(Actor):
+        async def on_receive(self, message: Any) -> Any:
+            if message == "first":
+                self.start_task(_fail_soon())
+                try:
+                    await asyncio.sleep(60)
+                except asyncio.CancelledError:
+                    await asyncio.sleep(0.02)
+                    return "the first one's answer"
+            await asyncio.sleep(0.05)
+            return message
+
+    soon = Supervision(backoff=Backoff(first=0.001, most=0.001))
+    async with ActorSystem() as system:
+        ref = system.spawn(Lingering, supervision=soon)
+        first = ref.ask("first", block=False)
+        second = ref.ask("second", block=False)
+        with pytest.raises(ActorDeadError):
+            async with asyncio.timeout(5):
+                await first
+        assert await second == "second"
+
+
+async def _fail_soon() -> None:
+    await asyncio.sleep(0)
+    raise OSError("beside the mailbox")
+
+
+@pytest.mark.parametrize("passes", range(6))
+async def test_an_ask_whose_life_ends_before_its_handler_ran_is_answered(passes: int) -> None:
+    class Failing(Actor):
+        def on_start(self) -> None:
+            self.start_task(self._fail())
+
+        async def _fail(self) -> None:
+            for _ in range(passes):
+                await asyncio.sleep(0)
+            raise OSError("beside the mailbox")
+
+        async def on_receive(self, message: Any) -> Any:
+            return message
+
+    async with ActorSystem() as system:
+        ref = system.spawn(Failing)
+        replies = [ref.ask(number, block=False) for number in range(300)]
+        for number, reply in enumerate(replies):
+            try:
+                async with asyncio.timeout(5):
+                    assert await reply == number
+            except ActorDeadError:
+                continue

@@ -9,7 +9,7 @@ import pytest
 
 from actors import Actor, Backoff, Future, Intensity, Supervision
 from actors._cell import Cell
-from actors._life import Life
+from actors._ending import Mortal
 from actors._mailbox import Mailbox
 from actors._policy import RestartHistory
 from actors._system import ActorSystem
@@ -75,7 +75,7 @@ def test_two_at_a_time() -> None:
 
 
 def test_an_ask_without_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Life, "dead_letter", lambda *_: None)
+    monkeypatch.setattr(Mortal, "dead_letter", lambda *_: None)
 
     async def scenario(sim: Sim) -> None:
         ref = sim.system.spawn(Echo)
@@ -135,13 +135,13 @@ def test_on_stop_twice(monkeypatch: pytest.MonkeyPatch) -> None:
         def on_stop(self) -> None:
             pass
 
-    clear = Life._clear
+    clear = Mortal._clear
 
     def twice(self: Any, left: Any) -> None:
         self.actor.on_stop()
         clear(self, left)
 
-    monkeypatch.setattr(Life, "_clear", twice)
+    monkeypatch.setattr(Mortal, "_clear", twice)
 
     async def scenario(sim: Sim) -> None:
         await sim.system.spawn(Stopper)

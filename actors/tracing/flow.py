@@ -1,0 +1,153 @@
+"""Who sends how much to whom: counters between actor classes, for as long as somebody watches.
+
+Classes and not actors: a map of all actors is illegible, and its size has no bound.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from actors._events import DeadLetter, Dropped
+from actors._hooks import Instrument
+from actors._stats import BUCKETS, SHIFT, Histogram
+from actors.tracing.spans import message_name
+
+if TYPE_CHECKING:
+    from actors._cell import Cell
+    from actors._envelope import Envelope
+    from actors._system import ActorSystem
+
+MAX_EDGES = 10_000
+"""Edges that are told apart; what belongs to further ones is counted as ``beyond``."""
+
+OUTSIDE = "(outside)"
+"""The sender's class for what does not come from an actor."""
+
+GONE = "(gone)"
+"""The class of an actor that has left its path."""
+
+Key = tuple[str, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """What went from one class to another since somebody began to watch.
+
+    ``count`` messages were handled, ``failed`` of them raised, ``drops`` were never handled.
+    ``wait_p99`` and ``run_p99`` are seconds, see :class:`actors.ActorStatistics`.
+    """
+
+    sender: str
+    receiver: str
+    message: str
+    count: int
+    failed: int
+    drops: int
+    wait_p99: float
+    run_p99: float
+
+
+class _Counts:
+    __slots__ = ("count", "drops", "failed", "runs", "waits")
+
+    def __init__(self) -> None:
+        self.count = self.drops = self.failed = 0
+        self.waits = [0] * BUCKETS
+        self.runs = [0] * BUCKETS
+
+
+class Flow(Instrument):
+    """Counts per edge while watched: ``with flow.watch(): ...; flow.edges()``.
+
+    The first watcher begins from nothing and installs it; the last one's leaving removes it. What it
+    has counted can be read until the next one begins.
+    """
+
+    def __init__(self, system: ActorSystem) -> None:
+        self.system = system
+        self.beyond = 0
+        """Messages of edges beyond ``MAX_EDGES``."""
+        self._edges: dict[Key, _Counts] = {}
+        self._watchers = 0
+        self._ends: list[Callable[[], None]] = []
+        self._lock = threading.Lock()
+
+    @contextlib.contextmanager
+    def watch(self) -> Iterator[Flow]:
+        """Count inside. On the loop's thread."""
+        self._watchers += 1
+        if self._watchers == 1:
+            self._edges, self.beyond = {}, 0
+            self._ends = [
+                self.system.instrument(self),
+                self.system.events.subscribe(self._dropped, Dropped, DeadLetter),
+            ]
+        try:
+            yield self
+        finally:
+            self._watchers -= 1
+            if not self._watchers:
+                ends, self._ends = self._ends, []
+                for end in ends:
+                    end()
+
+    def edges(self) -> list[Edge]:
+        """All edges, the busiest first."""
+        with self._lock:
+            found = [
+                Edge(
+                    *key, counts.count, counts.failed, counts.drops,
+                    Histogram(tuple(counts.waits)).quantile(0.99),
+                    Histogram(tuple(counts.runs)).quantile(0.99),
+                )
+                for key, counts in self._edges.items()
+            ]
+        return sorted(found, key=lambda edge: -edge.count - edge.drops)
+
+    def end(self, cell: Cell, envelope: Envelope, began: int, ended: int,
+            error: BaseException | None) -> None:
+        """Count a handled message."""
+        message, _, sent, sender, _ = envelope
+        key = (
+            OUTSIDE if sender is None else sender.actor_class.__name__, cell.actor_class.__name__,
+            message_name(message),
+        )
+        with self._lock:  # actors with a thread of their own may have the same class
+            counts = self._counts(key)
+            if counts is not None:
+                counts.count += 1
+                counts.failed += error is not None
+                counts.waits[_bucket(began - sent)] += 1
+                counts.runs[_bucket(ended - began)] += 1
+
+    def _dropped(self, event: Dropped | DeadLetter) -> None:
+        sender = OUTSIDE if event.sender is None else self._class_at(event.sender)
+        key = (sender, self._class_at(event.recipient), message_name(event.message))
+        with self._lock:
+            counts = self._counts(key)
+            if counts is not None:
+                counts.drops += 1
+
+    def _class_at(self, path: str) -> str:
+        ref: Any = self.system.lookup(path)
+        return GONE if ref is None else str(ref.actor_class.__name__)
+
+    def _counts(self, key: Key) -> _Counts | None:
+        counts = self._edges.get(key)
+        if counts is None:
+            if len(self._edges) >= MAX_EDGES:
+                self.beyond += 1
+                return None
+            counts = self._edges[key] = _Counts()
+        return counts
+
+
+def _bucket(duration: int) -> int:
+    return min((max(duration, 0) >> SHIFT).bit_length(), BUCKETS - 1)
+
+
+__all__ = ["Edge", "Flow"]

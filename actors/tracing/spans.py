@@ -1,0 +1,339 @@
+"""Sampled spans: what one request did in which actor, and how long it waited and ran there.
+
+Every envelope carries a trace context anyway; a :class:`Tracer` gives each handled message a span of
+its own in it, so what the handler sends carries that span as its parent. Not installed, it costs
+nothing. Whether a trace is recorded is decided once, where it begins: what a message of an unsampled
+trace sends is not sampled again, or long chains would be cut out of their middle.
+
+A trace is complete when no message of it is being handled or waits. Messages that are refused or
+thrown away never begin, so a trace that was quiet for ``QUIET_NS`` counts as ended, too.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import logging
+import random
+import re
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pykka.messages import ProxyCall, ProxyGetAttr, ProxySetAttr
+
+from actors._hooks import Instrument
+from actors._timers import TimerFired
+from actors._trace import TraceContext
+
+if TYPE_CHECKING:
+    from actors._cell import Cell
+    from actors._envelope import Envelope
+
+logger = logging.getLogger("actors")
+
+RING = 256
+"""Finished traces that are kept, whatever they are."""
+
+KEPT_ERRORS = 64
+"""Finished traces with an error that are kept besides, the last ones."""
+
+KEPT_SLOWEST = 32
+"""Finished traces that are kept besides because they took longest."""
+
+MAX_OPEN = 1_000
+"""Traces under way; one more ends the one that was quiet longest, incomplete."""
+
+MAX_SPANS = 1_000
+"""Spans of one trace; more are counted as ``lost``."""
+
+MAX_WATCHES = 100
+"""Calls of :meth:`Tracer.watch_next` that may be unfinished; the oldest gives way."""
+
+QUIET_NS = 5_000_000_000
+"""Nanoseconds without a message after which a trace that still waits for one is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """One message in one actor. Times are nanoseconds of the system's clock.
+
+    ``sent`` to ``began`` it waited, ``began`` to ``ended`` it was handled (a coroutine's waiting
+    included). ``parent_id`` is the span of whoever sent it, None for the root. ``error`` is the
+    type's name; a handler that was cut off (its actor stopped or restarted) has ``"Aborted"``.
+    """
+
+    trace_id: str
+    span_id: str
+    parent_id: str | None
+    path: str
+    actor_class: str
+    message: str
+    sender: str | None
+    sent: int
+    began: int
+    ended: int
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """A finished trace: its spans in the order in which they ended.
+
+    ``complete`` is False if it was given up before all its messages were handled; ``lost`` counts
+    spans beyond ``MAX_SPANS``.
+    """
+
+    trace_id: str
+    spans: tuple[Span, ...]
+    complete: bool
+    lost: int
+
+    @property
+    def duration(self) -> float:
+        """Seconds from the first message's sending to the last handler's end."""
+        if not self.spans:
+            return 0.0
+        return (max(each.ended for each in self.spans) - min(each.sent for each in self.spans)) / 1e9
+
+    @property
+    def failed(self) -> bool:
+        """Whether a handler failed."""
+        return any(each.error is not None for each in self.spans)
+
+
+def message_name(message: Any) -> str:
+    """What a message is called: its type; for what the runtime wraps, what is in it.
+
+    A timer's message goes by its own type, a call through a proxy by the attribute's path.
+    """
+    if isinstance(message, TimerFired):
+        message = message.message
+    if isinstance(message, ProxyCall | ProxyGetAttr | ProxySetAttr):
+        return f"{type(message).__name__} {'.'.join(message.attr_path)}"
+    return type(message).__name__
+
+
+class _Open:
+    """A trace under way."""
+
+    __slots__ = ("last", "lost", "running", "spans", "waiting")
+
+    def __init__(self) -> None:
+        self.spans: list[Span] = []
+        self.running = self.waiting = self.lost = 0
+        self.last = 0
+
+
+@dataclass(slots=True)
+class _Watch:
+    left: int
+    path: re.Pattern[str] | None
+    message: str | None
+
+    def wants(self, cell: Cell, envelope: Envelope) -> bool:
+        if self.message is not None and message_name(envelope[0]) != self.message:
+            return False
+        return self.path is None or self.path.match(cell.path) is not None
+
+
+class Tracer(Instrument):
+    """Records spans: ``remove = system.instrument(Tracer(sample=0.01))``.
+
+    Args:
+        sample: the share of new traces that is recorded, 0 to 1. Messages that come with a sampled
+            context (a client's ``traceparent``) are always recorded.
+        ring, errors, slowest: how many finished traces are kept for which reason.
+        rng: chance, to be seeded by tests.
+    """
+
+    def __init__(
+        self, sample: float = 0.0, *, ring: int = RING, errors: int = KEPT_ERRORS,
+        slowest: int = KEPT_SLOWEST, rng: random.Random | None = None,
+    ) -> None:
+        if not 0 <= sample <= 1:
+            raise ValueError(f"sample is a share from 0 to 1, not {sample}")
+        self.sample = sample
+        self.rng = rng or random.Random()
+        self._unsampled = TraceContext.new(self.rng, sampled=False)
+        """Carried on by what unsampled messages send; one for all, as nobody records it."""
+        self._watches: deque[_Watch] = deque(maxlen=MAX_WATCHES)
+        self._begun: dict[Cell, tuple[TraceContext, str | None, Envelope, int]] = {}
+        self._open: OrderedDict[str, _Open] = OrderedDict()
+        self._ring: deque[Trace] = deque(maxlen=ring)
+        self._errors: deque[Trace] = deque(maxlen=errors)
+        self._slowest: list[tuple[float, Trace]] = []
+        self._keep_slowest = slowest
+        self._listeners: list[Callable[[Trace], None]] = []
+        self._lock = threading.RLock()
+
+    # -- what people ask for --------------------------------------------------------------------
+
+    def watch_next(self, n: int, *, path: str | None = None, message: str | None = None) -> None:
+        """Record the traces of the next ``n`` messages that match, whatever ``sample`` says.
+
+        Args:
+            n: how many, 1 or more.
+            path: a shell pattern for the receiving actor's path.
+            message: the message's name, see :func:`message_name`; mostly its type's.
+        """
+        if n < 1:
+            raise ValueError(f"the next {n} messages are none")
+        compiled = None if path is None else re.compile(fnmatch.translate(path))
+        self._watches.append(_Watch(n, compiled, message))
+
+    def traces(self) -> list[Trace]:
+        """The finished traces that are kept: the last, the failed and the slowest; oldest first."""
+        with self._lock:
+            slowest = (trace for _, trace in self._slowest)
+            kept = {id(each): each for each in (*self._ring, *self._errors, *slowest)}
+        return sorted(kept.values(), key=lambda trace: trace.spans[-1].ended)
+
+    def listen(self, listener: Callable[[Trace], None]) -> Callable[[], None]:
+        """Have finished traces passed to a function, on the thread where they end.
+
+        Returns:
+            a function that ends it. A listener that raises is reported and removed.
+        """
+        self._listeners.append(listener)
+        return lambda: self._forget(listener)
+
+    def expire(self, now: int) -> None:
+        """End the traces that were quiet for ``QUIET_NS`` before ``now`` (the system's clock).
+
+        Happens by itself whenever a trace begins.
+        """
+        with self._lock:
+            quiet = [
+                key for key, trace in self._open.items()
+                if not trace.running and now - trace.last > QUIET_NS
+            ]
+            for key in quiet:
+                self._finish(key, complete=False)
+
+    def _forget(self, listener: Callable[[Trace], None]) -> None:
+        if listener in self._listeners:
+            self._listeners.remove(listener)
+
+    # -- the instrument -------------------------------------------------------------------------
+
+    def admit(self, cell: Cell, envelope: Envelope, lane: str) -> bool:
+        """Count a sampled message that will wait; takes nothing over."""
+        context = envelope[4]
+        if context is not None and context.sampled:
+            with self._lock:
+                self._trace(context.trace_id, envelope[2]).waiting += 1
+        return True
+
+    def begin(self, cell: Cell, envelope: Envelope) -> None:
+        """Give the message a span if its trace is recorded; what it sends carries that."""
+        context = envelope[4]
+        parent: str | None = None
+        if self._watches and self._watched(cell, envelope):
+            if context is None or context is self._unsampled:
+                context = TraceContext.new(self.rng)
+            else:
+                parent = context.span_id
+                context = TraceContext(context.trace_id, context.child(self.rng).span_id)
+        elif context is None:
+            if not self.sample or self.rng.random() >= self.sample:
+                cell.trace = self._unsampled
+                return
+            context = TraceContext.new(self.rng)
+        elif not context.sampled:
+            return
+        else:
+            parent, context = context.span_id, context.child(self.rng)
+        cell.trace = context
+        self._began(cell, envelope, context, parent)
+
+    def end(self, cell: Cell, envelope: Envelope, began: int, ended: int,
+            error: BaseException | None) -> None:
+        """Record the span."""
+        if cell in self._begun:
+            self._ended(cell, began, ended, None if error is None else type(error).__name__)
+
+    def _watched(self, cell: Cell, envelope: Envelope) -> bool:
+        for watch in tuple(self._watches):
+            if watch.wants(cell, envelope):
+                watch.left -= 1
+                if watch.left <= 0:
+                    self._watches.remove(watch)
+                return True
+        return False
+
+    def _began(
+        self, cell: Cell, envelope: Envelope, context: TraceContext, parent: str | None
+    ) -> None:
+        now = cell.began
+        if cell in self._begun:  # the handler before was cut off: its end was not told
+            self._ended(cell, self._begun[cell][3], now, "Aborted")
+        with self._lock:
+            if context.trace_id not in self._open:
+                self.expire(now)
+            trace = self._trace(context.trace_id, now)
+            trace.running += 1
+            if parent is not None:
+                trace.waiting = max(0, trace.waiting - 1)  # it may have been sent before we came
+            self._begun[cell] = (context, parent, envelope, now)
+
+    def _ended(self, cell: Cell, began: int, ended: int, error: str | None) -> None:
+        context, parent, envelope, _ = self._begun.pop(cell)
+        message, _, sent, sender, _ = envelope
+        span = Span(
+            context.trace_id, context.span_id, parent, cell.path, cell.actor_class.__name__,
+            message_name(message), None if sender is None else sender.path,
+            sent, began, ended, error,
+        )
+        with self._lock:
+            trace = self._trace(context.trace_id, ended)
+            trace.running = max(0, trace.running - 1)
+            if len(trace.spans) < MAX_SPANS:
+                trace.spans.append(span)
+            else:
+                trace.lost += 1
+            if not trace.running and not trace.waiting:
+                self._finish(context.trace_id, complete=True)
+
+    # -- traces ---------------------------------------------------------------------------------
+
+    def _trace(self, trace_id: str, now: int) -> _Open:
+        trace = self._open.get(trace_id)
+        if trace is None:
+            while len(self._open) >= MAX_OPEN:
+                self._finish(next(iter(self._open)), complete=False)
+            trace = self._open[trace_id] = _Open()
+        else:
+            self._open.move_to_end(trace_id)
+        trace.last = max(trace.last, now)
+        return trace
+
+    def _finish(self, trace_id: str, *, complete: bool) -> None:
+        ended = self._open.pop(trace_id)
+        if not ended.spans:
+            return  # none of its messages ever began
+        trace = Trace(trace_id, tuple(ended.spans), complete, ended.lost)
+        self._ring.append(trace)
+        if trace.failed:
+            self._errors.append(trace)
+        self._keep_if_slow(trace)
+        for listener in tuple(self._listeners):
+            try:
+                listener(trace)
+            except Exception:
+                logger.exception("the trace listener %r failed and is removed", listener)
+                self._forget(listener)
+
+    def _keep_if_slow(self, trace: Trace) -> None:
+        # Most are not, and comparing with the least of the kept costs a tenth of sorting.
+        duration = trace.duration
+        full = len(self._slowest) >= self._keep_slowest
+        if full and (not self._slowest or duration <= self._slowest[-1][0]):
+            return
+        self._slowest.append((duration, trace))
+        self._slowest.sort(key=lambda each: each[0], reverse=True)
+        del self._slowest[self._keep_slowest:]
+
+
+__all__ = ["Span", "Trace", "Tracer", "message_name"]

@@ -1,0 +1,126 @@
+"""Edges between classes, and the wait graph."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from actors import Actor, ActorSystem
+from actors.tracing import Flow, flow as module, wait_graph
+from actors.tracing.asks import find_cycles
+
+
+class Sink(Actor):
+    mailbox_capacity = 2
+
+    async def on_receive(self, message: Any) -> Any:
+        if isinstance(message, asyncio.Event):
+            await message.wait()
+        if message == "fail":
+            raise ValueError
+        return message
+
+
+class Source(Actor):
+    def __init__(self, sink: Any) -> None:
+        super().__init__()
+        self.sink = sink
+
+    async def on_receive(self, message: Any) -> Any:
+        return await self.sink.ask(message, block=False)
+
+
+async def test_edges_are_counted_while_watched_only() -> None:
+    async with ActorSystem() as system:
+        sink = system.spawn(Sink)
+        source = system.spawn(Source, sink)
+        flow = Flow(system)
+        await source.ask(1, block=False)
+        assert system.hooks_in_use is None and not system.events._subscribers
+        with flow.watch():
+            with flow.watch():
+                pass
+            for number in range(3):
+                await source.ask(number, block=False)
+            with pytest.raises(ValueError):
+                await sink.ask("fail", block=False)
+            await asyncio.sleep(0)
+        await source.ask(1, block=False)
+        assert system.hooks_in_use is None and not system.events._subscribers
+        edges = {(edge.sender, edge.receiver, edge.message): edge for edge in flow.edges()}
+    assert {key: edge.count for key, edge in edges.items()} == {
+        ("(outside)", "Source", "int"): 3, ("Source", "Sink", "int"): 3,
+        ("(outside)", "Sink", "str"): 1,
+    }
+    assert edges["(outside)", "Sink", "str"].failed == 1
+    assert 0 < edges["Source", "Sink", "int"].run_p99 < 1
+
+
+async def test_drops_and_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_EDGES", 2)
+    async with ActorSystem() as system:
+        gone = system.spawn(Sink, name="gone")
+        await gone.stop(block=False)
+        flow = Flow(system)
+        with flow.watch():
+            for message in (1, 2, "a", b"b", b"c"):
+                gone.notify(message)
+        assert [(edge.receiver, edge.message, edge.drops) for edge in flow.edges()] == [
+            ("(gone)", "int", 2), ("(gone)", "str", 1),
+        ]
+        assert flow.beyond == 2
+
+
+async def test_the_wait_graph_names_who_waits() -> None:
+    gate = asyncio.Event()
+    async with ActorSystem() as system:
+        sink = system.spawn(Sink, name="sink")
+        source = system.spawn(Source, sink, name="source")
+        reply = source.ask(gate, block=False)
+        await asyncio.sleep(0.01)
+        graph = wait_graph(system)
+        gate.set()
+        await reply
+        assert wait_graph(system) == {"asks": [], "waits": [], "cycles": [], "hidden": 0}
+    assert [(ask["asker"], ask["target"]) for ask in graph["asks"]] == [
+        (None, "/source"), ("/source", "/sink"),
+    ]
+    assert graph["waits"] == [("/source", "/sink")] and graph["cycles"] == []
+    assert all(ask["message"] == "Event" and ask["age"] > 0 for ask in graph["asks"])
+
+
+async def test_a_circle_is_marked() -> None:
+    gate = asyncio.Event()
+
+    class Holder(Actor):
+        peer: Any = None
+
+        async def on_receive(self, message: Any) -> Any:
+            if message == "go":
+                self.peer.ask("tie", block=False)
+                await gate.wait()
+
+    async with ActorSystem() as system:
+        one, two = system.spawn(Holder, name="one"), system.spawn(Holder, name="two")
+        other = system.spawn(Holder, name="other")
+        for ref, peer in ((one, two), (two, one), (other, one)):
+            actor = ref._actor_weakref()
+            actor.peer = peer  # type: ignore[union-attr]
+            ref.tell("go")
+        await asyncio.sleep(0.01)
+        graph = wait_graph(system)
+        gate.set()
+    assert graph["cycles"] == [["/one", "/two"]]
+    assert {(ask["asker"], ask["cycle"]) for ask in graph["asks"]} == {
+        ("/one", True), ("/two", True), ("/other", False),
+    }
+
+
+def test_components() -> None:
+    edges = {"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": {"e"}, "e": {"d"}, "f": {"f"}, "g": {"a"}}
+    edges |= {"h": {"a", "i"}, "i": {"h"}}
+    assert find_cycles(edges) == [["a", "b", "c"], ["d", "e"], ["f"], ["h", "i"]]
+    long = {str(number): {str(number + 1)} for number in range(5000)}
+    assert find_cycles(long) == []
