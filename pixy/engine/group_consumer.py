@@ -221,6 +221,9 @@ class GroupConsumer(Actor):
         topic, partition = message.partition
         owner = self._owners.get(message.partition)
         polls = self._subscriptions.get(topic)
+        if owner is not None and message.reborn and message.partition in self._draining:
+            # The life that was to drain is over; without this its group would wait for ever.
+            owner.ref.tell(Drain(self._conf.drain_timeout), urgent=True)
         if (
             owner is None or polls is None or message.partition in self._draining
             or owner.assignment.start.fence != message.fence
