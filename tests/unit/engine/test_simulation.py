@@ -102,7 +102,10 @@ class ModelSession:
         records = [Record(partition[1], at) for at in range(offset, min(offset + BATCH, MESSAGES))]
         if records:
             self._next[partition] = (offset + len(records), fence)
-            self._post(Fetched({partition: (fence, records)}))
+            # On its way for a while: after a seek or a hand-over it arrives with an old fence.
+            asyncio.get_running_loop().call_later(
+                self._rng.random() * 0.05, self._post, Fetched({partition: (fence, records)})
+            )
 
     def credit(self, partition: Partition, messages: int, size: int) -> None:
         asyncio.get_running_loop().call_later(self._rng.random() * 0.01, self._fetch, partition)
@@ -187,12 +190,23 @@ class Scenario:
             name="g", supervision=supervision,
         )
 
-    async def client(self, group: Any, forget: float) -> None:
+    async def consume(self, group: Any, impatient: bool) -> Any:
+        """One request; None if it got nothing, or gave up before the answer."""
+        reply = group.ask(Consume(TOPIC), block=False)
+        try:
+            async with asyncio.timeout(self.rng.random() * 0.05 if impatient else None):
+                return await reply
+        except TimeoutError:
+            if reply.value() is not None:  # offered in the moment of giving up
+                reply.value().give_back()
+        except (PixyError, ActorDeadError):
+            await asyncio.sleep(0.05)
+        return None
+
+    async def client(self, group: Any, forget: float, impatient: bool) -> None:
         while len(self.acked) < PARTITIONS * MESSAGES:
-            try:
-                delivery = await group.ask(Consume(TOPIC), block=False)
-            except (PixyError, ActorDeadError):
-                await asyncio.sleep(0.05)
+            delivery = await self.consume(group, impatient)
+            if delivery is None:
                 continue
             at = (delivery.partition, delivery.offset)
             self.offered[at] = self.offered.get(at, 0) + 1
@@ -213,12 +227,15 @@ class Scenario:
             if self.sessions and not self.sessions[-1].closed:
                 await self.sessions[-1].rebalance(numbers)
 
-    async def run(self, *, forget: float = 0.1, rebalances: bool = True) -> None:
+    async def run(
+        self, *, forget: float = 0.1, rebalances: bool = True, impatient: bool = False,
+        within: float = 3600.0,
+    ) -> None:
         group = self.start()
         disturbing = asyncio.create_task(self.rebalances()) if rebalances else None
         try:
-            async with asyncio.timeout(3600 * self.scale):
-                await asyncio.gather(*(self.client(group, forget) for _ in range(4)))
+            async with asyncio.timeout(within * self.scale):
+                await asyncio.gather(*(self.client(group, forget, impatient) for _ in range(4)))
         finally:
             if disturbing is not None:
                 disturbing.cancel()
@@ -246,6 +263,17 @@ def test_without_faults_each_message_is_offered_once() -> None:
     async def scenario(sim: Sim) -> None:
         made = Scenario(sim)
         await made.run(forget=0.0, rebalances=False)
+        assert set(made.offered.values()) == {1}
+
+    for seed in SEEDS:
+        simulate(scenario, seed=seed)
+
+
+def test_an_offer_to_a_client_that_is_gone_is_made_to_the_next_one_at_once() -> None:
+    async def scenario(sim: Sim) -> None:
+        made = Scenario(sim)
+        made.proxy.consumer.ack_timeout = 3600.0  # nothing comes back by itself
+        await made.run(forget=0.0, rebalances=False, impatient=True, within=600)
         assert set(made.offered.values()) == {1}
 
     for seed in SEEDS:
