@@ -8,3 +8,10 @@ COMMANDS = {
     "topics": "list topics, or show one",
     "consumers": "show who consumes a topic",
 }
+
+PROGRAMS = {
+    "wire": "decode and encode Kafka's protocol at the shell",
+    "tap": "a proxy that shows who is in which group and who owns which partition",
+    "pipeline": "archive, compact, replay, verify and audit topics with Spark",
+}
+"""Programs of their own: ``pixy.cli.<name>.run(arguments)``, imported when they are called."""

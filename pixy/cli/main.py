@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Sequence
 
-from pixy.cli import COMMANDS
+from pixy.cli import COMMANDS, PROGRAMS
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -16,6 +17,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         from pixy.cli.client import run
 
         return run(args)
+    if args and args[0] in PROGRAMS:
+        return int(importlib.import_module(f"pixy.cli.{args[0]}").run(args[1:]))
     if args and args[0] == "serve":
         args = args[1:]
     from pixy.cli.serve import run as serve
