@@ -31,6 +31,7 @@ from actors._events import (
 )
 from actors._future import Future
 from actors._hooks import Instrument
+from actors._looking import PendingAsk
 from actors._mailbox import ControlMessage
 from actors._messages import Piped, ReceiveTimeout, Terminated
 from actors._overflow import DROP_NEW, DROP_OLD, FAIL, Overflow, Wait
@@ -59,7 +60,7 @@ from actors._routing import (
     Routing,
 )
 from actors._stats import ActorStatistics, Histogram, MailboxStatistics
-from actors._system import ActorSystem, PendingAsk, StopReport
+from actors._system import ActorSystem, StopReport
 from actors._threaded import ThreadedActor
 from actors._trace import TraceContext, trace_as
 

@@ -14,6 +14,7 @@ import pykka
 
 from actors._cell import Cell
 from actors._context import building
+from actors._default import default_system
 from actors._events import Unhandled
 from actors._future import Future
 from actors._life import ended_from_outside
@@ -22,7 +23,7 @@ from actors._policy import ESCALATE, STOP_ON_FAILURE, Supervision
 from actors._ref import ActorRef
 from actors._router import Router
 from actors._routing import ROUND_ROBIN, Routing
-from actors._system import ActorSystem, default_system
+from actors._system import ActorSystem
 
 if TYPE_CHECKING:
     from actors._mailbox import Mailbox

@@ -257,7 +257,7 @@ class Cell(Faculties):
         ref = envelope[0].ref
         if not self.watching or ref not in self.watching:
             return None  # unwatched since
-        self.watching.discard(ref)
+        del self.watching[ref]
         return self.behaviour, envelope[0]
 
     def _restored(self, envelope: Envelope) -> tuple[Callable[[Any], Any], Any]:

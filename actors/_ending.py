@@ -187,23 +187,23 @@ class Mortal(Supervised):
     def watch(self, ref: ActorRef[Any]) -> None:
         """See :meth:`actors.Actor.watch`."""
         if self.watching is None:
-            self.watching = set()
+            self.watching = {}
         if ref not in self.watching:
-            self.watching.add(ref)
+            self.watching[ref] = None
             if not ref._cell.send_system(Watch(self)):  # type: ignore[arg-type]
                 self.send_system(Terminated(ref, ref._cell.error))
 
     def unwatch(self, ref: ActorRef[Any]) -> None:
         """See :meth:`actors.Actor.unwatch`."""
         if self.watching and ref in self.watching:
-            self.watching.discard(ref)
+            del self.watching[ref]
             ref._cell.send_system(Unwatch(self))  # type: ignore[arg-type]
 
     def watched_by(self, watcher: Cell, watched: bool) -> None:
         """Another actor began or ceased to watch this one."""
         if self._watchers is None:
-            self._watchers = set()
+            self._watchers = {}
         if watched:
-            self._watchers.add(watcher)
+            self._watchers[watcher] = None
         else:
-            self._watchers.discard(watcher)
+            self._watchers.pop(watcher, None)

@@ -67,28 +67,28 @@ class Faculties(Mortal):
             return Future()
         reply.target = None
         if self._owed is None:
-            self._owed = set()
+            self._owed = {}
         owed = self._owed
-        owed.add(reply)
+        owed[reply] = None
         if len(owed) >= _OWED_PURGE and len(owed) & (len(owed) - 1) == 0:
             # At each power of two: what is settled leaves, so the cost per reply is constant.
-            self._owed = {future for future in owed if not future.done()}
+            self._owed = {future: None for future in owed if not future.done()}
         return reply
 
     def start_task(self, coroutine: Coroutine[Any, Any, Any]) -> None:
         """See :meth:`actors.Actor.start_task`."""
         if self._tasks is None:
-            self._tasks = set()
+            self._tasks = {}
         if len(self._tasks) >= self.actor_class.max_tasks:
             coroutine.close()
             raise TooManyTasks(f"{self.path} has {len(self._tasks)} tasks under way")
         task = self.loop.create_task(coroutine)
-        self._tasks.add(task)
+        self._tasks[task] = None
         task.add_done_callback(self._task_done)
 
     def _task_done(self, task: asyncio.Task[Any]) -> None:
         if self._tasks is not None:
-            self._tasks.discard(task)
+            self._tasks.pop(task, None)
         if not task.cancelled() and (error := task.exception()) is not None:
             self.fail(error, "task")
 

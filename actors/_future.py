@@ -51,6 +51,7 @@ class Future(pykka.Future[T]):
     _value: Any = None
     _waiters: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None], int]] | None = None
     _blocked: list[Any] | None = None
+    _expiry: tuple[asyncio.TimerHandle, int] | None = None
     target: Cell | None = None
     """The actor that owes the reply, while it is known."""
 
@@ -93,6 +94,10 @@ class Future(pykka.Future[T]):
         """Give the reply up because it took too long: its error is ``pykka.Timeout``."""
         self._settle(_ERROR, pykka.Timeout(f"{timeout} seconds"))
 
+    def expires(self, timer: asyncio.TimerHandle) -> None:
+        """The timer that will call :meth:`expire`: it ends with the reply."""
+        self._expiry = timer, threading.get_ident()
+
     def done(self) -> bool:
         """Whether there is a value, an error, or nobody left who wants one."""
         return self._state != _PENDING
@@ -121,6 +126,10 @@ class Future(pykka.Future[T]):
             waiters, self._waiters = self._waiters, None
             blocked, self._blocked = self._blocked, None
         self.target = None
+        if self._expiry is not None:
+            timer, thread = self._expiry
+            if thread == threading.get_ident():  # another thread must not touch a loop's timer
+                timer.cancel()
         if blocked:
             for lock in blocked:
                 lock.release()

@@ -122,16 +122,17 @@ class Life:
         # Made when needed: most actors have none of these.
         self.children: dict[str, Cell] = _NO_CHILDREN
         self.stashed: list[Envelope] | None = None
-        self.watching: set[ActorRef[Any]] | None = None
+        # Dicts for sets: they keep the order, on which a replay depends.
+        self.watching: dict[ActorRef[Any], None] | None = None
         self._urn: str | None = None
         self._timers: Timers | None = None
         self._history: RestartHistory | None = None
         self._children_history: RestartHistory | None = None
         self._lifecycle: asyncio.Task[None] | None = None
-        self._owed: set[Future[Any]] | None = None
-        self._tasks: set[asyncio.Task[Any]] | None = None
+        self._owed: dict[Future[Any], None] | None = None
+        self._tasks: dict[asyncio.Task[Any], None] | None = None
         self._names: itertools.count[int] | None = None
-        self._watchers: set[Cell] | None = None
+        self._watchers: dict[Cell, None] | None = None
         self._waiting_start: list[Future[Any]] | None = None
         self._gone: list[Future[None]] | None = None
         self._stop_replies: list[Future[Any]] | None = None
@@ -189,6 +190,7 @@ class Life:
         if self.state not in (NEW, RESTARTING):
             return
         self.state = STARTING
+        self.hooks = self.mailbox.hooks = self.system.hooks_in_use  # made in a thread it may have missed some
         if self.actor_class.on_start is pykka.Actor.on_start:
             self._running()
         else:

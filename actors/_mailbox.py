@@ -19,6 +19,7 @@ and ``deque.popleft`` is atomic.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import deque
 from collections.abc import Iterator
@@ -183,7 +184,7 @@ class Mailbox:
         return True
 
     def deliver(self, envelope: Envelope, lane: str = NORMAL) -> None:
-        """Put a message that an instrument held back; a full or closed mailbox drops it."""
+        """Put a message that an instrument held back; a full mailbox drops it."""
         with self._lock:
             room = not self.closed and (lane != NORMAL or len(self.normal) < self.capacity)
             if room and lane == NORMAL:
@@ -195,6 +196,8 @@ class Mailbox:
                 self.rare = True
         if room:
             self.rouse()
+        elif self.closed:
+            self._cell.dead_letter(envelope)
         else:
             self.drop(envelope, "held back too long")
 
@@ -370,7 +373,11 @@ class Mailbox:
     def statistics(self) -> MailboxStatistics:
         """Depths, bounds and counts; see :class:`~actors.MailboxStatistics`."""
         lanes = (self.normal, self._priority or (), self._system or ())
-        oldest = min((envelope[2] for envelope in self), default=None)
+        heads: list[int] = []
+        for lane in self._lanes():
+            with contextlib.suppress(IndexError):  # its actor, in another thread, was faster
+                heads.append(lane[0][2])
+        oldest = min(heads, default=None)
         now = self._cell.system.clock()
         return MailboxStatistics(
             depth=len(self), capacity=self.capacity, normal=len(lanes[0]), priority=len(lanes[1]),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import fnmatch
 import itertools
 import logging
 import random
@@ -13,11 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from actors._context import current
 from actors._errors import AskCycle
 from actors._events import AskCycleFound, DeadLetter, Dropped, EventStream
 from actors._hooks import Hooks, Instrument
 from actors._life import STOPPED
+from actors._looking import Looking
 from actors._mailbox import DEFAULT_CAPACITY
 from actors._overflow import FAIL, Overflow
 from actors._policy import ESCALATE, STOP_ON_FAILURE, RestartHistory, Strategy, Supervision
@@ -32,13 +31,14 @@ if TYPE_CHECKING:
     from actors._errors import Escalated
     from actors._future import Future
     from actors._ref import ActorRef
-    from actors._stats import ActorStatistics
 
 logger = logging.getLogger("actors")
 
 A = TypeVar("A", bound="Actor")
 
 RESTART = Supervision()
+
+_registry = install_registry()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,17 +53,6 @@ class StopReport:
         return not self.left
 
 
-@dataclass(frozen=True, slots=True)
-class PendingAsk:
-    """An ask without a reply so far. ``state`` is queued or handling; ``age`` in seconds."""
-
-    asker: str | None
-    target: str
-    message: str
-    state: str
-    age: float
-
-
 class Dispatcher:
     """Decides which actor that has messages goes next (see :mod:`actors.testing`).
 
@@ -75,7 +64,7 @@ class Dispatcher:
         raise NotImplementedError
 
 
-class ActorSystem:
+class ActorSystem(Looking):
     """A tree of actors on the event loop that is running when the system is made.
 
     ``async with ActorSystem() as system: ref = system.spawn(MyActor)`` stops all at the end,
@@ -238,72 +227,6 @@ class ActorSystem:
         if not self.failure.done():
             self.failure.set_result(error)
 
-    # -- looking in -----------------------------------------------------------------------------
-
-    def paths(self) -> list[str]:
-        """The paths of all living actors, parents before children."""
-        return [cell.path for cell in self._walk()]
-
-    def lookup(self, path: str) -> ActorRef[Any] | None:
-        """The living actor at a path such as ``/service/default/g1``, or None."""
-        places, found = self._top, None
-        for name in path.strip("/").split("/"):
-            found = places.get(name)
-            if found is None:
-                return None
-            places = found.children
-        return None if found is None else found.ref
-
-    def find(self, pattern: str) -> list[ActorRef[Any]]:
-        """The living actors whose paths match a shell pattern such as ``/service/*/g1``."""
-        return [cell.ref for cell in self._walk() if fnmatch.fnmatchcase(cell.path, pattern)]
-
-    @property
-    def children(self) -> tuple[ActorRef[Any], ...]:
-        """The top-level actors, oldest first."""
-        return tuple(cell.ref for cell in tuple(self._top.values()))
-
-    def statistics(self) -> list[ActorStatistics]:
-        """The statistics of all living actors, parents before children."""
-        return [cell.statistics() for cell in self._walk()]
-
-    def pending_asks(self) -> list[PendingAsk]:
-        """All asks that wait in a mailbox or are being handled, oldest first."""
-        now = self.clock()
-        found: list[PendingAsk] = []
-        for cell in self._walk():
-            handled = () if cell.envelope is None else (cell.envelope,)
-            for envelope in (*handled, *cell.mailbox):
-                message, reply, sent, sender, _ = envelope
-                if reply is not None and not reply.done():
-                    found.append(PendingAsk(
-                        None if sender is None else sender.path, cell.path, type(message).__name__,
-                        "handling" if envelope is cell.envelope else "queued", (now - sent) / 1e9,
-                    ))
-        return sorted(found, key=lambda ask: -ask.age)
-
-    def dump(self) -> str:
-        """All actors with what they are at, and the stacks of the handlers that wait."""
-        lines: list[str] = []
-        for cell in self._walk():
-            lines.append(cell.describe())
-            if cell.waiting_on is not None and cell.waiting_on.target is not None:
-                lines.append(f"    waits for {cell.waiting_on.target.path}")
-            lines.extend(
-                f"    {frame.f_code.co_filename}:{frame.f_lineno} {frame.f_code.co_name}"
-                for frame in (cell.task.get_stack() if cell.task is not None else ())
-            )
-        return "\n".join(lines)
-
-    def _walk(self) -> list[Cell]:
-        found: list[Cell] = []
-        todo = list(reversed(tuple(self._top.values())))
-        while todo:
-            cell = todo.pop()
-            found.append(cell)
-            todo.extend(reversed(tuple(cell.children.values())))
-        return found
-
     # -- instruments ----------------------------------------------------------------------------
 
     def instrument(self, instrument: Instrument) -> Callable[[], None]:
@@ -339,7 +262,7 @@ class ActorSystem:
         """Give an ask up after ``timeout`` seconds."""
         def arm() -> None:
             if not future.done():
-                self.loop.call_later(timeout, future.expire, timeout)
+                future.expires(self.loop.call_later(timeout, future.expire, timeout))
 
         if not self.on_loop(arm):
             self.loop_closed()
@@ -408,34 +331,3 @@ class ActorSystem:
         if self.events.wants(AskCycleFound):
             self.events.publish(AskCycleFound(error.paths))
         raise error
-
-
-_registry = install_registry()
-_systems: dict[asyncio.AbstractEventLoop, ActorSystem] = {}
-"""Default systems by loop; those of closed loops leave when the next one is asked for."""
-_background: asyncio.AbstractEventLoop | None = None
-_lock = threading.Lock()
-
-
-def default_system() -> ActorSystem:
-    """The system of the running loop, or of the one that a daemon thread runs for all others."""
-    cell = current.get()
-    if cell is not None and cell.threaded and cell.system.registered:
-        return cell.system
-    loop = asyncio._get_running_loop() or _background_loop()
-    with _lock:
-        for old in [each for each in _systems if each.is_closed()]:
-            _systems.pop(old).loop_closed()
-        system = _systems.get(loop)
-        if system is None:
-            system = _systems[loop] = ActorSystem("default", loop=loop, registered=True)
-        return system
-
-
-def _background_loop() -> asyncio.AbstractEventLoop:
-    global _background
-    with _lock:
-        if _background is None:
-            _background = asyncio.new_event_loop()
-            threading.Thread(target=_background.run_forever, name="actors", daemon=True).start()
-        return _background

@@ -23,6 +23,9 @@ MAX_STEPS = 1_000_000
 MAX_STUCK = 100_000
 """Turns that it may take without time going on."""
 
+RESOLUTION = 1e-6
+"""Seconds within which timers are due at once: enough for simulations of two centuries."""
+
 MAX_WALL = 60.0
 """Seconds by the clock on the wall."""
 
@@ -129,6 +132,9 @@ class SimLoop(asyncio.SelectorEventLoop):
     ) -> None:
         self.virtual = VirtualSelector(max_steps, max_stuck, wall)
         super().__init__(self.virtual)
+        # asyncio fires what is due within its clock's resolution; a nanosecond is less than a float's
+        # step from 2**24 seconds on, and a timer would be nearly due for ever.
+        self._clock_resolution = RESOLUTION
         if shuffle is not None:
             self._ready = _Shuffled(shuffle)
 

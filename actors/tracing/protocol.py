@@ -22,11 +22,11 @@ interning strings would save, without a table that both sides have to keep alike
 from __future__ import annotations
 
 import dataclasses
-import traceback
 from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from actors._stack import MAX_STACK, stack_of
 from actors._stats import BUCKETS, Histogram
 
 if TYPE_CHECKING:
@@ -54,12 +54,6 @@ rejected. Rates are per second, the quantiles in seconds, over the window that e
 
 MAX_TEXT = 1_000
 """Characters of a text from outside of the runtime, such as a redacted payload."""
-
-MAX_DEPTH = 50
-"""Coroutines that await each other, in a stack."""
-
-MAX_STACK = 16_000
-"""Characters of a stack."""
 
 Redact = Callable[[Any], Any]
 _IDLE = (0.0,) * 7
@@ -184,23 +178,6 @@ def asks_of(cell: Cell) -> list[dict[str, Any]]:
         for message, reply, sent, sender, _ in (envelope,)
         if reply is not None and not reply.done()
     ][:MAX_TEXT]
-
-
-def stack_of(cell: Cell) -> str | None:
-    """Where the actor's coroutine handler waits, the innermost line last; None if none does.
-
-    ``Task.get_stack`` has only the outermost coroutine of one that waits: what that awaits is here.
-    """
-    if cell.task is None:
-        return None
-    lines: list[str] = []
-    waiting: Any = cell.task.get_coro()
-    while waiting is not None and len(lines) < MAX_DEPTH:
-        frame = getattr(waiting, "cr_frame", None) or getattr(waiting, "gi_frame", None)
-        if frame is not None:
-            lines += traceback.StackSummary.extract(iter([(frame, frame.f_lineno)])).format()
-        waiting = getattr(waiting, "cr_await", None) or getattr(waiting, "gi_yieldfrom", None)
-    return "".join(lines)[-MAX_STACK:]
 
 
 def event(happened: Event, redact: Redact) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from actors import (
     AskCycle,
     Backoff,
     DeadLetter,
+    Future,
     Piped,
     Supervision,
     Terminated,
@@ -327,3 +328,67 @@ async def test_an_ask_whose_life_ends_before_its_handler_ran_is_answered(passes:
                     assert await reply == number
             except ActorDeadError:
                 continue
+
+
+async def test_a_timed_asks_timer_ends_with_the_reply() -> None:
+    class Echo(Actor):
+        def on_receive(self, message: Any) -> Any:
+            return message
+
+    loop = asyncio.get_running_loop()
+    async with ActorSystem() as system:
+        echo = system.spawn(Echo)
+        before = sum(not timer.cancelled() for timer in loop._scheduled)  # type: ignore[attr-defined]
+        for number in range(50):
+            assert await echo.ask(number, block=False, timeout=3600) == number
+        after = sum(not timer.cancelled() for timer in loop._scheduled)  # type: ignore[attr-defined]
+        assert after == before
+
+
+async def test_a_message_held_back_until_its_actor_is_dead_is_a_dead_letter() -> None:
+    async with ActorSystem() as system:
+        letters: list[DeadLetter] = []
+        system.events.subscribe(letters.append, DeadLetter)
+        ref = system.spawn(Actor)
+        await ref.stop(block=False)
+        reply: Future[Any] = Future()
+        ref.actor_inbox.deliver(("late", reply, 0, None, None))
+        assert [letter.message for letter in letters] == ["late"]
+        assert isinstance(reply.exception(), ActorDeadError)
+        assert ref.statistics().mailbox.dropped == 0
+
+
+async def test_patterns_stay_within_a_part_of_the_path() -> None:
+    class Parent(Actor):
+        def on_start(self) -> None:
+            self.spawn(Actor, name="orders.3")
+
+    async with ActorSystem() as system:
+        await system.spawn(Parent, name="g1")
+        await system.spawn(Parent, name="g2")
+
+        def found(pattern: str) -> list[str]:
+            return [ref.path for ref in system.find(pattern)]
+
+        assert found("/*") == ["/g1", "/g2"]
+        assert found("/*/orders.?") == ["/g1/orders.3", "/g2/orders.3"]
+        assert found("/g[!1]/*") == ["/g2/orders.3"]
+        assert found("/**") == ["/g1", "/g1/orders.3", "/g2", "/g2/orders.3"]
+        assert found("/g1.") == []
+
+
+async def test_a_dump_shows_where_a_handler_waits_not_only_that_it_does() -> None:
+    class Waiting(Actor):
+        async def on_receive(self, message: Any) -> None:
+            await self.inner(message)
+
+        async def inner(self, gate: asyncio.Event) -> None:
+            await gate.wait()
+
+    async with ActorSystem() as system:
+        gate = asyncio.Event()
+        done = system.spawn(Waiting).ask(gate, block=False)
+        await asyncio.sleep(0.01)
+        assert "in inner" in system.dump()
+        gate.set()
+        await done

@@ -1,0 +1,41 @@
+"""The default system: where ``Actor.start()`` puts an actor, as pykka does, without being told where.
+
+Each event loop has one; threads without a loop share the one of a background thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+from actors._context import current
+from actors._system import ActorSystem
+
+_systems: dict[asyncio.AbstractEventLoop, ActorSystem] = {}
+"""Default systems by loop; those of closed loops leave when the next one is asked for."""
+_background: asyncio.AbstractEventLoop | None = None
+_lock = threading.Lock()
+
+
+def default_system() -> ActorSystem:
+    """The system of the running loop, or of the one that a daemon thread runs for all others."""
+    cell = current.get()
+    if cell is not None and cell.threaded and cell.system.registered:
+        return cell.system
+    loop = asyncio._get_running_loop() or _background_loop()
+    with _lock:
+        for old in [each for each in _systems if each.is_closed()]:
+            _systems.pop(old).loop_closed()
+        system = _systems.get(loop)
+        if system is None:
+            system = _systems[loop] = ActorSystem("default", loop=loop, registered=True)
+        return system
+
+
+def _background_loop() -> asyncio.AbstractEventLoop:
+    global _background
+    with _lock:
+        if _background is None:
+            _background = asyncio.new_event_loop()
+            threading.Thread(target=_background.run_forever, name="actors", daemon=True).start()
+        return _background
