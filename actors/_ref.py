@@ -96,7 +96,9 @@ class ActorRef(pykka.ActorRef[A], Generic[A]):
         """
         cell = self._cell
         sender = current.get()
-        trace = ambient.get() if sender is None else sender.trace
+        trace = ambient.get()
+        if trace is None and sender is not None:
+            trace = sender.trace
         envelope = (message, None, cell.clock(), sender, trace)
         if urgent or isinstance(message, ControlMessage):
             cell.mailbox.push_priority(envelope)
@@ -125,7 +127,9 @@ class ActorRef(pykka.ActorRef[A], Generic[A]):
         """
         cell = self._cell
         sender = current.get()
-        trace = ambient.get() if sender is None else sender.trace
+        trace = ambient.get()
+        if trace is None and sender is not None:
+            trace = sender.trace
         envelope = (message, None, cell.clock(), sender, trace)
         mailbox = cell.mailbox
         if isinstance(message, ControlMessage):
@@ -151,7 +155,9 @@ class ActorRef(pykka.ActorRef[A], Generic[A]):
         """
         cell = self._cell
         sender = current.get()
-        trace = ambient.get() if sender is None else sender.trace
+        trace = ambient.get()
+        if trace is None and sender is not None:
+            trace = sender.trace
         envelope = (message, reply_to, cell.clock(), sender, trace)
         reply_to.target = cell
         try:

@@ -252,7 +252,9 @@ class Router(Generic[A]):
     def _put(self, ref: ActorRef[A], message: Any, future: Future[Any], urgent: bool) -> bool:
         # As ActorRef.ask does it, but a dead actor's refusal is told from an ask that it dropped.
         cell, sender = ref._cell, current.get()
-        trace = ambient.get() if sender is None else sender.trace
+        trace = ambient.get()
+        if trace is None and sender is not None:
+            trace = sender.trace
         envelope = (message, future, cell.clock(), sender, trace)
         future.target = cell
         push = cell.mailbox.push

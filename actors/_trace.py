@@ -50,7 +50,7 @@ class TraceContext:
 
 @contextlib.contextmanager
 def trace_as(context: TraceContext | None) -> Iterator[None]:
-    """Messages sent inside (from outside of actors) carry this context."""
+    """Messages sent inside carry this context, in an actor's code instead of its message's."""
     token = ambient.set(context)
     try:
         yield

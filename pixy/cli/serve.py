@@ -120,6 +120,7 @@ class Daemon:
         for number in _SIGNALS:
             loop.add_signal_handler(number, self._signal, number)
         engine = Engine(self._app)
+        loop.add_signal_handler(signal.SIGUSR1, self._dump, engine)
         try:
             await engine.start(listeners(engine, self._app))
         except StartError as error:
@@ -150,6 +151,11 @@ class Daemon:
             )
             code = code or EXIT_NOT_DRAINED
         return code
+
+    def _dump(self, engine: Engine) -> None:
+        if hasattr(engine, "diagnostics"):
+            for line in engine.diagnostics.dump().splitlines():
+                logger.warning("dump: %s", line)
 
     def _signal(self, number: int) -> None:
         if self._signalled.is_set():

@@ -164,6 +164,8 @@ class _Walk:
             return bool(_CONSTRUCT.construct_yaml_bool(node))
         if kind is int and tag == "int":
             return int(_CONSTRUCT.construct_yaml_int(node))
+        if kind is float and tag in ("int", "float"):
+            return float(_CONSTRUCT.construct_yaml_float(node))
         if kind is model.Duration:
             if tag == "int":
                 return int(_CONSTRUCT.construct_yaml_int(node)) / 1e9

@@ -135,6 +135,17 @@ class Tls:
 
 
 @dataclass(slots=True)
+class Diagnostics:
+    """``diagnostics``: what the daemon tells about itself."""
+
+    blocked_loop: Duration = _seconds(0.25)
+    slow_handler: Duration = _seconds(0.1)
+    trace: bool = False
+    trace_sample: float = 0.0
+    trace_slow: Duration = _seconds(1)
+
+
+@dataclass(slots=True)
 class Logger:
     """One element of ``logging``."""
 
@@ -155,6 +166,7 @@ class App:
     max_concurrent_requests: int = 16_384
     proxies: dict[str, Proxy] = field(default_factory=dict)
     tls: Tls = field(default_factory=Tls)
+    diagnostics: Diagnostics = field(default_factory=Diagnostics)
     logging: list[Logger] = field(default_factory=lambda: [Logger()])
 
     def cluster_name(self, name: str) -> str:

@@ -35,6 +35,11 @@ def validate(app: model.App) -> model.App:
         raise ConfigError("invalid config parameter: shutdown_timeout must be > 0")
     if app.max_concurrent_requests <= 0:
         raise ConfigError("invalid config parameter: max_concurrent_requests must be > 0")
+    problem = _bounds("diagnostics", app.diagnostics, _DIAGNOSTICS)
+    if problem:
+        raise ConfigError(f"invalid config parameter: {problem}")
+    if app.diagnostics.trace_sample > 1:
+        raise ConfigError("invalid config parameter: diagnostics.trace_sample must be <= 1")
     for logger in app.logging:
         if logger.severity not in SEVERITIES:
             raise ConfigError(
@@ -74,6 +79,12 @@ def _proxy_problem(proxy: model.Proxy) -> str:
 
 
 # (field, shown name, comparison, bound)
+_DIAGNOSTICS = (
+    ("blocked_loop", "blocked_loop", ">=", 0),
+    ("slow_handler", "slow_handler", ">", 0),
+    ("trace_sample", "trace_sample", ">=", 0),
+    ("trace_slow", "trace_slow", ">=", 0),
+)
 _PRODUCER = (
     ("channel_buffer_size", "channel_buffer_size", ">", 0),
     ("flush_bytes", "flush_bytes", ">=", 0),

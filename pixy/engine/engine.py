@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from actors import ESCALATE, ActorDeadError, ActorRef, ActorSystem
 from pixy.config.model import App
 from pixy.engine.client import ClusterClient
+from pixy.engine.diagnostics import Diagnostics
 from pixy.engine.service import Listen, ListenerSpec, Service, Shutdown, Start
 from pixy.errors import PixyError, StartError, UnknownCluster
 
@@ -38,6 +39,8 @@ class Engine:
         self.stopping = False
         self.addresses: dict[str, str] = {}
         """Where the listeners serve, by name; a port 0 in the configuration is a real one here."""
+        self.diagnostics: Diagnostics
+        """What watches the actors, once started."""
         self._system: ActorSystem
         self._service: ActorRef[Service]
         self._clusters: dict[str, ClusterClient] = {}
@@ -56,7 +59,10 @@ class Engine:
 
     async def start(self, listeners: Sequence[ListenerSpec] = ()) -> None:
         """Connect to all clusters, then open the listeners. Raises StartError; nothing is left."""
-        self._system = ActorSystem("pixy")
+        settings = self.config.diagnostics
+        self._system = ActorSystem("pixy", slow_handler=settings.slow_handler)
+        self.diagnostics = Diagnostics(self._system, settings)
+        self.diagnostics.start()
         self._service = self._system.spawn(
             Service, self.config, name="service", supervision=ESCALATE
         )
@@ -70,9 +76,11 @@ class Engine:
             self.addresses = await self._service.ask(Listen(tuple(listeners)), block=False)
         except ActorDeadError as error:
             cause = self._system.failure.result() if self._system.failure.done() else error
+            self.diagnostics.stop()
             raise StartError(str(cause)) from error
         except PixyError:
             await self._system.stop()
+            self.diagnostics.stop()
             raise
 
     def cluster(self, name: str = "") -> ClusterClient:
@@ -101,4 +109,5 @@ class Engine:
         except ActorDeadError:
             pass
         report = await self._system.stop(max(1.0, deadline - loop.time()))
+        self.diagnostics.stop()
         return StopResult(lost, report.left, drained)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 from pathlib import Path
 from typing import Any
@@ -55,10 +56,25 @@ class _Call:
     def __init__(self, context: Any) -> None:
         self._context = context
 
+    @property
+    def traceparent(self) -> str | None:
+        """The caller's trace context."""
+        found = dict(self._context.invocation_metadata() or ()).get("traceparent")
+        return found if isinstance(found, str) else None
+
     def deliver(self, delivery: Delivery) -> None:
         self._context.add_done_callback(
             lambda context: delivery.sent() if context.done() else delivery.give_back()
         )
+
+
+def _in_trace(handler: Handler, engine: Engine) -> Handler:
+    """The handler within its caller's trace (W3C trace context in the call's metadata)."""
+    async def traced(request: Any, call: Any) -> Any:
+        with engine.diagnostics.context(call.traceparent):
+            return await handler(request, call)
+
+    return functools.wraps(handler)(traced)
 
 
 def _bind(request_class: Any, handler: Handler, yields: bool) -> Any:
@@ -119,7 +135,11 @@ class GrpcServer(Listener):
             ],
         )
         handlers = {
-            name: _bind(request_class, handler, name == "ConsumeNAck")
+            name: _bind(
+                request_class,
+                _in_trace(handler, self._engine) if self._engine.diagnostics.traced else handler,
+                name == "ConsumeNAck",
+            )
             for name, (request_class, handler) in Handlers(self._engine).methods().items()
         }
         self._server.add_generic_rpc_handlers(

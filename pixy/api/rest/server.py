@@ -112,7 +112,8 @@ class RestServer(Listener):
             return respond_error(TooManyRequests("max_concurrent_requests"))
         self._active += 1
         try:
-            return await self._endpoints.serve(request, match)
+            with self._engine.diagnostics.context(request.headers.get("traceparent")):
+                return await self._endpoints.serve(request, match)
         except (asyncio.CancelledError, ConnectionError):
             raise  # the client is gone
         except Exception as error:

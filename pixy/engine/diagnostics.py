@@ -1,0 +1,120 @@
+"""The daemon looks at itself: blocked loop, slow handlers, failures, traces, and a dump on demand.
+
+All of it is the runtime's; this module only says what goes where. Without ``trace`` no message is
+touched: the watch is one thread, failures and slow handlers are events.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+from actors import ActorSystem, SlowHandler, TraceContext, trace_as
+from actors.tracing import Crashes, LoopWatch, Trace, Tracer, wait_graph
+from pixy.config.model import Diagnostics as Settings
+
+logger = logging.getLogger("pixy.engine")
+trace_logger = logging.getLogger("pixy.trace")
+
+SLOW_EVERY = 10.0
+"""Seconds between two lines about the same slow handler."""
+
+MAX_SLOW = 1_000
+"""Slow handlers that are told apart."""
+
+MAX_CRASHES = 20
+"""Kinds of failures in a dump, the latest."""
+
+
+class Diagnostics:
+    """What watches one system, from :meth:`start` to :meth:`stop`."""
+
+    def __init__(self, system: ActorSystem, settings: Settings) -> None:
+        self._system = system
+        self._settings = settings
+        self._crashes = Crashes(system)
+        self._slow: dict[tuple[str, str], float] = {}
+        self._ends: list[Callable[[], None]] = []
+
+    def start(self) -> None:
+        """Begin to watch."""
+        self._crashes.start()
+        self._ends += [
+            self._crashes.stop, self._system.events.subscribe(self._slow_handler, SlowHandler),
+        ]
+        if self._settings.blocked_loop > 0:
+            watch = LoopWatch(self._system, self._settings.blocked_loop)
+            watch.start()
+            self._ends.append(watch.stop)
+        if self._settings.trace:
+            tracer = Tracer(self._settings.trace_sample)
+            self._ends += [tracer.listen(self._traced), self._system.instrument(tracer)]
+
+    def stop(self) -> None:
+        """Cease to."""
+        ends, self._ends = self._ends, []
+        for end in ends:
+            end()
+
+    def context(self, traceparent: str | None) -> AbstractContextManager[None]:
+        """Messages sent inside belong to the client's trace, if it has sent a valid one."""
+        if traceparent is None or not self._settings.trace:
+            return contextlib.nullcontext()
+        return trace_as(TraceContext.parse(traceparent))
+
+    @property
+    def traced(self) -> bool:
+        """Whether transports are to look for a client's ``traceparent``."""
+        return self._settings.trace
+
+    def dump(self) -> str:
+        """All actors and what they are at, who waits for whom, and what has failed how often."""
+        graph = wait_graph(self._system)
+        lines = ["actors:", self._system.dump(), f"asks under way: {len(graph['asks']) + graph['hidden']}"]
+        lines += [
+            f"  {ask['asker'] or 'outside'} -> {ask['target']} {ask['message']} {ask['state']} "
+            f"{ask['age']:.3f} s{' IN A CIRCLE' if ask['cycle'] else ''}"
+            for ask in graph["asks"]
+        ]
+        reports = self._crashes.reports()
+        lines.append(f"kinds of failures: {len(reports)}")
+        for report in reports[:MAX_CRASHES]:
+            lines.append(
+                f"  {report['error']} {report['count']} times, in {', '.join(report['paths'])} "
+                f"({report['where']}, message {report['message']})"
+            )
+            lines += [f"    {line}" for line in report["stack"].splitlines()]
+        return "\n".join(lines)
+
+    def _slow_handler(self, event: SlowHandler) -> None:
+        key, now = (event.path, event.message), time.monotonic()
+        if now - self._slow.get(key, -SLOW_EVERY) < SLOW_EVERY:
+            return
+        if len(self._slow) >= MAX_SLOW:
+            self._slow.clear()
+        self._slow[key] = now
+        logger.warning(
+            "%s: handling %s kept the loop for %.0f ms", event.path, event.message,
+            event.seconds * 1e3,
+        )
+
+    def _traced(self, trace: Trace) -> None:
+        if trace.duration < self._settings.trace_slow and not trace.failed:
+            return
+        begun = min((span.sent for span in trace.spans), default=0)
+        trace_logger.info("%s", json.dumps({
+            "trace": trace.trace_id, "seconds": round(trace.duration, 6),
+            "complete": trace.complete, "lost": trace.lost, "spans": [
+                {
+                    "span": span.span_id, "parent": span.parent_id, "path": span.path,
+                    "message": span.message, "sent": (span.sent - begun) / 1e9,
+                    "began": (span.began - begun) / 1e9, "ended": (span.ended - begun) / 1e9,
+                    "error": span.error,
+                }
+                for span in trace.spans
+            ],
+        }))
