@@ -4,17 +4,24 @@ pykka's own ``await`` blocks the event loop (pykka issue 99); this one registers
 woken by it. A future whose last awaiter was cancelled is cancelled itself, so that the actor does
 not work for somebody who is gone. ``map``, ``filter``, ``join`` and ``reduce`` make futures that are
 computed by whoever asks first, as in pykka, but on the loop when they are awaited there.
+
+A future has no lock (making one and taking it once was 0.3 us of a 5 us ask). Who settles it has to
+take ``_unsettled`` out of its dict, which one thread does and all others fail at. Who waits enters
+itself first and looks at the state afterwards; who settles sets the state first and looks for those
+who wait afterwards: one of the two sees the other.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import queue
 import sys
 import threading
+import time
 from collections.abc import Awaitable, Callable, Generator, Iterable
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 import pykka
 
@@ -33,6 +40,9 @@ J = TypeVar("J")
 M = TypeVar("M")
 R = TypeVar("R")
 
+Waiter: TypeAlias = "tuple[asyncio.AbstractEventLoop, asyncio.Future[None], int]"
+"""Where somebody awaits a future: the loop, what to wake, and the loop's thread."""
+
 _PENDING, _VALUE, _ERROR, _CANCELLED = range(4)
 
 
@@ -49,14 +59,14 @@ class Future(pykka.Future[T]):
     _await_hook: Callable[[], Awaitable[T]] | None = None
     _state = _PENDING
     _value: Any = None
-    _waiters: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None], int]] | None = None
+    _waiters: list[Waiter] | None = None
     _blocked: list[Any] | None = None
     _expiry: tuple[asyncio.TimerHandle, int] | None = None
     target: Cell | None = None
     """The actor that owes the reply, while it is known."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._unsettled = True
 
     def __repr__(self) -> str:
         return f"<actors.Future {('pending', 'value', 'error', 'cancelled')[self._state]}>"
@@ -119,27 +129,25 @@ class Future(pykka.Future[T]):
         return self._value if self._state in (_ERROR, _CANCELLED) else None
 
     def _settle(self, state: int, value: Any) -> bool:
-        with self._lock:
-            if self._state != _PENDING:
-                return False
-            self._value, self._state = value, state  # in this order: readers look without the lock
-            waiters, self._waiters = self._waiters, None
-            blocked, self._blocked = self._blocked, None
+        if self.__dict__.pop("_unsettled", None) is None:
+            while self._state == _PENDING:  # another thread is two lines below
+                time.sleep(0)
+            return False
+        self._value, self._state = value, state  # in this order
         self.target = None
         if self._expiry is not None:
             timer, thread = self._expiry
             if thread == threading.get_ident():  # another thread must not touch a loop's timer
                 timer.cancel()
-        if blocked:
-            for lock in blocked:
-                lock.release()
-        if waiters:
-            here = threading.get_ident()  # asyncio._get_running_loop() is a system call in 3.11
-            for loop, waiter, thread in waiters:
-                if thread == here:
-                    _wake(waiter)
-                elif not loop.is_closed():
-                    loop.call_soon_threadsafe(_wake, waiter)
+        while self._blocked:
+            self._blocked.pop().release()
+        while self._waiters:
+            loop, waiter, thread = self._waiters.pop(0)
+            # asyncio._get_running_loop() would be a system call in 3.11.
+            if thread == threading.get_ident():
+                _wake(waiter)
+            elif not loop.is_closed():
+                loop.call_soon_threadsafe(_wake, waiter)
         return True
 
     # -- waiting ----------------------------------------------------------------------------
@@ -168,20 +176,17 @@ class Future(pykka.Future[T]):
         # A bare lock that is released once: threading.Event makes three objects and took 2 us.
         lock = threading.Lock()
         lock.acquire()
-        with self._lock:
-            if self._state != _PENDING:
-                return
-            if self._blocked is None:
-                self._blocked = []
-            self._blocked.append(lock)
+        blocked = self.__dict__.setdefault("_blocked", [])
+        blocked.append(lock)
+        if self._state != _PENDING:
+            return
         # A lock waits threading.TIMEOUT_MAX seconds at most (292 years).
         if lock.acquire(timeout=-1 if timeout is None else min(max(timeout, 0.0), threading.TIMEOUT_MAX)):
             return
-        with self._lock:
-            if self._blocked is not None:
-                self._blocked.remove(lock)
-            if self._state != _PENDING:
-                return
+        with contextlib.suppress(ValueError):  # it was about to be released
+            blocked.remove(lock)
+        if self._state != _PENDING:
+            return
         raise pykka.Timeout(f"{timeout} seconds")
 
     def set_get_hook(self, func: Any) -> None:
@@ -217,29 +222,26 @@ class Future(pykka.Future[T]):
                 self.cancel()
                 raise
         waiter = loop.create_future()
+        entry = (loop, waiter, threading.get_ident())
         try:
-            with self._lock:
-                if self._state != _PENDING:
-                    return
-                if self._waiters is None:
-                    self._waiters = []
-                self._waiters.append((loop, waiter, threading.get_ident()))
-            yield from waiter.__await__()
+            self.__dict__.setdefault("_waiters", []).append(entry)
+            if self._state == _PENDING:
+                yield from waiter.__await__()
         except asyncio.CancelledError:
-            if self._forget(loop, waiter):
+            if self._forget(entry):
                 self.cancel()
             raise
         finally:
             if cell is not None:
                 cell.waiting_on = None
 
-    def _forget(self, loop: asyncio.AbstractEventLoop, waiter: asyncio.Future[None]) -> bool:
+    def _forget(self, entry: Waiter) -> bool:
         """Take a waiter out; tell whether it was the last one."""
-        with self._lock:
-            if self._waiters is None:
-                return False
-            self._waiters = [each for each in self._waiters if each[1] is not waiter]
-            return not self._waiters and not self._blocked
+        try:
+            cast("list[Waiter]", self._waiters).remove(entry)
+        except ValueError:
+            return False  # the reply is there
+        return not self._waiters and not self._blocked
 
     def _outcome(self) -> T:
         if self._state == _VALUE:

@@ -124,12 +124,16 @@ class Mailbox:
             self._cell.wake()
 
     def _push_locked(self, envelope: Envelope) -> None:
-        with self._lock:
+        lock = self._lock
+        lock.acquire()  # half of what ``with`` takes
+        try:
             closed = self.closed
             # Whoever waits for room comes first: a place that was just freed is theirs.
             fits = not closed and len(self.normal) < self.capacity and not self._waiting
             if fits:
                 self.normal.append(envelope)
+        finally:
+            lock.release()
         if fits:
             self.rouse()
         elif closed:

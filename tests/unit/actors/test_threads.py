@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pykka
@@ -323,3 +325,46 @@ async def test_a_dead_actor_in_another_thread_raises() -> None:
         await ref.stop(block=False)
         with pytest.raises(ActorDeadError):
             ref.tell(1)
+
+
+async def test_one_of_many_threads_settles_a_future_and_all_who_wait_hear_of_it() -> None:
+    began, rounds = sys.getswitchinterval(), 300
+    sys.setswitchinterval(1e-6)
+    loop = asyncio.get_running_loop()
+    try:
+        with ThreadPoolExecutor(5) as threads:
+            for number in range(rounds):
+                future: Future[int] = Future()
+                start = threading.Barrier(5)
+
+                def settle(value: int, future: Any = future, start: Any = start) -> bool:
+                    start.wait()
+                    return bool(future.try_set(value))
+
+                def get(future: Any = future, start: Any = start) -> Any:
+                    start.wait()
+                    return future.get(timeout=10)
+
+                settling = [loop.run_in_executor(threads, settle, each) for each in range(3)]
+                getting = [loop.run_in_executor(threads, get) for _ in range(2)]
+                async with asyncio.timeout(10):
+                    awaited = await future
+                    won = await asyncio.gather(*settling)
+                assert sum(won) == 1, f"{number}: {won}"
+                assert await asyncio.gather(*getting) == [awaited, awaited]
+                assert awaited == won.index(True)
+    finally:
+        sys.setswitchinterval(began)
+
+
+def test_of_threads_that_settle_the_same_futures_each_is_settled_by_one() -> None:
+    began = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    futures = [Future[int]() for _ in range(20_000)]
+    try:
+        with ThreadPoolExecutor(3) as threads:
+            won = list(threads.map(lambda number: [each.try_set(number) for each in futures], range(3)))
+    finally:
+        sys.setswitchinterval(began)
+    assert [sum(each) for each in zip(*won, strict=True)] == [1] * len(futures)
+    assert all(each.value() == by.index(True) for each, by in zip(futures, zip(*won, strict=True), strict=True))
