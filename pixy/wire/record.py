@@ -70,40 +70,38 @@ def _decode_fast(  # noqa: PLR0915
     # One loop with everything inlined, because a call costs as much as a third of a record. 5,000
     # records of 100-byte values, 3.11: varints by function 0.31 M/s, inlined 0.97 M/s. Two-byte varints
     # (lengths to 8191) are inlined, longer ones call. A named tuple made by tuple.__new__ costs
-    # 0.1 us less than by its class. Running off the end raises IndexError; slices that do are caught by the
-    # comparison with the record's end, which is itself compared with the data's.
-    new, cls, size, position = tuple.__new__, Record, len(data), 0
+    # 0.1 us less than by its class. Running off the end raises IndexError: slices do not, but a byte that
+    # must follow them does.
+    new, cls, second, position = tuple.__new__, Record, _SECOND, 0
     for _ in range(count):
-        n = data[position]
+        length = data[position]
         position += 1
-        if n > 127:
+        if length > 127:
             high = data[position]
             position += 1
-            n += (high << 7) - 128
+            length += second[high]
             if high > 127:
-                n, position = _long(data, position, n)
-        end = position + (n >> 1)
-        if n & 1 or end > size:
-            raise _Odd
+                length, position = _long(data, position, length)
+        start = position
         attributes = data[position]
         n = data[position + 1]
         position += 2
         if n > 127:
             high = data[position]
             position += 1
-            n += (high << 7) - 128
+            n += second[high]
             if high > 127:
                 n, position = _long(data, position, n, 64)
-        timestamp = base_timestamp + (n >> 1 ^ -(n & 1))
+        timestamp = base_timestamp + (-(n >> 1) - 1 if n & 1 else n >> 1)
         n = data[position]
         position += 1
         if n > 127:
             high = data[position]
             position += 1
-            n += (high << 7) - 128
+            n += second[high]
             if high > 127:
                 n, position = _long(data, position, n)
-        offset = base_offset + (n >> 1 ^ -(n & 1))
+        offset = base_offset + (-(n >> 1) - 1 if n & 1 else n >> 1)
         n = data[position]
         position += 1
         if n == 1:
@@ -112,7 +110,7 @@ def _decode_fast(  # noqa: PLR0915
             if n > 127:
                 high = data[position]
                 position += 1
-                n += (high << 7) - 128
+                n += second[high]
                 if high > 127:
                     n, position = _long(data, position, n)
             if n & 1:
@@ -122,31 +120,35 @@ def _decode_fast(  # noqa: PLR0915
             position = n
         n = data[position]
         position += 1
-        if n == 1:
+        if n > 127:
+            high = data[position]
+            position += 1
+            n += second[high]
+            if high > 127:
+                n, position = _long(data, position, n)
+        if n & 1:
+            if n != 1:
+                raise _Odd
             value = None
         else:
-            if n > 127:
-                high = data[position]
-                position += 1
-                n += (high << 7) - 128
-                if high > 127:
-                    n, position = _long(data, position, n)
-            if n & 1:
-                raise _Odd
             n = position + (n >> 1)
             value = data[position:n]
             position = n
         if data[position]:
-            headers, position = _headers(data, position, end)
+            headers, position = _headers(data, position)
         else:
             headers = ()
             position += 1
-        if position != end:
+        if (position - start) * 2 != length:  # an odd (negative) length never equals it
             raise _Odd
         if attributes > 127:
             attributes -= 256
         append(new(cls, (offset, timestamp, key, value, headers, attributes)))
     return position
+
+
+_SECOND = tuple((high << 7) - 128 for high in range(256))
+"""What the second byte of a varint adds, and takes off for the first's high bit."""
 
 
 def _long(data: bytes, position: int, low: int, bits: int = 32) -> tuple[int, int]:
@@ -166,12 +168,12 @@ def _long(data: bytes, position: int, low: int, bits: int = 32) -> tuple[int, in
     return value, position
 
 
-def _headers(data: bytes, position: int, end: int) -> tuple[tuple[RecordHeader, ...], int]:
+def _headers(data: bytes, position: int) -> tuple[tuple[RecordHeader, ...], int]:
     n = data[position]
     position += 1
     if n > 127:
         n, position = _length(data, position - 1)
-    if n & 1 or (n >> 1) * 2 > end - position:
+    if n & 1 or n > len(data) - position:  # two bytes at least each
         raise _Odd
     headers: list[RecordHeader] = []
     for _ in range(n >> 1):
@@ -195,6 +197,8 @@ def _headers(data: bytes, position: int, end: int) -> tuple[tuple[RecordHeader, 
         stop = position + (n >> 1)
         headers.append((key, data[position:stop]))
         position = stop
+    if position > len(data):
+        raise _Odd
     return tuple(headers), position
 
 
