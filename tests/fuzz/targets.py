@@ -7,7 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pixy.wire import batch, committed_offsets, compression, control, message_set, record, record_set
+from pixy.wire import (
+    batch,
+    committed_offsets,
+    compression,
+    control,
+    message_set,
+    record,
+    record_set,
+)
 from pixy.wire.batch import Builder
 from pixy.wire.exceptions import DecodeError, UnsupportedVersionError
 
