@@ -304,6 +304,8 @@ def test_a_length_that_can_not_be(length: int) -> None:
     with pytest.raises(DecodeError, match=f"length of a batch is {length}") as caught:
         list(batch.iter_batches(data))
     assert caught.value.offset == len(PRODUCER) + 8
+    with pytest.raises(DecodeError, match=f"length of a batch is {length}"):
+        batch.unmarshal(data, len(PRODUCER), check_crc=False)
 
 
 def test_a_count_that_can_not_be() -> None:
