@@ -123,7 +123,7 @@ GOOD = record_body(key=b"\x06key", value=b"\x0avalue", headers=b"\x02\x02h\x02v"
     (record_body(timestamp=b"\x80" * 10 + b"\x00"), DecodeError, 2, "varint is longer than 10 bytes"),
     (record_body(offset=b"\xff\xff\xff\xff\x10"), DecodeError, 3, "varint does not fit 32 bits"),
     # The lengths of the record, and of the value of its header, both say 20 bytes more than there are.
-    (b"\x3a\x00\x00\x00\x01\x01\x02\x02h\x2a" + b"v", TruncatedError, 0, "its length is 29, and 10 bytes are left"),
+    (b"\x3c\x00\x00\x00\x01\x01\x02\x02h\x2a" + b"v", TruncatedError, 0, "its length is 30, and 10 bytes are left"),
     (GOOD + b"\x00", DecodeError, len(GOOD), "1 bytes are left over after 1 records"),
 ])
 def test_what_is_wrong_with_a_record_is_told_with_its_place(
