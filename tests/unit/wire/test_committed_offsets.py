@@ -6,7 +6,7 @@ import base64
 import uuid
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from pixy.wire import committed_offsets
 from pixy.wire.committed_offsets import OffsetKey, OffsetValue
@@ -44,12 +44,14 @@ def test_every_version_round_trips(
         topic_id if version == 4 else None, version,
     )
     assert committed_offsets.decode_value(made.marshal()) == made
+@settings(deadline=None)
     key = OffsetKey(metadata, "topic", 3, version % 2)
     assert committed_offsets.decode_key(key.marshal()) == key
 
 
 @pytest.mark.parametrize("function", [committed_offsets.decode_key, committed_offsets.decode_value])
 @given(data=st.binary(max_size=50), version=st.integers(-1, 5))
+@settings(deadline=None)
 def test_any_bytes(function: object, data: bytes, version: int) -> None:
     for each in (data, version.to_bytes(2, "big", signed=True) + data):
         try:
