@@ -38,7 +38,7 @@ def test_record_table_of_libkafka(key: bytes | None, size: int) -> None:
 
 
 @given(records(min_size=0))
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 def test_any_records_round_trip(made: list[Record]) -> None:
     base_offset, base_timestamp = (made[0].offset, made[0].timestamp) if made else (0, 0)
     data = record.encode(made, base_offset, base_timestamp)
@@ -47,6 +47,7 @@ def test_any_records_round_trip(made: list[Record]) -> None:
 
 
 @given(records())
+@settings(deadline=None)
 def test_the_careful_reader_reads_the_same(made: list[Record]) -> None:
     base_offset, base_timestamp = made[0].offset, made[0].timestamp
     data = record.encode(made, base_offset, base_timestamp)
@@ -58,7 +59,7 @@ def test_the_careful_reader_reads_the_same(made: list[Record]) -> None:
 
 
 @given(records(), st.data())
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 def test_both_readers_agree_on_what_was_tampered_with(made: list[Record], data: st.DataObject) -> None:
     encoded = bytearray(record.encode(made, made[0].offset, made[0].timestamp))
     for _ in range(data.draw(st.integers(1, 3))):
