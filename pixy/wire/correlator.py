@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from pixy.wire import messages
-from pixy.wire.codegen import Defect
-from pixy.wire.decoders import uvarint
 from pixy.wire.exceptions import DecodeError, TruncatedError, UnsupportedVersionError, WireError
 from pixy.wire.frames import RequestHeader, decode_request_header
+from pixy.wire.varint import decode_unsigned
 
 MAX_IN_FLIGHT: Final = 10_000
 """Requests of one connection that may wait for an answer."""
@@ -102,13 +101,13 @@ def produce_acks(frame: messages.Buffer, header: RequestHeader) -> int | None:
     pos = header.end
     try:
         if header.version >= 9:
-            length, pos = uvarint(bytes(frame[pos : pos + 5]), 0)
-            pos = header.end + pos + max(length - 1, 0)
+            length, pos = decode_unsigned(frame, pos)
+            pos += max(length - 1, 0)
         elif header.version >= 3:
             (length,) = struct.unpack_from(">h", frame, pos)
             pos += 2 + max(length, 0)
         (acks,) = struct.unpack_from(">h", frame, pos)
-    except (IndexError, struct.error, Defect):
+    except (DecodeError, struct.error):
         return None
     return int(acks)
 

@@ -23,11 +23,12 @@ from pixy.wire.codegen import (
     place,
 )
 from pixy.wire.exceptions import DecodeError, TruncatedError
+from pixy.wire.varint import decode_unsigned as uvarint
 
 Decoder = Callable[[bytes, int, int], tuple[dict[str, Any], int]]
 """Takes a buffer, where to begin, and the buffer's length; returns the body and where it ended."""
 
-FAILURES: Final = (Defect, IndexError, struct.error, UnicodeDecodeError)
+FAILURES: Final = (Defect, DecodeError, IndexError, struct.error, UnicodeDecodeError)
 """What a decoder raises for bytes that are not right."""
 
 
@@ -57,7 +58,7 @@ def explain(function: Decoder, title: str, error: Exception, size: int) -> Decod
     """What a decoder raised, as an error for the user: which field, what, at which byte."""
     path, variables = place(function, error.__traceback__)
     pos: int = variables["pos"]
-    kind = DecodeError
+    kind: type[DecodeError] = DecodeError
     if isinstance(error, UnicodeDecodeError):
         # The place in the buffer of the text that was decoded, which is at or soon after ``pos``.
         pos = variables["buf"].index(error.object, pos) + error.start
@@ -65,26 +66,11 @@ def explain(function: Decoder, title: str, error: Exception, size: int) -> Decod
     elif isinstance(error, Defect):
         reason = str(error)
         kind = TruncatedError if isinstance(error, Short) else DecodeError
+    elif isinstance(error, DecodeError):  # of a varint
+        kind, reason, pos = type(error), error.reason, error.offset
     else:
         kind, reason = TruncatedError, f"the message ends, {max(size - pos, 0)} bytes are left"
     return kind(f"{title}: {path}: {reason}" if path else f"{title}: {reason}", pos)
-
-
-def uvarint(buf: bytes, pos: int) -> tuple[int, int]:
-    """The unsigned varint of flexible versions: its value and where it ended. IndexError if cut."""
-    value = shift = 0
-    while True:
-        byte = buf[pos]
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            break
-        pos += 1
-        shift += 7
-        if shift > 28:
-            raise Defect("varint of more than 5 bytes")
-    if value > 0xFFFFFFFF:
-        raise Defect("varint beyond 32 bits")
-    return value, pos + 1
 
 
 def _spans(buf: bytes, pos: int, size: int) -> tuple[dict[int, tuple[int, int]], int]:

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from pixy.wire import schema
 from pixy.wire.codegen import FORMATS, STRING_MAX, Part, Source, check_version, literal, parts
+from pixy.wire.varint import encode_unsigned as uvarint
 
 Encoder = Callable[[Mapping[str, Any]], bytes]
 FAILURES: Final = (TypeError, KeyError, AttributeError, ValueError, struct.error)
@@ -38,18 +39,6 @@ def encoder(name: str, version: int) -> Encoder:
         writer.body(parts(message.fields, version, flexible))
         source.line("return b''.join(out)")
     return source.compile("encode")
-
-
-def uvarint(value: int) -> bytes:
-    """The unsigned varint of flexible versions; ValueError beyond 32 bits."""
-    if not 0 <= value <= 0xFFFFFFFF:
-        raise ValueError(value)
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
 
 
 def _tags(values: Mapping[int, bytes], *more: tuple[int, bytes] | None) -> bytes:

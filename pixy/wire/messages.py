@@ -25,11 +25,11 @@ from pixy.wire import decoders, schema
 from pixy.wire.encoders import FAILURES, encoder
 from pixy.wire.exceptions import DecodeError, EncodeError, UnsupportedVersionError
 from pixy.wire.normalize import TAGS, normalize
+from pixy.wire.varint import Buffer
 
 API_VERSIONS: Final = 18
 CONTROLLED_SHUTDOWN: Final = 7
 
-Buffer = bytes | bytearray | memoryview
 Body = dict[str, Any]
 
 _decoders: dict[tuple[str, int], decoders.Decoder] = {}
@@ -145,7 +145,7 @@ def response_header_version(key: int, version: int) -> int:
 
 
 __all__ = [
-    "API_VERSIONS", "TAGS", "Body", "api_key", "api_name", "decode", "decode_from", "defaults", "encode",
+    "API_VERSIONS", "TAGS", "Body", "Buffer", "api_key", "api_name", "decode", "decode_from", "defaults", "encode",
     "first_flexible", "names", "request_header_version", "request_name", "response_header_version",
     "response_name", "versions",
 ]
