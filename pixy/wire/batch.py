@@ -234,10 +234,12 @@ class Builder:
             value = _to_bytes(value, "value")
         if offset is None:
             offset = self._next
-        elif offset < self._next:
+        elif type(offset) is int and offset < self._next:
             raise EncodeError(f"offset {offset} is not after those before, {self._next} would be the least")
-        self._next = offset + 1
         stamp = self._now() if timestamp is None else timestamp
+        if type(stamp) is not int or type(offset) is not int:
+            raise EncodeError(f"timestamp {stamp!r} and offset {offset!r} of a record must be integers")
+        self._next = offset + 1
         self._records.append((offset, stamp, key, value, tuple(headers), attributes))
         return self
 

@@ -130,7 +130,7 @@ def read(buffer: Buffer, position: int = 0, *, check_crc: bool = True) -> Header
     # Magic before all else: other formats have it at the same place, and nothing else.
     magic = buffer[_MAGIC_AT + position]
     if magic != 2:
-        raise UnsupportedMagicError(magic - (magic & 0x80) * 2, position + _MAGIC_AT)
+        raise UnsupportedMagicError(_signed(magic), position + _MAGIC_AT)
     length = int.from_bytes(buffer[position + 8 : position + LENGTH_END], "big", signed=True)
     if length < _MIN_LENGTH:
         raise DecodeError(f"length of a batch is {length}, less than {_MIN_LENGTH}", position + 8)
@@ -152,23 +152,29 @@ def read(buffer: Buffer, position: int = 0, *, check_crc: bool = True) -> Header
     return header
 
 
+def _signed(byte: int) -> int:
+    return byte - (byte & 0x80) * 2
+
+
 def slices(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, int, int]]:
     """Where the batches (or messages of old formats) of a record set are: (start, end, magic) of each.
 
     A broker cuts a record set off at the size that was asked for, so what is incomplete at the end is left out.
-    Nothing but lengths is looked at. Raises DecodeError for a length that can not be.
+    Nothing but magic and length is looked at. Raises UnsupportedMagicError, DecodeError for a length that can not be.
     """
     size = len(buffer)
     while position + _MAGIC_AT < size:
         length = int.from_bytes(buffer[position + 8 : position + LENGTH_END], "big", signed=True)
         magic = buffer[position + _MAGIC_AT]
+        if magic > 2:
+            raise UnsupportedMagicError(_signed(magic), position + _MAGIC_AT)
         least = _MIN_LENGTH if magic == 2 else _OLD_MIN_LENGTH
         if length < least:
             raise DecodeError(f"length of a batch is {length}, less than {least}", position + 8)
         end = position + LENGTH_END + length
         if end > size:
             return
-        yield position, end, magic - (magic & 0x80) * 2
+        yield position, end, magic
         position = end
 
 

@@ -61,7 +61,8 @@ def _unwrap(
         raise DecodeError(f"in a compressed message, byte {error.offset}: {error.reason}", 0) from None
     if not found or end != len(inner):
         raise DecodeError(f"a compressed message has {len(inner) - end} bytes left over", 0)
-    shift = wrapper.offset - found[-1].offset if magic else 0
+    # Producers leave the wrapper's offset 0: the broker has not given any yet.
+    shift = max(wrapper.offset - found[-1].offset, 0) if magic else 0
     stamp = wrapper.timestamp if attributes & LOG_APPEND_TIME else None
     return [
         each._replace(
