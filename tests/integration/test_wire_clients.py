@@ -104,15 +104,16 @@ def test_one_partition(any_kafka: Cluster, name: str, do: Any) -> None:
     leader = do(do.module.get_partition_leader, bootstrap, name, 2)
     assert str(leader) == bootstrap[0] and leader.node_id == 1
     producer = do(do.module.PartitionProducer, bootstrap, name, 2)
+    start = int(time.time() * 1000) - 10_000  # what is older than the retention is deleted soon
     for number, acks in enumerate((-1, 1, 0, -1)):
-        builder = Builder().add(None, b"%d" % number, timestamp=1000 * number + 1)
+        builder = Builder().add(None, b"%d" % number, timestamp=start + 1000 * number)
         found = do(producer.produce, builder.build(), acks=acks)
         assert (found.error_code, found.base_offset) == (0, number if acks else -1)
     fetcher = do(do.module.PartitionFetcher, bootstrap, name, 2)
     assert do(fetcher.seek, OLDEST).offset == 0
-    assert do(fetcher.seek, 2000).offset == 2
+    assert do(fetcher.seek, start + 1500).offset == 2
     assert fetcher.offset == 2
-    assert do(fetcher.seek, 10**15).offset == -1 and fetcher.offset == 2
+    assert do(fetcher.seek, start + 10**6).offset == -1 and fetcher.offset == 2
     assert do(fetcher.list_offsets, NEWEST).offset == 4
     found = do(fetcher.fetch)
     assert [(each.offset, each.value) for each in found.records()] == [(2, b"2"), (3, b"3")]
