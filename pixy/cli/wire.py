@@ -16,6 +16,7 @@ SUBCOMMANDS = {
     "batch": "pixy.cli.wire_batch",
     "decode": "pixy.cli.wire_messages",
     "encode": "pixy.cli.wire_messages",
+    "list": "pixy.cli.wire_messages",
 }
 """Command to the module whose ``add_parser(subparsers)`` adds it; its parser sets the default
 ``handler``, a function of the parsed arguments that returns the exit code."""
