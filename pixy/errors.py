@@ -135,3 +135,28 @@ class KafkaError(PixyError):
 
 class UnknownTopic(KafkaError):
     """The topic or partition does not exist."""
+
+
+class UnknownPartition(UnknownTopic):
+    """The topic exists, the partition does not."""
+
+
+class OffsetOutOfRange(InvalidParameter):
+    """The partition does not hold the offset."""
+
+    def __init__(self, offset: int, begin: int, end: int) -> None:
+        super().__init__(f"bad offset: {offset} is out of range, the partition holds {begin} to {end}")
+
+
+class FetchPoolBusy(Unavailable):
+    """All consumers for reads by offset are at work (``max_fetches``)."""
+
+    def __init__(self) -> None:
+        super().__init__("all consumers for reads by offset are at work (`max_fetches`)")
+
+
+class OverBudget(Unavailable):
+    """Taking this on would exceed the memory that requests and answers may use together."""
+
+    def __init__(self, parameter: str) -> None:
+        super().__init__(f"too much is under way (`{parameter}`), try again")

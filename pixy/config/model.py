@@ -119,6 +119,7 @@ class Proxy:
 
     client_id: str = field(default_factory=generate_client_id)
     max_admin_requests: int = 64
+    max_fetches: int = 8
     kafka: Kafka = field(default_factory=Kafka)
     net: Net = field(default_factory=Net)
     zoo_keeper: ZooKeeper = field(default_factory=ZooKeeper)
@@ -132,6 +133,23 @@ class Tls:
 
     certificate_path: str = ""
     key_path: str = ""
+
+
+@dataclass(slots=True)
+class Rest:
+    """``rest``: the REST API of KIP-80 and of the v1 and v2 REST proxies."""
+
+    addr: str = ""
+    prefix: str = "/rest"
+    kafka_error_code: int = 50002
+    max_request_bytes: int = 16_777_216
+    max_response_bytes: int = 16_777_216
+    max_buffered_bytes: int = 268_435_456
+    retry_after: Duration = _seconds(1)
+    fetch_timeout: Duration = _seconds(1)
+    max_fetch_timeout: Duration = _seconds(30)
+    gzip: bool = False
+    cors_origins: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -154,6 +172,7 @@ class App:
     shutdown_timeout: Duration = _seconds(60)
     max_concurrent_requests: int = 16_384
     proxies: dict[str, Proxy] = field(default_factory=dict)
+    rest: Rest = field(default_factory=Rest)
     tls: Tls = field(default_factory=Tls)
     logging: list[Logger] = field(default_factory=lambda: [Logger()])
 

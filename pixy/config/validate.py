@@ -17,7 +17,7 @@ SEVERITIES = ("debug", "info", "warning", "error")
 
 def validate(app: model.App) -> model.App:
     """Return the configuration if it is sound; raises ConfigError otherwise."""
-    if not (app.grpc_addr or app.tcp_addr or app.unix_addr):
+    if not (app.grpc_addr or app.tcp_addr or app.unix_addr or app.rest.addr):
         raise ConfigError(
             "invalid config parameter: at least one API server should be configured"
         )
@@ -35,6 +35,9 @@ def validate(app: model.App) -> model.App:
         raise ConfigError("invalid config parameter: shutdown_timeout must be > 0")
     if app.max_concurrent_requests <= 0:
         raise ConfigError("invalid config parameter: max_concurrent_requests must be > 0")
+    problem = _bounds("rest", app.rest, _REST) or _rest_problem(app.rest)
+    if problem:
+        raise ConfigError(f"invalid config parameter: {problem}")
     for logger in app.logging:
         if logger.severity not in SEVERITIES:
             raise ConfigError(
@@ -56,6 +59,8 @@ def _proxy_problem(proxy: model.Proxy) -> str:
         )
     if proxy.max_admin_requests <= 0:
         return "invalid config parameter: max_admin_requests must be > 0"
+    if proxy.max_fetches <= 0:
+        return "invalid config parameter: max_fetches must be > 0"
     problem = (
         _bounds("producer", proxy.producer, _PRODUCER)
         or _choice("producer.partitioner", proxy.producer.partitioner, PARTITIONERS)
@@ -111,6 +116,23 @@ _NET = (
     ("read_timeout", "read_timeout", ">", 0),
     ("write_timeout", "write_timeout", ">", 0),
 )
+_REST = (
+    ("max_request_bytes", "max_request_bytes", ">=", 1024),
+    ("max_response_bytes", "max_response_bytes", ">=", 1024),
+    ("max_buffered_bytes", "max_buffered_bytes", ">=", 1_048_576),
+    ("retry_after", "retry_after", ">=", 0),
+    ("fetch_timeout", "fetch_timeout", ">=", 0),
+    ("max_fetch_timeout", "max_fetch_timeout", ">=", 0),
+)
+KAFKA_ERROR_CODES = (50001, 50002)
+
+
+def _rest_problem(rest: model.Rest) -> str:
+    if rest.kafka_error_code not in KAFKA_ERROR_CODES:
+        return f"rest.kafka_error_code must be one of {', '.join(map(str, KAFKA_ERROR_CODES))}"
+    if rest.prefix and (not rest.prefix.startswith("/") or not rest.prefix.strip("/")):
+        return f"rest.prefix {rest.prefix!r} must begin with / and name a path"
+    return ""
 
 
 def _bounds(
