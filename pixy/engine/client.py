@@ -6,7 +6,7 @@ Refs are resolved once and kept; each call then is one message and one awaited f
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from actors import ActorDeadError, ActorRef, Future, MailboxFull
@@ -22,8 +22,9 @@ from pixy.engine.admin import (
 )
 from pixy.engine.cluster import GetAdmin, GetGroup, GetProducer, record_headers_unsupported
 from pixy.engine.group_consumer import AckMessage, Consume
+from pixy.engine.outgoing import Record, Written
 from pixy.engine.polls import Delivery
-from pixy.engine.topic_producer import Produce
+from pixy.engine.topic_producer import Produce, ProduceMany
 from pixy.errors import (
     HeadersUnsupported,
     InvalidParameter,
@@ -97,6 +98,25 @@ class ClusterClient:
         return await self._with_ref(  # type: ignore[no-any-return]
             self._producers, topic, GetProducer(topic), message, "producer.channel_buffer_size"
         )
+
+    async def produce_many(self, topic: str, records: Sequence[Record]) -> list[Written]:
+        """Write records of one topic in their order; what became of each, in the same order.
+
+        One message to the topic's producer, however many records. A record that fails does so
+        alone: its element is the error.
+        """
+        if not records:
+            return []
+        if self._headers_unsupported and any(record.headers for record in records):
+            raise HeadersUnsupported
+        message = ProduceMany(records)
+        ref = self._producers.get(topic)
+        if ref is None:
+            check_topic(topic)
+        found: list[Written] = await self._with_ref(
+            self._producers, topic, GetProducer(topic), message, "producer.channel_buffer_size"
+        )
+        return found
 
     async def produce_async(
         self, topic: str, value: bytes | None, key: bytes | None = None, headers: Headers = ()

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from actors import Actor, Future
+from actors import Actor
 from pixy.config.model import Producer
+from pixy.engine.outgoing import Batch, Item, Part, Record, headers_size
 from pixy.engine.partitioner import RoundRobinPartitioner
 from pixy.errors import PixyError, ShuttingDown, TooManyRequests
 from pixy.kafka.errors import message_too_large, translate, unknown_topic
@@ -24,7 +25,6 @@ logger = logging.getLogger("pixy.engine")
 
 _RECORD_OVERHEAD = 36
 _LEGACY_OVERHEAD = 26
-_HEADER_OVERHEAD = 10
 _LOOKUPS = 3
 _LOOKUP_PAUSE = 0.25
 _IDLE = 300.0
@@ -41,6 +41,15 @@ class Produce:
     key: bytes | None
     value: bytes | None
     headers: Headers = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ProduceMany:
+    """Records to write, in their order. The reply is a list with a :data:`Written` for each, when
+    the last is settled: one that fails does so alone.
+    """
+
+    records: Sequence[Record]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,26 +93,6 @@ class _Refresh:
     pass
 
 
-class _Item:
-    """A message on its way, and whoever waits for it (None: nobody, it was asynchronous)."""
-
-    __slots__ = ("headers", "key", "owner", "reply", "size", "value")
-
-    def __init__(
-        self, message: Produce, size: int, reply: Future[Any] | None, owner: TopicProducer
-    ) -> None:
-        self.key = message.key
-        self.value = message.value
-        self.headers = message.headers
-        self.size = size
-        self.reply = reply
-        self.owner = owner
-
-    def fail(self, error: PixyError) -> None:
-        if self.reply is None or not self.reply.try_fail(error):
-            logger.error("%s: an asynchronous message is lost: %s", self.owner.path, error)
-
-
 class TopicProducer(Actor):
     """Child of the cluster; it stops by itself when it is idle or its topic does not exist."""
 
@@ -123,11 +112,16 @@ class TopicProducer(Actor):
         self._partitions: tuple[int, ...] | None = None
         self._resolving = False
         self._seen = self._quiet = 0
-        self._gathered: list[_Item] = []
+        self._gathered: list[Item | Part] = []
         self._gathered_bytes = 0
         self._in_flight = 0
         self._busy = True
         self._draining = False
+
+    @property
+    def known(self) -> bool:
+        """Whether the topic has been found."""
+        return self._partitions is not None
 
     def on_start(self) -> None:
         """Watch for idleness."""
@@ -138,6 +132,8 @@ class TopicProducer(Actor):
         kind = type(message)
         if kind is Produce:
             self._produce(message)
+        elif kind is ProduceMany:
+            self._produce_many(message)
         elif kind is Delivered:
             self._delivered(message.reports)
         elif kind is _Pass:
@@ -168,27 +164,47 @@ class TopicProducer(Actor):
         elif len(self._gathered) >= self._conf.channel_buffer_size:
             error = TooManyRequests("producer.channel_buffer_size")
         else:
-            self._gather(_Item(message, size, reply, self))
+            self._gather((Item(message, size, reply, self),), size)
             return
-        _Item(message, size, reply, self).fail(error)
+        Item(message, size, reply, self).fail(error)
+
+    def _produce_many(self, message: ProduceMany) -> None:
+        """The bound counts what waits before a batch comes: a batch is never cut in two by it."""
+        batch = Batch(len(message.records), self.take_reply(), self)
+        error: PixyError | None = None
+        if self._draining:
+            error = ShuttingDown()
+        elif len(self._gathered) >= self._conf.channel_buffer_size:
+            error = TooManyRequests("producer.channel_buffer_size")
+        fits = self._conf.max_message_bytes - self._overhead
+        parts: list[Part] = []
+        for at, record in enumerate(message.records):
+            part = Part(record, at, batch)
+            if part.headers:
+                part.size += headers_size(part.headers)
+            if error is not None or part.size > fits:
+                part.fail(error or message_too_large())
+            else:
+                parts.append(part)
+        if parts:
+            self._gather(parts, sum([part.size for part in parts]))
 
     @staticmethod
     def _size(message: Produce) -> int:
         size = len(message.key or b"") + len(message.value or b"")
-        for name, value in message.headers:
-            size += len(name.encode()) + len(value or b"") + _HEADER_OVERHEAD
-        return size
+        return size + headers_size(message.headers) if message.headers else size
 
-    def _gather(self, item: _Item) -> None:
+    def _gather(self, items: Sequence[Item | Part], size: int) -> None:
         self._busy = True
-        self._gathered.append(item)
-        self._gathered_bytes += item.size
+        first = not self._gathered
+        self._gathered += items
+        self._gathered_bytes += size
         if self._partitions is None:
             if not self._resolving:
                 self._resolve()
         elif self._gathered_bytes >= self._conf.flush_bytes:
             self._flush()
-        elif len(self._gathered) == 1:
+        elif first:
             self.set_timer("flush", self._conf.flush_frequency, _Flush())
             if self._in_flight == 0:
                 self._settle()
@@ -225,10 +241,12 @@ class TopicProducer(Actor):
         batch, self._gathered = self._gathered, []
         self._gathered_bytes = 0
         if self._round_robin is None:
-            partitions = [-1] * len(batch)
+            partitions = [item.partition for item in batch]
         else:
             choose, writable = self._round_robin.choose, self._partitions
-            partitions = [choose(writable) for _ in batch]
+            partitions = [
+                item.partition if item.partition >= 0 else choose(writable) for item in batch
+            ]
         sent, refused = self._client.send(self._topic, batch, partitions)
         self._in_flight += sent - len(refused)
         for item, error in refused:
@@ -247,8 +265,8 @@ class TopicProducer(Actor):
             self._in_flight -= 1
             if error is not None:
                 item.fail(translate(error))
-            elif item.reply is not None:
-                item.reply.try_set((partition, offset))
+            else:
+                item.landed(partition, offset)
         if self._in_flight == 0 and self._gathered:
             self._settle()
 

@@ -33,6 +33,8 @@ class Outgoing(Protocol):
     def headers(self) -> Headers: ...
     @property
     def size(self) -> int: ...
+    @property
+    def timestamp(self) -> int: ...  # milliseconds since 1970; 0: now
 
 
 Report = tuple[Any, Any, int, int]
@@ -83,20 +85,24 @@ class ProducerClient:
             delivery report), and those of them that librdkafka refused, with the reason.
         """
         # One C call for the batch costs 0.8 microseconds a message, one per message 1.45, and
-        # librdkafka's thread, which wakes with the first, finds more of them. It takes no headers, and when its queue fills it may take a later
-        # message and refuse an earlier one, so it is used only with room to spare.
+        # librdkafka's thread, which wakes with the first, finds more of them. It takes no headers
+        # and ignores timestamps, and when its queue fills it may take a later message and refuse an
+        # earlier one, so it is used only with room to spare.
         size = sum(item.size for item in batch)
         roomy = self._outstanding + size < self._max_bytes // 2 and len(
             self._producer
         ) + len(batch) < _MAX_MESSAGES // 2
-        if len(batch) > 1 and roomy and not any(item.headers for item in batch):
+        if len(batch) > 1 and roomy and not any(
+            item.headers or item.timestamp for item in batch
+        ):
             return len(batch), self._send_together(topic, batch, partitions, size)
         refused: list[tuple[Outgoing, KafkaError]] = []
         for at, (item, partition) in enumerate(zip(batch, partitions, strict=True)):
             try:
                 self._producer.produce(
                     topic, item.value, item.key, partition,
-                    on_delivery=partial(self._report, item), headers=list(item.headers) or None,
+                    on_delivery=partial(self._report, item), timestamp=item.timestamp,
+                    headers=list(item.headers) or None,
                 )
                 self._outstanding += item.size
             except BufferError:

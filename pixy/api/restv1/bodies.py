@@ -109,12 +109,16 @@ def parse(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
     """The document, typed. Unknown fields are ignored.
 
     Raises:
-        ApiError: 400 it is not JSON; 422 a field has the wrong type, and the text names it.
+        ApiError: 400 it is not JSON, or not of the right type as a whole; 422 a field is not, and
+            the text names it.
     """
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as error:
-        raise ApiError(errors.INVALID, field_error(str(error))) from None
+        field, problem = field_error(str(error))
+        if not field:
+            raise ApiError(errors.BAD_REQUEST, f"the body: {problem}") from None
+        raise ApiError(errors.INVALID, f"{field}: {problem}") from None
     except msgspec.DecodeError as error:
         raise ApiError(errors.BAD_REQUEST, f"the body is not JSON: {error}") from None
     except UnicodeDecodeError as error:
@@ -123,8 +127,7 @@ def parse(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
         raise ApiError(errors.BAD_REQUEST, "the body is not JSON: nested too deep") from None
 
 
-def field_error(text: str) -> str:
-    """msgspec's ``Expected `int`, got `str` - at `$.records[0].partition``` with the field first."""
+def field_error(text: str) -> tuple[str, str]:
+    """The field and the problem of msgspec's ``Expected `int`, got `str` - at `$.records[0].key```."""
     problem, _, place = text.partition(" - at `$")
-    place = place.rstrip("`").removeprefix(".")
-    return f"{place}: {problem}" if place else f"the body: {problem}"
+    return place.rstrip("`").removeprefix("."), problem
