@@ -120,6 +120,8 @@ class Proxy:
     client_id: str = field(default_factory=generate_client_id)
     max_admin_requests: int = 64
     max_fetches: int = 8
+    max_waiting_fetches: int = 256
+    fetch_pool_timeout: Duration = _seconds(1)
     kafka: Kafka = field(default_factory=Kafka)
     net: Net = field(default_factory=Net)
     zoo_keeper: ZooKeeper = field(default_factory=ZooKeeper)

@@ -61,6 +61,10 @@ def _proxy_problem(proxy: model.Proxy) -> str:
         return "invalid config parameter: max_admin_requests must be > 0"
     if proxy.max_fetches <= 0:
         return "invalid config parameter: max_fetches must be > 0"
+    if proxy.max_waiting_fetches < 0:
+        return "invalid config parameter: max_waiting_fetches must be >= 0"
+    if proxy.fetch_pool_timeout <= 0:
+        return "invalid config parameter: fetch_pool_timeout must be > 0"
     problem = (
         _bounds("producer", proxy.producer, _PRODUCER)
         or _choice("producer.partitioner", proxy.producer.partitioner, PARTITIONERS)

@@ -17,6 +17,7 @@ from pixy.errors import (
     PixyError,
     TooManyRequests,
     UnknownGroup,
+    UnknownPartition,
     UnknownTopic,
 )
 from pixy.kafka import settings
@@ -77,6 +78,19 @@ class GetConsumers:
 
 
 @dataclass(frozen=True, slots=True)
+class GetBrokers:
+    """Ask for the ids of the brokers, sorted."""
+
+
+@dataclass(frozen=True, slots=True)
+class GetBounds:
+    """Ask for the oldest offset of a partition and the next to be written: a pair."""
+
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionOffset:
     """A partition's range and a group's place in it."""
 
@@ -125,6 +139,7 @@ class Admin(Actor):
         self._handlers: dict[type, Callable[[KafkaAdmin, Any], Awaitable[Any]]] = {
             GetOffsets: self._get_offsets, SetOffsets: self._set_offsets,
             GetTopics: self._get_topics, GetConsumers: self._get_consumers,
+            GetBrokers: self._get_brokers, GetBounds: self._get_bounds,
         }
 
     def on_receive(self, message: Any) -> Any:
@@ -240,6 +255,16 @@ class Admin(Actor):
             )
             for name in sorted(found)
         ]
+
+    async def _get_brokers(self, client: KafkaAdmin, _query: GetBrokers) -> list[int]:
+        return await client.brokers()
+
+    async def _get_bounds(self, client: KafkaAdmin, query: GetBounds) -> tuple[int, int]:
+        if query.partition not in await self._partitions(client, query.topic, "failed to get offsets"):
+            missing = unknown_topic()
+            raise UnknownPartition(str(missing), missing.code, missing.name)
+        found = await client.bounds(query.topic, [query.partition])
+        return found[query.partition]
 
     async def _get_consumers(self, client: KafkaAdmin, query: GetConsumers) -> Consumers:
         try:

@@ -10,6 +10,7 @@ from typing import Any
 from actors import Actor, ActorDeadError, ActorRef, Future
 from pixy.config.model import Proxy
 from pixy.engine.admin import Admin
+from pixy.engine.fetcher import Fetcher
 from pixy.engine.group_consumer import GroupConsumer, GroupLeaving, Leave, Owned
 from pixy.engine.partitioner import LIBRDKAFKA_PARTITIONER
 from pixy.engine.topic_producer import Delivered, Drain, TopicProducer
@@ -24,6 +25,7 @@ from pixy.errors import (
 )
 from pixy.kafka import settings
 from pixy.kafka.errors import OUT_OF_BROKERS
+from pixy.kafka.fetcher import FetchClient
 from pixy.kafka.producer import ProducerClient, Report
 from pixy.membership import Event, Session
 from pixy.membership.kafka import KafkaSession
@@ -52,6 +54,11 @@ class GetGroup:
 @dataclass(frozen=True, slots=True)
 class GetAdmin:
     """Ask for the ``ActorRef[Admin]``."""
+
+
+@dataclass(frozen=True, slots=True)
+class GetFetcher:
+    """Ask for the ``ActorRef[Fetcher]``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +97,14 @@ class Cluster(Actor):
         self._proxy = proxy
         self._client: ProducerClient
         self._admin: ActorRef[Admin]
+        self._fetcher: ActorRef[Fetcher]
         self._producers: dict[str, ActorRef[TopicProducer]] = {}
         self._groups: dict[str, _Group] = {}
         self._draining = False
         self._handlers: dict[type, Callable[[Any], Any]] = {
             GetProducer: self._get_producer, GetGroup: self._get_group,
-            GetAdmin: lambda _message: self._admin, Reach: self._reach,
+            GetAdmin: lambda _message: self._admin, GetFetcher: lambda _message: self._fetcher,
+            Reach: self._reach,
             OwnGroups: self._own_groups, GroupLeaving: self._group_leaving,
             DrainCluster: self._drain, _ClientFailed: self._client_failed,
         }
@@ -109,6 +118,11 @@ class Cluster(Actor):
         ref = self.actor_ref
         self._admin = self.spawn(
             Admin, self._proxy, lambda: _own_groups(ref), name="admin"
+        )
+        known: dict[str, tuple[int, float]] = {}
+        proxy = self._proxy
+        self._fetcher = self.spawn(
+            Fetcher, proxy, lambda: FetchClient(settings.fetcher(proxy), known), name="fetcher"
         )
 
     async def on_stop(self) -> None:  # type: ignore[override]
@@ -292,6 +306,6 @@ def record_headers_unsupported(proxy: Proxy) -> bool:
 
 
 __all__ = [
-    "Cluster", "DrainCluster", "GetAdmin", "GetGroup", "GetProducer", "OwnGroups", "Reach",
+    "Cluster", "DrainCluster", "GetAdmin", "GetFetcher", "GetGroup", "GetProducer", "OwnGroups", "Reach",
     "record_headers_unsupported",
 ]

@@ -28,6 +28,7 @@ from pixy.kafka.settings import Settings
 T = TypeVar("T")
 
 _NO_OFFSET = -1001
+_SOME_TOPIC = "__consumer_offsets"
 _GROUPS_AT_ONCE = 100
 
 
@@ -72,7 +73,15 @@ class KafkaAdmin:
             raise translate(found.error)
         return _partitions(found)
 
+    async def brokers(self) -> list[int]:
+        """The ids of the brokers that are there, sorted."""
+        # Whatever topic is asked for, all brokers are told; asking for none means every topic.
+        return sorted((await self._list(_SOME_TOPIC)).brokers)
+
     async def _metadata(self, *topic: str) -> dict[str, Any]:
+        return dict((await self._list(*topic)).topics)
+
+    async def _list(self, *topic: str) -> Any:
         try:
             found = await asyncio.to_thread(
                 self._client.list_topics, *topic, timeout=self._timeout
@@ -81,7 +90,7 @@ class KafkaAdmin:
             raise translate(error) from error
         # librdkafka's mock cluster has no controller: what needs one would wait for it in vain.
         self._sandbox = (found.cluster_id or "").startswith("mockCluster")
-        return dict(found.topics)
+        return found
 
     async def configs(self, topics: Sequence[str]) -> dict[str, dict[str, str]]:
         """The settings made for these topics (not the broker's defaults)."""

@@ -109,3 +109,22 @@ def consumer(proxy: Proxy, group: str) -> Settings:
 def admin(proxy: Proxy) -> Settings:
     """The client for metadata, offsets and groups; asking for a topic must not create it."""
     return {**common(proxy), "allow.auto.create.topics": False}
+
+
+def fetcher(proxy: Proxy) -> Settings:
+    """One consumer for reads by offset: of no group, with little fetched ahead."""
+    conf = proxy.consumer
+    return {
+        **common(proxy),
+        "group.id": f"{proxy.client_id}.fetch",  # asked for by the library; never joined
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "auto.offset.reset": "error",
+        "allow.auto.create.topics": False,
+        # A broker answers one request of a connection at a time: a fetch that waits at the end of a
+        # partition holds up the next read from elsewhere for as long.
+        "fetch.wait.max.ms": min(20, _ms(conf.fetch_max_wait)),
+        "fetch.queue.backoff.ms": 10,
+        "fetch.message.max.bytes": conf.fetch_max_bytes,
+        "queued.max.messages.kbytes": max(64, conf.fetch_max_bytes * 2 // 1024),
+    }
