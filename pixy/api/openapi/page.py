@@ -15,11 +15,12 @@ _STYLE = """
 :root{color-scheme:light dark;--line:#8884;--soft:#8881}
 body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:0 auto;padding:1rem}
 h1{margin-bottom:0}h2{margin-top:2rem;border-bottom:1px solid var(--line)}
-code,pre{font:13px/1.45 ui-monospace,monospace}pre{background:var(--soft);padding:.6rem;overflow:auto;border-radius:.3rem}
+code,pre{font:13px/1.45 ui-monospace,monospace}pre{background:var(--soft);padding:.6rem;white-space:pre-wrap;overflow-wrap:anywhere;border-radius:.3rem}
 details{border:1px solid var(--line);border-radius:.3rem;margin:.4rem 0}
 summary{padding:.4rem .6rem;cursor:pointer}details>div{padding:0 .8rem .6rem}
 .m{display:inline-block;width:4.2em;font-weight:700}.get{color:#1a73c7}.post{color:#2a8a3e}.delete{color:#c0392b}.put{color:#b7791f}
 .s{opacity:.75}table{border-collapse:collapse;width:100%}td,th{text-align:left;vertical-align:top;border-top:1px solid var(--line);padding:.2rem .5rem .2rem 0}
+td:first-child{width:4rem}
 input{font:inherit;width:100%;padding:.4rem;box-sizing:border-box}
 """
 _SCRIPT = """
@@ -69,7 +70,7 @@ def _operation(document: dict[str, Any], path: str, method: str, item: dict[str,
     if parameters:
         body += "<table><tr><th>Parameter<th>In<th>Meaning" + "".join(
             f"<tr><td><code>{escape(each['name'])}</code>{'' if each.get('required') else ' <span class=s>optional</span>'}"
-            f"<td>{escape(each['in'])}<td>{escape(each.get('description', ''))}"
+            f"<td>{escape(each['in'])}<td>{_marked(each.get('description', ''))}"
             for each in parameters
         ) + "</table>"
     body += _request(document, operation) + _answers(document, operation)
@@ -143,12 +144,16 @@ def _text(markdown: str) -> str:
     """The little Markdown that descriptions use: paragraphs, ``code`` and **bold**."""
     paragraphs = []
     for paragraph in markdown.strip().split("\n\n"):
-        text = escape(paragraph)
-        for mark, tag in (("**", "b"), ("`", "code")):
-            pieces = text.split(mark)
-            text = "".join(
-                f"<{tag}>{piece}</{tag}>" if at % 2 else piece for at, piece in enumerate(pieces)
-            )
-        if text:
-            paragraphs.append(f"<p>{text}</p>")
+        if paragraph:
+            paragraphs.append(f"<p>{_marked(paragraph)}</p>")
     return "".join(paragraphs)
+
+
+def _marked(text: str) -> str:
+    text = escape(text)
+    for mark, tag in (("**", "b"), ("`", "code")):
+        pieces = text.split(mark)
+        text = "".join(
+            f"<{tag}>{piece}</{tag}>" if at % 2 else piece for at, piece in enumerate(pieces)
+        )
+    return text
