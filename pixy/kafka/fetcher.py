@@ -9,7 +9,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError as LibraryError, KafkaException, TopicPartition
 
-from pixy.errors import OffsetOutOfRange, UnknownPartition
+from pixy.errors import KafkaError, OffsetOutOfRange, UnknownPartition
 from pixy.kafka.errors import translate, unknown_topic
 from pixy.kafka.settings import Settings
 
@@ -136,6 +136,9 @@ class FetchClient:
     def _wait(self, deadline: float, given_up: Callable[[], bool]) -> list[Any]:
         """The next message or event. Nothing is nothing only when the broker has said so: until
         then, connecting and all, the wait is longer, within a bound.
+
+        Raises:
+            KafkaError: it has said nothing at all.
         """
         while not given_up():
             left = deadline - time.monotonic() + (0.0 if self._at_end else _FIRST_ANSWER)
@@ -143,6 +146,8 @@ class FetchClient:
             if message is not None:
                 return [message]
             if left <= 0:
+                if not self._at_end:
+                    raise KafkaError("kafka: no answer in time", -185, "_TIMED_OUT", retriable=True)
                 break
         return []
 

@@ -108,8 +108,10 @@ async def test_several_clusters_behind_one_address(kafka: Cluster, creating_kafk
             daemon, "POST", f"/clusters/other/topics/{name}", {"records": [{"value": b64(b"there")}]}, content_type=BINARY_V2
         )
         assert made.status == 200, "and that broker makes topics"
-        for cluster, value in (("default", b"here"), ("other", b"there")):
-            answer = await ask(daemon, "GET", f"/clusters/{cluster}/topics/{name}/partitions/0?offset=0", accept=BINARY_V2)
+        there = made.json["offsets"][0]["partition"]
+        for cluster, partition, value in (("default", 0, b"here"), ("other", there, b"there")):
+            path = f"/clusters/{cluster}/topics/{name}/partitions/{partition}?offset=0"
+            answer = await ask(daemon, "GET", path, accept=BINARY_V2)
             assert [record["value"] for record in answer.json] == [b64(value)]
 
 
