@@ -1,0 +1,107 @@
+"""An instance's offsets: commits of what was handed out, committed ones, seeks."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from actors import Future
+from pixy.engine.instance_messages import CommitOffsets, CommitPositions, GetCommitted, SeekTo
+from pixy.engine.instance_parts import Parts
+from pixy.errors import IllegalState
+from pixy.kafka.consumer import Partition
+
+logger = logging.getLogger("pixy.engine")
+
+
+class Offsets:
+    """A part of :class:`pixy.engine.instance.Instance`."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    def commit_positions(self, _request: CommitPositions) -> Any:
+        """See :class:`CommitPositions`."""
+        parts = self._parts
+        commits = parts.book.uncommitted()
+        if not commits:
+            return parts.book.progress()
+        session = parts.open()
+
+        def finish(_value: Any) -> Any:
+            parts.book.committed(commits)
+            return parts.book.progress()
+
+        parts.operations.begin(
+            lambda token: session.commit(token, commits), "commit",
+            reply=parts.actor.take_reply(), finish=finish,
+        )
+        return None
+
+    def commit_by_itself(self) -> None:
+        """Automatic commit; what fails is tried again with the next one."""
+        parts = self._parts
+        commits = parts.book.uncommitted()
+        session = parts.session()
+        if not commits or session is None:
+            return
+        parts.operations.begin(
+            lambda token: session.commit(token, commits), "commit",
+            finish=lambda _value: parts.book.committed(commits),
+            failed=lambda error: logger.warning(
+                "%s: commit failed, will retry: %s", parts.actor.path, error
+            ),
+        )
+
+    def commit_offsets(self, request: CommitOffsets) -> None:
+        """See :class:`CommitOffsets`."""
+        parts = self._parts
+        session = parts.open()
+        parts.operations.begin(
+            lambda token: session.commit(token, request.commits), "commit",
+            reply=parts.actor.take_reply(),
+            finish=lambda _value: parts.book.committed(request.commits),
+        )
+
+    def get_committed(self, request: GetCommitted) -> None:
+        """See :class:`GetCommitted`."""
+        parts = self._parts
+        session = parts.open()
+        parts.operations.begin(
+            lambda token: session.committed(token, request.partitions), "the committed offsets",
+            reply=parts.actor.take_reply(), finish=lambda found: found,
+        )
+
+    def seek(self, request: SeekTo) -> None:
+        """See :class:`SeekTo`. Raises IllegalState."""
+        parts = self._parts
+        if not parts.memory.subscription:
+            raise _not_assigned(next(iter((*request.offsets, *request.times))))
+        reply = parts.actor.take_reply()
+        if parts.reads.joined:
+            self._seek_now(request, reply)
+        else:
+            parts.operations.when_joined(lambda: self._seek_now(request, reply))
+
+    def _seek_now(self, request: SeekTo, reply: Future[Any]) -> None:
+        parts = self._parts
+        for partition in (*request.offsets, *request.times):
+            if partition not in parts.book:
+                reply.try_fail(_not_assigned(partition))
+                return
+        session = parts.open()
+
+        def finish(offsets: Mapping[Partition, int]) -> None:
+            parts.book.seek(offsets)
+            parts.reads.shelf.drop(offsets)
+            parts.serve()
+
+        parts.operations.begin(
+            lambda token: session.seek(token, request.offsets, request.times), "seek",
+            reply=reply, finish=finish,
+        )
+
+
+def _not_assigned(partition: Partition) -> IllegalState:
+    return IllegalState(f"No current assignment for partition {partition[0]}-{partition[1]}")

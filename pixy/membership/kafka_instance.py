@@ -1,0 +1,382 @@
+"""A consumer instance on Kafka's own groups: one librdkafka consumer, driven by one thread.
+
+confluent-kafka serves one call at a time per consumer, so while a read waits in ``poll`` everything
+else waits for the end of that poll. Hence polls are short slices, and the slices' length follows how
+many instances wait in this process (:class:`Pace`): a wake-up costs some 25 microseconds, so 200
+waiting readers with slices of 25 ms take a fifth of a core, and so would 2,000 with slices of 250.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from pixy.config.model import Proxy
+from pixy.errors import PixyError
+from pixy.kafka import settings
+from pixy.kafka.consumer import Commit, Partition
+from pixy.kafka.errors import translate
+from pixy.kafka.instance import InstanceClient, passes_by_itself
+from pixy.membership.instance import (
+    BEGINNING,
+    END,
+    Done,
+    Failed,
+    Gone,
+    InstanceEvent,
+    Joined,
+    Leaving,
+    Ready,
+    Trouble,
+)
+
+logger = logging.getLogger("pixy.membership")
+
+_WAKE_UPS = 8000
+_SHORTEST, _LONGEST = 0.005, 0.25
+_TICK, _TICK_JOINING = 0.5, 0.05
+_JOINING, _LEAVING = 15.0, 5.0
+_QUERY_TIMEOUT = 10.0
+_RELEASE_TIMEOUT = 1.0
+_CHUNK = 1000
+_FIRST_CHUNK = 64
+
+
+class Pace:
+    """How long one poll of a waiting read may take: all of them together wake so often a second."""
+
+    def __init__(self) -> None:
+        self._waiting = 0
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> float:
+        with self._lock:
+            self._waiting += 1
+            waiting = self._waiting
+        return min(max(waiting / _WAKE_UPS, _SHORTEST), _LONGEST)
+
+    def __exit__(self, *_exc: object) -> None:
+        with self._lock:
+            self._waiting -= 1
+
+
+_pace = Pace()
+
+
+class KafkaInstance:
+    """See :class:`pixy.membership.instance.InstanceSession`.
+
+    Args:
+        reset: where a partition without a committed offset begins: ``earliest`` or ``latest``.
+        resume: offsets of an earlier life of the same instance, which go before the committed ones.
+        post: called on the loop with each event, in order.
+    """
+
+    def __init__(
+        self, proxy: Proxy, group: str, name: str, reset: str, resume: Mapping[Partition, int],
+        post: Callable[[InstanceEvent], None],
+    ) -> None:
+        self._label = f"instance {name} of group {group}"
+        self._reset = BEGINNING if reset == "earliest" else END
+        self._pause_after = proxy.instances.pause_after
+        self._resume_at = dict(resume)
+        self._post_event = post
+        self._loop = asyncio.get_running_loop()
+        self._commands: deque[Callable[[], None]] = deque()
+        self._wake = threading.Event()
+        self._wanted = (0, 0)
+        self._ahead: list[Any] = []
+        self._assigned: set[Partition] = set()
+        self._polling = False
+        """Whether there is anything to poll for."""
+        self._joined = False
+        self._looked = self._polled = time.monotonic()
+        self._paused = False
+        self._closing = False
+        self._released: tuple[Commit, ...] = ()
+        self._release = threading.Event()
+        self._client = InstanceClient(
+            settings.instance(proxy, group, name, reset), assign=self._assign,
+            revoke=self._revoke, lost=self._lost, committed=lambda _error, _parts: None,
+        )
+        self._thread = threading.Thread(target=self._run, name=f"kafka-{name}"[:60], daemon=True)
+        self._thread.start()
+
+    # -- commands, from the loop ------------------------------------------------------------------
+
+    def subscribe(self, token: int, topics: tuple[str, ...]) -> None:
+        """See :class:`pixy.membership.instance.InstanceSession`."""
+        self._command(token, lambda: self._subscribe(topics))
+
+    def assign(
+        self, token: int, partitions: tuple[Partition, ...], keep: Mapping[Partition, int]
+    ) -> None:
+        """See :class:`pixy.membership.instance.InstanceSession`."""
+        self._command(token, lambda: self._assign_only(partitions, dict(keep)))
+
+    def seek(
+        self, token: int, offsets: Mapping[Partition, int], times: Mapping[Partition, int]
+    ) -> None:
+        """See :class:`pixy.membership.instance.InstanceSession`."""
+        self._command(token, lambda: self._seek(dict(offsets), dict(times)))
+
+    def committed(self, token: int, partitions: tuple[Partition, ...]) -> None:
+        """See :class:`pixy.membership.instance.InstanceSession`."""
+        self._command(token, lambda: self._client.committed(list(partitions), _QUERY_TIMEOUT))
+
+    def commit(self, token: int, commits: tuple[Commit, ...]) -> None:
+        """See :class:`pixy.membership.instance.InstanceSession`."""
+        self._command(token, lambda: self._client.commit(commits, wait=True))
+
+    def want(self, most: int, max_bytes: int) -> None:
+        """See :class:`pixy.membership.instance.InstanceSession`."""
+        self._wanted = (most, max_bytes)
+        if most:
+            self._wake.set()
+
+    def release(self, commits: Iterable[Commit]) -> None:
+        """See :class:`pixy.membership.instance.InstanceSession`."""
+        self._released = tuple(commits)
+        self._release.set()
+
+    async def close(self, commits: Iterable[Commit], timeout: float) -> None:
+        """See :class:`pixy.membership.instance.InstanceSession`."""
+        batch = tuple(commits)
+
+        def end() -> None:
+            self._closing = True
+            if batch:
+                self._commit_finally(batch)
+
+        self._commands.append(end)
+        self._wake.set()
+        self._release.set()
+        await asyncio.to_thread(self._thread.join, timeout)
+        if self._thread.is_alive():
+            logger.warning("%s: leaving takes longer than %.1f s", self._label, timeout)
+
+    def _command(self, token: int, act: Callable[[], Any]) -> None:
+        def command() -> None:
+            try:
+                self._post(Done(token, act(), None))
+            except PixyError as error:
+                self._post(Done(token, None, error))
+
+        self._commands.append(command)
+        self._wake.set()
+
+    # -- the thread -------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            while not self._closing:
+                self._step()
+        except Exception as error:
+            logger.exception("%s: its session failed", self._label)
+            self._closing = True
+            self._post(Failed(error if isinstance(error, PixyError) else translate(error)))
+        with contextlib.suppress(Exception):
+            self._client.close()
+
+    def _step(self) -> None:
+        self._wake.clear()
+        while self._commands:
+            self._commands.popleft()()
+        most, max_bytes = self._wanted
+        if self._closing:
+            return
+        if not self._polling:
+            self._wake.wait()
+        elif most:
+            self._look(most, max_bytes)
+        else:
+            tick = _TICK if self._joined or self._idle_for() > _JOINING else _TICK_JOINING
+            self._wake.wait(tick)
+            if time.monotonic() - self._polled >= tick:
+                self._rest()
+
+    def _look(self, most: int, max_bytes: int) -> None:
+        """Somebody waits: for a slice, or until there is a record; then take what is ready."""
+        self._looked = self._polled = time.monotonic()
+        if self._paused:
+            self._paused = False
+            self._switch(self._client.resume)
+        found, self._ahead = self._ahead, []
+        if not found:
+            with _pace as slice_:
+                first = self._client.poll(slice_)
+            if first is None or not self._keep(first, found):
+                return
+        size = sum(map(_size, found))
+        while len(found) < most and size < max_bytes:
+            # As many as probably fit: what is too much stays with the instance.
+            room = int((max_bytes - size) * len(found) / size) + 1 if size else _FIRST_CHUNK
+            batch = self._client.take(max(1, min(most - len(found), room, _CHUNK)))
+            if not batch:
+                break
+            for message in batch:
+                if self._keep(message, found):
+                    size += _size(message)
+        self._wanted = (0, 0)
+        self._post(Ready(found, size))
+
+    def _rest(self) -> None:
+        """Nobody waits: serve rebalances. A record that turns up is the next one to be read."""
+        self._polled = time.monotonic()
+        message = self._client.poll(0)
+        if message is not None:
+            self._keep(message, self._ahead)
+        if not self._paused and self._ahead and self._idle_for() > self._pause_after:
+            # Its reader is away: what librdkafka has fetched ahead is given up.
+            self._paused = True
+            self._switch(self._client.pause)
+
+    def _idle_for(self) -> float:
+        return time.monotonic() - self._looked
+
+    def _switch(self, act: Callable[[Iterable[Partition]], None]) -> None:
+        try:
+            act(self._assigned)
+        except Exception as error:  # revoked a moment ago
+            logger.info("%s: flow control: %s", self._label, error)
+
+    def _keep(self, message: Any, found: list[Any]) -> bool:
+        error = message.error()
+        if error is None:
+            found.append(message)
+            return True
+        if error.fatal():
+            raise translate(error)
+        if not passes_by_itself(error):
+            logger.warning("%s: %s", self._label, error.str())
+            self._post(Trouble(translate(error)))
+        return False
+
+    def _post(self, event: InstanceEvent) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._post_event, event)
+
+    # -- commands, in the thread ------------------------------------------------------------------
+
+    def _subscribe(self, topics: tuple[str, ...]) -> None:
+        self._client.subscribe_or_raise(topics)
+        self._polling = bool(topics)
+        self._joined = False
+        self._looked = time.monotonic()
+        if not topics:
+            # The group is left when the revoke callback has been served.
+            deadline = time.monotonic() + _LEAVING
+            while self._assigned and time.monotonic() < deadline:
+                self._client.poll(_SHORTEST)
+            self._forget(self._assigned)
+
+    def _assign_only(
+        self, partitions: tuple[Partition, ...], keep: dict[Partition, int]
+    ) -> dict[Partition, int]:
+        self._resume_at.update(keep)
+        starts = self._starts(list(partitions))
+        self._client.assign_only(starts)
+        self._forget(self._assigned)
+        self._assigned = set(starts)
+        self._polling = self._joined = bool(starts)
+        self._looked = time.monotonic()
+        return starts
+
+    def _seek(
+        self, offsets: dict[Partition, int], times: dict[Partition, int]
+    ) -> dict[Partition, int]:
+        if times:
+            for partition, at in self._client.offsets_at(times, _QUERY_TIMEOUT).items():
+                # Nothing is that young; what is written next will be.
+                offsets[partition] = END if at < 0 else at
+        bounds = [partition for partition, at in offsets.items() if at < 0]
+        if bounds:
+            for partition, (begin, end) in self._client.bounds(bounds, _QUERY_TIMEOUT).items():
+                offsets[partition] = begin if offsets[partition] == BEGINNING else end
+        self._client.seek_all(offsets, _QUERY_TIMEOUT)
+        self._ahead = [message for message in self._ahead if _place(message) not in offsets]
+        return offsets
+
+    def _commit_finally(self, batch: tuple[Commit, ...]) -> None:
+        try:
+            self._client.commit(batch, wait=True)
+        except PixyError as error:
+            logger.warning(
+                "%s: the last commit failed, records will be read again: %s", self._label, error
+            )
+
+    def _starts(self, partitions: list[Partition]) -> dict[Partition, int]:
+        """Where each partition begins, asked for partition by partition and before the first read:
+        a partition nobody has read from yet keeps its committed offset all the same.
+        """
+        if not partitions:
+            return {}
+        starts = {
+            partition: found.offset
+            for partition, found in self._client.committed(partitions, _QUERY_TIMEOUT).items()
+            if found.offset is not None
+        }
+        for partition in partitions:
+            if partition in self._resume_at:
+                starts[partition] = self._resume_at.pop(partition)
+        missing = [partition for partition in partitions if partition not in starts]
+        if missing:
+            for partition, (begin, end) in self._client.bounds(missing, _QUERY_TIMEOUT).items():
+                starts[partition] = begin if self._reset == BEGINNING else end
+        return starts
+
+    # -- callbacks, in the thread -----------------------------------------------------------------
+
+    def _assign(self, partitions: list[Partition]) -> None:
+        starts = self._starts(partitions)
+        self._client.assign(starts.items())
+        self._assigned.update(starts)
+        if self._paused:
+            self._client.pause(partitions)
+        self._joined = True
+        self._post(Joined(starts))
+
+    def _revoke(self, partitions: list[Partition]) -> None:
+        if not self._closing and partitions:
+            self._release.clear()
+            self._released = ()
+            self._post(Leaving(tuple(partitions)))
+            if not self._release.wait(_RELEASE_TIMEOUT):
+                logger.warning("%s: %s not released in time", self._label, partitions)
+            self._joined = False
+            if released := self._final_commits():
+                self._commit_finally(released)
+        self._forget(partitions)
+
+    def _final_commits(self) -> tuple[Commit, ...]:
+        return self._released  # set by the loop's thread, which mypy can not know
+
+    def _lost(self, partitions: list[Partition]) -> None:
+        self._forget(partitions)
+        self._post(Gone(tuple(partitions)))
+
+    def _forget(self, partitions: Iterable[Partition]) -> None:
+        gone = set(partitions)
+        self._assigned -= gone
+        for partition in gone:
+            self._resume_at.pop(partition, None)
+        self._ahead = [message for message in self._ahead if _place(message) not in gone]
+
+
+def _place(message: Any) -> Partition:
+    return message.topic(), message.partition()
+
+
+def _size(message: Any) -> int:
+    # len() of a message is its value's.
+    key = message.key()
+    return len(message) if key is None else len(message) + len(key)
+
+
+__all__ = ["KafkaInstance", "Pace"]
