@@ -15,7 +15,7 @@ from typing import Any
 
 from actors import Actor
 from pixy.config.model import Producer
-from pixy.engine.outgoing import Batch, Item, Part, Record, headers_size
+from pixy.engine.outgoing import Batch, Item, Record, headers_size
 from pixy.engine.partitioner import RoundRobinPartitioner
 from pixy.errors import PixyError, ShuttingDown, TooManyRequests
 from pixy.kafka.errors import message_too_large, translate, unknown_topic
@@ -112,16 +112,11 @@ class TopicProducer(Actor):
         self._partitions: tuple[int, ...] | None = None
         self._resolving = False
         self._seen = self._quiet = 0
-        self._gathered: list[Item | Part] = []
+        self._gathered: list[Item | Batch] = []
         self._gathered_bytes = 0
         self._in_flight = 0
         self._busy = True
         self._draining = False
-
-    @property
-    def known(self) -> bool:
-        """Whether the topic has been found."""
-        return self._partitions is not None
 
     def on_start(self) -> None:
         """Watch for idleness."""
@@ -164,47 +159,40 @@ class TopicProducer(Actor):
         elif len(self._gathered) >= self._conf.channel_buffer_size:
             error = TooManyRequests("producer.channel_buffer_size")
         else:
-            self._gather((Item(message, size, reply, self),), size)
+            self._gather(Item(message, size, reply, self), size)
             return
         Item(message, size, reply, self).fail(error)
 
     def _produce_many(self, message: ProduceMany) -> None:
         """The bound counts what waits before a batch comes: a batch is never cut in two by it."""
-        batch = Batch(len(message.records), self.take_reply(), self)
-        error: PixyError | None = None
+        reply = self.take_reply()
         if self._draining:
-            error = ShuttingDown()
+            reply.try_fail(ShuttingDown())
         elif len(self._gathered) >= self._conf.channel_buffer_size:
-            error = TooManyRequests("producer.channel_buffer_size")
-        fits = self._conf.max_message_bytes - self._overhead
-        parts: list[Part] = []
-        for at, record in enumerate(message.records):
-            part = Part(record, at, batch)
-            if part.headers:
-                part.size += headers_size(part.headers)
-            if error is not None or part.size > fits:
-                part.fail(error or message_too_large())
+            reply.try_fail(TooManyRequests("producer.channel_buffer_size"))
+        else:
+            fits = self._conf.max_message_bytes - self._overhead
+            batch = Batch(message.records, fits, reply, self, self._client.bulk_landed)
+            if batch.records:
+                self._gather(batch, batch.size)
             else:
-                parts.append(part)
-        if parts:
-            self._gather(parts, sum([part.size for part in parts]))
+                batch.settle()
 
     @staticmethod
     def _size(message: Produce) -> int:
         size = len(message.key or b"") + len(message.value or b"")
         return size + headers_size(message.headers) if message.headers else size
 
-    def _gather(self, items: Sequence[Item | Part], size: int) -> None:
+    def _gather(self, item: Item | Batch, size: int) -> None:
         self._busy = True
-        first = not self._gathered
-        self._gathered += items
+        self._gathered.append(item)
         self._gathered_bytes += size
         if self._partitions is None:
             if not self._resolving:
                 self._resolve()
         elif self._gathered_bytes >= self._conf.flush_bytes:
             self._flush()
-        elif first:
+        elif len(self._gathered) == 1:
             self.set_timer("flush", self._conf.flush_frequency, _Flush())
             if self._in_flight == 0:
                 self._settle()
@@ -238,35 +226,63 @@ class TopicProducer(Actor):
             return
         self.cancel_timer("flush")
         self.cancel_timer("pass")
-        batch, self._gathered = self._gathered, []
+        gathered, self._gathered = self._gathered, []
         self._gathered_bytes = 0
-        if self._round_robin is None:
-            partitions = [item.partition for item in batch]
-        else:
-            choose, writable = self._round_robin.choose, self._partitions
-            partitions = [
-                item.partition if item.partition >= 0 else choose(writable) for item in batch
-            ]
-        sent, refused = self._client.send(self._topic, batch, partitions)
-        self._in_flight += sent - len(refused)
-        for item, error in refused:
-            item.fail(error)  # type: ignore[attr-defined]
-        if sent < len(batch):
+        while gathered:
+            first = gathered[0]
+            if isinstance(first, Batch):
+                dealt_with = self._send_batch(first)
+            else:
+                dealt_with = self._send_items(gathered)
+            if not dealt_with:
+                break
+            del gathered[:dealt_with]
+        if gathered:
             # Goes on with the next delivery report; what comes meanwhile queues behind.
-            self._gathered = batch[sent:]
+            self._gathered = gathered
             self._gathered_bytes = sum(item.size for item in self._gathered)
-            if self._in_flight == 0:
-                self.set_timer("flush", _LOOKUP_PAUSE, _Flush())
+            self.set_timer("flush", _LOOKUP_PAUSE, _Flush())
+
+    def _send_items(self, gathered: Sequence[Item | Batch]) -> int:
+        """Send the single messages at the front; how many were dealt with."""
+        items: list[Item] = []
+        for item in gathered:
+            if not isinstance(item, Item):
+                break
+            items.append(item)
+        sent, refused = self._client.send(self._topic, items, self._choose([None] * len(items)))
+        self._in_flight += sent - len(refused)
+        for message, error in refused:
+            message.fail(error)  # type: ignore[attr-defined]
+        return sent
+
+    def _send_batch(self, batch: Batch) -> int:
+        """1 if all of the batch was dealt with, else 0."""
+        before = batch.sent
+        partitions = self._choose(batch.wanted)
+        all_sent = self._client.send_bulk(self._topic, batch, partitions)
+        if before == 0 and batch.sent:
+            self._in_flight += 1
+        return int(all_sent)
+
+    def _choose(self, wanted: Sequence[int | None]) -> list[int]:
+        """A partition for each record that wants none; -1 leaves it to librdkafka."""
+        if self._round_robin is None:
+            return [-1 if partition is None else partition for partition in wanted]
+        choose, writable = self._round_robin.choose, self._partitions or ()
+        return [choose(writable) if partition is None else partition for partition in wanted]
 
     def _delivered(self, reports: tuple[Report, ...]) -> None:
         for item, error, partition, offset in reports:
             if item.owner is not self:
                 continue  # sent by an earlier life, whose askers have their answer
             self._in_flight -= 1
-            if error is not None:
+            if type(item) is Batch:
+                item.settle()
+            elif error is not None:
                 item.fail(translate(error))
-            else:
-                item.landed(partition, offset)
+            elif item.reply is not None:
+                item.reply.try_set((partition, offset))
         if self._in_flight == 0 and self._gathered:
             self._settle()
 

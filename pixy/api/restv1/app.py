@@ -68,13 +68,14 @@ class RestV1:
         Args:
             endpoint: what Kafka-Pixy's router found: ``""`` no such path, ``"!"`` another method.
         """
+        speaks = self._speaks(request)
         path = self._split_cluster(raw_path)[1]
-        if not self.routes.knows(path):
-            return endpoint == "" and self._speaks(request)
-        if path.rstrip("/").count("/") > 2 or not path.startswith("/topics"):
-            return True  # nothing that Kafka-Pixy has
-        if self._speaks(request):
-            return True
+        ends = path.rstrip("/")
+        if not path.startswith("/topics") or ends.count("/") > 2:
+            # Nothing that Kafka-Pixy has.
+            return (endpoint == "" and speaks) or self.routes.knows(path)
+        if speaks:
+            return self.routes.knows(path)
         # A topic's own path: /topics/{topic}.
         return (
             endpoint == "!" and request.method == "POST" and path.count("/") == 2

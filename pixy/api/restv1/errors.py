@@ -137,7 +137,7 @@ def kind_of(error: Exception) -> ErrorKind:
             return kind.said(kind.text if kind.code != kind.status and kind.text else str(error))
     if isinstance(error, errors.KafkaError):
         kind = _kafka_kind(error)
-        return kind.said(kind.text + str(error))
+        return kind if kind is LEADER_NOT_AVAILABLE else kind.said(kind.text + str(error))
     return INTERNAL
 
 
@@ -149,7 +149,7 @@ def _kafka_kind(error: errors.KafkaError) -> ErrorKind:
     if error.name in _RECORD_TOO_LARGE:
         return TOO_LARGE
     if error.name in _NO_LEADER:
-        return LEADER_NOT_AVAILABLE.said("")
+        return LEADER_NOT_AVAILABLE
     if error.name in _NO_BROKER:
         return BROKER_NOT_AVAILABLE
     return KAFKA_RETRIABLE if error.retriable else KAFKA_ERROR
@@ -166,7 +166,7 @@ def entry_code(error: Exception) -> int:
     kind = kind_of(error)
     if kind.code in (KAFKA_AUTHENTICATION.code, KAFKA_AUTHORIZATION.code, PARTITION_NOT_FOUND.code):
         return kind.code
-    if kind.status in (429, 503) or kind is LEADER_NOT_AVAILABLE:
+    if kind.status in (404, 429, 503):
         return KAFKA_RETRIABLE.code
     if isinstance(error, errors.KafkaError) and error.retriable:
         return KAFKA_RETRIABLE.code

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from aiohttp import web
 
+from pixy.api.openapi import document, page
 from pixy.api.restv1.call import Call
 from pixy.api.restv1.errors import UNAVAILABLE, ApiError
 from pixy.api.restv1.routes import Route, Routes
@@ -23,9 +26,21 @@ async def _ready(call: Call) -> web.StreamResponse:
     return await call.json({"status": "ready"})
 
 
+async def _openapi(call: Call) -> web.StreamResponse:
+    # Parsing the contract takes a moment, once.
+    return await call.answer(await asyncio.to_thread(document.as_json))
+
+
+async def _docs(call: Call) -> web.StreamResponse:
+    body = await asyncio.to_thread(page.render)
+    return await call.answer(body, content_type="text/html; charset=utf-8")
+
+
 def add_routes(routes: Routes) -> None:
     """Add the routes of this module."""
     routes.add(Route("GET", "/", _nothing))
     routes.add(Route("POST", "/", _nothing))
-    routes.add(Route("GET", "/healthy", _healthy, answers=None, clustered=False))
-    routes.add(Route("GET", "/ready", _ready, answers=None, clustered=False))
+    for path, handler in (
+        ("/healthy", _healthy), ("/ready", _ready), ("/openapi.json", _openapi), ("/docs", _docs)
+    ):
+        routes.add(Route("GET", path, handler, answers=None, clustered=False))

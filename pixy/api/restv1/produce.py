@@ -8,7 +8,7 @@ others pass.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any, cast
 
 import msgspec
 from aiohttp import web
@@ -18,6 +18,7 @@ from pixy.api.restv1 import bodies, embedded, errors
 from pixy.api.restv1.call import Call
 from pixy.api.restv1.errors import ApiError, entry_code
 from pixy.api.restv1.routes import Route, Routes
+from pixy.engine import outgoing as engine
 from pixy.engine.outgoing import Written
 from pixy.errors import KafkaError, PixyError, UnknownPartition, UnknownTopic
 
@@ -30,27 +31,22 @@ class _Header(Struct, gc=False):
     value: bytes | None = None
 
 
-class _Record(Struct, kw_only=True):
+class _Record(Struct, kw_only=True, gc=False):
     partition: _PartitionNumber | None = None
     timestamp: _Timestamp | None = None
-    sent_headers: list[_Header] | None = msgspec.field(default=None, name="headers")
-
-    @property
-    def headers(self) -> Sequence[tuple[str, bytes | None]]:
-        """As the engine takes them."""
-        if not self.sent_headers:
-            return ()
-        return [(header.key, header.value) for header in self.sent_headers]
+    headers: list[_Header] | None = None
 
 
-class Record(_Record):
-    """A record as the engine takes it; in the document key and value are base64."""
+class Record(_Record, gc=False):
+    """A record as the engine takes it, once :func:`decode` has made pairs of its headers. In the
+    document key and value are base64.
+    """
 
     key: bytes | None = None
     value: bytes | None = None
 
 
-class _LooseRecord(_Record):
+class _LooseRecord(_Record, gc=False):
     key: Raw = Raw(b"null")
     value: Raw = Raw(b"null")
 
@@ -102,7 +98,14 @@ def decode(body: bytes, call: Call) -> list[Record | ApiError]:
 def _some(records: list[Record] | None) -> list[Record | ApiError]:
     if not records:
         raise ApiError(errors.INVALID, "records may not be empty")
+    for record in records:
+        if record.headers:
+            record.headers = _pairs(record.headers)
     return records  # type: ignore[return-value]  # a list that nobody writes to
+
+
+def _pairs(headers: list[_Header] | None) -> Any:
+    return [(header.key, header.value) for header in headers] if headers else None
 
 
 def _decode_each(body: bytes, call: Call) -> list[Record | ApiError]:
@@ -123,7 +126,7 @@ def _decode_each(body: bytes, call: Call) -> list[Record | ApiError]:
                 key=embedded.decode_value(loose.key, "key", negotiated.request_format, v2=v2),
                 value=embedded.decode_value(loose.value, "value", negotiated.request_format, v2=v2),
                 partition=loose.partition, timestamp=loose.timestamp,
-                sent_headers=loose.sent_headers,
+                headers=_pairs(loose.headers),
             ))
         except ApiError as error:
             decoded.append(error)
@@ -145,7 +148,9 @@ async def _write(call: Call, partition: int | None) -> web.StreamResponse:
     records = [each for each in decoded if type(each) is Record]
     if partition is not None:
         _aim(records, partition)
-    written = await call.cluster.produce_many(call.params["topic"], records)
+    written = await call.cluster.produce_many(
+        call.params["topic"], cast("list[engine.Record]", records)
+    )
     if len(records) < len(decoded):
         results = iter(written)
         written = [each if isinstance(each, ApiError) else next(results) for each in decoded]
