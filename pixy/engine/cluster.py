@@ -5,13 +5,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from actors import Actor, ActorDeadError, ActorRef, Future
 from pixy.config.model import Proxy
-from pixy.engine.admin import Admin
+from pixy.engine.admin import Admin, GetTopics
 from pixy.engine.fetcher import Fetcher
 from pixy.engine.group_consumer import GroupConsumer, GroupLeaving, Leave, Owned
+from pixy.engine.instances import CloseInstances, Instances
 from pixy.engine.partitioner import LIBRDKAFKA_PARTITIONER
 from pixy.engine.topic_producer import Delivered, Drain, TopicProducer
 from pixy.errors import (
@@ -29,6 +31,7 @@ from pixy.kafka.fetcher import FetchClient
 from pixy.kafka.producer import ProducerClient, Report
 from pixy.membership import Event, Session
 from pixy.membership.kafka import KafkaSession
+from pixy.membership.kafka_instance import KafkaInstance
 
 logger = logging.getLogger("pixy.engine")
 
@@ -62,6 +65,11 @@ class GetFetcher:
 
 
 @dataclass(frozen=True, slots=True)
+class GetInstances:
+    """Ask for the ``ActorRef[Instances]``."""
+
+
+@dataclass(frozen=True, slots=True)
 class Reach:
     """Ask whether the cluster can be reached; the reply is None or a StartError."""
 
@@ -91,10 +99,12 @@ class _Group:
 class Cluster(Actor):
     """Child of the service."""
 
-    def __init__(self, name: str, proxy: Proxy) -> None:
+    def __init__(self, name: str, proxy: Proxy, node: str = "") -> None:
         super().__init__()
         self._name = name
         self._proxy = proxy
+        self._node = node
+        self._instances: ActorRef[Instances]
         self._client: ProducerClient
         self._admin: ActorRef[Admin]
         self._fetcher: ActorRef[Fetcher]
@@ -104,7 +114,7 @@ class Cluster(Actor):
         self._handlers: dict[type, Callable[[Any], Any]] = {
             GetProducer: self._get_producer, GetGroup: self._get_group,
             GetAdmin: lambda _message: self._admin, GetFetcher: lambda _message: self._fetcher,
-            Reach: self._reach,
+            GetInstances: lambda _message: self._instances, Reach: self._reach,
             OwnGroups: self._own_groups, GroupLeaving: self._group_leaving,
             DrainCluster: self._drain, _ClientFailed: self._client_failed,
         }
@@ -123,6 +133,10 @@ class Cluster(Actor):
         proxy = self._proxy
         self._fetcher = self.spawn(
             Fetcher, proxy, lambda: FetchClient(settings.fetcher(proxy), known), name="fetcher"
+        )
+        self._instances = self.spawn(
+            Instances, proxy, self._node, partial(KafkaInstance, proxy), self._check_topic,
+            name="instances",
         )
 
     async def on_stop(self) -> None:  # type: ignore[override]
@@ -184,6 +198,9 @@ class Cluster(Actor):
     async def _partitions(self, topic: str) -> int | None:
         found = await self._topic(topic)
         return None if found is None else len(found.partitions)
+
+    async def _check_topic(self, topic: str) -> None:
+        await self._admin.ask(GetTopics(topic), block=False)
 
     async def _topic(self, topic: str) -> Any:
         """The topic's metadata if it exists (by now: the broker may create it for the asking)."""
@@ -286,7 +303,8 @@ class Cluster(Actor):
         producers = [
             ref.ask(Drain(), block=False) for ref in self._producers.values() if ref.is_alive()
         ]
-        for waiting in (*producers, *groups):
+        instances = self._instances.ask(CloseInstances(), block=False, urgent=True)
+        for waiting in (*producers, *groups, instances):
             try:
                 await waiting
             except ActorDeadError:
@@ -306,6 +324,7 @@ def record_headers_unsupported(proxy: Proxy) -> bool:
 
 
 __all__ = [
-    "Cluster", "DrainCluster", "GetAdmin", "GetFetcher", "GetGroup", "GetProducer", "OwnGroups", "Reach",
+    "Cluster", "DrainCluster", "GetAdmin", "GetFetcher", "GetGroup", "GetInstances", "GetProducer",
+    "OwnGroups", "Reach",
     "record_headers_unsupported",
 ]

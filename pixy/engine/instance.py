@@ -55,6 +55,7 @@ SessionFactory = Callable[
     [Mapping[Partition, int], Callable[[InstanceEvent], None]], InstanceSession
 ]
 """From the offsets at which to resume and what to call with events."""
+_Handlers = dict[type, Callable[[Any], Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +119,9 @@ class Instance(Actor):
         self._consuming = Consuming(parts, self._offsets, check_topic)
         self._requests, self._others, self._events = self._handlers()
 
-    def _handlers(self) -> tuple[dict[type, Callable[[Any], Any]], ...]:
+    def _handlers(self) -> tuple[_Handlers, _Handlers, _Handlers]:
         consuming, offsets, operations = self._consuming, self._offsets, self._operations
-        requests = {
+        requests: _Handlers = {
             ReadRecords: self._read, SubscribeTo: consuming.subscribe,
             Unsubscribe: consuming.unsubscribe, GetSubscription: consuming.get_subscription,
             AssignPartitions: consuming.assign, CommitPositions: offsets.commit_positions,
@@ -128,14 +129,14 @@ class Instance(Actor):
             CommitOffsets: offsets.commit_offsets, GetCommitted: offsets.get_committed,
             SeekTo: offsets.seek, DeleteInstance: self._delete,
         }
-        others = {
+        others: _Handlers = {
             _Event: self._event, BatchSettled: self._settled, _ReadsDue: lambda _due: self._serve(),
             TopicChecked: consuming.topic_checked, OperationDue: operations.due,
             OperationAgain: operations.again, JoinDue: operations.joined,
             _CommitDue: lambda _due: offsets.commit_by_itself(), _CheckIdle: self._check_idle,
             InstanceState: self._state, CloseInstance: self._close_for_good, _Closed: self._end,
         }
-        events = {
+        events: _Handlers = {
             Ready: self._ready, Done: operations.done, Joined: consuming.joined,
             Leaving: consuming.leaving, Gone: consuming.gone, Trouble: consuming.trouble,
             Failed: self._failed,

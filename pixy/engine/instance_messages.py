@@ -141,12 +141,12 @@ class Batch:
     __slots__ = ("_owner", "format", "records", "terms")
 
     def __init__(
-        self, records: list[Message], terms: Mapping[Partition, int], format: str,
+        self, records: list[Message], terms: Mapping[Partition, int], embedded: str,
         owner: ActorRef[Any],
     ) -> None:
         self.records = records
         self.terms = terms
-        self.format = format
+        self.format = embedded
         self._owner = owner
 
     def sent(self) -> None:

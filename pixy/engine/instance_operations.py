@@ -89,11 +89,13 @@ class Operations:
         if operation is None:
             return
         error = event.error
-        if isinstance(error, KafkaError) and error.code == REBALANCE_IN_PROGRESS:
+        if (
+            isinstance(error, KafkaError) and error.code == REBALANCE_IN_PROGRESS
+            and self._actor.system.loop.time() + _AGAIN < operation.until
+        ):
             # The broker takes no commits for the moment in which it waits for the new assignment.
-            if self._actor.system.loop.time() + _AGAIN < operation.until:
-                self._actor.set_timer(("again", event.token), _AGAIN, OperationAgain(event.token))
-                return
+            self._actor.set_timer(("again", event.token), _AGAIN, OperationAgain(event.token))
+            return
         del self._under_way[event.token]
         self._actor.cancel_timer(("operation", event.token))
         if error is not None:

@@ -101,10 +101,8 @@ class KafkaInstance:
         self._closing = False
         self._released: tuple[Commit, ...] = ()
         self._release = threading.Event()
-        self._client = InstanceClient(
-            settings.instance(proxy, group, name, reset), assign=self._assign,
-            revoke=self._revoke, lost=self._lost, committed=lambda _error, _parts: None,
-        )
+        self._settings = settings.instance(proxy, group, name, reset)
+        self._client: InstanceClient
         self._thread = threading.Thread(target=self._run, name=f"kafka-{name}"[:60], daemon=True)
         self._thread.start()
 
@@ -175,6 +173,11 @@ class KafkaInstance:
 
     def _run(self) -> None:
         try:
+            # Here and not on the loop: it takes milliseconds.
+            self._client = InstanceClient(
+                self._settings, assign=self._assign, revoke=self._revoke, lost=self._lost,
+                committed=lambda _error, _parts: None,
+            )
             while not self._closing:
                 self._step()
         except Exception as error:
