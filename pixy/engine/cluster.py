@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -13,6 +13,7 @@ from pixy.config.model import Proxy
 from pixy.engine.admin import Admin, GetTopics
 from pixy.engine.fetcher import Fetcher
 from pixy.engine.group_consumer import GroupConsumer, GroupLeaving, Leave, Owned
+from pixy.engine.instance_messages import InstanceSpec
 from pixy.engine.instances import CloseInstances, Instances
 from pixy.engine.partitioner import LIBRDKAFKA_PARTITIONER
 from pixy.engine.topic_producer import Delivered, Drain, TopicProducer
@@ -26,10 +27,12 @@ from pixy.errors import (
     UnknownTopic,
 )
 from pixy.kafka import settings
+from pixy.kafka.consumer import Partition
 from pixy.kafka.errors import OUT_OF_BROKERS
 from pixy.kafka.fetcher import FetchClient
 from pixy.kafka.producer import ProducerClient, Report
 from pixy.membership import Event, Session
+from pixy.membership.instance import InstanceEvent, InstanceSession
 from pixy.membership.kafka import KafkaSession
 from pixy.membership.kafka_instance import KafkaInstance
 
@@ -135,7 +138,7 @@ class Cluster(Actor):
             Fetcher, proxy, lambda: FetchClient(settings.fetcher(proxy), known), name="fetcher"
         )
         self._instances = self.spawn(
-            Instances, proxy, self._node, partial(KafkaInstance, proxy), self._check_topic,
+            Instances, proxy, self._node, partial(_open_instance, proxy), self._check_topic,
             name="instances",
         )
 
@@ -310,6 +313,13 @@ class Cluster(Actor):
             except ActorDeadError:
                 continue
         reply.try_set(await self._client.close(self._proxy.producer.shutdown_timeout))
+
+
+def _open_instance(
+    proxy: Proxy, group: str, name: str, spec: InstanceSpec, resume: Mapping[Partition, int],
+    post: Callable[[InstanceEvent], None],
+) -> InstanceSession:
+    return KafkaInstance(proxy, group, name, spec.reset, spec.isolation, resume, post)
 
 
 async def _own_groups(cluster: ActorRef[Any]) -> dict[str, dict[str, list[int]]]:

@@ -22,6 +22,7 @@ class InstanceSpec:
         min_bytes: a read is answered when so many bytes are there, or its wait is over.
         wait: seconds a read waits for a record, unless it says otherwise.
         max_records: the most records of a read.
+        isolation: of transactions: ``read_committed`` or ``read_uncommitted``.
     """
 
     format: str = "binary"
@@ -30,6 +31,7 @@ class InstanceSpec:
     min_bytes: int = 1
     wait: float = 1.0
     max_records: int = 1_000_000
+    isolation: str = "read_committed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,17 +136,18 @@ class BatchSettled:
 
 
 class Batch:
-    """Records on their way to a reader. Whoever answers says how that went: :meth:`sent` or
+    """Records, with ``size`` bytes of keys and values, on their way to a reader. Whoever answers says how that went: :meth:`sent` or
     :meth:`give_back`, once; the next read waits for it.
     """
 
-    __slots__ = ("_owner", "format", "records", "terms")
+    __slots__ = ("_owner", "format", "records", "size", "terms")
 
     def __init__(
-        self, records: list[Message], terms: Mapping[Partition, int], embedded: str,
+        self, records: list[Message], size: int, terms: Mapping[Partition, int], embedded: str,
         owner: ActorRef[Any],
     ) -> None:
         self.records = records
+        self.size = size
         self.terms = terms
         self.format = embedded
         self._owner = owner

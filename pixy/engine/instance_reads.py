@@ -104,10 +104,13 @@ class Reads:
         )
 
     def _answer(self, parked: _Parked) -> None:
+        before = self.shelf.size
         records = self.shelf.take(
             min(parked.request.most, self._spec.max_records), parked.request.max_bytes
         )
-        batch = Batch(records, self._book.terms(), self._spec.format, self._owner)
+        batch = Batch(
+            records, before - self.shelf.size, self._book.terms(), self._spec.format, self._owner
+        )
         if parked.reply.try_set(batch):
             self._out = batch
         else:
@@ -122,7 +125,7 @@ class Reads:
             if self.trouble is not None:
                 parked.reply.try_fail(self.trouble)
             else:
-                parked.reply.try_set(Batch([], {}, self._spec.format, self._owner))
+                parked.reply.try_set(Batch([], 0, {}, self._spec.format, self._owner))
 
     def _look(self) -> None:
         if self._parked and self._out is None:

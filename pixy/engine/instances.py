@@ -28,9 +28,9 @@ from pixy.membership.instance import InstanceEvent, InstanceSession
 logger = logging.getLogger("pixy.engine")
 
 OpenSession = Callable[
-    [str, str, str, Mapping[Partition, int], Callable[[InstanceEvent], None]], InstanceSession
+    [str, str, InstanceSpec, Mapping[Partition, int], Callable[[InstanceEvent], None]], InstanceSession
 ]
-"""From group, instance name, reset word, offsets to resume at, and what to call with events."""
+"""From group, instance name, how it was created, offsets to resume at, and what to call with events."""
 
 _MAX_NAME = 255
 _RESERVED = frozenset({"instances", ".", ".."})
@@ -170,7 +170,7 @@ class Instances(Actor):
         def make(
             resume: Mapping[Partition, int], post: Callable[[InstanceEvent], None]
         ) -> InstanceSession:
-            return open_session(group, name, spec.reset, resume, post)
+            return open_session(group, name, spec, resume, post)
 
         return make
 

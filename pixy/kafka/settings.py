@@ -130,12 +130,13 @@ def fetcher(proxy: Proxy) -> Settings:
     }
 
 
-def instance(proxy: Proxy, group: str, name: str, reset: str) -> Settings:
+def instance(proxy: Proxy, group: str, name: str, reset: str, isolation: str) -> Settings:
     """The consumer of one instance of the REST API.
 
     Args:
         name: of the instance; part of its client id.
         reset: where a partition without a usable offset begins: ``earliest`` or ``latest``.
+        isolation: ``read_committed`` or ``read_uncommitted``.
     """
     conf = proxy.instances
     settings: Settings = {
@@ -146,6 +147,7 @@ def instance(proxy: Proxy, group: str, name: str, reset: str) -> Settings:
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
         "auto.offset.reset": reset,
+        "isolation.level": isolation,
         "allow.auto.create.topics": False,
         # A pattern does not mean Kafka's own topics.
         "topic.blacklist": "^__consumer_offsets$,^__transaction_state$,^__share_group_state$",

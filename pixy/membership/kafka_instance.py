@@ -1,9 +1,7 @@
 """A consumer instance on Kafka's own groups: one librdkafka consumer, driven by one thread.
 
 confluent-kafka serves one call at a time per consumer, so while a read waits in ``poll`` everything
-else waits for the end of that poll. Hence polls are short slices, and the slices' length follows how
-many instances wait in this process (:class:`Pace`): a wake-up costs some 25 microseconds, so 200
-waiting readers with slices of 25 ms take a fifth of a core, and so would 2,000 with slices of 250.
+else waits for the end of that poll. Hence polls are short slices (:mod:`pixy.membership.pace`).
 """
 
 from __future__ import annotations
@@ -35,35 +33,17 @@ from pixy.membership.instance import (
     Ready,
     Trouble,
 )
+from pixy.membership.pace import Pace
 
 logger = logging.getLogger("pixy.membership")
 
-_WAKE_UPS = 8000
-_SHORTEST, _LONGEST = 0.005, 0.25
+_MOMENT = 0.005
 _TICK, _TICK_JOINING = 0.5, 0.05
 _JOINING, _LEAVING = 15.0, 5.0
 _QUERY_TIMEOUT = 10.0
 _RELEASE_TIMEOUT = 1.0
 _CHUNK = 1000
 _FIRST_CHUNK = 64
-
-
-class Pace:
-    """How long one poll of a waiting read may take: all of them together wake so often a second."""
-
-    def __init__(self) -> None:
-        self._waiting = 0
-        self._lock = threading.Lock()
-
-    def __enter__(self) -> float:
-        with self._lock:
-            self._waiting += 1
-            waiting = self._waiting
-        return min(max(waiting / _WAKE_UPS, _SHORTEST), _LONGEST)
-
-    def __exit__(self, *_exc: object) -> None:
-        with self._lock:
-            self._waiting -= 1
 
 
 _pace = Pace()
@@ -74,13 +54,14 @@ class KafkaInstance:
 
     Args:
         reset: where a partition without a committed offset begins: ``earliest`` or ``latest``.
+        isolation: ``read_committed`` or ``read_uncommitted``.
         resume: offsets of an earlier life of the same instance, which go before the committed ones.
         post: called on the loop with each event, in order.
     """
 
     def __init__(
-        self, proxy: Proxy, group: str, name: str, reset: str, resume: Mapping[Partition, int],
-        post: Callable[[InstanceEvent], None],
+        self, proxy: Proxy, group: str, name: str, reset: str, isolation: str,
+        resume: Mapping[Partition, int], post: Callable[[InstanceEvent], None],
     ) -> None:
         self._label = f"instance {name} of group {group}"
         self._reset = BEGINNING if reset == "earliest" else END
@@ -101,7 +82,7 @@ class KafkaInstance:
         self._closing = False
         self._released: tuple[Commit, ...] = ()
         self._release = threading.Event()
-        self._settings = settings.instance(proxy, group, name, reset)
+        self._settings = settings.instance(proxy, group, name, reset, isolation)
         self._client: InstanceClient
         self._thread = threading.Thread(target=self._run, name=f"kafka-{name}"[:60], daemon=True)
         self._thread.start()
@@ -276,7 +257,7 @@ class KafkaInstance:
             # The group is left when the revoke callback has been served.
             deadline = time.monotonic() + _LEAVING
             while self._assigned and time.monotonic() < deadline:
-                self._client.poll(_SHORTEST)
+                self._client.poll(_MOMENT)
             self._forget(self._assigned)
 
     def _assign_only(
@@ -382,4 +363,4 @@ def _size(message: Any) -> int:
     return len(message) if key is None else len(message) + len(key)
 
 
-__all__ = ["KafkaInstance", "Pace"]
+__all__ = ["KafkaInstance"]
