@@ -128,7 +128,7 @@ class Instances:
     auto_commit_interval: Duration = _seconds(5)
     pause_after: Duration = _seconds(5)
     fetch_max_bytes: int = 1_048_576
-    fetch_max_wait: Duration = _seconds(0.5)
+    fetch_max_wait: Duration = _seconds(0.25)
     prefetch_max_messages: int = 20_000
     prefetch_max_bytes: int = 4_194_304
     session_timeout: Duration = _seconds(15)

@@ -10,7 +10,7 @@ from typing import Any
 
 from actors import Actor, ActorDeadError, ActorRef, Future
 from pixy.config.model import Proxy
-from pixy.engine.admin import Admin, GetTopics
+from pixy.engine.admin import Admin, Catalogue
 from pixy.engine.fetcher import Fetcher
 from pixy.engine.group_consumer import GroupConsumer, GroupLeaving, Leave, Owned
 from pixy.engine.instance_messages import InstanceSpec
@@ -138,7 +138,7 @@ class Cluster(Actor):
             Fetcher, proxy, lambda: FetchClient(settings.fetcher(proxy), known), name="fetcher"
         )
         self._instances = self.spawn(
-            Instances, proxy, self._node, partial(_open_instance, proxy), self._check_topic,
+            Instances, proxy, self._node, partial(_open_instance, proxy), Catalogue(self._admin),
             name="instances",
         )
 
@@ -201,9 +201,6 @@ class Cluster(Actor):
     async def _partitions(self, topic: str) -> int | None:
         found = await self._topic(topic)
         return None if found is None else len(found.partitions)
-
-    async def _check_topic(self, topic: str) -> None:
-        await self._admin.ask(GetTopics(topic), block=False)
 
     async def _topic(self, topic: str) -> Any:
         """The topic's metadata if it exists (by now: the broker may create it for the asking)."""

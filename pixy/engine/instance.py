@@ -31,9 +31,9 @@ from pixy.engine.instance_messages import (
     SubscribeTo,
     Unsubscribe,
 )
-from pixy.engine.instance_offsets import Offsets
+from pixy.engine.instance_offsets import Offsets, OffsetsFound
 from pixy.engine.instance_operations import JoinDue, OperationAgain, OperationDue, Operations
-from pixy.engine.instance_parts import Memory, Parts, TopicCheck
+from pixy.engine.instance_parts import Catalogue, Memory, Parts
 from pixy.engine.instance_reads import Reads
 from pixy.errors import FormatMismatch, IllegalState, PixyError, ShuttingDown, UnknownInstance
 from pixy.kafka.consumer import Partition
@@ -89,13 +89,13 @@ class Instance(Actor):
     """Child of :class:`pixy.engine.instances.Instances`.
 
     Args:
-        check_topic: whether a topic that a v1 read names is there.
+        catalogue: what is there.
         memory: see :class:`Memory`; a new one for a new instance.
     """
 
     def __init__(
         self, group: str, name: str, spec: InstanceSpec, proxy: Proxy, registry: ActorRef[Any],
-        make_session: SessionFactory, check_topic: TopicCheck, memory: Memory,
+        make_session: SessionFactory, catalogue: Catalogue, memory: Memory,
     ) -> None:
         super().__init__()
         self._group, self._name, self._spec = group, name, spec
@@ -113,10 +113,10 @@ class Instance(Actor):
         self._operations = Operations(self, self._conf)
         parts = Parts(
             self, spec, self._conf, memory, self._reads, self._operations, self._open,
-            lambda: self._session, self._serve,
+            lambda: self._session, self._serve, catalogue,
         )
         self._offsets = Offsets(parts)
-        self._consuming = Consuming(parts, self._offsets, check_topic)
+        self._consuming = Consuming(parts, self._offsets)
         self._requests, self._others, self._events = self._handlers()
 
     def _handlers(self) -> tuple[_Handlers, _Handlers, _Handlers]:
@@ -131,7 +131,8 @@ class Instance(Actor):
         }
         others: _Handlers = {
             _Event: self._event, BatchSettled: self._settled, _ReadsDue: lambda _due: self._serve(),
-            TopicChecked: consuming.topic_checked, OperationDue: operations.due,
+            TopicChecked: consuming.topic_checked, OffsetsFound: offsets.found,
+            OperationDue: operations.due,
             OperationAgain: operations.again, JoinDue: operations.joined,
             _CommitDue: lambda _due: offsets.commit_by_itself(), _CheckIdle: self._check_idle,
             InstanceState: self._state, CloseInstance: self._close_for_good, _Closed: self._end,
@@ -172,10 +173,14 @@ class Instance(Actor):
         handler = self._requests.get(kind)
         if handler is None:
             return super().on_receive(message)
-        if self._closing and kind is not DeleteInstance:
-            raise UnknownInstance
         self._last_used = self._now()
-        return handler(message)
+        try:
+            if self._closing and kind is not DeleteInstance:
+                raise UnknownInstance
+            return handler(message)
+        except PixyError as error:  # an answer, and nothing to log
+            self.take_reply().try_fail(error)
+            return None
 
     def _open(self) -> InstanceSession:
         # Only who consumes or commits has a session: it costs threads, connections and memory.

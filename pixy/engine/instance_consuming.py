@@ -14,7 +14,7 @@ from pixy.engine.instance_messages import (
     Unsubscribe,
 )
 from pixy.engine.instance_offsets import Offsets
-from pixy.engine.instance_parts import Parts, Subscription, TopicCheck
+from pixy.engine.instance_parts import Parts, Subscription
 from pixy.errors import IllegalState, OtherSubscription, PixyError, UnknownTopic
 from pixy.kafka.consumer import Partition
 from pixy.kafka.errors import AUTH_CODES
@@ -30,16 +30,11 @@ class TopicChecked:
 
 
 class Consuming:
-    """A part of :class:`pixy.engine.instance.Instance`.
+    """A part of :class:`pixy.engine.instance.Instance`."""
 
-    Args:
-        check_topic: whether a topic that a v1 read names is there.
-    """
-
-    def __init__(self, parts: Parts, offsets: Offsets, check_topic: TopicCheck) -> None:
+    def __init__(self, parts: Parts, offsets: Offsets) -> None:
         self._parts = parts
         self._offsets = offsets
-        self._check_topic = check_topic
         self._checking = ""
 
     def resume(self) -> None:
@@ -68,7 +63,7 @@ class Consuming:
             raise OtherSubscription
         self._checking = topic
         self._parts.actor.pipe_to_self(
-            self._check_topic(topic), on_value=lambda _found: TopicChecked(topic, None),
+            self._parts.catalogue.check(topic), on_value=lambda _found: TopicChecked(topic, None),
             on_error=lambda error: TopicChecked(topic, error),
         )
 

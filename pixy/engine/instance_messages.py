@@ -102,7 +102,9 @@ class GetCommitted:
 
 @dataclass(frozen=True, slots=True)
 class SeekTo:
-    """Go on at offsets, or at times (ms since 1970), in assigned partitions."""
+    """Go on at offsets, or at times (ms since 1970; -1: the end, -2: the beginning), in assigned
+    partitions.
+    """
 
     offsets: Mapping[Partition, int]
     times: Mapping[Partition, int]

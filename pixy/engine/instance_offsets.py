@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from actors import Future
@@ -13,6 +14,16 @@ from pixy.errors import IllegalState
 from pixy.kafka.consumer import Partition
 
 logger = logging.getLogger("pixy.engine")
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsFound:
+    """To the instance: where the times of a seek are."""
+
+    request: SeekTo
+    reply: Future[Any]
+    offsets: Mapping[Partition, int]
+    error: BaseException | None
 
 
 class Offsets:
@@ -80,26 +91,42 @@ class Offsets:
             raise _not_assigned(next(iter((*request.offsets, *request.times))))
         reply = parts.actor.take_reply()
         if parts.reads.joined:
-            self._seek_now(request, reply)
+            self._find(request, reply)
         else:
-            parts.operations.when_joined(lambda: self._seek_now(request, reply))
+            parts.operations.when_joined(lambda: self._find(request, reply))
 
-    def _seek_now(self, request: SeekTo, reply: Future[Any]) -> None:
-        parts = self._parts
-        for partition in (*request.offsets, *request.times):
-            if partition not in parts.book:
-                reply.try_fail(_not_assigned(partition))
-                return
+    def _find(self, request: SeekTo, reply: Future[Any]) -> None:
+        if not request.times:
+            self.found(OffsetsFound(request, reply, {}, None))
+            return
+        # A broker answers the requests of a connection one after another, and the session's waits
+        # for records: so somebody else is asked where a time is.
+        self._parts.actor.pipe_to_self(
+            self._parts.catalogue.find(request.times),
+            on_value=lambda offsets: OffsetsFound(request, reply, offsets, None),
+            on_error=lambda error: OffsetsFound(request, reply, {}, error),
+        )
+
+    def found(self, message: OffsetsFound) -> None:
+        """See :class:`OffsetsFound`."""
+        parts, reply = self._parts, message.reply
+        if message.error is not None:
+            reply.try_fail(message.error)
+            return
+        offsets = {**message.request.offsets, **message.offsets}
+        missing = [partition for partition in offsets if partition not in parts.book]
+        if missing:
+            reply.try_fail(_not_assigned(missing[0]))
+            return
         session = parts.open()
 
-        def finish(offsets: Mapping[Partition, int]) -> None:
+        def finish(_value: Any) -> None:
             parts.book.seek(offsets)
             parts.reads.shelf.drop(offsets)
             parts.serve()
 
         parts.operations.begin(
-            lambda token: session.seek(token, request.offsets, request.times), "seek",
-            reply=reply, finish=finish,
+            lambda token: session.seek(token, offsets), "seek", reply=reply, finish=finish
         )
 
 

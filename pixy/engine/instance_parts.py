@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from actors import Actor
 from pixy.config.model import Instances
@@ -15,8 +16,18 @@ from pixy.errors import IllegalState
 from pixy.kafka.consumer import Partition
 from pixy.membership.instance import InstanceSession
 
-TopicCheck = Callable[[str], Awaitable[None]]
-"""Raises UnknownTopic if there is no such topic."""
+BEGINNING, END = -2, -1
+"""In the place of a time: the oldest record, and what is written next."""
+
+
+class Catalogue(Protocol):
+    """What an instance asks about topics, of somebody whose connections do not wait for records."""
+
+    async def check(self, topic: str) -> None:
+        """Raises UnknownTopic if there is no such topic."""
+
+    async def find(self, times: Mapping[Partition, int]) -> Mapping[Partition, int]:
+        """See :class:`pixy.engine.admin.FindOffsets`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +72,7 @@ class Parts:
         open: its session, made if it has none yet.
         session: its session, or None.
         serve: serve reads, and set their timer.
+        catalogue: what is there.
     """
 
     actor: Actor
@@ -72,6 +84,7 @@ class Parts:
     open: Callable[[], InstanceSession]
     session: Callable[[], InstanceSession | None]
     serve: Callable[[], None]
+    catalogue: Catalogue
 
     @property
     def book(self) -> Book:

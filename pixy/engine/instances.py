@@ -14,10 +14,11 @@ from actors import Actor, ActorDeadError, ActorRef, Directive, Future, Intensity
 from pixy.config.model import Proxy
 from pixy.engine.instance import CloseInstance, Instance
 from pixy.engine.instance_messages import InstanceLeaving, InstanceSpec, InstanceState
-from pixy.engine.instance_parts import Memory, TopicCheck
+from pixy.engine.instance_parts import Catalogue, Memory
 from pixy.errors import (
     InstanceExists,
     InvalidParameter,
+    PixyError,
     ShuttingDown,
     TooManyRequests,
     UnknownInstance,
@@ -116,13 +117,13 @@ class Instances(Actor):
     """
 
     def __init__(
-        self, proxy: Proxy, node: str, open_session: OpenSession, check_topic: TopicCheck
+        self, proxy: Proxy, node: str, open_session: OpenSession, catalogue: Catalogue
     ) -> None:
         super().__init__()
         self._proxy = proxy
         self._node = node
         self._open_session = open_session
-        self._check_topic = check_topic
+        self._catalogue = catalogue
         self._by_name: dict[tuple[str, str], ActorRef[Instance]] = {}
         self._closing = False
         self._handlers: dict[type, Callable[[Any], Any]] = {
@@ -133,7 +134,13 @@ class Instances(Actor):
     def on_receive(self, message: Any) -> Any:
         """See the messages of this module."""
         handler = self._handlers.get(type(message))
-        return handler(message) if handler is not None else super().on_receive(message)
+        if handler is None:
+            return super().on_receive(message)
+        try:
+            return handler(message)
+        except PixyError as error:  # an answer, and nothing to log
+            self.take_reply().try_fail(error)
+            return None
 
     def on_child_stopped(self, ref: ActorRef[Any]) -> None:
         """Its name is free."""
@@ -156,7 +163,7 @@ class Instances(Actor):
             raise TooManyRequests("instances.max_instances")
         self._by_name[key] = self.spawn(
             Instance, request.group, name, request.spec, self._proxy, self.actor_ref,
-            self._session_of(request.group, name, request.spec), self._check_topic, Memory(),
+            self._session_of(request.group, name, request.spec), self._catalogue, Memory(),
             name=self.free_name(f"{request.group}.{name}"),
             supervision=Supervision(decide=Patience(), intensity=Intensity(2 * _RESTARTS, _WINDOW)),
         )

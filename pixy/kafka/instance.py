@@ -12,6 +12,7 @@ from pixy.kafka.consumer import ConsumerClient, Partition
 from pixy.kafka.errors import translate
 
 _RETRY = 0.01
+_NEWEST, _OLDEST = -1, -2
 _NOT_FETCHING_YET = LibraryError._STATE
 
 _PASSING = frozenset({
@@ -65,19 +66,8 @@ class InstanceClient(ConsumerClient):
                         raise translate(error) from error
                     time.sleep(_RETRY)
 
-    def offsets_at(self, times: Mapping[Partition, int], timeout: float) -> dict[Partition, int]:
-        """The first offset whose record is not older than a time (ms); -1: there is none.
-
-        A time of -1 or -2 means the end or the beginning. Raises PixyError.
-        """
-        try:
-            found = self._consumer.offsets_for_times(
-                [TopicPartition(*partition, at) for partition, at in times.items()],
-                timeout=timeout,
-            )
-        except KafkaException as error:
-            raise translate(error) from error
-        for part in found:
-            if part.error is not None:
-                raise translate(part.error)
-        return {(part.topic, part.partition): part.offset for part in found}
+    def ends(
+        self, partitions: Iterable[Partition], timeout: float, *, oldest: bool
+    ) -> dict[Partition, int]:
+        """The oldest offset of each partition, or the next to be written. Raises PixyError."""
+        return self._offsets(list(partitions), _OLDEST if oldest else _NEWEST, timeout)

@@ -13,8 +13,6 @@ from typing import Any, Protocol
 from pixy.errors import PixyError
 from pixy.kafka.consumer import Commit, Partition
 
-BEGINNING, END = -2, -1
-
 
 @dataclass(frozen=True, slots=True)
 class Joined:
@@ -91,8 +89,8 @@ class InstanceSession(Protocol):
         The value: partition to the offset where it begins.
         """
 
-    def seek(self, token: int, offsets: Mapping[Partition, int], times: Mapping[Partition, int]) -> None:
-        """Go on at offsets (BEGINNING, END) or at times (ms since 1970). The value: the offsets."""
+    def seek(self, token: int, offsets: Mapping[Partition, int]) -> None:
+        """Go on at these offsets."""
 
     def committed(self, token: int, partitions: tuple[Partition, ...]) -> None:
         """The value: partition to :class:`pixy.kafka.consumer.Committed`."""

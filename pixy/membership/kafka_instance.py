@@ -22,8 +22,6 @@ from pixy.kafka.consumer import Commit, Partition
 from pixy.kafka.errors import translate
 from pixy.kafka.instance import InstanceClient, passes_by_itself
 from pixy.membership.instance import (
-    BEGINNING,
-    END,
     Done,
     Failed,
     Gone,
@@ -64,7 +62,7 @@ class KafkaInstance:
         resume: Mapping[Partition, int], post: Callable[[InstanceEvent], None],
     ) -> None:
         self._label = f"instance {name} of group {group}"
-        self._reset = BEGINNING if reset == "earliest" else END
+        self._oldest = reset == "earliest"
         self._pause_after = proxy.instances.pause_after
         self._resume_at = dict(resume)
         self._post_event = post
@@ -99,11 +97,9 @@ class KafkaInstance:
         """See :class:`pixy.membership.instance.InstanceSession`."""
         self._command(token, lambda: self._assign_only(partitions, dict(keep)))
 
-    def seek(
-        self, token: int, offsets: Mapping[Partition, int], times: Mapping[Partition, int]
-    ) -> None:
+    def seek(self, token: int, offsets: Mapping[Partition, int]) -> None:
         """See :class:`pixy.membership.instance.InstanceSession`."""
-        self._command(token, lambda: self._seek(dict(offsets), dict(times)))
+        self._command(token, lambda: self._seek(dict(offsets)))
 
     def committed(self, token: int, partitions: tuple[Partition, ...]) -> None:
         """See :class:`pixy.membership.instance.InstanceSession`."""
@@ -272,20 +268,9 @@ class KafkaInstance:
         self._looked = time.monotonic()
         return starts
 
-    def _seek(
-        self, offsets: dict[Partition, int], times: dict[Partition, int]
-    ) -> dict[Partition, int]:
-        if times:
-            for partition, at in self._client.offsets_at(times, _QUERY_TIMEOUT).items():
-                # Nothing is that young; what is written next will be.
-                offsets[partition] = END if at < 0 else at
-        bounds = [partition for partition, at in offsets.items() if at < 0]
-        if bounds:
-            for partition, (begin, end) in self._client.bounds(bounds, _QUERY_TIMEOUT).items():
-                offsets[partition] = begin if offsets[partition] == BEGINNING else end
+    def _seek(self, offsets: dict[Partition, int]) -> None:
         self._client.seek_all(offsets, _QUERY_TIMEOUT)
         self._ahead = [message for message in self._ahead if _place(message) not in offsets]
-        return offsets
 
     def _commit_finally(self, batch: tuple[Commit, ...]) -> None:
         try:
@@ -311,8 +296,7 @@ class KafkaInstance:
                 starts[partition] = self._resume_at.pop(partition)
         missing = [partition for partition in partitions if partition not in starts]
         if missing:
-            for partition, (begin, end) in self._client.bounds(missing, _QUERY_TIMEOUT).items():
-                starts[partition] = begin if self._reset == BEGINNING else end
+            starts |= self._client.ends(missing, _QUERY_TIMEOUT, oldest=self._oldest)
         return starts
 
     # -- callbacks, in the thread -----------------------------------------------------------------

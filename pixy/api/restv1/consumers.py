@@ -39,8 +39,8 @@ from pixy.engine.instance_messages import (
     SubscribeTo,
     Unsubscribe,
 )
+from pixy.engine.instance_parts import BEGINNING, END
 from pixy.kafka.consumer import Commit
-from pixy.membership.instance import BEGINNING, END
 
 _RECORD_COST = 200
 _ON_LOOP = 1000
@@ -178,7 +178,7 @@ def _seek_to(where: int) -> Answer:
     async def answer(call: Call, body: bytes) -> web.StreamResponse:
         wanted = _keys(partitions_request(body))
         if wanted:
-            await _ask(call, SeekTo(dict.fromkeys(wanted, where), {}))
+            await _ask(call, SeekTo({}, dict.fromkeys(wanted, where)))
         return call.nothing()
 
     return answer
