@@ -4,21 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from pixy.engine.polls import Message
 from pixy.kafka.consumer import Commit, Partition
-
-
-def size_of(message: Message) -> int:
-    """Bytes of key and value."""
-    key = message.key()
-    return len(message) if key is None else len(message) + len(key)
-
-
-def place_of(message: Any) -> Partition:
-    """The partition of a message."""
-    return message.topic(), message.partition()
+from pixy.kafka.instance import place_of, size_of
 
 
 class Book:
@@ -189,4 +178,4 @@ class Shelf:
         self.size = sum(map(size_of, self._records))
 
 
-__all__ = ["Book", "Shelf", "place_of", "size_of"]
+__all__ = ["Book", "Shelf"]

@@ -9,9 +9,10 @@ from typing import Any
 
 from actors import ActorRef, Future
 from pixy.config.model import Instances
-from pixy.engine.instance_book import Book, Shelf, place_of
+from pixy.engine.instance_book import Book, Shelf
 from pixy.engine.instance_messages import Batch, InstanceSpec, ReadRecords
 from pixy.errors import PixyError, TooManyRequests
+from pixy.kafka.instance import place_of
 
 
 @dataclass(slots=True)

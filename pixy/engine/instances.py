@@ -182,10 +182,21 @@ class Instances(Actor):
         return make
 
     def _get(self, request: GetInstance) -> ActorRef[Instance]:
-        ref = self._by_name.get((request.group, request.name))
+        ref = self._by_name.get((request.group, request.name)) or self._alike(request)
         if ref is None or not ref.is_alive():
             raise UnknownInstance
         return ref
+
+    def _alike(self, request: GetInstance) -> ActorRef[Instance] | None:
+        """KIP-80 creates ``Instance1`` and reads from ``instance1``: letter case is forgiven as long
+        as it is clear who is meant.
+        """
+        wanted = request.name.casefold()
+        found = [
+            ref for (group, name), ref in self._by_name.items()
+            if group == request.group and name.casefold() == wanted
+        ]
+        return found[0] if len(found) == 1 else None
 
     def _leaving(self, message: InstanceLeaving) -> None:
         # The name is free at once: who deletes an instance may create it again.

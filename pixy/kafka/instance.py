@@ -26,6 +26,18 @@ def passes_by_itself(error: Any) -> bool:
     return error.code() in _PASSING
 
 
+def place_of(message: Any) -> Partition:
+    """The partition of a message."""
+    return message.topic(), message.partition()
+
+
+def size_of(message: Any) -> int:
+    """Bytes of key and value."""
+    # len() of a message is its value's.
+    key = message.key()
+    return len(message) if key is None else len(message) + len(key)
+
+
 class InstanceClient(ConsumerClient):
     """Every method blocks; call all from one thread.
 

@@ -20,7 +20,7 @@ from pixy.errors import PixyError
 from pixy.kafka import settings
 from pixy.kafka.consumer import Commit, Partition
 from pixy.kafka.errors import translate
-from pixy.kafka.instance import InstanceClient, passes_by_itself
+from pixy.kafka.instance import InstanceClient, passes_by_itself, place_of, size_of
 from pixy.membership.instance import (
     Done,
     Failed,
@@ -182,18 +182,17 @@ class KafkaInstance:
                 self._rest()
 
     def _look(self, most: int, max_bytes: int) -> None:
-        """Somebody waits: for a slice, or until there is a record; then take what is ready."""
+        """Somebody waits: until there is a record, or a command; then take what is ready."""
         self._looked = self._polled = time.monotonic()
         if self._paused:
             self._paused = False
             self._switch(self._client.resume)
         found, self._ahead = self._ahead, []
         if not found:
-            with _pace as slice_:
-                first = self._client.poll(slice_)
+            first = self._wait()
             if first is None or not self._keep(first, found):
                 return
-        size = sum(map(_size, found))
+        size = sum(map(size_of, found))
         while len(found) < most and size < max_bytes:
             # As many as probably fit: what is too much stays with the instance.
             room = int((max_bytes - size) * len(found) / size) + 1 if size else _FIRST_CHUNK
@@ -202,9 +201,18 @@ class KafkaInstance:
                 break
             for message in batch:
                 if self._keep(message, found):
-                    size += _size(message)
+                    size += size_of(message)
         self._wanted = (0, 0)
+        self._looked = self._polled = time.monotonic()
         self._post(Ready(found, size))
+
+    def _wait(self) -> Any:
+        poll, pace = self._client.poll, _pace
+        with pace:
+            while True:
+                message = poll(pace.slice)
+                if message is not None or self._commands or not self._wanted[0]:
+                    return message
 
     def _rest(self) -> None:
         """Nobody waits: serve rebalances. A record that turns up is the next one to be read."""
@@ -270,7 +278,7 @@ class KafkaInstance:
 
     def _seek(self, offsets: dict[Partition, int]) -> None:
         self._client.seek_all(offsets, _QUERY_TIMEOUT)
-        self._ahead = [message for message in self._ahead if _place(message) not in offsets]
+        self._ahead = [message for message in self._ahead if place_of(message) not in offsets]
 
     def _commit_finally(self, batch: tuple[Commit, ...]) -> None:
         try:
@@ -334,17 +342,7 @@ class KafkaInstance:
         self._assigned -= gone
         for partition in gone:
             self._resume_at.pop(partition, None)
-        self._ahead = [message for message in self._ahead if _place(message) not in gone]
-
-
-def _place(message: Any) -> Partition:
-    return message.topic(), message.partition()
-
-
-def _size(message: Any) -> int:
-    # len() of a message is its value's.
-    key = message.key()
-    return len(message) if key is None else len(message) + len(key)
+        self._ahead = [message for message in self._ahead if place_of(message) not in gone]
 
 
 __all__ = ["KafkaInstance"]

@@ -138,7 +138,8 @@ class Peers:
 
 
 def _weight(node: str, group: str, name: str) -> bytes:
-    return hashlib.blake2b(f"{node}\0{group}\0{name}".encode("utf-8", "replace")).digest()
+    # In lower case: see Instances about letter case.
+    return hashlib.blake2b(f"{node}\0{group}\0{name.casefold()}".encode("utf-8", "replace")).digest()
 
 
 def _origin(request: web.BaseRequest) -> str:
