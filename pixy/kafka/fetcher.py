@@ -9,12 +9,13 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError as LibraryError, KafkaException, TopicPartition
 
-from pixy.errors import OffsetOutOfRange, UnknownPartition
+from pixy.errors import KafkaError, OffsetOutOfRange, UnknownPartition
 from pixy.kafka.errors import translate, unknown_topic
 from pixy.kafka.settings import Settings
 
 _SLICE = 0.1
 _METADATA_TIMEOUT = 10.0
+_FIRST_ANSWER = 10.0
 _KNOWN_FOR = 10.0
 _MAX_KNOWN = 10_000
 _CHUNK = 500
@@ -35,7 +36,7 @@ class Read:
         most: at most so many records.
         max_bytes: and so many bytes of keys and values; the first record is returned whatever its
             size.
-        timeout: seconds to wait for the first record.
+        timeout: seconds to wait for the first record, once the broker has said that there is none.
     """
 
     topic: str
@@ -59,6 +60,7 @@ class FetchClient:
         self._consumer = Consumer(settings)
         self._known = known
         self._held: list[Any] = []
+        self._at_end = False
         self.position: tuple[str, int, int] | None = None
         """Topic, partition and offset at which the next read costs nothing extra."""
 
@@ -71,6 +73,7 @@ class FetchClient:
             KafkaError: what else Kafka said.
         """
         deadline = time.monotonic() + what.timeout
+        self._at_end = False
         offset = what.offset
         if offset is None or (what.topic, what.partition, offset) != self.position:
             self._check(what.topic, what.partition)
@@ -131,12 +134,20 @@ class FetchClient:
         return found
 
     def _wait(self, deadline: float, given_up: Callable[[], bool]) -> list[Any]:
+        """The next message or event. Nothing is nothing only when the broker has said so: until
+        then, connecting and all, the wait is longer, within a bound.
+
+        Raises:
+            KafkaError: it has said nothing at all.
+        """
         while not given_up():
-            left = deadline - time.monotonic()
+            left = deadline - time.monotonic() + (0.0 if self._at_end else _FIRST_ANSWER)
             message = self._consumer.poll(max(0.0, min(_SLICE, left)))
             if message is not None:
                 return [message]
             if left <= 0:
+                if not self._at_end:
+                    raise KafkaError("kafka: no answer in time", -185, "_TIMED_OUT", retriable=True)
                 break
         return []
 
@@ -144,6 +155,8 @@ class FetchClient:
         error = event.error()
         code = error.code()
         of = event.topic(), event.partition()
+        if code == LibraryError._PARTITION_EOF:
+            self._at_end = True
         if code in _IGNORED or (of[0] is not None and of != (what.topic, what.partition)):
             return  # the latter is left over from an earlier read
         if code in (LibraryError._AUTO_OFFSET_RESET, LibraryError.OFFSET_OUT_OF_RANGE):

@@ -120,6 +120,7 @@ def fetcher(proxy: Proxy) -> Settings:
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
         "auto.offset.reset": "error",
+        "enable.partition.eof": True,
         "allow.auto.create.topics": False,
         # A broker answers one request of a connection at a time: a fetch that waits at the end of a
         # partition holds up the next read from elsewhere for as long.

@@ -142,11 +142,9 @@ def resolve(document: dict[str, Any], part: Any) -> Any:
 
 def _text(markdown: str) -> str:
     """The little Markdown that descriptions use: paragraphs, ``code`` and **bold**."""
-    paragraphs = []
-    for paragraph in markdown.strip().split("\n\n"):
-        if paragraph:
-            paragraphs.append(f"<p>{_marked(paragraph)}</p>")
-    return "".join(paragraphs)
+    return "".join(
+        f"<p>{_marked(paragraph)}</p>" for paragraph in markdown.strip().split("\n\n") if paragraph
+    )
 
 
 def _marked(text: str) -> str:

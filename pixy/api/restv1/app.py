@@ -93,8 +93,8 @@ class RestV1:
     def _split_cluster(raw_path: str) -> tuple[str, str]:
         if raw_path.startswith("/clusters/"):
             cluster, slash, rest = raw_path[len("/clusters/") :].partition("/")
-            if cluster:
-                return cluster, slash + rest if rest else "/"
+            if cluster and slash:
+                return cluster, slash + rest
         return "", raw_path
 
     # -- answering --------------------------------------------------------------------------------

@@ -128,7 +128,7 @@ _AUTHORIZATION = frozenset({
 })
 _RECORD_TOO_LARGE = frozenset({"MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE"})
 _NO_LEADER = frozenset({"LEADER_NOT_AVAILABLE"})
-_NO_BROKER = frozenset({"_ALL_BROKERS_DOWN", "_TRANSPORT", "BROKER_NOT_AVAILABLE"})
+_NO_BROKER = frozenset({"_ALL_BROKERS_DOWN", "_TRANSPORT", "_TIMED_OUT", "BROKER_NOT_AVAILABLE"})
 
 
 def kind_of(error: Exception) -> ErrorKind:

@@ -39,6 +39,8 @@ class Negotiated:
     """Of the answer. For one with records see :meth:`records_type`."""
     explicit: bool = False
     """Whether Accept names that type."""
+    request_api: Api = "v1"
+    """The version of the body, where its type names one; else that of the answer."""
 
     def records_type(self, embedded: Format) -> str:
         """The type of an answer with records in this format."""
@@ -136,11 +138,12 @@ def negotiate(
         _check_sent(sent)
     hint: Api | None = only or _version(sent)
     api, asked = _choose(accept, hint, answers)
+    sent_api = _version(sent) or api
     request_format: Format = "json" if sent is not None and sent.format == "json" else "binary"
     if asked is None:
         default = media_type(api, "binary" if answers == "records" else "")
-        return Negotiated(api, request_format, None, default)
-    return Negotiated(api, request_format, _format(asked.format), asked.full, explicit=True)
+        return Negotiated(api, request_format, None, default, False, sent_api)
+    return Negotiated(api, request_format, _format(asked.format), asked.full, True, sent_api)
 
 
 def _check_sent(sent: MediaType) -> None:

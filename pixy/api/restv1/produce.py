@@ -119,7 +119,7 @@ def _decode_each(body: bytes, call: Call) -> list[Record | ApiError]:
     if not request.records:
         raise ApiError(errors.INVALID, "records may not be empty")
     decoded: list[Record | ApiError] = []
-    v2 = negotiated.api == "v2"
+    v2 = negotiated.request_api == "v2"
     for loose in request.records:
         try:
             decoded.append(Record(
