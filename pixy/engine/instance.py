@@ -219,9 +219,9 @@ class Instance(Actor):
             reply.try_fail(error)
         self._serve()
 
-    def _want(self, most: int, max_bytes: int) -> None:
+    def _want(self, most: int, max_bytes: int, wait: bool) -> None:
         if self._session is not None:
-            self._session.want(most, max_bytes)
+            self._session.want(most, max_bytes, wait=wait)
 
     def _serve(self) -> None:
         if self._closing:

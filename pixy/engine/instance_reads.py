@@ -14,6 +14,9 @@ from pixy.engine.instance_messages import Batch, InstanceSpec, ReadRecords
 from pixy.errors import PixyError, TooManyRequests
 from pixy.kafka.instance import place_of
 
+_LEAST = 0.05
+"""A read that does not want to wait gets what is there, and to see what is there takes a moment."""
+
 
 @dataclass(slots=True)
 class _Parked:
@@ -21,6 +24,7 @@ class _Parked:
     reply: Future[Any]
     wait: float
     deadline: float
+    topped_up: bool = False
 
 
 class Reads:
@@ -36,7 +40,7 @@ class Reads:
 
     def __init__(
         self, owner: ActorRef[Any], spec: InstanceSpec, conf: Instances, book: Book,
-        want: Callable[[int, int], None],
+        want: Callable[[int, int, bool], None],
     ) -> None:
         self._owner = owner
         self._spec = spec
@@ -67,7 +71,7 @@ class Reads:
             if len(self._parked) >= self._conf.max_waiting_requests:
                 raise TooManyRequests("instances.max_waiting_requests")
         wait = self._spec.wait if request.wait is None else request.wait
-        wait = min(wait, self._conf.max_read_timeout)
+        wait = max(_LEAST, min(wait, self._conf.max_read_timeout))
         join = 0.0 if self.joined else self._conf.join_timeout
         self._parked.append(_Parked(request, reply, wait, now + join + wait))
 
@@ -99,10 +103,10 @@ class Reads:
         shelf, request = self.shelf, parked.request
         if not shelf:
             return False
-        return (
-            shelf.size >= min(self._spec.min_bytes, request.max_bytes)
-            or len(shelf) >= request.most or now >= parked.deadline
-        )
+        if now >= parked.deadline or len(shelf) >= request.most or shelf.size >= request.max_bytes:
+            return True
+        # What an earlier read left is handed out with what is ready by now, not by itself.
+        return parked.topped_up and shelf.size >= self._spec.min_bytes
 
     def _answer(self, parked: _Parked) -> None:
         before = self.shelf.size
@@ -134,10 +138,12 @@ class Reads:
                 self._wanting = True
                 request = self._parked[0].request
                 most = min(request.most, self._spec.max_records) - len(self.shelf)
-                self._want(max(1, most), max(1, request.max_bytes - self.shelf.size))
+                # Whether there is nothing yet, or not enough for fetch.min.bytes.
+                wait = not self.shelf or self._parked[0].topped_up
+                self._want(max(1, most), max(1, request.max_bytes - self.shelf.size), wait)
         elif self._wanting and not self._parked:
             self._wanting = False
-            self._want(0, 0)
+            self._want(0, 0, True)
 
     # -- what happens -----------------------------------------------------------------------------
 
@@ -148,8 +154,11 @@ class Reads:
     def fetched(self, records: list[Any], size: int) -> None:
         """What was looked for has come."""
         self._wanting = False
-        self.trouble = None
-        self.shelf.put(records, size)
+        if records:
+            self.trouble = None
+            self.shelf.put(records, size)
+        if self._parked:
+            self._parked[0].topped_up = True
 
     def settled(self, batch: Batch, sent: bool) -> bool:
         """Whether the answer with a batch reached its reader; tells whether positions have moved."""

@@ -98,9 +98,11 @@ class InstanceSession(Protocol):
     def commit(self, token: int, commits: tuple[Commit, ...]) -> None:
         """Commit, all or with an error."""
 
-    def want(self, most: int, max_bytes: int) -> None:
+    def want(self, most: int, max_bytes: int, *, wait: bool = True) -> None:
         """Look for records until there are some: one :class:`Ready` of at most about so many.
-        0 stops looking; a Ready may be on its way all the same.
+
+        Without ``wait`` it comes at once, with what is there, be it nothing. 0 stops looking; a
+        Ready may be on its way all the same.
         """
 
     def release(self, commits: Iterable[Commit]) -> None:

@@ -69,7 +69,7 @@ class KafkaInstance:
         self._loop = asyncio.get_running_loop()
         self._commands: deque[Callable[[], None]] = deque()
         self._wake = threading.Event()
-        self._wanted = (0, 0)
+        self._wanted = (0, 0, True)
         self._ahead: list[Any] = []
         self._assigned: set[Partition] = set()
         self._polling = False
@@ -109,9 +109,9 @@ class KafkaInstance:
         """See :class:`pixy.membership.instance.InstanceSession`."""
         self._command(token, lambda: self._client.commit(commits, wait=True))
 
-    def want(self, most: int, max_bytes: int) -> None:
+    def want(self, most: int, max_bytes: int, *, wait: bool = True) -> None:
         """See :class:`pixy.membership.instance.InstanceSession`."""
-        self._wanted = (most, max_bytes)
+        self._wanted = (most, max_bytes, wait)
         if most:
             self._wake.set()
 
@@ -168,13 +168,13 @@ class KafkaInstance:
         self._wake.clear()
         while self._commands:
             self._commands.popleft()()
-        most, max_bytes = self._wanted
+        most = self._wanted[0]
         if self._closing:
             return
         if not self._polling:
             self._wake.wait()
         elif most:
-            self._look(most, max_bytes)
+            self._look()
         else:
             tick = _TICK if self._joined or time.monotonic() - self._looked > _JOINING else _TICK_JOINING
             tick *= 2 if self._paused else 1
@@ -182,13 +182,14 @@ class KafkaInstance:
             if time.monotonic() - self._polled >= tick:
                 self._rest()
 
-    def _look(self, most: int, max_bytes: int) -> None:
+    def _look(self) -> None:
         """Somebody waits: until there is a record, or a command; then take what is ready."""
         self._looked = self._polled = time.monotonic()
         if self._paused:
             self._go_on()
+        most, max_bytes, wait = self._wanted
         found, self._ahead = self._ahead, []
-        if not found:
+        if not found and wait:
             first = self._wait()
             if first is None or not self._keep(first, found):
                 return
@@ -202,7 +203,7 @@ class KafkaInstance:
             for message in batch:
                 if self._keep(message, found):
                     size += size_of(message)
-        self._wanted = (0, 0)
+        self._wanted = (0, 0, True)
         self._looked = self._polled = time.monotonic()
         self._post(Ready(found, size))
 
