@@ -160,3 +160,43 @@ class OverBudget(Unavailable):
 
     def __init__(self, parameter: str) -> None:
         super().__init__(f"too much is under way (`{parameter}`), try again")
+
+
+class UnknownInstance(PixyError):
+    """No such consumer instance here, or not any more."""
+
+    def __init__(self) -> None:
+        super().__init__("Consumer instance not found.")
+
+
+class InstanceExists(PixyError):
+    """The group has a consumer instance of that name."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "Consumer with specified consumer ID already exists in the specified consumer group."
+        )
+
+
+class OtherSubscription(PixyError):
+    """The instance consumes other topics already."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "Consumer cannot subscribe the the specified target because it has already subscribed "
+            "to other topics."
+        )
+
+
+class IllegalState(PixyError):
+    """The instance is not in a state in which it can do that."""
+
+
+class FormatMismatch(PixyError):
+    """A read asks for another format than the instance was created with."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The requested embedded data format does not match the deserializer for this consumer "
+            "instance"
+        )

@@ -114,6 +114,28 @@ class Consumer:
 
 
 @dataclass(slots=True)
+class Instances:
+    """``proxies.X.instances``: consumer instances of the REST API."""
+
+    max_instances: int = 1000
+    max_waiting_requests: int = 64
+    idle_timeout: Duration = _seconds(300)
+    read_timeout: Duration = _seconds(1)
+    max_read_timeout: Duration = _seconds(60)
+    join_timeout: Duration = _seconds(10)
+    operation_timeout: Duration = _seconds(30)
+    close_timeout: Duration = _seconds(5)
+    auto_commit_interval: Duration = _seconds(5)
+    pause_after: Duration = _seconds(5)
+    fetch_max_bytes: int = 1_048_576
+    fetch_max_wait: Duration = _seconds(0.25)
+    prefetch_max_messages: int = 20_000
+    prefetch_max_bytes: int = 4_194_304
+    session_timeout: Duration = _seconds(15)
+    heartbeat_interval: Duration = _seconds(1)
+
+
+@dataclass(slots=True)
 class Proxy:
     """``proxies.X``: one Kafka cluster."""
 
@@ -127,6 +149,7 @@ class Proxy:
     zoo_keeper: ZooKeeper = field(default_factory=ZooKeeper)
     producer: Producer = field(default_factory=Producer)
     consumer: Consumer = field(default_factory=Consumer)
+    instances: Instances = field(default_factory=Instances)
 
 
 @dataclass(slots=True)
@@ -152,6 +175,13 @@ class Rest:
     max_fetch_timeout: Duration = _seconds(30)
     gzip: bool = False
     cors_origins: list[str] = field(default_factory=list)
+    read_max_bytes: int = 1_048_576
+    commit_status: int = 200
+    advertised_url: str = ""
+    node_id: str = ""
+    peers: dict[str, str] = field(default_factory=dict)
+    peer_requests: str = "forward"
+    peer_timeout: Duration = _seconds(5)
 
 
 @dataclass(slots=True)

@@ -73,6 +73,7 @@ def _proxy_problem(proxy: model.Proxy) -> str:
         or _choice("consumer.group_protocol", proxy.consumer.group_protocol, GROUP_PROTOCOLS)
         or _choice("net.sasl.mechanism", proxy.net.sasl.mechanism, SASL_MECHANISMS)
         or _bounds("net", proxy.net, _NET)
+        or _bounds("instances", proxy.instances, _INSTANCES)
     )
     if problem:
         return f"invalid config parameter: {problem}"
@@ -115,6 +116,24 @@ _CONSUMER = (
     ("prefetch_max_bytes", "prefetch_max_bytes", ">=", 1_048_576),
     ("max_groups", "max_groups", ">", 0),
 )
+_INSTANCES = (
+    ("max_instances", "max_instances", ">", 0),
+    ("max_waiting_requests", "max_waiting_requests", ">", 0),
+    ("idle_timeout", "idle_timeout", ">", 0),
+    ("read_timeout", "read_timeout", ">=", 0),
+    ("max_read_timeout", "max_read_timeout", ">", 0),
+    ("join_timeout", "join_timeout", ">=", 0),
+    ("operation_timeout", "operation_timeout", ">", 0),
+    ("close_timeout", "close_timeout", ">", 0),
+    ("auto_commit_interval", "auto_commit_interval", ">", 0),
+    ("pause_after", "pause_after", ">", 0),
+    ("fetch_max_bytes", "fetch_max_bytes", ">", 0),
+    ("fetch_max_wait", "fetch_max_wait", ">=", 0),
+    ("prefetch_max_messages", "prefetch_max_messages", ">", 0),
+    ("prefetch_max_bytes", "prefetch_max_bytes", ">=", 65_536),
+    ("session_timeout", "session_timeout", ">", 0),
+    ("heartbeat_interval", "heartbeat_interval", ">", 0),
+)
 _NET = (
     ("dial_timeout", "dial_timeout", ">=", 1),
     ("read_timeout", "read_timeout", ">", 0),
@@ -127,8 +146,12 @@ _REST = (
     ("retry_after", "retry_after", ">=", 0),
     ("fetch_timeout", "fetch_timeout", ">=", 0),
     ("max_fetch_timeout", "max_fetch_timeout", ">=", 0),
+    ("read_max_bytes", "read_max_bytes", ">", 0),
+    ("peer_timeout", "peer_timeout", ">", 0),
 )
 KAFKA_ERROR_CODES = (50001, 50002)
+COMMIT_STATUSES = (200, 204)
+PEER_REQUESTS = ("forward", "redirect")
 
 
 def _rest_problem(rest: model.Rest) -> str:
@@ -136,6 +159,23 @@ def _rest_problem(rest: model.Rest) -> str:
         return f"rest.kafka_error_code must be one of {', '.join(map(str, KAFKA_ERROR_CODES))}"
     if rest.prefix and (not rest.prefix.startswith("/") or not rest.prefix.strip("/")):
         return f"rest.prefix {rest.prefix!r} must begin with / and name a path"
+    if rest.commit_status not in COMMIT_STATUSES:
+        return f"rest.commit_status must be one of {', '.join(map(str, COMMIT_STATUSES))}"
+    if rest.peer_requests not in PEER_REQUESTS:
+        return f"rest.peer_requests must be one of {', '.join(PEER_REQUESTS)}"
+    return _peers_problem(rest)
+
+
+def _peers_problem(rest: model.Rest) -> str:
+    if rest.node_id and not VALID.match(rest.node_id):
+        return f"rest.node_id {rest.node_id!r} must match " + r"\A[A-Za-z0-9._-]+\z"
+    if rest.peers and not rest.node_id:
+        return "rest.node_id must be set where rest.peers are"
+    urls = {"rest.advertised_url": rest.advertised_url} if rest.advertised_url else {}
+    urls |= {f"rest.peers.{name}": url for name, url in rest.peers.items()}
+    for name, url in urls.items():
+        if not url.startswith(("http://", "https://")) or not url.partition("//")[2].strip("/"):
+            return f"{name} {url!r} must be a base URL such as http://host:19092"
     return ""
 
 

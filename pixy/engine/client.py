@@ -26,11 +26,13 @@ from pixy.engine.cluster import (
     GetAdmin,
     GetFetcher,
     GetGroup,
+    GetInstances,
     GetProducer,
     record_headers_unsupported,
 )
 from pixy.engine.fetcher import Fetch
 from pixy.engine.group_consumer import AckMessage, Consume
+from pixy.engine.instance_client import InstanceClient
 from pixy.engine.outgoing import Record, Written
 from pixy.engine.polls import Delivery, Message
 from pixy.engine.topic_producer import Produce, ProduceMany
@@ -85,6 +87,11 @@ class ClusterClient:
         self._groups: dict[str, ActorRef[Any]] = {}
         self._admin: dict[str, ActorRef[Any]] = {}
         self._fetcher: dict[str, ActorRef[Any]] = {}
+        registry: dict[str, ActorRef[Any]] = {}
+        self.instances = InstanceClient(
+            lambda: self._resolve(registry, "instances", GetInstances())
+        )
+        """Consumer instances of the REST API."""
 
     # -- produce ----------------------------------------------------------------------------------
 

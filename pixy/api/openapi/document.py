@@ -51,7 +51,7 @@ def load() -> dict[str, Any]:
         for method in _METHODS:
             if method in item:
                 item[method] = _expanded(copy.deepcopy(item[method]))
-    document["components"]["responses"] = _errors()
+    document["components"].setdefault("responses", {}).update(_errors())
     document["paths"] = _with_clusters(document["paths"])
     return document
 
@@ -75,7 +75,8 @@ def _merge(into: dict[str, Any], part: dict[str, Any]) -> None:
 def _expanded(operation: dict[str, Any]) -> dict[str, Any]:
     responses = operation["responses"]
     for response in responses.values():
-        _expand_answer(response)
+        if "$ref" not in response:
+            _expand_answer(response)
     ours, pixys = operation.pop("x-errors", ()), operation.pop("x-pixy-errors", ())
     for status in {*ours, *pixys}:
         kind = ("Error" if status in ours else "") + ("Pixy" if status in pixys else "")

@@ -48,6 +48,9 @@ class OtherApi(Protocol):
     def busy(self, request: web.BaseRequest) -> web.Response:
         """Answer that too much is under way."""
 
+    async def close(self) -> None:
+        """A listener stops."""
+
 
 _BOTH_MAY_HAVE = frozenset({"", "!", "topic", "topics"})
 
@@ -174,6 +177,7 @@ class RestServer(Listener):
         """Let requests finish for a moment, then end them; the socket's file goes too."""
         if self._runner is not None:
             await self._runner.cleanup()
+        await self._other.close()
         if self._inode is not None:
             await asyncio.to_thread(_unlink, self._address, self._inode)
 

@@ -8,7 +8,7 @@ import logging
 from aiohttp import web
 
 from pixy.api.restv1 import consumers, metadata, negotiation, operations, produce, reads
-from pixy.api.restv1.budget import Budget
+from pixy.api.restv1.budget import Budget, Share
 from pixy.api.restv1.call import Call, error_answer
 from pixy.api.restv1.cors import Cors
 from pixy.api.restv1.errors import (
@@ -22,6 +22,7 @@ from pixy.api.restv1.errors import (
     kind_of,
 )
 from pixy.api.restv1.negotiation import Negotiated
+from pixy.api.restv1.peers import Peers
 from pixy.api.restv1.routes import Match, Routes
 from pixy.engine.engine import Engine
 from pixy.errors import PixyError
@@ -49,6 +50,7 @@ class RestV1:
         self.routes = make_routes()
         self.budget = Budget(self._config.max_buffered_bytes)
         self.cors = Cors(self._config.cors_origins)
+        self.peers = Peers(self._config)
 
     # -- whose request it is ----------------------------------------------------------------------
 
@@ -103,30 +105,48 @@ class RestV1:
         if preflight is not None:
             return preflight
         with self.budget.share() as share:
+            call: Call | None = None
             try:
                 cluster, path = self._split_cluster(raw_path)
                 match = self._match(request, cluster, path)
                 call = Call(
                     request, self._engine, self.budget, share, match.params,
                     self._engine.config.cluster_name(cluster), self._negotiate(request, match),
+                    self.peers,
                 )
                 if cluster:
                     self._engine.cluster(cluster)  # one that is not there is said first
                 response = await match.route.handler(call)
+                await self._write(request, response, share)
+                call.settle(True)
             except (asyncio.CancelledError, ConnectionError):
                 raise  # the client is gone
             except Exception as error:
+                if call is not None:
+                    call.settle(False)
                 response = self._failed(request, raw_path, error)
-            if response.prepared:
-                return response
-            self.cors.allow(request, response)
-            # Written here rather than by aiohttp after the return: what the answer holds counts
-            # until the client has taken it.
-            if isinstance(response, web.Response) and isinstance(response.body, bytes):
-                share.hold(len(response.body))
-            await response.prepare(request)
-            await response.write_eof()
+                await self._write(request, response, share)
+            finally:
+                if call is not None:
+                    call.settle(False)  # unless it is settled already
             return response
+
+    async def _write(
+        self, request: web.BaseRequest, response: web.StreamResponse, share: Share
+    ) -> None:
+        if response.prepared:
+            return
+        self.cors.allow(request, response)
+        # Written here rather than by aiohttp after the return: what the answer holds counts until
+        # the client has taken it, and it is known whether it has.
+        if isinstance(response, web.Response) and isinstance(response.body, bytes):
+            share.hold(len(response.body))
+        await response.prepare(request)
+        await response.write_eof()
+
+    async def close(self) -> None:
+        """The connections to peers."""
+        await self.peers.close()
 
     def _match(self, request: web.BaseRequest, cluster: str, path: str) -> Match:
         method = "GET" if request.method == "HEAD" else request.method

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -15,6 +15,7 @@ from pixy.api.restv1 import bodies, errors
 from pixy.api.restv1.budget import Budget, Share
 from pixy.api.restv1.errors import ApiError, ErrorKind
 from pixy.api.restv1.negotiation import Negotiated
+from pixy.api.restv1.peers import Peers
 from pixy.config.model import Rest
 from pixy.engine.client import ClusterClient
 from pixy.engine.engine import Engine
@@ -24,6 +25,16 @@ T = TypeVar("T")
 _PACK_FROM = 1024
 _PACK_ON_LOOP = 64 * 1024
 _PACK_LEVEL = 1
+
+
+class Delivery(Protocol):
+    """Something that must know whether the answer it is in has reached the client."""
+
+    def sent(self) -> None:
+        """It has, as far as can be told: the answer was written."""
+
+    def give_back(self) -> None:
+        """It has not."""
 
 
 class Call:
@@ -38,16 +49,17 @@ class Call:
         negotiated: what Accept and Content-Type mean.
         budget: of the whole process.
         share: what this request holds of it; given back when the answer is written.
+        peers: the daemons that own other consumer instances.
     """
 
     __slots__ = (
-        "_query", "budget", "cluster_name", "config", "engine", "negotiated", "params", "request",
-        "share",
+        "_delivery", "_query", "budget", "cluster_name", "config", "engine", "negotiated", "params",
+        "peers", "request", "share",
     )
 
     def __init__(
         self, request: web.BaseRequest, engine: Engine, budget: Budget, share: Share,
-        params: dict[str, str], cluster_name: str, negotiated: Negotiated,
+        params: dict[str, str], cluster_name: str, negotiated: Negotiated, peers: Peers,
     ) -> None:
         self.request = request
         self.engine = engine
@@ -57,6 +69,8 @@ class Call:
         self.params = params
         self.cluster_name = cluster_name
         self.negotiated = negotiated
+        self.peers = peers
+        self._delivery: Delivery | None = None
         self._query: dict[str, str] | None = None
 
     @property
@@ -128,6 +142,20 @@ class Call:
     async def json(self, document: Any, status: int = 200) -> web.Response:
         """The same from a document that msgspec can encode."""
         return await self.answer(msgspec.json.encode(document), status)
+
+    def deliver(self, delivery: Delivery) -> None:
+        """The answer has this in it: whoever writes the answer tells how that went."""
+        self._delivery = delivery
+
+    def settle(self, sent: bool) -> None:
+        """Tell what the answer has in it whether the client has got it; once."""
+        delivery, self._delivery = self._delivery, None
+        if delivery is None:
+            return
+        if sent and self.request.method != "HEAD":
+            delivery.sent()
+        else:
+            delivery.give_back()
 
     def nothing(self) -> web.Response:
         """204."""

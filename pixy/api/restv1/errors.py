@@ -111,6 +111,10 @@ _KINDS: tuple[tuple[type[Exception], ErrorKind], ...] = (
     (errors.OffsetOutOfRange, INVALID),
     (errors.FetchPoolBusy, NO_SIMPLE_CONSUMER),
     (errors.InvalidParameter, INVALID),
+    (errors.UnknownInstance, CONSUMER_INSTANCE_NOT_FOUND),
+    (errors.InstanceExists, INSTANCE_EXISTS),
+    (errors.OtherSubscription, ALREADY_SUBSCRIBED),
+    (errors.FormatMismatch, FORMAT_MISMATCH),
     (errors.GroupActive, CONFLICT),
     (errors.PartitionLost, CONFLICT),
     (errors.TooManyRequests, TOO_MANY_REQUESTS),
@@ -135,6 +139,8 @@ def kind_of(error: Exception) -> ErrorKind:
         if isinstance(error, cls):
             # Fixed texts are the contract; for the rest the exception knows more.
             return kind.said(kind.text if kind.code != kind.status and kind.text else str(error))
+    if isinstance(error, errors.IllegalState):
+        return ILLEGAL_STATE.said(ILLEGAL_STATE.text + str(error))
     if isinstance(error, errors.KafkaError):
         kind = _kafka_kind(error)
         return kind if kind is LEADER_NOT_AVAILABLE else kind.said(kind.text + str(error))

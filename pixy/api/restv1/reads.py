@@ -69,14 +69,14 @@ def _read(call: Call, count: int) -> Read:
         topic=call.params["topic"],
         partition=call.partition,
         offset=to_integer(query["offset"], "offset") if "offset" in query else None,
-        timestamp=_timestamp(query["timestamp"]) if "timestamp" in query else None,
+        timestamp=to_timestamp(query["timestamp"]) if "timestamp" in query else None,
         most=min(most, _MANY),
         max_bytes=min(max_bytes, config.max_response_bytes),
         timeout=min(timeout / 1000, config.max_fetch_timeout),
     )
 
 
-def _timestamp(text: str) -> int:
+def to_timestamp(text: str) -> int:
     """Milliseconds since 1970, or ISO 8601 (without a zone: UTC)."""
     if _NUMBER.match(text):
         return to_integer(text, "timestamp", most=2**53)
