@@ -135,3 +135,68 @@ class KafkaError(PixyError):
 
 class UnknownTopic(KafkaError):
     """The topic or partition does not exist."""
+
+
+class UnknownPartition(UnknownTopic):
+    """The topic exists, the partition does not."""
+
+
+class OffsetOutOfRange(InvalidParameter):
+    """The partition does not hold the offset."""
+
+    def __init__(self, offset: int, begin: int, end: int) -> None:
+        super().__init__(f"bad offset: {offset} is out of range, the partition holds {begin} to {end}")
+
+
+class FetchPoolBusy(Unavailable):
+    """All consumers for reads by offset are at work (``max_fetches``)."""
+
+    def __init__(self) -> None:
+        super().__init__("all consumers for reads by offset are at work (`max_fetches`)")
+
+
+class OverBudget(Unavailable):
+    """Taking this on would exceed the memory that requests and answers may use together."""
+
+    def __init__(self, parameter: str) -> None:
+        super().__init__(f"too much is under way (`{parameter}`), try again")
+
+
+class UnknownInstance(PixyError):
+    """No such consumer instance here, or not any more."""
+
+    def __init__(self) -> None:
+        super().__init__("Consumer instance not found.")
+
+
+class InstanceExists(PixyError):
+    """The group has a consumer instance of that name."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "Consumer with specified consumer ID already exists in the specified consumer group."
+        )
+
+
+class OtherSubscription(PixyError):
+    """The instance consumes other topics already."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "Consumer cannot subscribe the the specified target because it has already subscribed "
+            "to other topics."
+        )
+
+
+class IllegalState(PixyError):
+    """The instance is not in a state in which it can do that."""
+
+
+class FormatMismatch(PixyError):
+    """A read asks for another format than the instance was created with."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The requested embedded data format does not match the deserializer for this consumer "
+            "instance"
+        )

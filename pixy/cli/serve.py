@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import os
 import signal
@@ -30,6 +31,7 @@ EXIT_SIGNAL = 128
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT)
 _SWITCH_INTERVAL = 0.0002
+_COLLECT_AFTER = (50_000, 20, 50)
 
 
 def run(args: Sequence[str]) -> int:
@@ -43,6 +45,7 @@ def run(args: Sequence[str]) -> int:
     # The loop shares the GIL with librdkafka's callback threads; a shorter interval lets them
     # alternate sooner (see docs/performance.md for what it is worth).
     sys.setswitchinterval(_SWITCH_INTERVAL)
+    _tune_collector()
     sandbox = _sandbox(app, bool(options.sandbox))
     try:
         with configured(app.logging), _pid_file(options.pidFile):
@@ -52,6 +55,18 @@ def run(args: Sequence[str]) -> int:
         code = EXIT_FAILED_TO_START
     del sandbox
     return code
+
+
+def _tune_collector() -> None:
+    """Look for cycles less often, and never among what was there at the start.
+
+    A batch of 100 records is some 300 objects that live until Kafka has answered. With Python's own
+    threshold of 700 the collector looked at all that were in flight again and again: 5.8 against 4.3
+    microseconds of the loop for a record (REST, 100 records a request; 4.0 with no collector).
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_COLLECT_AFTER)
 
 
 def _run_loop(main: Callable[[], Coroutine[Any, Any, int]]) -> int:
@@ -97,12 +112,16 @@ def listeners(engine: Engine, app: App) -> list[ListenerSpec]:
         from pixy.api.grpc.server import GrpcServer
 
         specs.append((GrpcServer, (engine, app.grpc_addr), "grpc"))
-    from pixy.api.rest.server import RestServer
+    from pixy.api.rest.server import OnlyOther, RestServer
+    from pixy.api.restv1.app import RestV1
 
+    other = RestV1(engine)
+    if app.rest.addr:
+        specs.append((OnlyOther, (engine, app.rest.addr, other), "rest-v1"))
     # TCP last: when it answers, everything does.
     for address, name in ((app.unix_addr, "rest-unix"), (app.tcp_addr, "rest")):
         if address:
-            specs.append((RestServer, (engine, address), name))
+            specs.append((RestServer, (engine, address, other), name))
     return specs
 
 

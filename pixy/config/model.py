@@ -114,16 +114,42 @@ class Consumer:
 
 
 @dataclass(slots=True)
+class Instances:
+    """``proxies.X.instances``: consumer instances of the REST API."""
+
+    max_instances: int = 1000
+    max_waiting_requests: int = 64
+    idle_timeout: Duration = _seconds(300)
+    read_timeout: Duration = _seconds(1)
+    max_read_timeout: Duration = _seconds(60)
+    join_timeout: Duration = _seconds(10)
+    operation_timeout: Duration = _seconds(30)
+    close_timeout: Duration = _seconds(5)
+    auto_commit_interval: Duration = _seconds(5)
+    pause_after: Duration = _seconds(5)
+    fetch_max_bytes: int = 1_048_576
+    fetch_max_wait: Duration = _seconds(0.25)
+    prefetch_max_messages: int = 20_000
+    prefetch_max_bytes: int = 4_194_304
+    session_timeout: Duration = _seconds(15)
+    heartbeat_interval: Duration = _seconds(1)
+
+
+@dataclass(slots=True)
 class Proxy:
     """``proxies.X``: one Kafka cluster."""
 
     client_id: str = field(default_factory=generate_client_id)
     max_admin_requests: int = 64
+    max_fetches: int = 8
+    max_waiting_fetches: int = 256
+    fetch_pool_timeout: Duration = _seconds(1)
     kafka: Kafka = field(default_factory=Kafka)
     net: Net = field(default_factory=Net)
     zoo_keeper: ZooKeeper = field(default_factory=ZooKeeper)
     producer: Producer = field(default_factory=Producer)
     consumer: Consumer = field(default_factory=Consumer)
+    instances: Instances = field(default_factory=Instances)
 
 
 @dataclass(slots=True)
@@ -146,6 +172,30 @@ class Diagnostics:
 
 
 @dataclass(slots=True)
+class Rest:
+    """``rest``: the REST API of KIP-80 and of the v1 and v2 REST proxies."""
+
+    addr: str = ""
+    prefix: str = "/rest"
+    kafka_error_code: int = 50002
+    max_request_bytes: int = 16_777_216
+    max_response_bytes: int = 16_777_216
+    max_buffered_bytes: int = 268_435_456
+    retry_after: Duration = _seconds(1)
+    fetch_timeout: Duration = _seconds(1)
+    max_fetch_timeout: Duration = _seconds(30)
+    gzip: bool = False
+    cors_origins: list[str] = field(default_factory=list)
+    read_max_bytes: int = 1_048_576
+    commit_status: int = 200
+    advertised_url: str = ""
+    node_id: str = ""
+    peers: dict[str, str] = field(default_factory=dict)
+    peer_requests: str = "forward"
+    peer_timeout: Duration = _seconds(5)
+
+
+@dataclass(slots=True)
 class Logger:
     """One element of ``logging``."""
 
@@ -165,6 +215,7 @@ class App:
     shutdown_timeout: Duration = _seconds(60)
     max_concurrent_requests: int = 16_384
     proxies: dict[str, Proxy] = field(default_factory=dict)
+    rest: Rest = field(default_factory=Rest)
     tls: Tls = field(default_factory=Tls)
     diagnostics: Diagnostics = field(default_factory=Diagnostics)
     logging: list[Logger] = field(default_factory=lambda: [Logger()])

@@ -17,7 +17,7 @@ SEVERITIES = ("debug", "info", "warning", "error")
 
 def validate(app: model.App) -> model.App:
     """Return the configuration if it is sound; raises ConfigError otherwise."""
-    if not (app.grpc_addr or app.tcp_addr or app.unix_addr):
+    if not (app.grpc_addr or app.tcp_addr or app.unix_addr or app.rest.addr):
         raise ConfigError(
             "invalid config parameter: at least one API server should be configured"
         )
@@ -40,6 +40,9 @@ def validate(app: model.App) -> model.App:
         raise ConfigError(f"invalid config parameter: {problem}")
     if app.diagnostics.trace_sample > 1:
         raise ConfigError("invalid config parameter: diagnostics.trace_sample must be <= 1")
+    problem = _bounds("rest", app.rest, _REST) or _rest_problem(app.rest)
+    if problem:
+        raise ConfigError(f"invalid config parameter: {problem}")
     for logger in app.logging:
         if logger.severity not in SEVERITIES:
             raise ConfigError(
@@ -61,6 +64,12 @@ def _proxy_problem(proxy: model.Proxy) -> str:
         )
     if proxy.max_admin_requests <= 0:
         return "invalid config parameter: max_admin_requests must be > 0"
+    if proxy.max_fetches <= 0:
+        return "invalid config parameter: max_fetches must be > 0"
+    if proxy.max_waiting_fetches < 0:
+        return "invalid config parameter: max_waiting_fetches must be >= 0"
+    if proxy.fetch_pool_timeout <= 0:
+        return "invalid config parameter: fetch_pool_timeout must be > 0"
     problem = (
         _bounds("producer", proxy.producer, _PRODUCER)
         or _choice("producer.partitioner", proxy.producer.partitioner, PARTITIONERS)
@@ -69,6 +78,7 @@ def _proxy_problem(proxy: model.Proxy) -> str:
         or _choice("consumer.group_protocol", proxy.consumer.group_protocol, GROUP_PROTOCOLS)
         or _choice("net.sasl.mechanism", proxy.net.sasl.mechanism, SASL_MECHANISMS)
         or _bounds("net", proxy.net, _NET)
+        or _bounds("instances", proxy.instances, _INSTANCES)
     )
     if problem:
         return f"invalid config parameter: {problem}"
@@ -117,11 +127,67 @@ _CONSUMER = (
     ("prefetch_max_bytes", "prefetch_max_bytes", ">=", 1_048_576),
     ("max_groups", "max_groups", ">", 0),
 )
+_INSTANCES = (
+    ("max_instances", "max_instances", ">", 0),
+    ("max_waiting_requests", "max_waiting_requests", ">", 0),
+    ("idle_timeout", "idle_timeout", ">", 0),
+    ("read_timeout", "read_timeout", ">=", 0),
+    ("max_read_timeout", "max_read_timeout", ">", 0),
+    ("join_timeout", "join_timeout", ">=", 0),
+    ("operation_timeout", "operation_timeout", ">", 0),
+    ("close_timeout", "close_timeout", ">", 0),
+    ("auto_commit_interval", "auto_commit_interval", ">", 0),
+    ("pause_after", "pause_after", ">", 0),
+    ("fetch_max_bytes", "fetch_max_bytes", ">", 0),
+    ("fetch_max_wait", "fetch_max_wait", ">=", 0),
+    ("prefetch_max_messages", "prefetch_max_messages", ">", 0),
+    ("prefetch_max_bytes", "prefetch_max_bytes", ">=", 65_536),
+    ("session_timeout", "session_timeout", ">", 0),
+    ("heartbeat_interval", "heartbeat_interval", ">", 0),
+)
 _NET = (
     ("dial_timeout", "dial_timeout", ">=", 1),
     ("read_timeout", "read_timeout", ">", 0),
     ("write_timeout", "write_timeout", ">", 0),
 )
+_REST = (
+    ("max_request_bytes", "max_request_bytes", ">=", 1024),
+    ("max_response_bytes", "max_response_bytes", ">=", 1024),
+    ("max_buffered_bytes", "max_buffered_bytes", ">=", 1_048_576),
+    ("retry_after", "retry_after", ">=", 0),
+    ("fetch_timeout", "fetch_timeout", ">=", 0),
+    ("max_fetch_timeout", "max_fetch_timeout", ">=", 0),
+    ("read_max_bytes", "read_max_bytes", ">", 0),
+    ("peer_timeout", "peer_timeout", ">", 0),
+)
+KAFKA_ERROR_CODES = (50001, 50002)
+COMMIT_STATUSES = (200, 204)
+PEER_REQUESTS = ("forward", "redirect")
+
+
+def _rest_problem(rest: model.Rest) -> str:
+    if rest.kafka_error_code not in KAFKA_ERROR_CODES:
+        return f"rest.kafka_error_code must be one of {', '.join(map(str, KAFKA_ERROR_CODES))}"
+    if rest.prefix and (not rest.prefix.startswith("/") or not rest.prefix.strip("/")):
+        return f"rest.prefix {rest.prefix!r} must begin with / and name a path"
+    if rest.commit_status not in COMMIT_STATUSES:
+        return f"rest.commit_status must be one of {', '.join(map(str, COMMIT_STATUSES))}"
+    if rest.peer_requests not in PEER_REQUESTS:
+        return f"rest.peer_requests must be one of {', '.join(PEER_REQUESTS)}"
+    return _peers_problem(rest)
+
+
+def _peers_problem(rest: model.Rest) -> str:
+    if rest.node_id and not VALID.match(rest.node_id):
+        return f"rest.node_id {rest.node_id!r} must match " + r"\A[A-Za-z0-9._-]+\z"
+    if rest.peers and not rest.node_id:
+        return "rest.node_id must be set where rest.peers are"
+    urls = {"rest.advertised_url": rest.advertised_url} if rest.advertised_url else {}
+    urls |= {f"rest.peers.{name}": url for name, url in rest.peers.items()}
+    for name, url in urls.items():
+        if not url.startswith(("http://", "https://")) or not url.partition("//")[2].strip("/"):
+            return f"{name} {url!r} must be a base URL such as http://host:19092"
+    return ""
 
 
 def _bounds(

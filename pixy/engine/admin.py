@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from actors import Actor, Future
+from actors import Actor, ActorRef, Future
 from pixy.config.model import Proxy
 from pixy.engine import sparse_acks
 from pixy.errors import (
@@ -17,6 +17,7 @@ from pixy.errors import (
     PixyError,
     TooManyRequests,
     UnknownGroup,
+    UnknownPartition,
     UnknownTopic,
 )
 from pixy.kafka import settings
@@ -77,6 +78,28 @@ class GetConsumers:
 
 
 @dataclass(frozen=True, slots=True)
+class GetBrokers:
+    """Ask for the ids of the brokers, sorted."""
+
+
+@dataclass(frozen=True, slots=True)
+class GetBounds:
+    """Ask for the oldest offset of a partition and the next to be written: a pair."""
+
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class FindOffsets:
+    """Ask for the first offset whose record is not older than a time (ms since 1970), or for the end
+    where there is none; -1 means the end and -2 the beginning. The reply: partition to offset.
+    """
+
+    times: Mapping[tuple[str, int], int]
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionOffset:
     """A partition's range and a group's place in it."""
 
@@ -113,6 +136,22 @@ class TopicInfo:
     config: dict[str, str] | None
 
 
+class Catalogue:
+    """What consumer instances ask the admin. See :class:`pixy.engine.instance_parts.Catalogue`."""
+
+    def __init__(self, admin: ActorRef[Admin]) -> None:
+        self._admin = admin
+
+    async def check(self, topic: str) -> None:
+        """Raises UnknownTopic if there is no such topic."""
+        await self._admin.ask(GetTopics(topic), block=False)
+
+    async def find(self, times: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], int]:
+        """See :class:`FindOffsets`."""
+        found: dict[tuple[str, int], int] = await self._admin.ask(FindOffsets(times), block=False)
+        return found
+
+
 class Admin(Actor):
     """Child of the cluster. Its Kafka client is made with the first request."""
 
@@ -125,6 +164,8 @@ class Admin(Actor):
         self._handlers: dict[type, Callable[[KafkaAdmin, Any], Awaitable[Any]]] = {
             GetOffsets: self._get_offsets, SetOffsets: self._set_offsets,
             GetTopics: self._get_topics, GetConsumers: self._get_consumers,
+            GetBrokers: self._get_brokers, GetBounds: self._get_bounds,
+            FindOffsets: self._find_offsets,
         }
 
     def on_receive(self, message: Any) -> Any:
@@ -240,6 +281,21 @@ class Admin(Actor):
             )
             for name in sorted(found)
         ]
+
+    async def _get_brokers(self, client: KafkaAdmin, _query: GetBrokers) -> list[int]:
+        return await client.brokers()
+
+    async def _get_bounds(self, client: KafkaAdmin, query: GetBounds) -> tuple[int, int]:
+        if query.partition not in await self._partitions(client, query.topic, "failed to get offsets"):
+            missing = unknown_topic()
+            raise UnknownPartition(str(missing), missing.code, missing.name)
+        found = await client.bounds(query.topic, [query.partition])
+        return found[query.partition]
+
+    async def _find_offsets(
+        self, client: KafkaAdmin, query: FindOffsets
+    ) -> dict[tuple[str, int], int]:
+        return await client.find_offsets(query.times)
 
     async def _get_consumers(self, client: KafkaAdmin, query: GetConsumers) -> Consumers:
         try:

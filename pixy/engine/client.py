@@ -6,13 +6,15 @@ Refs are resolved once and kept; each call then is one message and one awaited f
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from actors import ActorDeadError, ActorRef, Future, MailboxFull
 from pixy.config.model import Proxy
 from pixy.engine.admin import (
     Consumers,
+    GetBounds,
+    GetBrokers,
     GetConsumers,
     GetOffsets,
     GetTopics,
@@ -20,10 +22,20 @@ from pixy.engine.admin import (
     SetOffsets,
     TopicInfo,
 )
-from pixy.engine.cluster import GetAdmin, GetGroup, GetProducer, record_headers_unsupported
+from pixy.engine.cluster import (
+    GetAdmin,
+    GetFetcher,
+    GetGroup,
+    GetInstances,
+    GetProducer,
+    record_headers_unsupported,
+)
+from pixy.engine.fetcher import Fetch
 from pixy.engine.group_consumer import AckMessage, Consume
-from pixy.engine.polls import Delivery
-from pixy.engine.topic_producer import Produce
+from pixy.engine.instance_client import InstanceClient
+from pixy.engine.outgoing import Record, Written
+from pixy.engine.polls import Delivery, Message
+from pixy.engine.topic_producer import Produce, ProduceMany
 from pixy.errors import (
     HeadersUnsupported,
     InvalidParameter,
@@ -33,6 +45,7 @@ from pixy.errors import (
     TooManyRequests,
     Unavailable,
 )
+from pixy.kafka.fetcher import Read
 from pixy.kafka.producer import Headers
 
 T = TypeVar("T")
@@ -73,6 +86,12 @@ class ClusterClient:
         self._producers: dict[str, ActorRef[Any]] = {}
         self._groups: dict[str, ActorRef[Any]] = {}
         self._admin: dict[str, ActorRef[Any]] = {}
+        self._fetcher: dict[str, ActorRef[Any]] = {}
+        registry: dict[str, ActorRef[Any]] = {}
+        self.instances = InstanceClient(
+            lambda: self._resolve(registry, "instances", GetInstances())
+        )
+        """Consumer instances of the REST API."""
 
     # -- produce ----------------------------------------------------------------------------------
 
@@ -97,6 +116,25 @@ class ClusterClient:
         return await self._with_ref(  # type: ignore[no-any-return]
             self._producers, topic, GetProducer(topic), message, "producer.channel_buffer_size"
         )
+
+    async def produce_many(self, topic: str, records: Sequence[Record]) -> list[Written]:
+        """Write records of one topic in their order; what became of each, in the same order.
+
+        One message to the topic's producer, however many records. A record that fails does so
+        alone: its element is the error.
+        """
+        if not records:
+            return []
+        if self._headers_unsupported and any(record.headers for record in records):
+            raise HeadersUnsupported
+        message = ProduceMany(records)
+        ref = self._producers.get(topic)
+        if ref is None:
+            check_topic(topic)
+        found: list[Written] = await self._with_ref(
+            self._producers, topic, GetProducer(topic), message, "producer.channel_buffer_size"
+        )
+        return found
 
     async def produce_async(
         self, topic: str, value: bytes | None, key: bytes | None = None, headers: Headers = ()
@@ -207,6 +245,38 @@ class ClusterClient:
         check_topic(topic)
         found: list[TopicInfo] = await self._ask_admin(GetTopics(topic, with_partitions, True))
         return found[0]
+
+    async def brokers(self) -> list[int]:
+        """The ids of the brokers."""
+        found: list[int] = await self._ask_admin(GetBrokers())
+        return found
+
+    async def bounds(self, topic: str, partition: int) -> tuple[int, int]:
+        """The oldest offset of a partition and the next to be written.
+
+        Raises:
+            UnknownTopic, UnknownPartition: it is not there.
+        """
+        check_topic(topic)
+        found: tuple[int, int] = await self._ask_admin(GetBounds(topic, partition))
+        return found
+
+    # -- reads by offset --------------------------------------------------------------------------
+
+    async def fetch(self, read: Read) -> list[Message]:
+        """Messages of a partition from an offset or a time on, outside any group; as soon as there
+        is one, and none if none comes within the timeout.
+
+        Raises:
+            UnknownTopic, UnknownPartition: it is not there.
+            OffsetOutOfRange: the partition does not hold the offset.
+            FetchPoolBusy: ``max_fetches`` are under way and none ends soon.
+        """
+        check_topic(read.topic)
+        found: list[Message] = await self._with_ref(
+            self._fetcher, "fetcher", GetFetcher(), Fetch(read), "max_waiting_fetches"
+        )
+        return found
 
     async def consumers(self, topic: str, group: str = "") -> Consumers:
         """Who consumes the topic: group to client to partitions."""

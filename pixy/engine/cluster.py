@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from actors import Actor, ActorDeadError, ActorRef, Future
 from pixy.config.model import Proxy
-from pixy.engine.admin import Admin
+from pixy.engine.admin import Admin, Catalogue
+from pixy.engine.fetcher import Fetcher
 from pixy.engine.group_consumer import GroupConsumer, GroupLeaving, Leave, Owned
+from pixy.engine.instance_messages import InstanceSpec
+from pixy.engine.instances import CloseInstances, Instances
 from pixy.engine.partitioner import LIBRDKAFKA_PARTITIONER
 from pixy.engine.topic_producer import Delivered, Drain, TopicProducer
 from pixy.errors import (
@@ -23,10 +27,14 @@ from pixy.errors import (
     UnknownTopic,
 )
 from pixy.kafka import settings
+from pixy.kafka.consumer import Partition
 from pixy.kafka.errors import OUT_OF_BROKERS
+from pixy.kafka.fetcher import FetchClient
 from pixy.kafka.producer import ProducerClient, Report
 from pixy.membership import Event, Session
+from pixy.membership.instance import InstanceEvent, InstanceSession
 from pixy.membership.kafka import KafkaSession
+from pixy.membership.kafka_instance import KafkaInstance
 
 logger = logging.getLogger("pixy.engine")
 
@@ -52,6 +60,16 @@ class GetGroup:
 @dataclass(frozen=True, slots=True)
 class GetAdmin:
     """Ask for the ``ActorRef[Admin]``."""
+
+
+@dataclass(frozen=True, slots=True)
+class GetFetcher:
+    """Ask for the ``ActorRef[Fetcher]``."""
+
+
+@dataclass(frozen=True, slots=True)
+class GetInstances:
+    """Ask for the ``ActorRef[Instances]``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,18 +102,22 @@ class _Group:
 class Cluster(Actor):
     """Child of the service."""
 
-    def __init__(self, name: str, proxy: Proxy) -> None:
+    def __init__(self, name: str, proxy: Proxy, node: str = "") -> None:
         super().__init__()
         self._name = name
         self._proxy = proxy
+        self._node = node
+        self._instances: ActorRef[Instances]
         self._client: ProducerClient
         self._admin: ActorRef[Admin]
+        self._fetcher: ActorRef[Fetcher]
         self._producers: dict[str, ActorRef[TopicProducer]] = {}
         self._groups: dict[str, _Group] = {}
         self._draining = False
         self._handlers: dict[type, Callable[[Any], Any]] = {
             GetProducer: self._get_producer, GetGroup: self._get_group,
-            GetAdmin: lambda _message: self._admin, Reach: self._reach,
+            GetAdmin: lambda _message: self._admin, GetFetcher: lambda _message: self._fetcher,
+            GetInstances: lambda _message: self._instances, Reach: self._reach,
             OwnGroups: self._own_groups, GroupLeaving: self._group_leaving,
             DrainCluster: self._drain, _ClientFailed: self._client_failed,
         }
@@ -109,6 +131,15 @@ class Cluster(Actor):
         ref = self.actor_ref
         self._admin = self.spawn(
             Admin, self._proxy, lambda: _own_groups(ref), name="admin"
+        )
+        known: dict[str, tuple[int, float]] = {}
+        proxy = self._proxy
+        self._fetcher = self.spawn(
+            Fetcher, proxy, lambda: FetchClient(settings.fetcher(proxy), known), name="fetcher"
+        )
+        self._instances = self.spawn(
+            Instances, proxy, self._node, partial(_open_instance, proxy), Catalogue(self._admin),
+            name="instances",
         )
 
     async def on_stop(self) -> None:  # type: ignore[override]
@@ -272,12 +303,20 @@ class Cluster(Actor):
         producers = [
             ref.ask(Drain(), block=False) for ref in self._producers.values() if ref.is_alive()
         ]
-        for waiting in (*producers, *groups):
+        instances = self._instances.ask(CloseInstances(), block=False, urgent=True)
+        for waiting in (*producers, *groups, instances):
             try:
                 await waiting
             except ActorDeadError:
                 continue
         reply.try_set(await self._client.close(self._proxy.producer.shutdown_timeout))
+
+
+def _open_instance(
+    proxy: Proxy, group: str, name: str, spec: InstanceSpec, resume: Mapping[Partition, int],
+    post: Callable[[InstanceEvent], None],
+) -> InstanceSession:
+    return KafkaInstance(proxy, group, name, spec.reset, spec.isolation, resume, post)
 
 
 async def _own_groups(cluster: ActorRef[Any]) -> dict[str, dict[str, list[int]]]:
@@ -292,6 +331,7 @@ def record_headers_unsupported(proxy: Proxy) -> bool:
 
 
 __all__ = [
-    "Cluster", "DrainCluster", "GetAdmin", "GetGroup", "GetProducer", "OwnGroups", "Reach",
+    "Cluster", "DrainCluster", "GetAdmin", "GetFetcher", "GetGroup", "GetInstances", "GetProducer",
+    "OwnGroups", "Reach",
     "record_headers_unsupported",
 ]

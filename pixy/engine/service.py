@@ -60,7 +60,9 @@ class Service(Actor):
     def on_start(self) -> None:
         """Make the clusters; they connect in the background."""
         for name, proxy in self._config.proxies.items():
-            self._clusters[name] = self.spawn(Cluster, name, proxy, name=self.free_name(name))
+            self._clusters[name] = self.spawn(
+                Cluster, name, proxy, self._config.rest.node_id, name=self.free_name(name)
+            )
 
     async def on_receive(self, message: Any) -> Any:
         """See the messages of this module."""

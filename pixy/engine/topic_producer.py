@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from actors import Actor, Future
+from actors import Actor
 from pixy.config.model import Producer
+from pixy.engine.outgoing import Batch, Item, Record, headers_size
 from pixy.engine.partitioner import RoundRobinPartitioner
 from pixy.errors import PixyError, ShuttingDown, TooManyRequests
 from pixy.kafka.errors import message_too_large, translate, unknown_topic
@@ -24,7 +25,6 @@ logger = logging.getLogger("pixy.engine")
 
 _RECORD_OVERHEAD = 36
 _LEGACY_OVERHEAD = 26
-_HEADER_OVERHEAD = 10
 _LOOKUPS = 3
 _LOOKUP_PAUSE = 0.25
 _IDLE = 300.0
@@ -41,6 +41,15 @@ class Produce:
     key: bytes | None
     value: bytes | None
     headers: Headers = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ProduceMany:
+    """Records to write, in their order. The reply is a list with a :data:`Written` for each, when
+    the last is settled: one that fails does so alone.
+    """
+
+    records: Sequence[Record]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,26 +93,6 @@ class _Refresh:
     pass
 
 
-class _Item:
-    """A message on its way, and whoever waits for it (None: nobody, it was asynchronous)."""
-
-    __slots__ = ("headers", "key", "owner", "reply", "size", "value")
-
-    def __init__(
-        self, message: Produce, size: int, reply: Future[Any] | None, owner: TopicProducer
-    ) -> None:
-        self.key = message.key
-        self.value = message.value
-        self.headers = message.headers
-        self.size = size
-        self.reply = reply
-        self.owner = owner
-
-    def fail(self, error: PixyError) -> None:
-        if self.reply is None or not self.reply.try_fail(error):
-            logger.error("%s: an asynchronous message is lost: %s", self.owner.path, error)
-
-
 class TopicProducer(Actor):
     """Child of the cluster; it stops by itself when it is idle or its topic does not exist."""
 
@@ -123,7 +112,7 @@ class TopicProducer(Actor):
         self._partitions: tuple[int, ...] | None = None
         self._resolving = False
         self._seen = self._quiet = 0
-        self._gathered: list[_Item] = []
+        self._gathered: list[Item | Batch] = []
         self._gathered_bytes = 0
         self._in_flight = 0
         self._busy = True
@@ -138,6 +127,8 @@ class TopicProducer(Actor):
         kind = type(message)
         if kind is Produce:
             self._produce(message)
+        elif kind is ProduceMany:
+            self._produce_many(message)
         elif kind is Delivered:
             self._delivered(message.reports)
         elif kind is _Pass:
@@ -168,21 +159,34 @@ class TopicProducer(Actor):
         elif len(self._gathered) >= self._conf.channel_buffer_size:
             error = TooManyRequests("producer.channel_buffer_size")
         else:
-            self._gather(_Item(message, size, reply, self))
+            self._gather(Item(message, size, reply, self), size)
             return
-        _Item(message, size, reply, self).fail(error)
+        Item(message, size, reply, self).fail(error)
+
+    def _produce_many(self, message: ProduceMany) -> None:
+        """The bound counts what waits before a batch comes: a batch is never cut in two by it."""
+        reply = self.take_reply()
+        if self._draining:
+            reply.try_fail(ShuttingDown())
+        elif len(self._gathered) >= self._conf.channel_buffer_size:
+            reply.try_fail(TooManyRequests("producer.channel_buffer_size"))
+        else:
+            fits = self._conf.max_message_bytes - self._overhead
+            batch = Batch(message.records, fits, reply, self, self._client.bulk_landed)
+            if batch.records:
+                self._gather(batch, batch.size)
+            else:
+                batch.settle()
 
     @staticmethod
     def _size(message: Produce) -> int:
         size = len(message.key or b"") + len(message.value or b"")
-        for name, value in message.headers:
-            size += len(name.encode()) + len(value or b"") + _HEADER_OVERHEAD
-        return size
+        return size + headers_size(message.headers) if message.headers else size
 
-    def _gather(self, item: _Item) -> None:
+    def _gather(self, item: Item | Batch, size: int) -> None:
         self._busy = True
         self._gathered.append(item)
-        self._gathered_bytes += item.size
+        self._gathered_bytes += size
         if self._partitions is None:
             if not self._resolving:
                 self._resolve()
@@ -222,30 +226,60 @@ class TopicProducer(Actor):
             return
         self.cancel_timer("flush")
         self.cancel_timer("pass")
-        batch, self._gathered = self._gathered, []
+        gathered, self._gathered = self._gathered, []
         self._gathered_bytes = 0
-        if self._round_robin is None:
-            partitions = [-1] * len(batch)
-        else:
-            choose, writable = self._round_robin.choose, self._partitions
-            partitions = [choose(writable) for _ in batch]
-        sent, refused = self._client.send(self._topic, batch, partitions)
-        self._in_flight += sent - len(refused)
-        for item, error in refused:
-            item.fail(error)  # type: ignore[attr-defined]
-        if sent < len(batch):
+        while gathered:
+            first = gathered[0]
+            if isinstance(first, Batch):
+                dealt_with = self._send_batch(first)
+            else:
+                dealt_with = self._send_items(gathered)
+            if not dealt_with:
+                break
+            del gathered[:dealt_with]
+        if gathered:
             # Goes on with the next delivery report; what comes meanwhile queues behind.
-            self._gathered = batch[sent:]
+            self._gathered = gathered
             self._gathered_bytes = sum(item.size for item in self._gathered)
-            if self._in_flight == 0:
-                self.set_timer("flush", _LOOKUP_PAUSE, _Flush())
+            self.set_timer("flush", _LOOKUP_PAUSE, _Flush())
+
+    def _send_items(self, gathered: Sequence[Item | Batch]) -> int:
+        """Send the single messages at the front; how many were dealt with."""
+        items: list[Item] = []
+        for item in gathered:
+            if not isinstance(item, Item):
+                break
+            items.append(item)
+        sent, refused = self._client.send(self._topic, items, self._choose([None] * len(items)))
+        self._in_flight += sent - len(refused)
+        for message, error in refused:
+            message.fail(error)  # type: ignore[attr-defined]
+        return sent
+
+    def _send_batch(self, batch: Batch) -> int:
+        """1 if all of the batch was dealt with, else 0."""
+        before = batch.sent
+        partitions = self._choose(batch.wanted)
+        all_sent = self._client.send_bulk(self._topic, batch, partitions)
+        if before == 0 and batch.sent:
+            self._in_flight += 1
+        return int(all_sent)
+
+    def _choose(self, wanted: Sequence[int | None]) -> list[int]:
+        """A partition for each record that wants none; -1 leaves it to librdkafka."""
+        if self._round_robin is None:
+            return [-1 if partition is None else partition for partition in wanted]
+        choose, writable = self._round_robin.choose, self._partitions or ()
+        return [choose(writable) if partition is None else partition for partition in wanted]
 
     def _delivered(self, reports: tuple[Report, ...]) -> None:
         for item, error, partition, offset in reports:
             if item.owner is not self:
                 continue  # sent by an earlier life, whose askers have their answer
             self._in_flight -= 1
-            if error is not None:
+            if type(item) is Batch:
+                item.settle()
+            elif error is not None:
                 item.fail(translate(error))
             elif item.reply is not None:
                 item.reply.try_set((partition, offset))

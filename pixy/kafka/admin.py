@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future as ThreadFuture
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -21,13 +21,15 @@ from confluent_kafka.admin import (
 )
 
 from pixy.errors import KafkaError
-from pixy.kafka.consumer import Commit
+from pixy.kafka.consumer import Commit, Partition
 from pixy.kafka.errors import translate, unknown_topic, unsupported
 from pixy.kafka.settings import Settings
 
 T = TypeVar("T")
 
 _NO_OFFSET = -1001
+_END, _BEGINNING = -1, -2
+_SOME_TOPIC = "__consumer_offsets"
 _GROUPS_AT_ONCE = 100
 
 
@@ -72,7 +74,15 @@ class KafkaAdmin:
             raise translate(found.error)
         return _partitions(found)
 
+    async def brokers(self) -> list[int]:
+        """The ids of the brokers that are there, sorted."""
+        # Whatever topic is asked for, all brokers are told; asking for none means every topic.
+        return sorted((await self._list(_SOME_TOPIC)).brokers)
+
     async def _metadata(self, *topic: str) -> dict[str, Any]:
+        return dict((await self._list(*topic)).topics)
+
+    async def _list(self, *topic: str) -> Any:
         try:
             found = await asyncio.to_thread(
                 self._client.list_topics, *topic, timeout=self._timeout
@@ -81,7 +91,7 @@ class KafkaAdmin:
             raise translate(error) from error
         # librdkafka's mock cluster has no controller: what needs one would wait for it in vain.
         self._sandbox = (found.cluster_id or "").startswith("mockCluster")
-        return dict(found.topics)
+        return found
 
     async def configs(self, topics: Sequence[str]) -> dict[str, dict[str, str]]:
         """The settings made for these topics (not the broker's defaults)."""
@@ -113,6 +123,26 @@ class KafkaAdmin:
                 (await self._wait(begin[part])).offset, (await self._wait(end[part])).offset
             )
             for part in parts
+        }
+
+    async def find_offsets(self, times: Mapping[Partition, int]) -> dict[Partition, int]:
+        """The first offset whose record is not older than a time (ms since 1970), or the end if
+        there is none; -1 means the end and -2 the beginning.
+        """
+        found = await self._list_offsets(times)
+        young = {partition: _END for partition, offset in found.items() if offset < 0}
+        return {**found, **await self._list_offsets(young)} if young else found
+
+    async def _list_offsets(self, times: Mapping[Partition, int]) -> dict[Partition, int]:
+        special = {_END: OffsetSpec.latest(), _BEGINNING: OffsetSpec.earliest()}
+        wanted = {
+            TopicPartition(*partition): special.get(at) or OffsetSpec.for_timestamp(at)
+            for partition, at in times.items()
+        }
+        futures = self._client.list_offsets(wanted, request_timeout=self._timeout)
+        return {
+            (part.topic, part.partition): (await self._wait(future)).offset
+            for part, future in futures.items()
         }
 
     async def offsets(

@@ -73,6 +73,13 @@ TRANSIENT_CODES = frozenset({
 })
 """What passes by itself within seconds, after a start or an election."""
 
+AUTH_CODES = frozenset({
+    _KafkaError.TOPIC_AUTHORIZATION_FAILED, _KafkaError.GROUP_AUTHORIZATION_FAILED,
+    _KafkaError.SASL_AUTHENTICATION_FAILED, _KafkaError._AUTHENTICATION,
+})
+"""What does not pass: we may not."""
+
+REBALANCE_IN_PROGRESS = int(_KafkaError.REBALANCE_IN_PROGRESS)
 MESSAGE_TOO_LARGE = int(_KafkaError.MSG_SIZE_TOO_LARGE)
 
 
@@ -92,6 +99,13 @@ def unknown_topic() -> errors.UnknownTopic:
     """The error of a topic or partition that does not exist."""
     code = int(_KafkaError.UNKNOWN_TOPIC_OR_PART)
     return errors.UnknownTopic(server_text(code), code, "UNKNOWN_TOPIC_OR_PART")
+
+
+def timed_out(what: str) -> errors.KafkaError:
+    """The error of something that Kafka did not answer in time."""
+    return errors.KafkaError(
+        f"kafka: no answer in time to {what}", int(_KafkaError._TIMED_OUT), "_TIMED_OUT", retriable=True
+    )
 
 
 def unsupported(what: str) -> errors.KafkaError:

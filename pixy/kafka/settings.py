@@ -109,3 +109,61 @@ def consumer(proxy: Proxy, group: str) -> Settings:
 def admin(proxy: Proxy) -> Settings:
     """The client for metadata, offsets and groups; asking for a topic must not create it."""
     return {**common(proxy), "allow.auto.create.topics": False}
+
+
+def fetcher(proxy: Proxy) -> Settings:
+    """One consumer for reads by offset: of no group, with little fetched ahead."""
+    conf = proxy.consumer
+    return {
+        **common(proxy),
+        "group.id": f"{proxy.client_id}.fetch",  # asked for by the library; never joined
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "auto.offset.reset": "error",
+        "enable.partition.eof": True,
+        "allow.auto.create.topics": False,
+        # A broker answers one request of a connection at a time: a fetch that waits at the end of a
+        # partition holds up the next read from elsewhere for as long.
+        "fetch.wait.max.ms": min(20, _ms(conf.fetch_max_wait)),
+        "fetch.queue.backoff.ms": 10,
+        "fetch.message.max.bytes": conf.fetch_max_bytes,
+        "queued.max.messages.kbytes": max(64, conf.fetch_max_bytes * 2 // 1024),
+    }
+
+
+def instance(proxy: Proxy, group: str, name: str, reset: str, isolation: str) -> Settings:
+    """The consumer of one instance of the REST API.
+
+    Args:
+        name: of the instance; part of its client id.
+        reset: where a partition without a usable offset begins: ``earliest`` or ``latest``.
+        isolation: ``read_committed`` or ``read_uncommitted``.
+    """
+    conf = proxy.instances
+    settings: Settings = {
+        **common(proxy),
+        "client.id": f"{proxy.client_id}.{name}",
+        "group.id": group,
+        "group.protocol": proxy.consumer.group_protocol,
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "auto.offset.reset": reset,
+        "isolation.level": isolation,
+        "allow.auto.create.topics": False,
+        # A pattern does not mean Kafka's own topics.
+        "topic.blacklist": "^__consumer_offsets$,^__transaction_state$,^__share_group_state$",
+        # Nothing is ever waited for after a pause here but an idle instance's, so a fetch may wait
+        # long at the broker: a thousand idle instances ask it 2,000 times a second, not 20,000.
+        "fetch.wait.max.ms": _ms(conf.fetch_max_wait),
+        "fetch.queue.backoff.ms": 10,
+        "fetch.message.max.bytes": conf.fetch_max_bytes,
+        "queued.min.messages": conf.prefetch_max_messages,
+        "queued.max.messages.kbytes": conf.prefetch_max_bytes // 1024,
+        "max.poll.interval.ms": 300_000,
+        "enable.metrics.push": False,
+    }
+    if proxy.consumer.group_protocol == "classic":
+        settings["partition.assignment.strategy"] = "cooperative-sticky"
+        settings["session.timeout.ms"] = _ms(conf.session_timeout, 1)
+        settings["heartbeat.interval.ms"] = _ms(conf.heartbeat_interval, 1)
+    return settings

@@ -1,4 +1,4 @@
-"""``python -m tests.bench [daemon] [actors] [wire]``: the named parts, or all; fails if a row misses."""
+"""``python -m tests.bench [daemon] [actors] [wire] [restv1]``: the named parts, or all; fails if a row misses."""
 
 from __future__ import annotations
 
@@ -24,7 +24,15 @@ def _wire() -> bool:
     return suite.run()
 
 
-PARTS: dict[str, Callable[[], bool]] = {"daemon": _daemon, "actors": _actors, "wire": _wire}
+def _restv1() -> bool:
+    from tests.bench.restv1 import suite
+
+    return suite.run()
+
+
+PARTS: dict[str, Callable[[], bool]] = {
+    "daemon": _daemon, "actors": _actors, "wire": _wire, "restv1": _restv1,
+}
 """Imported when run: each part needs its own packages only."""
 
 

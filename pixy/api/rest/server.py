@@ -10,6 +10,7 @@ import os
 import socket
 import ssl
 import stat
+from typing import Protocol
 
 from aiohttp import web
 
@@ -32,13 +33,38 @@ def is_unix(address: str) -> bool:
     return ":" not in address
 
 
-class RestServer(Listener):
-    """Listens on one address."""
+class OtherApi(Protocol):
+    """Another API behind the same listener."""
 
-    def __init__(self, engine: Engine, address: str) -> None:
+    def own_path(self, raw_path: str) -> str | None:
+        """The path below that API's prefix; None for a path that is not."""
+
+    def takes(self, request: web.BaseRequest, raw_path: str, endpoint: str) -> bool:
+        """Whether it answers a request for which this router found ``endpoint``."""
+
+    async def serve(self, request: web.BaseRequest, raw_path: str) -> web.StreamResponse:
+        """Answer."""
+
+    def busy(self, request: web.BaseRequest) -> web.Response:
+        """Answer that too much is under way."""
+
+    async def close(self) -> None:
+        """A listener stops."""
+
+
+_BOTH_MAY_HAVE = frozenset({"", "!", "topic", "topics"})
+
+
+class RestServer(Listener):
+    """Listens on one address, for the original's API and, beside it or alone, another one."""
+
+    only_other = False
+
+    def __init__(self, engine: Engine, address: str, other: OtherApi) -> None:
         super().__init__()
         self._engine = engine
         self._address = address
+        self._other = other
         self._endpoints = Endpoints(engine)
         self._active = 0
         self._runner: web.ServerRunner | None = None
@@ -95,7 +121,16 @@ class RestServer(Listener):
 
     async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
         raw_path = request.raw_path.partition("?")[0].partition("#")[0]
+        other = self._other
+        own_path = raw_path if self.only_other else other.own_path(raw_path)
+        if own_path is not None:
+            return await self._serve_other(request, own_path)
         match = router.route(request.method, raw_path)
+        if (
+            isinstance(match, router.Match) and match.endpoint in _BOTH_MAY_HAVE
+            and other.takes(request, raw_path, match.endpoint)
+        ):
+            return await self._serve_other(request, raw_path)
         if isinstance(match, router.Redirect):
             return _redirect(request, match.path)
         if match is router.NOT_FOUND:
@@ -122,6 +157,15 @@ class RestServer(Listener):
         finally:
             self._active -= 1
 
+    async def _serve_other(self, request: web.BaseRequest, raw_path: str) -> web.StreamResponse:
+        if self._active >= self._engine.config.max_concurrent_requests:
+            return self._other.busy(request)
+        self._active += 1
+        try:
+            return await self._other.serve(request, raw_path)
+        finally:
+            self._active -= 1
+
     def dead(self) -> str:
         """See :class:`pixy.api.listener.Listener`."""
         if self._socket is None or self._socket.fileno() == -1:
@@ -134,8 +178,15 @@ class RestServer(Listener):
         """Let requests finish for a moment, then end them; the socket's file goes too."""
         if self._runner is not None:
             await self._runner.cleanup()
+        await self._other.close()
         if self._inode is not None:
             await asyncio.to_thread(_unlink, self._address, self._inode)
+
+
+class OnlyOther(RestServer):
+    """Listens for the other API alone."""
+
+    only_other = True
 
 
 def _redirect(request: web.BaseRequest, path: str) -> web.Response:
@@ -203,4 +254,4 @@ def _unlink(path: str, inode: tuple[int, int]) -> None:
         pass
 
 
-__all__ = ["RestServer", "is_unix"]
+__all__ = ["OnlyOther", "OtherApi", "RestServer", "is_unix"]

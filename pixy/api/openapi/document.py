@@ -1,0 +1,146 @@
+"""The OpenAPI document, put together from the files beside this module.
+
+The files are the one source: tests hold the routers to them, and requests and answers too. A few
+short forms keep them readable; ``shared.yaml`` explains them.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+from importlib import resources
+from typing import Any
+
+import msgspec
+import yaml
+
+from pixy import __version__
+
+PARTS = ("shared.yaml", "pixy.yaml", "restv1.yaml", "consumers.yaml")
+_METHODS = ("get", "put", "post", "delete", "patch", "head", "options")
+_PLAIN = (
+    "application/vnd.kafka.v1+json", "application/vnd.kafka.v2+json", "application/vnd.kafka+json",
+    "application/json",
+)
+_EMBEDDED = tuple(
+    f"application/vnd.kafka.{embedded}.{version}+json"
+    for embedded in ("binary", "json") for version in ("v1", "v2")
+)
+_MEANING = {
+    400: "Malformed.", 401: "Kafka refused the proxy's credentials.",
+    403: "The proxy may not do that in Kafka.", 404: "Not found.", 405: "Another method.",
+    406: "None of the types that the client takes can be sent.", 408: "Nothing came in time.",
+    409: "It is at odds with what is there.", 413: "Too large.", 415: "The body's type is unknown.",
+    422: "A parameter or field is wrong; the text names it.", 429: "A bounded queue is full.",
+    500: "What Kafka refused, with its reason.", 503: "Not now; try again.",
+}
+_RETRY = frozenset({429, 503})
+
+
+@functools.cache
+def load() -> dict[str, Any]:
+    """The whole document; do not change it."""
+    document: dict[str, Any] = {}
+    folder = resources.files(__package__)
+    for name in PARTS:
+        part = folder / name
+        if part.is_file():
+            _merge(document, yaml.safe_load(part.read_text("utf-8")))
+    document["info"]["version"] = __version__
+    for item in document["paths"].values():
+        for method in _METHODS:
+            if method in item:
+                item[method] = _expanded(copy.deepcopy(item[method]))
+    document["components"].setdefault("responses", {}).update(_errors())
+    document["paths"] = _with_clusters(document["paths"])
+    return document
+
+
+@functools.cache
+def as_json() -> bytes:
+    """The same as it is served."""
+    return msgspec.json.encode(load())
+
+
+def _merge(into: dict[str, Any], part: dict[str, Any]) -> None:
+    for key, value in part.items():
+        if isinstance(value, dict) and isinstance(into.get(key), dict):
+            _merge(into[key], value)
+        elif key in into:
+            raise ValueError(f"{key} stands twice in the contract")
+        else:
+            into[key] = value
+
+
+def _expanded(operation: dict[str, Any]) -> dict[str, Any]:
+    responses = operation["responses"]
+    for response in responses.values():
+        if "$ref" not in response:
+            _expand_answer(response)
+    ours, pixys = operation.pop("x-errors", ()), operation.pop("x-pixy-errors", ())
+    for status in {*ours, *pixys}:
+        kind = ("Error" if status in ours else "") + ("Pixy" if status in pixys else "")
+        responses[str(status)] = {"$ref": f"#/components/responses/{kind}{status}"}
+    if "x-no-body" in operation:
+        responses[str(operation.pop("x-no-body"))] = {"description": "Not without a JSON type."}
+    operation["responses"] = dict(sorted(responses.items()))
+    return operation
+
+
+def _errors() -> dict[str, Any]:
+    """The answers to errors: of this API, of Kafka-Pixy's own, and where a path has both."""
+    made: dict[str, Any] = {}
+    for status, meaning in _MEANING.items():
+        for kind in ("Error", "Pixy", "ErrorPixy"):
+            response: dict[str, Any] = {"description": meaning, "content": {}}
+            if "Error" in kind:
+                for media_type in (*_PLAIN, *_EMBEDDED):
+                    _add_schema(response["content"], media_type, {"$ref": "#/components/schemas/Error"})
+                if status in _RETRY:
+                    response["headers"] = {"Retry-After": {"$ref": "#/components/headers/RetryAfter"}}
+            if "Pixy" in kind:
+                _add_schema(
+                    response["content"], "application/json", {"$ref": "#/components/schemas/PixyError"}
+                )
+            made[f"{kind}{status}"] = response
+    return made
+
+
+def _expand_answer(response: dict[str, Any]) -> None:
+    content = response.setdefault("content", {})
+    if "x-answer" in response:
+        schema = response.pop("x-answer")
+        # A type with a format in it is answered to a client that asks for nothing else.
+        content.update({kind: {"schema": schema} for kind in (*_PLAIN, *_EMBEDDED)})
+    if "x-records" in response:
+        schema = response.pop("x-records")
+        content.update({kind: {"schema": schema} for kind in (*_PLAIN, *_EMBEDDED)})
+    if "x-pixy" in response:
+        _add_schema(content, "application/json", response.pop("x-pixy"))
+    if not content:
+        del response["content"]
+
+
+def _add_schema(content: dict[str, Any], kind: str, schema: dict[str, Any]) -> None:
+    """One more shape that an answer of this type may have."""
+    known = content.get(kind, {}).get("schema")
+    content[kind] = {"schema": schema if known is None else {"anyOf": [known, schema]}}
+
+
+def _with_clusters(paths: dict[str, Any]) -> dict[str, Any]:
+    everything: dict[str, Any] = {}
+    for path, item in paths.items():
+        clustered = item.pop("x-clustered", True)
+        everything[path] = item
+        if clustered:
+            everything[f"/clusters/{{cluster}}{path}"] = _in_cluster(item)
+    return everything
+
+
+def _in_cluster(item: dict[str, Any]) -> dict[str, Any]:
+    item = copy.deepcopy(item)
+    item.setdefault("parameters", []).insert(0, {"$ref": "#/components/parameters/cluster"})
+    for method in _METHODS:
+        if method in item:
+            item[method]["operationId"] += "InCluster"
+    return item

@@ -1,0 +1,204 @@
+"""One request of this API while it is answered: what its handler needs, in one object."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+from collections.abc import Mapping
+from typing import Any, Protocol, TypeVar
+from urllib.parse import parse_qsl
+
+import msgspec
+from aiohttp import web
+
+from pixy.api.restv1 import bodies, errors
+from pixy.api.restv1.budget import Budget, Share
+from pixy.api.restv1.errors import ApiError, ErrorKind
+from pixy.api.restv1.negotiation import Negotiated
+from pixy.api.restv1.peers import Peers
+from pixy.config.model import Rest
+from pixy.engine.client import ClusterClient
+from pixy.engine.engine import Engine
+
+T = TypeVar("T")
+
+_PACK_FROM = 1024
+_PACK_ON_LOOP = 64 * 1024
+_PACK_LEVEL = 1
+
+
+class Delivery(Protocol):
+    """Something that must know whether the answer it is in has reached the client."""
+
+    def sent(self) -> None:
+        """It has, as far as can be told: the answer was written."""
+
+    def give_back(self) -> None:
+        """It has not."""
+
+
+class Call:
+    """See the attributes.
+
+    Attributes:
+        request: aiohttp's.
+        engine: the proxy.
+        config: the section ``rest`` of the configuration.
+        params: the named segments of the path.
+        cluster_name: the configured name of the request's cluster.
+        negotiated: what Accept and Content-Type mean.
+        budget: of the whole process.
+        share: what this request holds of it; given back when the answer is written.
+        peers: the daemons that own other consumer instances.
+    """
+
+    __slots__ = (
+        "_delivery", "_query", "budget", "cluster_name", "config", "engine", "negotiated", "params",
+        "peers", "request", "share",
+    )
+
+    def __init__(
+        self, request: web.BaseRequest, engine: Engine, budget: Budget, share: Share,
+        params: dict[str, str], cluster_name: str, negotiated: Negotiated, peers: Peers,
+    ) -> None:
+        self.request = request
+        self.engine = engine
+        self.config: Rest = engine.config.rest
+        self.budget = budget
+        self.share = share
+        self.params = params
+        self.cluster_name = cluster_name
+        self.negotiated = negotiated
+        self.peers = peers
+        self._delivery: Delivery | None = None
+        self._query: dict[str, str] | None = None
+
+    @property
+    def cluster(self) -> ClusterClient:
+        """The request's cluster. Raises UnknownCluster."""
+        return self.engine.cluster(self.cluster_name)
+
+    # -- what was sent ----------------------------------------------------------------------------
+
+    @property
+    def query(self) -> Mapping[str, str]:
+        """Query parameters; the first of several values counts."""
+        if self._query is None:
+            text = self.request.raw_path.partition("?")[2].partition("#")[0]
+            self._query = {}
+            for name, value in parse_qsl(text, keep_blank_values=True, errors="replace"):
+                self._query.setdefault(name, value)
+        return self._query
+
+    def integer(
+        self, name: str, default: int | None = None, *, least: int = 0, most: int = 2**63 - 1
+    ) -> int | None:
+        """A query parameter as a number; ``default`` without it. Raises ApiError (422)."""
+        text = self.query.get(name, "")
+        return default if text == "" else to_integer(text, name, least=least, most=most)
+
+    @property
+    def partition(self) -> int:
+        """The path's ``{partition}``. Raises ApiError (404: there is no partition of that name)."""
+        text = self.params["partition"]
+        if not text.isascii() or not text.isdecimal() or len(text) > 10 or int(text) >= 2**31:
+            raise ApiError(errors.PARTITION_NOT_FOUND)
+        return int(text)
+
+    async def body(self) -> bytes:
+        """The whole body; see :func:`pixy.api.restv1.bodies.read`."""
+        return await bodies.read(self.request, self.config.max_request_bytes, self.share)
+
+    async def document(self, decoder: msgspec.json.Decoder[T], empty: bytes = b"{}") -> T:
+        """The body's JSON document, typed; ``empty`` stands for a body that says nothing."""
+        body = await self.body()
+        return bodies.parse(empty if bodies.is_empty(body) else body, decoder)
+
+    # -- what is answered -------------------------------------------------------------------------
+
+    async def answer(
+        self, body: bytes, status: int = 200, content_type: str = "",
+        headers: Mapping[str, str] | None = None,
+    ) -> web.Response:
+        """A document, packed if the client takes that and ``rest.gzip`` is on.
+
+        Args:
+            content_type: the negotiated one if empty.
+        """
+        sent = {"Content-Type": content_type or self.negotiated.content_type}
+        if headers:
+            sent.update(headers)
+        if self.config.gzip:
+            sent["Vary"] = "Accept-Encoding"
+            if len(body) >= _PACK_FROM and _takes_gzip(self.request.headers.get("Accept-Encoding")):
+                sent["Content-Encoding"] = "gzip"
+                # 64 KiB take a millisecond; more than that would keep other requests waiting.
+                if len(body) <= _PACK_ON_LOOP:
+                    body = gzip.compress(body, _PACK_LEVEL)
+                else:
+                    body = await asyncio.to_thread(gzip.compress, body, _PACK_LEVEL)
+        return web.Response(body=body, status=status, headers=sent)
+
+    async def json(self, document: Any, status: int = 200) -> web.Response:
+        """The same from a document that msgspec can encode."""
+        return await self.answer(msgspec.json.encode(document), status)
+
+    def deliver(self, delivery: Delivery) -> None:
+        """The answer has this in it: whoever writes the answer tells how that went."""
+        self._delivery = delivery
+
+    def settle(self, sent: bool) -> None:
+        """Tell what the answer has in it whether the client has got it; once."""
+        delivery, self._delivery = self._delivery, None
+        if delivery is None:
+            return
+        if sent and self.request.method != "HEAD":
+            delivery.sent()
+        else:
+            delivery.give_back()
+
+    def nothing(self) -> web.Response:
+        """204."""
+        return web.Response(status=204)
+
+
+def to_integer(text: str, name: str, *, least: int = 0, most: int = 2**63 - 1) -> int:
+    """A decimal number within bounds. Raises ApiError (422) that names the parameter."""
+    digits = text[1:] if text[:1] in ("+", "-") else text
+    if not digits.isascii() or not digits.isdecimal() or len(digits) > 19:
+        raise ApiError(errors.INVALID, f"{name}: {text[:40]!r} is not a number")
+    value = int(text)
+    if not least <= value <= most:
+        raise ApiError(errors.INVALID, f"{name}: {value} must be {least} to {most}")
+    return value
+
+
+def error_answer(
+    kind: ErrorKind, content_type: str, *, allowed: frozenset[str] = frozenset(),
+    retry_after: float = 1.0,
+) -> web.Response:
+    """The answer to an error."""
+    headers = {"Content-Type": content_type}
+    if allowed:
+        headers["Allow"] = ", ".join(sorted(allowed))
+    if kind.status in (429, 503):
+        headers["Retry-After"] = str(max(1, round(retry_after)))
+    body = msgspec.json.encode({"error_code": kind.code, "message": _printable(kind.text)})
+    response = web.Response(body=body, status=kind.status, headers=headers)
+    if kind.status == 413:
+        response.force_close()  # the rest of the body is not read
+    return response
+
+
+def _printable(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()
+
+
+def _takes_gzip(accepted: str | None) -> bool:
+    if not accepted:
+        return False
+    for element in accepted.split(","):
+        name, _, parameter = element.partition(";")
+        if name.strip().lower() in ("gzip", "*"):
+            return parameter.replace(" ", "").lower() not in ("q=0", "q=0.0", "q=0.00", "q=0.000")
+    return False

@@ -1,0 +1,115 @@
+"""The options with which a consumer instance is created, numbers and flags as text or not. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from pixy.api.restv1 import bodies, errors
+from pixy.api.restv1.errors import ApiError
+from pixy.api.restv1.negotiation import FORMATS, SCHEMA_FORMATS
+from pixy.config.model import Instances
+from pixy.engine.instance_messages import InstanceSpec
+from pixy.engine.instances import check_name
+
+_RESETS = {
+    "earliest": "earliest", "smallest": "earliest", "latest": "latest", "largest": "latest",
+}
+_ISOLATION = ("read_committed", "read_uncommitted")
+_MAX_MIN_BYTES = 10_000_000
+_MAX_INT = 2**31 - 1
+
+_decoder = msgspec.json.Decoder(dict[str, Any])
+
+
+def parse_options(body: bytes, conf: Instances) -> tuple[str | None, InstanceSpec]:
+    """The name (None: to be generated) and what the instance is to be.
+
+    Unknown options are ignored: clients send those of other servers.
+
+    Raises:
+        ApiError: 422 with 40001 or 42204, or another code, and a text that names the option.
+    """
+    options = bodies.parse(b"{}" if bodies.is_empty(body) else body, _decoder)
+    name = _text(options, "name") or _text(options, "id") or None
+    if name is not None:
+        check_name(name)
+    min_bytes = _number(options, "fetch.min.bytes", -1, -1, _MAX_MIN_BYTES)
+    wait = _number(
+        options, "consumer.request.timeout.ms", round(conf.read_timeout * 1000), 0, _MAX_INT
+    )
+    most = _number(options, "max.poll.records", _MAX_INT, 1, _MAX_INT)
+    return name, InstanceSpec(
+        format=_format(options), reset=_reset(options),
+        auto_commit=_flag(options, ("auto.commit.enable", "enable.auto.commit")),
+        min_bytes=max(1, min_bytes), wait=wait / 1000, max_records=most,
+        isolation=_isolation(options),
+    )
+
+
+def _text(options: dict[str, Any], name: str) -> str:
+    value = options.get(name)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise ApiError(errors.INVALID, f"{name}: {_shown(value)} is not text")
+    return value
+
+
+def _format(options: dict[str, Any]) -> str:
+    value = (_text(options, "format") or "binary").lower()
+    if value in FORMATS:
+        return value
+    hint = " (needs a schema registry, which this proxy has not)" if value in SCHEMA_FORMATS else ""
+    raise ApiError(errors.INVALID_CONSUMER_CONFIG, f"Invalid format type: {value}{hint}")
+
+
+def _reset(options: dict[str, Any]) -> str:
+    value = (_text(options, "auto.offset.reset") or "latest").lower()
+    if value not in _RESETS:
+        raise _constraint("auto.offset.reset", value, f"must be one of {', '.join(_RESETS)}")
+    return _RESETS[value]
+
+
+def _isolation(options: dict[str, Any]) -> str:
+    value = (_text(options, "isolation.level") or _ISOLATION[0]).lower()
+    if value not in _ISOLATION:
+        raise _constraint("isolation.level", value, f"must be one of {', '.join(_ISOLATION)}")
+    return value
+
+
+def _flag(options: dict[str, Any], names: tuple[str, ...]) -> bool:
+    for name in names:
+        value = options.get(name)
+        if isinstance(value, bool):
+            return value
+        if isinstance(value, str) and value.lower() in ("true", "false", ""):
+            return value.lower() == "true"
+        if value is not None:
+            raise _constraint(name, value, "must be true or false")
+    return False
+
+
+def _number(options: dict[str, Any], name: str, default: int, least: int, most: int) -> int:
+    value = options.get(name)
+    if value is None or value == "":
+        return default
+    number: int | None = value if isinstance(value, int) and not isinstance(value, bool) else None
+    if isinstance(value, str) and len(value) <= 19:
+        digits = value.removeprefix("-")
+        number = int(value) if digits.isascii() and digits.isdecimal() else None
+    if number is None or not least <= number <= most:
+        raise _constraint(name, value, f"must be a number from {least} to {most}")
+    return number
+
+
+def _constraint(name: str, value: Any, problem: str) -> ApiError:
+    return ApiError(
+        errors.INVALID_CONSUMER_CONSTRAINT,
+        f"Invalid value {_shown(value)} for configuration {name}: {problem}",
+    )
+
+
+def _shown(value: Any) -> str:
+    return msgspec.json.encode(value).decode()[:80] if not isinstance(value, str) else value[:80]

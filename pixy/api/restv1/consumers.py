@@ -1,0 +1,255 @@
+"""Consumer instances over REST: KIP-80's paths, and those of the v1 and v2 REST proxies."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from aiohttp import web
+
+from pixy.api.restv1 import bodies, errors
+from pixy.api.restv1.call import Call
+from pixy.api.restv1.consumer_bodies import (
+    CommitRequest,
+    Partitions,
+    Positions,
+    Subscription,
+    commit_request,
+    partitions_request,
+    positions_request,
+    subscription_request,
+)
+from pixy.api.restv1.consumer_options import parse_options
+from pixy.api.restv1.errors import ApiError
+from pixy.api.restv1.negotiation import Format
+from pixy.api.restv1.reads import render
+from pixy.api.restv1.routes import Route, Routes
+from pixy.engine.client import check_group, check_topic
+from pixy.engine.instance_messages import (
+    AssignPartitions,
+    CommitOffsets,
+    CommitPositions,
+    DeleteInstance,
+    GetAssignment,
+    GetCommitted,
+    GetSubscription,
+    ReadRecords,
+    SeekTo,
+    SubscribeTo,
+    Unsubscribe,
+)
+from pixy.engine.instance_parts import BEGINNING, END
+from pixy.kafka.consumer import Commit
+
+_RECORD_COST = 200
+_ON_LOOP = 1000
+
+Answer = Callable[[Call, bytes], Awaitable[web.StreamResponse]]
+
+
+# -- an instance's life ---------------------------------------------------------------------------
+
+
+async def _create(call: Call) -> web.StreamResponse:
+    group = call.params["group"]
+    check_group(group)
+    body = await call.body()
+    name, spec = parse_options(body, call.cluster.proxy.instances)
+    answer = await call.peers.elsewhere(call.request, group, name, body)
+    if answer is not None:
+        return answer
+    made = await call.cluster.instances.create(group, name, spec)
+    uri = call.peers.base_uri(call.request, group, made)
+    return await call.json({"id": made, "url": uri, "instance_id": made, "base_uri": uri})
+
+
+def _of_instance(answer: Answer) -> Callable[[Call], Awaitable[web.StreamResponse]]:
+    """A handler that answers for an instance of this daemon, and asks its owner for another's."""
+
+    async def handler(call: Call) -> web.StreamResponse:
+        body = await call.body()
+        params = call.params
+        elsewhere = await call.peers.elsewhere(
+            call.request, params["group"], params["instance"], body
+        )
+        return elsewhere if elsewhere is not None else await answer(call, body)
+
+    return handler
+
+
+async def _ask(call: Call, message: Any) -> Any:
+    return await call.cluster.instances.ask(call.params["group"], call.params["instance"], message)
+
+
+async def _delete(call: Call, _body: bytes) -> web.StreamResponse:
+    await _ask(call, DeleteInstance())
+    return call.nothing()
+
+
+# -- reading --------------------------------------------------------------------------------------
+
+
+async def _read_topic(call: Call, _body: bytes) -> web.StreamResponse:
+    topic = call.params.get("topic", "offsets")  # KIP-80's path of a topic of that name
+    check_topic(topic)
+    return await _read(call, topic)
+
+
+async def _records(call: Call, _body: bytes) -> web.StreamResponse:
+    return await _read(call, None)
+
+
+async def _read(call: Call, topic: str | None) -> web.StreamResponse:
+    config = call.config
+    # Half of the bound for the bytes, half for what stands around them in JSON.
+    most = max(1, config.max_response_bytes // 2)
+    max_bytes = call.integer("max_bytes", -1, least=-1)
+    timeout = call.integer("timeout", -1, least=-1)
+    assert max_bytes is not None and timeout is not None
+    request = ReadRecords(
+        max_bytes=min(config.read_max_bytes if max_bytes < 0 else max_bytes, most),
+        most=max(1, most // _RECORD_COST),
+        format=call.negotiated.response_format, topic=topic,
+        wait=None if timeout < 0 else timeout / 1000,
+    )
+    batch = await call.cluster.instances.read(
+        call.params["group"], call.params["instance"], request
+    )
+    call.deliver(batch)
+    records = batch.records
+    embedded: Format = "json" if batch.format == "json" else "binary"
+    # Only now: a read that waits holds nothing. What does not fit is given back, not lost.
+    call.share.take(batch.size * 4 // 3 + _RECORD_COST * len(records))
+    if len(records) <= _ON_LOOP:
+        body = render(records, embedded)
+    else:
+        body = await asyncio.to_thread(render, records, embedded)
+    return await call.answer(body, content_type=call.negotiated.records_type(embedded))
+
+
+# -- offsets --------------------------------------------------------------------------------------
+
+
+async def _commit(call: Call, body: bytes) -> web.StreamResponse:
+    asked: CommitRequest | None = commit_request(body)
+    if asked is not None:
+        # The client tells the last record that it has dealt with; the group goes on after it.
+        await _ask(call, CommitOffsets(tuple(
+            Commit(each.topic, each.partition, each.offset + 1, each.metadata or "")
+            for each in asked.offsets
+        )))
+        rows: list[Any] = []
+    else:
+        rows = await _ask(call, CommitPositions())
+    if call.negotiated.api == "v2" or asked is not None:
+        return call.nothing() if call.config.commit_status == 204 else await call.json([])
+    return await call.json([
+        {"topic": topic, "partition": partition, "consumed": consumed, "committed": committed}
+        for (topic, partition), consumed, committed in rows
+    ])
+
+
+async def _committed(call: Call, body: bytes) -> web.StreamResponse:
+    if bodies.is_empty(body):
+        raise ApiError(errors.PARTITION_NOT_FOUND)
+    wanted = _keys(partitions_request(body))
+    found = await _ask(call, GetCommitted(wanted)) if wanted else {}
+    return await call.json({"offsets": [
+        {
+            "topic": topic, "partition": partition, "offset": found[topic, partition].offset,
+            "metadata": found[topic, partition].metadata,
+        }
+        for topic, partition in wanted if found[topic, partition].offset is not None
+    ]})
+
+
+async def _seek(call: Call, body: bytes) -> web.StreamResponse:
+    wanted: Positions = positions_request(body)
+    if wanted.offsets or wanted.timestamps:
+        await _ask(call, SeekTo(
+            {(each.topic, each.partition): each.offset for each in wanted.offsets},
+            {(each.topic, each.partition): each.milliseconds for each in wanted.timestamps},
+        ))
+    return call.nothing()
+
+
+def _seek_to(where: int) -> Answer:
+    async def answer(call: Call, body: bytes) -> web.StreamResponse:
+        wanted = _keys(partitions_request(body))
+        if wanted:
+            await _ask(call, SeekTo({}, dict.fromkeys(wanted, where)))
+        return call.nothing()
+
+    return answer
+
+
+# -- what is consumed -----------------------------------------------------------------------------
+
+
+async def _subscribe(call: Call, body: bytes) -> web.StreamResponse:
+    wanted: Subscription = subscription_request(body)
+    for topic in wanted.topics or ():
+        check_topic(topic)
+    await _ask(call, SubscribeTo(tuple(wanted.topics or ()), wanted.topic_pattern or ""))
+    return call.nothing()
+
+
+async def _get_subscription(call: Call, _body: bytes) -> web.StreamResponse:
+    return await call.json({"topics": await _ask(call, GetSubscription())})
+
+
+async def _unsubscribe(call: Call, _body: bytes) -> web.StreamResponse:
+    await _ask(call, Unsubscribe())
+    return call.nothing()
+
+
+async def _assign(call: Call, body: bytes) -> web.StreamResponse:
+    wanted = _keys(partitions_request(body))
+    for topic, _ in wanted:
+        check_topic(topic)
+    await _ask(call, AssignPartitions(wanted))
+    return call.nothing()
+
+
+async def _get_assignment(call: Call, _body: bytes) -> web.StreamResponse:
+    return await call.json({"partitions": [
+        {"topic": topic, "partition": partition}
+        for topic, partition in await _ask(call, GetAssignment())
+    ]})
+
+
+def _keys(wanted: Partitions) -> tuple[tuple[str, int], ...]:
+    return tuple((each.topic, each.partition) for each in wanted.partitions)
+
+
+def add_routes(routes: Routes) -> None:
+    """Add the routes of this module."""
+    routes.add(Route("POST", "/consumers/{group}", _create, reads_body=True))
+    instance = "/consumers/{group}/instances/{instance}"
+    short = "/consumers/{group}/{instance}"
+    read = _of_instance(_read_topic)
+    routes.add(Route("GET", f"{instance}/topics/{{topic}}", read, answers="records"))
+    routes.add(Route("GET", f"{short}/{{topic}}", read, answers="records"))
+    routes.add(Route("GET", f"{short}/offsets", read, answers="records"))
+    for path in (instance, short):
+        routes.add(Route("DELETE", path, _of_instance(_delete)))
+        routes.add(Route("POST", f"{path}/offsets", _of_instance(_commit), reads_body=True))
+    routes.add(Route(
+        "GET", f"{instance}/records", _of_instance(_records), answers="records", only="v2"
+    ))
+    for method, path, answer in (
+        ("GET", "offsets", _committed),
+        ("POST", "subscription", _subscribe),
+        ("GET", "subscription", _get_subscription),
+        ("DELETE", "subscription", _unsubscribe),
+        ("POST", "assignments", _assign),
+        ("GET", "assignments", _get_assignment),
+        ("POST", "positions", _seek),
+        ("POST", "positions/beginning", _seek_to(BEGINNING)),
+        ("POST", "positions/end", _seek_to(END)),
+    ):
+        routes.add(Route(
+            method, f"{instance}/{path}", _of_instance(answer), only="v2",
+            reads_body=method == "POST",
+        ))

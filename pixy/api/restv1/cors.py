@@ -1,0 +1,56 @@
+"""Cross-origin requests of browsers (the Fetch standard's CORS), for the origins configured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aiohttp import web
+
+_METHODS = "GET, HEAD, POST, PUT, DELETE, OPTIONS"
+_MAX_AGE = "600"
+
+
+class Cors:
+    """Says what a browser may show to a page. Without origins it says nothing."""
+
+    def __init__(self, origins: Sequence[str]) -> None:
+        self._any = "*" in origins
+        self._origins = frozenset(origin.rstrip("/").lower() for origin in origins)
+
+    def _allowed(self, request: web.BaseRequest) -> str:
+        origin = request.headers.get("Origin", "")
+        if not origin or not self._origins:
+            return ""
+        if self._any:
+            return "*"
+        return origin if origin.rstrip("/").lower() in self._origins else ""
+
+    def preflight(self, request: web.BaseRequest) -> web.Response | None:
+        """The answer to a browser that asks before it sends; None for any other request."""
+        if (
+            not self._origins or request.method != "OPTIONS"
+            or "Access-Control-Request-Method" not in request.headers
+        ):
+            return None
+        response = web.Response(status=204)
+        if self.allow(request, response):
+            headers = response.headers
+            headers["Access-Control-Allow-Methods"] = _METHODS
+            headers["Access-Control-Allow-Headers"] = request.headers.get(
+                "Access-Control-Request-Headers", "Content-Type, Accept"
+            )
+            headers["Access-Control-Max-Age"] = _MAX_AGE
+        return response
+
+    def allow(self, request: web.BaseRequest, response: web.StreamResponse) -> bool:
+        """Put the permission on an answer, if the origin has it."""
+        if not self._origins:
+            return False
+        allowed = self._allowed(request)
+        if allowed != "*":
+            response.headers.add("Vary", "Origin")
+        if not allowed:
+            return False
+        response.headers["Access-Control-Allow-Origin"] = allowed
+        response.headers["Access-Control-Expose-Headers"] = "Retry-After"
+        return True

@@ -1,0 +1,190 @@
+"""Which API version and embedded format a request means, from Accept and Content-Type. Pure.
+
+Media types look like ``application/vnd.kafka[.{format}].{v1|v2}+json``. What a client sends is read
+leniently; what it gets is exactly one of the types it said it takes.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Literal
+
+from pixy.api.restv1 import errors
+from pixy.api.restv1.errors import ApiError
+
+Api = Literal["v1", "v2"]
+Format = Literal["binary", "json"]
+Answers = Literal["plain", "records"]
+"""``records``: the answer embeds keys and values; its type names their format."""
+
+FORMATS: tuple[Format, ...] = ("binary", "json")
+SCHEMA_FORMATS = frozenset({"avro", "jsonschema", "protobuf"})
+_PREFIX = "application/vnd.kafka"
+_JSON = "application/json"
+_OCTETS = "application/octet-stream"
+_GENERIC = f"{_PREFIX}+json"
+
+
+@dataclass(frozen=True, slots=True)
+class Negotiated:
+    """What a request means."""
+
+    api: Api
+    request_format: Format
+    """How the records of the body are embedded."""
+    response_format: Format | None
+    """How records of the answer are to be embedded; None if the client does not say."""
+    content_type: str
+    """Of the answer. For one with records see :meth:`records_type`."""
+    explicit: bool = False
+    """Whether Accept names that type."""
+    request_api: Api = "v1"
+    """The version of the body, where its type names one; else that of the answer."""
+
+    def records_type(self, embedded: Format) -> str:
+        """The type of an answer with records in this format."""
+        return self.content_type if self.explicit else media_type(self.api, embedded)
+
+
+@dataclass(frozen=True, slots=True)
+class MediaType:
+    """A media type in lower case, without parameters, taken apart."""
+
+    full: str
+    kafka: bool = False
+    format: str = ""
+    version: str = ""
+
+
+def media_type(api: Api, embedded: str = "") -> str:
+    """``application/vnd.kafka.v2+json``, or with an embedded format in it."""
+    return f"{_PREFIX}.{embedded}.{api}+json" if embedded else f"{_PREFIX}.{api}+json"
+
+
+@functools.lru_cache(maxsize=512)
+def parse(text: str) -> MediaType:
+    """One media type; parameters are dropped."""
+    full = text.partition(";")[0].strip().lower()
+    if not full.startswith(_PREFIX) or not full.endswith("+json"):
+        return MediaType(full)
+    parts = full[len(_PREFIX) : -len("+json")].split(".")
+    match parts:
+        case [""]:
+            return MediaType(full, True)
+        case ["", version] if version[:1] == "v" and version[1:].isdecimal():
+            return MediaType(full, True, "", version)
+        case ["", format, version]:
+            return MediaType(full, True, format, version)
+    return MediaType(full)
+
+
+@functools.lru_cache(maxsize=512)
+def parse_accept(text: str) -> tuple[MediaType, ...]:
+    """The types that a client takes, best first; those with q=0 are left out (RFC 9110, 12.5.1)."""
+    weighted: list[tuple[float, float, int, MediaType]] = []
+    for at, element in enumerate(text.split(",")):
+        name, _, parameters = element.partition(";")
+        if name.strip():
+            quality = _quality(parameters)
+            if quality > 0:
+                kind = parse(name)
+                weighted.append((-quality, -_preference(kind), at, kind))
+    return tuple(kind for *_, kind in sorted(weighted, key=lambda each: each[:3]))
+
+
+def _preference(kind: MediaType) -> float:
+    """The weights of the v1 proxy, which decide among types that a client likes equally."""
+    if kind.kafka:
+        return 0.9 if kind.version else 0.8
+    return 0.5 if kind.full == _JSON else 0.1
+
+
+def _quality(parameters: str) -> float:
+    for parameter in parameters.split(";"):
+        name, _, value = parameter.partition("=")
+        if name.strip().lower() == "q":
+            try:
+                return float(value.strip())
+            except ValueError:
+                return 0.0
+    return 1.0
+
+
+def speaks_kafka(accept: str | None, content_type: str | None) -> bool:
+    """Whether ``vnd.kafka`` is named: such a request means this API where a path is shared."""
+    return bool(accept and _PREFIX in accept.lower()) or bool(
+        content_type and _PREFIX in content_type.lower()
+    )
+
+
+@functools.lru_cache(maxsize=1024)
+def negotiate(
+    accept: str | None, content_type: str | None, answers: Answers = "plain",
+    only: Api | None = None, *, has_body: bool = False,
+) -> Negotiated:
+    """Read both headers.
+
+    Args:
+        answers: what the answer holds.
+        only: the version of an endpoint that exists in one of them only.
+        has_body: whether the Content-Type is to be obeyed; without a body it only hints.
+
+    Raises:
+        ApiError: 415, the body's type is not one of this API; 406, no type that the client takes is.
+    """
+    sent = parse(content_type) if content_type and content_type.strip() else None
+    if has_body and sent is not None:
+        _check_sent(sent)
+    hint: Api | None = only or _version(sent)
+    api, asked = _choose(accept, hint, answers)
+    sent_api = _version(sent) or api
+    request_format: Format = "json" if sent is not None and sent.format == "json" else "binary"
+    if asked is None:
+        default = media_type(api, "binary" if answers == "records" else "")
+        return Negotiated(api, request_format, None, default, False, sent_api)
+    return Negotiated(api, request_format, _format(asked.format), asked.full, True, sent_api)
+
+
+def _check_sent(sent: MediaType) -> None:
+    if sent.kafka and sent.format in SCHEMA_FORMATS:
+        raise ApiError(
+            errors.UNSUPPORTED_MEDIA_TYPE,
+            f"HTTP 415 Unsupported Media Type: {sent.full} needs a schema registry, which this "
+            "proxy has not; binary and json are supported",
+        )
+    known = sent.kafka and sent.version in ("", "v1", "v2") and sent.format in ("", *FORMATS)
+    if not known and sent.full not in (_JSON, _OCTETS):
+        raise ApiError(
+            errors.UNSUPPORTED_MEDIA_TYPE,
+            f"HTTP 415 Unsupported Media Type: {sent.full}; send application/vnd.kafka.binary.v2+json, "
+            "application/vnd.kafka.json.v2+json or their v1 forms",
+        )
+
+
+def _version(sent: MediaType | None) -> Api | None:
+    if sent is None or not sent.kafka:
+        return None
+    return "v2" if sent.version == "v2" else "v1" if sent.version == "v1" else None
+
+
+def _format(text: str) -> Format | None:
+    return "json" if text == "json" else "binary" if text == "binary" else None
+
+
+def _choose(accept: str | None, hint: Api | None, answers: Answers) -> tuple[Api, MediaType | None]:
+    """The version, and the type to answer with (None: the default of the version)."""
+    if not accept or not accept.strip():
+        return hint or "v1", None
+    for kind in parse_accept(accept):
+        if kind.full in ("*/*", "application/*"):
+            return hint or "v1", None
+        if kind.full in (_JSON, _GENERIC):
+            return hint or "v1", kind
+        if kind.kafka and kind.version in ("v1", "v2") and kind.format in ("", *FORMATS):
+            return ("v2" if kind.version == "v2" else "v1"), kind
+    raise ApiError(
+        errors.NOT_ACCEPTABLE,
+        f"HTTP 406 Not Acceptable: {accept.strip()}; this is answered with "
+        f"{media_type(hint or 'v2', 'binary' if answers == 'records' else '')}",
+    )

@@ -1,0 +1,165 @@
+"""Consumer instances live in one daemon; here requests for another daemon's find their way to it.
+
+Who owns an instance can be told from its name alone: a generated one carries the node, any other
+one belongs to the node that rendezvous hashing finds (the highest hash of node and name wins), so a
+name is unique over all daemons and no lookup is ever needed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from urllib.parse import quote, urlsplit
+
+import aiohttp
+from aiohttp import web
+from yarl import URL
+
+from pixy.api.restv1 import errors
+from pixy.api.restv1.errors import ApiError
+from pixy.config.model import Rest
+from pixy.engine.instances import node_of
+
+HOP_HEADER = "X-Kafka-Pixy-Forwarded-By"
+"""Names the node that sent a request on; such a request is not sent on again."""
+
+_HOP_BY_HOP = frozenset({
+    "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "te", "trailer",
+    "transfer-encoding", "upgrade", "host", "content-length", "expect",
+})
+_MAX_CONNECTIONS = 1024
+_CHUNK = 64 * 1024
+
+
+class Peers:
+    """This daemon and the others, as ``rest.node_id`` and ``rest.peers`` tell."""
+
+    def __init__(self, config: Rest) -> None:
+        self._node = config.node_id
+        self._redirect = config.peer_requests == "redirect"
+        self._timeout = config.peer_timeout
+        self._advertised = config.advertised_url.rstrip("/")
+        self._urls = {
+            name: url.rstrip("/") for name, url in config.peers.items() if name != self._node
+        }
+        self._session: aiohttp.ClientSession | None = None
+
+    def owner(self, group: str, name: str | None) -> str | None:
+        """The peer that owns an instance; None: this daemon, as of one that it will name itself."""
+        if not self._urls or name is None:
+            return None
+        node = node_of(name)
+        if node != self._node and node not in self._urls:
+            node = max(
+                (*self._urls, self._node), key=lambda each: _weight(each, group, name)
+            )
+        return None if node == self._node else node
+
+    async def elsewhere(
+        self, request: web.BaseRequest, group: str, name: str | None, body: bytes
+    ) -> web.StreamResponse | None:
+        """The answer of the daemon that owns the instance; None if that is this one.
+
+        Raises:
+            ApiError: 503, it can not be reached.
+        """
+        owner = self.owner(group, name)
+        if owner is None or HOP_HEADER in request.headers:
+            return None
+        url = self._urls[owner] + request.raw_path
+        if self._redirect:
+            return web.Response(status=307, headers={"Location": url})
+        return await self._forward(request, owner, url, body)
+
+    async def _forward(
+        self, request: web.BaseRequest, owner: str, url: str, body: bytes
+    ) -> web.StreamResponse:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                auto_decompress=False,
+                connector=aiohttp.TCPConnector(limit=_MAX_CONNECTIONS),
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=self._timeout),
+                skip_auto_headers=("Content-Type", "User-Agent", "Accept", "Accept-Encoding"),
+            )
+        response: web.StreamResponse | None = None
+        try:
+            async with self._session.request(
+                request.method, URL(url, encoded=True), headers=self._headers(request), data=body or None,
+                allow_redirects=False,
+            ) as answer:
+                headers = {
+                    name: value for name, value in answer.headers.items()
+                    if name.lower() not in _HOP_BY_HOP
+                }
+                if answer.content_length is not None:
+                    headers["Content-Length"] = str(answer.content_length)
+                response = web.StreamResponse(status=answer.status, headers=headers)
+                await response.prepare(request)
+                async for chunk in answer.content.iter_chunked(_CHUNK):
+                    await response.write(chunk)
+                await response.write_eof()
+                return response
+        except (TimeoutError, aiohttp.ClientError) as error:
+            if response is not None and response.prepared:
+                # The client sees that the answer is cut short.
+                raise ConnectionError(f"peer {owner}: {error}") from error
+            raise ApiError(
+                errors.UNAVAILABLE,
+                f"the consumer instance belongs to node {owner}, which can not be reached: {error}",
+            ) from error
+
+    def _headers(self, request: web.BaseRequest) -> dict[str, str]:
+        headers = {
+            name: value for name, value in request.headers.items()
+            if name.lower() not in _HOP_BY_HOP
+        }
+        headers[HOP_HEADER] = self._node
+        if "Forwarded" not in headers:
+            headers.setdefault("X-Forwarded-Host", request.host)
+            headers.setdefault("X-Forwarded-Proto", request.scheme)
+        return headers
+
+    def base_uri(self, request: web.BaseRequest, group: str, name: str) -> str:
+        """Where an instance of this daemon is found: at ``rest.advertised_url``, or where the client
+        has found us, through whatever proxies.
+        """
+        path = request.raw_path.partition("?")[0]
+        below = path[: path.index("/consumers/")] if "/consumers/" in path else ""
+        tail = f"/consumers/{quote(group, safe='')}/instances/{quote(name, safe='')}"
+        if self._advertised:
+            return self._advertised + below + tail
+        prefix = "/" + _first(request.headers.get("X-Forwarded-Prefix", "")).strip("/")
+        return f"{_origin(request)}{prefix.rstrip('/')}{below}{tail}"
+
+    async def close(self) -> None:
+        """The connections."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+
+def _weight(node: str, group: str, name: str) -> bytes:
+    # In lower case: see Instances about letter case.
+    return hashlib.blake2b(f"{node}\0{group}\0{name.casefold()}".encode("utf-8", "replace")).digest()
+
+
+def _origin(request: web.BaseRequest) -> str:
+    """Scheme and host as the client wrote them (RFC 7239, or its forerunners X-Forwarded-*)."""
+    headers = request.headers
+    scheme, host = request.scheme, request.host
+    if request.forwarded:
+        first = request.forwarded[0]
+        scheme, host = first.get("proto", scheme), first.get("host", host)
+    else:
+        scheme = _first(headers.get("X-Forwarded-Proto", "")) or scheme
+        host = _first(headers.get("X-Forwarded-Host", "")) or host
+        port = _first(headers.get("X-Forwarded-Port", ""))
+        if port and urlsplit(f"//{host}").port is None and port != _PORTS.get(scheme):
+            host = f"{host}:{port}"
+    return f"{scheme}://{host}"
+
+
+_PORTS = {"http": "80", "https": "443"}
+
+
+def _first(value: str) -> str:
+    return value.partition(",")[0].strip()

@@ -1,0 +1,216 @@
+"""Producing: a request's records in one message to the topic's producer, a result for each.
+
+A correct binary request is decoded, base64 included, in one call into C. Only when that finds
+something wrong is it decoded again record by record, to tell which record it is and to let the
+others pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, cast
+
+import msgspec
+from aiohttp import web
+from msgspec import Meta, Raw, Struct
+
+from pixy.api.restv1 import bodies, embedded, errors
+from pixy.api.restv1.call import Call
+from pixy.api.restv1.errors import ApiError, entry_code
+from pixy.api.restv1.routes import Route, Routes
+from pixy.engine import outgoing as engine
+from pixy.engine.outgoing import Written
+from pixy.errors import KafkaError, PixyError, UnknownPartition, UnknownTopic
+
+_PartitionNumber = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+_Timestamp = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+
+
+class _Header(Struct, gc=False):
+    key: str
+    value: bytes | None = None
+
+
+class _Record(Struct, kw_only=True, gc=False):
+    partition: _PartitionNumber | None = None
+    timestamp: _Timestamp | None = None
+    headers: list[_Header] | None = None
+
+
+class Record(_Record, gc=False):
+    """A record as the engine takes it, once :func:`decode` has made pairs of its headers. In the
+    document key and value are base64.
+    """
+
+    key: bytes | None = None
+    value: bytes | None = None
+
+
+class _LooseRecord(_Record, gc=False):
+    key: Raw = Raw(b"null")
+    value: Raw = Raw(b"null")
+
+
+class _Request(Struct):
+    records: list[Record] | None = None
+
+
+class _LooseRequest(Struct):
+    records: list[_LooseRecord] | None = None
+
+
+class _Entry(Struct, gc=False):
+    """The result of a record."""
+
+    partition: int | None = None
+    offset: int | None = None
+    error_code: int | None = None
+    error: str | None = None
+
+
+class _Answer(Struct, gc=False):
+    offsets: list[_Entry]
+    key_schema_id: None = None
+    value_schema_id: None = None
+
+
+_strict = msgspec.json.Decoder(_Request)
+_loose = msgspec.json.Decoder(_LooseRequest)
+_encode = msgspec.json.Encoder().encode
+
+
+def decode(body: bytes, call: Call) -> list[Record | ApiError]:
+    """The records of a request, in their order; in the place of a bad one what is wrong with it.
+
+    Raises:
+        ApiError: the whole request is bad: 400 not JSON, 422 a field's type or no records at all.
+    """
+    if call.negotiated.request_format == "binary":
+        try:
+            found = _strict.decode(body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            pass  # looked at more closely below
+        else:
+            return _some(found.records)
+    return _decode_each(body, call)
+
+
+def _some(records: list[Record] | None) -> list[Record | ApiError]:
+    if not records:
+        raise ApiError(errors.INVALID, "records may not be empty")
+    for record in records:
+        if record.headers:
+            record.headers = _pairs(record.headers)
+    return records  # type: ignore[return-value]  # a list that nobody writes to
+
+
+def _pairs(headers: list[_Header] | None) -> Any:
+    return [(header.key, header.value) for header in headers] if headers else None
+
+
+def _decode_each(body: bytes, call: Call) -> list[Record | ApiError]:
+    negotiated = call.negotiated
+    if negotiated.request_format == "json":
+        try:
+            body.decode()  # the parser does not look into strings that stay as they are
+        except UnicodeDecodeError as error:
+            raise ApiError(errors.BAD_REQUEST, f"the body is not UTF-8: {error}") from None
+    request = bodies.parse(b"{}" if bodies.is_empty(body) else body, _loose)
+    if not request.records:
+        raise ApiError(errors.INVALID, "records may not be empty")
+    decoded: list[Record | ApiError] = []
+    v2 = negotiated.request_api == "v2"
+    for loose in request.records:
+        try:
+            decoded.append(Record(
+                key=embedded.decode_value(loose.key, "key", negotiated.request_format, v2=v2),
+                value=embedded.decode_value(loose.value, "value", negotiated.request_format, v2=v2),
+                partition=loose.partition, timestamp=loose.timestamp,
+                headers=_pairs(loose.headers),
+            ))
+        except ApiError as error:
+            decoded.append(error)
+    if all(isinstance(each, ApiError) for each in decoded):
+        raise decoded[0]  # type: ignore[misc]
+    return decoded
+
+
+async def _produce(call: Call) -> web.StreamResponse:
+    return await _write(call, None)
+
+
+async def _produce_to_partition(call: Call) -> web.StreamResponse:
+    return await _write(call, call.partition)
+
+
+async def _write(call: Call, partition: int | None) -> web.StreamResponse:
+    decoded = decode(await call.body(), call)
+    records = [each for each in decoded if type(each) is Record]
+    if partition is not None:
+        _aim(records, partition)
+    written = await call.cluster.produce_many(
+        call.params["topic"], cast("list[engine.Record]", records)
+    )
+    if len(records) < len(decoded):
+        results = iter(written)
+        written = [each if isinstance(each, ApiError) else next(results) for each in decoded]
+    return await _answer(call, written)
+
+
+def _aim(records: list[Record], partition: int) -> None:
+    for at, record in enumerate(records):
+        if record.partition is None:
+            record.partition = partition
+        elif record.partition != partition:
+            raise ApiError(
+                errors.INVALID,
+                f"records[{at}].partition: {record.partition} is not the path's partition {partition}",
+            )
+
+
+async def _answer(call: Call, written: Sequence[Written]) -> web.StreamResponse:
+    failed = [each for each in written if isinstance(each, PixyError)]
+    if not failed:
+        entries = [_Entry(partition, offset) for partition, offset in written]  # type: ignore[misc]
+        return await call.answer(_encode(_Answer(entries)))
+    if len(failed) == len(written):
+        whole = _failure_of_all(failed)
+        if whole is not None:
+            raise whole
+    entries = [
+        _Entry(error_code=_code(call, each), error=_text(each))
+        if isinstance(each, PixyError) else _Entry(*each)
+        for each in written
+    ]
+    kinds = [errors.kind_of(error) for error in failed]
+    status = next((kind.status for kind in kinds if kind.status in (401, 403)), 200)
+    return await call.answer(_encode(_Answer(entries)), status)
+
+
+def _failure_of_all(failed: Sequence[PixyError]) -> PixyError | None:
+    """The error of a request none of whose records could be written for one and the same reason
+    that lies in the request or in the proxy rather than in Kafka.
+    """
+    first = failed[0]
+    kind = errors.kind_of(first)
+    same = all(errors.kind_of(error).code == kind.code for error in failed)
+    if same and (isinstance(first, UnknownTopic) or not isinstance(first, KafkaError)):
+        return first
+    return first if same and kind.status == errors.TOO_LARGE.status else None
+
+
+def _code(call: Call, error: PixyError) -> int:
+    code = entry_code(error)
+    return call.config.kafka_error_code if code == errors.KAFKA_ERROR.code else code
+
+
+def _text(error: PixyError) -> str:
+    return errors.PARTITION_NOT_FOUND.text if isinstance(error, UnknownPartition) else str(error)
+
+
+def add_routes(routes: Routes) -> None:
+    """Add the routes of this module."""
+    routes.add(Route("POST", "/topics/{topic}", _produce, reads_body=True))
+    routes.add(Route(
+        "POST", "/topics/{topic}/partitions/{partition}", _produce_to_partition, reads_body=True
+    ))

@@ -1,0 +1,1 @@
+"""The v1/v2 REST API beside bare confluent-kafka."""

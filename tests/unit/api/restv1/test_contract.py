@@ -1,0 +1,77 @@
+"""The OpenAPI document is the contract: it is valid, and the routers know just its paths."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+
+import schemathesis
+
+from pixy.api.openapi import page
+from pixy.api.openapi.document import as_json, load
+from pixy.api.rest.router import ROUTES as PIXY
+from pixy.api.restv1.app import make_routes
+
+_METHODS = {"get", "post", "put", "delete"}
+_PLACES = {
+    "messages": "/topics/{topic}/messages", "acks": "/topics/{topic}/acks", "offsets": "/topics/{topic}/offsets",
+    "consumers": "/topics/{topic}/consumers", "{topic}": "/topics/{topic}", "topics": "/topics", "_ping": "/_ping",
+}
+
+
+def documented() -> set[tuple[str, str]]:
+    return {
+        (method.upper(), path) for path, item in load()["paths"].items() for method in item if method in _METHODS
+    }
+
+
+def test_the_document_is_openapi_3_1() -> None:
+    schema = schemathesis.openapi.from_dict(json.loads(as_json()))
+    schema.validate()
+    assert load()["openapi"] == "3.1.0"
+
+
+def test_the_routers_and_the_document_have_the_same_paths() -> None:
+    routes = {(route.method, route.template) for route in make_routes()}
+    pixys = {(method, _PLACES[what]) for method, what in PIXY}
+    clustered = {
+        (route.method, f"/clusters/{{cluster}}{route.template}") for route in make_routes() if route.clustered
+    } | {(method, f"/clusters/{{cluster}}{path}") for method, path in pixys if path != "/_ping"}
+    assert documented() == routes | pixys | clustered
+
+
+def test_every_operation_is_told_for_people() -> None:
+    ids = []
+    for path, item in load()["paths"].items():
+        for method in _METHODS & set(item):
+            operation = item[method]
+            ids.append(operation["operationId"])
+            assert operation["summary"] and operation["tags"], (method, path)
+            named = set(re.findall(r"\{(\w+)\}", path))
+            parameters = [page.resolve(load(), each) for each in (*item.get("parameters", ()), *operation.get("parameters", ()))]
+            assert named == {each["name"] for each in parameters if each["in"] == "path"}, (method, path)
+    assert len(ids) == len(set(ids))
+    known = {tag["name"] for tag in load()["tags"]}
+    assert {tag for item in load()["paths"].values() for method in _METHODS & set(item) for tag in item[method]["tags"]} <= known
+
+
+class _Ids(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.ids: set[str] = set()
+        self.loads: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.ids |= {value for name, value in attrs if name == "id" and value}
+        self.loads += [value for name, value in attrs if name in ("src",) and value]
+
+
+def test_the_page_shows_every_operation_and_loads_nothing() -> None:
+    parser = _Ids()
+    parser.feed(page.render().decode())
+    wanted = {
+        item[method]["operationId"] for path, item in load()["paths"].items() if not path.startswith("/clusters/")
+        for method in _METHODS & set(item)
+    }
+    assert wanted <= parser.ids and not parser.loads
