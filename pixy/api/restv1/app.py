@@ -76,10 +76,8 @@ class RestV1:
         if not path.startswith("/topics") or ends.count("/") > 2:
             # Nothing that Kafka-Pixy has.
             return (endpoint == "" and speaks) or self.routes.knows(path)
-        if speaks:
-            return self.routes.knows(path)
-        # A topic's own path: /topics/{topic}.
-        return (
+        # /topics or /topics/{topic}: both have them.
+        return speaks or (
             endpoint == "!" and request.method == "POST" and path.count("/") == 2
             and negotiation.parse(request.headers.get("Content-Type", "")).full == "application/json"
         )

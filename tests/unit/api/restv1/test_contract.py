@@ -48,7 +48,7 @@ def test_every_operation_is_told_for_people() -> None:
             operation = item[method]
             ids.append(operation["operationId"])
             assert operation["summary"] and operation["tags"], (method, path)
-            named = {each for each in re.findall(r"\{(\w+)\}", path)}
+            named = set(re.findall(r"\{(\w+)\}", path))
             parameters = [page.resolve(load(), each) for each in (*item.get("parameters", ()), *operation.get("parameters", ()))]
             assert named == {each["name"] for each in parameters if each["in"] == "path"}, (method, path)
     assert len(ids) == len(set(ids))
