@@ -104,7 +104,7 @@ def run(args: argparse.Namespace) -> int:
     )
     kept = ReplayState(args.state or f"replays/{wish.name(lake.identity.id)}")
     job = ReplayJob(
-        lake, wish, proxy, ClusterView(settings.admin(proxy)), kept, _finder(args),
+        lake, wish, proxy, ClusterView(settings.admin(proxy), proxy.net.dial_timeout), kept, _finder(args),
         lambda done: console.print(f"{done.records:,} records written", markup=False),
         lambda text: console.print(text, markup=False, soft_wrap=True),
     )

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.pipeline.support import World
+from tests.integration.pipeline.support import FAST_START, World
 from tests.kafka.cluster import Cluster
 
 
@@ -25,6 +25,8 @@ def spark() -> Iterator[Any]:
         if os.environ.get("CI"):
             raise
         pytest.skip(f"!!! NOT TESTED on real Spark: {error} !!!")
+    for key, value in FAST_START.items():
+        os.environ.setdefault(key, value)
     session = open_session("tests", "local[2]", settings=[
         "spark.driver.memory=1g", "spark.sql.shuffle.partitions=2", "spark.default.parallelism=2",
     ])
