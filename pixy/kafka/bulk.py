@@ -1,0 +1,246 @@
+"""Records in bulk for batch programs: many to a topic in order, or a range of a partition back.
+
+Blocking, for programs without an event loop; the daemon's producer is :mod:`pixy.kafka.producer`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from confluent_kafka import (
+    Consumer,
+    KafkaError as LibraryError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
+
+from pixy.errors import KafkaError
+from pixy.kafka.errors import translate
+from pixy.kafka.settings import Settings
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+ANY = -1
+"""A partition that librdkafka's partitioner chooses."""
+
+MAX_IN_FLIGHT = 50_000
+MAX_IN_FLIGHT_BYTES = 128 << 20
+"""What librdkafka's queue holds: records that may have landed and are not known to."""
+_LARGEST_MESSAGE = 1_000_000_000  # librdkafka's bound; the broker knows the real one
+_POLL_EVERY = 1000
+_BATCH = 500
+_WAIT = 0.05
+
+
+Outgoing = tuple[int, int, bytes | None, bytes | None, Headers | None]
+"""Token, timestamp in milliseconds, key, value, headers. A plain tuple: making a class's instance of
+each of a million records costs more than sending it."""
+
+Landed = Callable[[int, list[int], list[int]], None]
+"""Partition, the tokens of records that landed there, and the offsets they were given."""
+
+
+def bulk_settings(settings: Settings) -> Settings:
+    """Settings of :func:`pixy.kafka.settings.producer` for throughput and order."""
+    return {
+        **settings,
+        "acks": -1,
+        "enable.idempotence": True,
+        "linger.ms": 20,
+        "batch.size": 1 << 20,
+        "message.max.bytes": _LARGEST_MESSAGE,
+        "message.timeout.ms": 300_000,
+        "queue.buffering.max.messages": MAX_IN_FLIGHT,
+        "queue.buffering.max.kbytes": MAX_IN_FLIGHT_BYTES // 1024,
+        "sticky.partitioning.linger.ms": 10,
+    }
+
+
+class BulkProducer:
+    """An idempotent producer: the records of a partition land once and in the order of ``send``.
+
+    Args:
+        settings: see :func:`bulk_settings`.
+        landed: called in ``send``, ``poll`` and ``flush`` with what was acknowledged, for each
+            partition in the order of ``send``.
+    """
+
+    def __init__(self, settings: Settings, landed: Landed) -> None:
+        self._producer = Producer(settings)
+        self._known: set[str] = set()
+        self._landed = landed
+        # Reports of a partition come in the order of its records, so a token need not travel along.
+        self._tokens: dict[int, deque[int]] = {}
+        self._reports: dict[int, list[int]] = {}
+        self._callbacks: dict[int, Callable[[Any, Any], None]] = {}
+        self._anywhere: list[tuple[int, int, int]] = []
+        self._error: KafkaError | None = None
+
+    def send(self, topic: str, partition: int, records: Sequence[Outgoing]) -> None:
+        """Hand records over, waiting while librdkafka's queue is full.
+
+        Args:
+            partition: of all of them; :data:`ANY` lets the partitioner choose.
+
+        Raises:
+            KafkaError: one was refused, of these or of earlier ones; nothing is sent after it.
+        """
+        self._know(topic)
+        for at in range(0, len(records), _BATCH):
+            self._produce(topic, partition, records[at : at + _BATCH])
+            self.poll()
+
+    def _know(self, topic: str) -> None:
+        """Without metadata a record for a partition waits, or is refused if the topic is new."""
+        if topic in self._known:
+            return
+        try:
+            found = self._producer.list_topics(topic, timeout=60.0).topics[topic]
+        except KafkaException as error:
+            raise translate(error) from error
+        if found.error is not None:
+            raise translate(found.error)
+        self._known.add(topic)
+
+    def _produce(self, topic: str, partition: int, records: Sequence[Outgoing]) -> None:
+        # One call a record: produce_batch would be faster, but takes neither timestamps nor headers.
+        produce = self._producer.produce
+        report = None if partition == ANY else self._callback(partition)
+        for token, timestamp, key, value, headers in records:
+            done = report or partial(self._report_anywhere, token)
+            while True:
+                try:
+                    if headers:
+                        produce(topic, value, key, partition, done, None, timestamp, list(headers))
+                    else:
+                        produce(topic, value, key, partition, done, None, timestamp)
+                    break
+                except BufferError:
+                    self._producer.poll(_WAIT)
+                    self._check()
+                except (KafkaException, TypeError, ValueError) as error:
+                    self._error = translate(error)
+                    raise self._error from error
+        if report is not None:
+            self._tokens[partition].extend([record[0] for record in records])
+
+    def _callback(self, partition: int) -> Callable[[Any, Any], None]:
+        found = self._callbacks.get(partition)
+        if found is None:
+            self._tokens[partition] = deque()
+            add = self._reports.setdefault(partition, []).append
+
+            def found(error: Any, message: Any) -> None:
+                if error is None:
+                    add(message.offset())
+                else:
+                    self._error = self._error or translate(error)
+
+            self._callbacks[partition] = found
+        return found
+
+    def _report_anywhere(self, token: int, error: Any, message: Any) -> None:
+        if error is None:
+            self._anywhere.append((message.partition(), token, message.offset()))
+        else:
+            self._error = self._error or translate(error)
+
+    def poll(self) -> None:
+        """Take the delivery reports that are there; raises KafkaError if a record was refused."""
+        self._producer.poll(0)
+        self._hand_over()
+        self._check()
+
+    def flush(self, timeout: float = 300.0) -> None:
+        """Wait until all have landed; raises KafkaError if they have not within ``timeout`` seconds,
+        or at once if one was refused."""
+        deadline = time.monotonic() + timeout
+        while True:
+            left = self._producer.flush(0.5)
+            self._hand_over()
+            self._check()
+            if not left:
+                return
+            if time.monotonic() > deadline:
+                raise KafkaError(
+                    f"kafka: {left} records were not acknowledged within {timeout:g} s", -192,
+                    "_MSG_TIMED_OUT", retriable=True,
+                )
+
+    def _hand_over(self) -> None:
+        for partition, offsets in self._reports.items():
+            if offsets:
+                take = self._tokens[partition].popleft
+                self._landed(partition, [take() for _ in offsets], offsets[:])
+                offsets.clear()  # the callback holds this list
+        anywhere, self._anywhere = self._anywhere, []
+        for partition, token, offset in anywhere:
+            self._landed(partition, [token], [offset])
+
+    def _check(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """A record of a partition; ``timestamp`` is -1 if it has none."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers | None
+
+
+def read_range(
+    settings: Settings, topic: str, partition: int, start: int, end: int, timeout: float = 60.0
+) -> Iterator[Incoming]:
+    """The records of ``[start, end)`` of a partition, as far as there are any.
+
+    Args:
+        settings: see :func:`pixy.kafka.settings.common`.
+        timeout: seconds without progress after which it gives up with KafkaError.
+    """
+    if start >= end:
+        return
+    client = Consumer({
+        **settings, "group.id": "kafka-pixy-reader", "enable.auto.commit": False,
+        "enable.partition.eof": True, "auto.offset.reset": "error",
+        "isolation.level": "read_committed", "fetch.queue.backoff.ms": 10,
+    })
+    try:
+        client.assign([TopicPartition(topic, partition, start)])
+        deadline = time.monotonic() + timeout
+        while time.monotonic() < deadline:
+            messages: list[Any] = client.consume(_POLL_EVERY, 0.2)
+            for message in messages:
+                error = message.error()
+                if error is not None:
+                    if error.code() == LibraryError._PARTITION_EOF:
+                        return
+                    if not error.retriable() and error.code() != LibraryError._TRANSPORT:
+                        raise translate(error)
+                    continue
+                if message.offset() >= end:
+                    return
+                deadline = time.monotonic() + timeout
+                kind, timestamp = message.timestamp()
+                yield Incoming(
+                    message.offset(), timestamp if kind else -1, message.key(), message.value(),
+                    message.headers(),
+                )
+        raise KafkaError(
+            f"kafka: {topic}/{partition} could not be read up to offset {end}", -185, "_TIMED_OUT",
+            retriable=True,
+        )
+    except KafkaException as error:
+        raise translate(error) from error
+    finally:
+        client.close()
