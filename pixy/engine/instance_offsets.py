@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -96,6 +96,8 @@ class Offsets:
             parts.operations.when_joined(lambda: self._find(request, reply))
 
     def _find(self, request: SeekTo, reply: Future[Any]) -> None:
+        if self._refused((*request.offsets, *request.times), reply):
+            return
         if not request.times:
             self.found(OffsetsFound(request, reply, {}, None))
             return
@@ -114,9 +116,7 @@ class Offsets:
             reply.try_fail(message.error)
             return
         offsets = {**message.request.offsets, **message.offsets}
-        missing = [partition for partition in offsets if partition not in parts.book]
-        if missing:
-            reply.try_fail(_not_assigned(missing[0]))
+        if self._refused(offsets, reply):
             return
         session = parts.open()
 
@@ -128,6 +128,12 @@ class Offsets:
         parts.operations.begin(
             lambda token: session.seek(token, offsets), "seek", reply=reply, finish=finish
         )
+
+    def _refused(self, partitions: Iterable[Partition], reply: Future[Any]) -> bool:
+        missing = [partition for partition in partitions if partition not in self._parts.book]
+        if missing:
+            reply.try_fail(_not_assigned(missing[0]))
+        return bool(missing)
 
 
 def _not_assigned(partition: Partition) -> IllegalState:

@@ -44,13 +44,13 @@ class Timestamp(Partition, gc=False):
 class CommitRequest(Struct):
     """Offsets of the last records that were dealt with."""
 
-    offsets: list[Offset]
+    offsets: list[Offset] | None = None
 
 
 class Partitions(Struct):
     """Partitions."""
 
-    partitions: list[Partition]
+    partitions: list[Partition] | None = None
 
 
 class Positions(Struct):
@@ -73,17 +73,17 @@ _positions = msgspec.json.Decoder(Positions)
 _subscription = msgspec.json.Decoder(Subscription)
 
 
-def commit_request(body: bytes) -> CommitRequest | None:
-    """What to commit; None: what was handed out. Raises ApiError."""
-    if bodies.is_empty(body):
-        return None
-    asked = bodies.parse(body, _commit)
-    return asked if asked.offsets else None
+def commit_request(body: bytes) -> list[Offset]:
+    """What to commit; nothing: what was handed out. Raises ApiError."""
+    return bodies.parse(_some(body), _commit).offsets or []
 
 
-def partitions_request(body: bytes) -> Partitions:
-    """Raises ApiError."""
-    return bodies.parse(_some(body), _partitions)
+def partitions_request(body: bytes) -> tuple[tuple[str, int], ...]:
+    """Topics and partitions, each once. Raises ApiError."""
+    asked = bodies.parse(_some(body), _partitions).partitions
+    if asked is None:
+        raise ApiError(errors.INVALID, "partitions must be given")
+    return tuple(dict.fromkeys((each.topic, each.partition) for each in asked))
 
 
 def positions_request(body: bytes) -> Positions:

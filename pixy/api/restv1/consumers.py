@@ -11,10 +11,6 @@ from aiohttp import web
 from pixy.api.restv1 import bodies, errors
 from pixy.api.restv1.call import Call
 from pixy.api.restv1.consumer_bodies import (
-    CommitRequest,
-    Partitions,
-    Positions,
-    Subscription,
     commit_request,
     partitions_request,
     positions_request,
@@ -132,17 +128,17 @@ async def _read(call: Call, topic: str | None) -> web.StreamResponse:
 
 
 async def _commit(call: Call, body: bytes) -> web.StreamResponse:
-    asked: CommitRequest | None = commit_request(body)
-    if asked is not None:
+    asked = commit_request(body)
+    if asked:
         # The client tells the last record that it has dealt with; the group goes on after it.
         await _ask(call, CommitOffsets(tuple(
             Commit(each.topic, each.partition, each.offset + 1, each.metadata or "")
-            for each in asked.offsets
+            for each in asked
         )))
         rows: list[Any] = []
     else:
         rows = await _ask(call, CommitPositions())
-    if call.negotiated.api == "v2" or asked is not None:
+    if call.negotiated.api == "v2" or asked:
         return call.nothing() if call.config.commit_status == 204 else await call.json([])
     return await call.json([
         {"topic": topic, "partition": partition, "consumed": consumed, "committed": committed}
@@ -153,7 +149,7 @@ async def _commit(call: Call, body: bytes) -> web.StreamResponse:
 async def _committed(call: Call, body: bytes) -> web.StreamResponse:
     if bodies.is_empty(body):
         raise ApiError(errors.PARTITION_NOT_FOUND)
-    wanted = _keys(partitions_request(body))
+    wanted = partitions_request(body)
     found = await _ask(call, GetCommitted(wanted)) if wanted else {}
     return await call.json({"offsets": [
         {
@@ -165,7 +161,7 @@ async def _committed(call: Call, body: bytes) -> web.StreamResponse:
 
 
 async def _seek(call: Call, body: bytes) -> web.StreamResponse:
-    wanted: Positions = positions_request(body)
+    wanted = positions_request(body)
     if wanted.offsets or wanted.timestamps:
         await _ask(call, SeekTo(
             {(each.topic, each.partition): each.offset for each in wanted.offsets},
@@ -176,7 +172,7 @@ async def _seek(call: Call, body: bytes) -> web.StreamResponse:
 
 def _seek_to(where: int) -> Answer:
     async def answer(call: Call, body: bytes) -> web.StreamResponse:
-        wanted = _keys(partitions_request(body))
+        wanted = partitions_request(body)
         if wanted:
             await _ask(call, SeekTo({}, dict.fromkeys(wanted, where)))
         return call.nothing()
@@ -188,7 +184,7 @@ def _seek_to(where: int) -> Answer:
 
 
 async def _subscribe(call: Call, body: bytes) -> web.StreamResponse:
-    wanted: Subscription = subscription_request(body)
+    wanted = subscription_request(body)
     for topic in wanted.topics or ():
         check_topic(topic)
     await _ask(call, SubscribeTo(tuple(wanted.topics or ()), wanted.topic_pattern or ""))
@@ -205,7 +201,7 @@ async def _unsubscribe(call: Call, _body: bytes) -> web.StreamResponse:
 
 
 async def _assign(call: Call, body: bytes) -> web.StreamResponse:
-    wanted = _keys(partitions_request(body))
+    wanted = partitions_request(body)
     for topic, _ in wanted:
         check_topic(topic)
     await _ask(call, AssignPartitions(wanted))
@@ -217,10 +213,6 @@ async def _get_assignment(call: Call, _body: bytes) -> web.StreamResponse:
         {"topic": topic, "partition": partition}
         for topic, partition in await _ask(call, GetAssignment())
     ]})
-
-
-def _keys(wanted: Partitions) -> tuple[tuple[str, int], ...]:
-    return tuple((each.topic, each.partition) for each in wanted.partitions)
 
 
 def add_routes(routes: Routes) -> None:
