@@ -9,7 +9,6 @@ from typing import Any
 
 from confluent_kafka import Producer
 
-from pixy.errors import OverBudget
 from tests.integration.restv1.consumers import Instance, fill
 from tests.integration.restv1.support import BINARY_V2, JSON_V2, ask, error, produce
 from tests.kafka.cluster import Cluster
