@@ -7,13 +7,13 @@ session that is answered by an event. So a delete, a commit or a seek is answere
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from actors import Actor, ActorRef, Future
 from pixy.config.model import Proxy
-from pixy.engine.instance_consuming import Consuming, TopicChecked
+from pixy.engine.instance_consuming import Consuming, TopicChecked, Unsubscribed
 from pixy.engine.instance_messages import (
     AssignPartitions,
     BatchSettled,
@@ -36,7 +36,7 @@ from pixy.engine.instance_operations import JoinDue, OperationAgain, OperationDu
 from pixy.engine.instance_parts import Catalogue, Memory, Parts
 from pixy.engine.instance_reads import Reads
 from pixy.errors import FormatMismatch, IllegalState, PixyError, ShuttingDown, UnknownInstance
-from pixy.kafka.consumer import Partition
+from pixy.kafka.consumer import Commit, Partition
 from pixy.membership.instance import (
     Done,
     Failed,
@@ -105,7 +105,7 @@ class Instance(Actor):
         self._memory = memory
         self._resume = memory.book.begin_again()
         self._session: InstanceSession | None = None
-        self._life = object()
+        self._life: object = None
         self._last_used = 0.0
         self._closing = False
         self._waiting_for_end: list[Future[Any]] = []
@@ -113,10 +113,10 @@ class Instance(Actor):
         self._operations = Operations(self, self._conf)
         parts = Parts(
             self, spec, self._conf, memory, self._reads, self._operations, self._open,
-            lambda: self._session, self._serve, catalogue,
+            lambda: self._session, self._leave_group, self._serve, catalogue,
         )
         self._offsets = Offsets(parts)
-        self._consuming = Consuming(parts, self._offsets)
+        self._consuming = Consuming(parts)
         self._requests, self._others, self._events = self._handlers()
 
     def _handlers(self) -> tuple[_Handlers, _Handlers, _Handlers]:
@@ -131,7 +131,8 @@ class Instance(Actor):
         }
         others: _Handlers = {
             _Event: self._event, BatchSettled: self._settled, _ReadsDue: lambda _due: self._serve(),
-            TopicChecked: consuming.topic_checked, OffsetsFound: offsets.found,
+            TopicChecked: consuming.topic_checked, Unsubscribed: consuming.unsubscribed,
+            OffsetsFound: offsets.found,
             OperationDue: operations.due,
             OperationAgain: operations.again, JoinDue: operations.joined,
             _CommitDue: lambda _due: offsets.commit_by_itself(), _CheckIdle: self._check_idle,
@@ -185,7 +186,8 @@ class Instance(Actor):
     def _open(self) -> InstanceSession:
         # Only who consumes or commits has a session: it costs threads, connections and memory.
         if self._session is None:
-            ref, life = self.actor_ref, self._life
+            ref = self.actor_ref
+            self._life = life = object()
 
             def post(event: InstanceEvent) -> None:
                 ref.notify(_Event(life, event), urgent=True)
@@ -194,7 +196,8 @@ class Instance(Actor):
         return self._session
 
     def _event(self, message: _Event) -> None:
-        if message.life is self._life:  # and not left over from an earlier one
+        # Not what is left over from an earlier session, but for the outcome of a command.
+        if message.life is self._life or type(message.event) is Done:
             self._events[type(message.event)](message.event)
 
     def _failed(self, event: Failed) -> None:
@@ -272,11 +275,11 @@ class Instance(Actor):
         self._refuse(error)
         self.pipe_to_self(self._leave_group(), on_value=lambda _left: _Closed())
 
-    async def _leave_group(self) -> None:
+    def _leave_group(self) -> Coroutine[Any, Any, None]:
         session, self._session = self._session, None
-        if session is not None:
-            commits = self._memory.book.uncommitted() if self._spec.auto_commit else ()
-            await session.close(commits, self._conf.close_timeout)
+        self._life, self._resume = None, {}
+        commits = self._memory.book.uncommitted() if self._spec.auto_commit else ()
+        return _close(session, commits, self._conf.close_timeout)
 
     def _end(self, _closed: _Closed) -> None:
         for reply in self._waiting_for_end:
@@ -287,6 +290,13 @@ class Instance(Actor):
     def _refuse(self, error: PixyError) -> None:
         self._reads.refuse(error)
         self._operations.refuse(error)
+
+
+async def _close(
+    session: InstanceSession | None, commits: tuple[Commit, ...], timeout: float
+) -> None:
+    if session is not None:
+        await session.close(commits, timeout)
 
 
 __all__ = ["CloseInstance", "Instance", "Memory", "SessionFactory"]

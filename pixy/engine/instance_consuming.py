@@ -13,12 +13,11 @@ from pixy.engine.instance_messages import (
     SubscribeTo,
     Unsubscribe,
 )
-from pixy.engine.instance_offsets import Offsets
 from pixy.engine.instance_parts import Parts, Subscription
 from pixy.errors import IllegalState, OtherSubscription, PixyError, UnknownTopic
 from pixy.kafka.consumer import Partition
 from pixy.kafka.errors import AUTH_CODES
-from pixy.membership.instance import Gone, InstanceSession, Joined, Leaving, Trouble
+from pixy.membership.instance import Gone, Joined, Leaving, Trouble
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +28,18 @@ class TopicChecked:
     error: BaseException | None
 
 
+@dataclass(frozen=True, slots=True)
+class Unsubscribed:
+    """The group was left."""
+
+    reply: Future[Any]
+
+
 class Consuming:
     """A part of :class:`pixy.engine.instance.Instance`."""
 
-    def __init__(self, parts: Parts, offsets: Offsets) -> None:
+    def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._offsets = offsets
         self._checking = ""
 
     def resume(self) -> None:
@@ -108,29 +113,22 @@ class Consuming:
         """See :class:`Unsubscribe`."""
         parts = self._parts
         self._checking = ""
-        before, parts.memory.subscription = parts.memory.subscription, Subscription()
+        parts.memory.subscription = Subscription()
         parts.reads.refuse(IllegalState("the subscription was deleted"))
-        session = parts.session()
-        if session is None or not before:
+        if parts.session() is None:
             return
-        if parts.spec.auto_commit:
-            self._offsets.commit_by_itself()
+        # The client goes with it: one that has left a group can not take partitions of its own.
+        leaving, reply = parts.leave(), parts.actor.take_reply()
+        everything = parts.book.partitions
+        parts.book.drop(everything)
+        parts.reads.shelf.drop(everything)
+        parts.reads.joined = False
+        parts.reads.look_again()
+        parts.actor.pipe_to_self(leaving, on_value=lambda _left: Unsubscribed(reply))
 
-        def finish(_value: Any) -> None:
-            everything = parts.book.partitions
-            parts.book.drop(everything)
-            parts.reads.shelf.drop(everything)
-            parts.reads.joined = False
-
-        def leave(token: int, session: InstanceSession = session) -> None:
-            if before.partitions:
-                session.assign(token, (), {})
-            else:
-                session.subscribe(token, ())
-
-        parts.operations.begin(
-            leave, "unsubscribe", reply=parts.actor.take_reply(), finish=finish
-        )
+    def unsubscribed(self, message: Unsubscribed) -> None:
+        """See :class:`Unsubscribed`."""
+        message.reply.try_set(None)
 
     def get_subscription(self, _query: GetSubscription) -> list[str]:
         """See :class:`GetSubscription`."""

@@ -14,6 +14,7 @@ from pixy.kafka.errors import REBALANCE_IN_PROGRESS, timed_out
 from pixy.membership.instance import Done
 
 _AGAIN = 0.1
+_tokens = itertools.count(1)  # of all instances: no life sees the outcome of another's command
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,6 @@ class Operations:
     def __init__(self, actor: Actor, conf: Instances) -> None:
         self._actor = actor
         self._conf = conf
-        self._tokens = itertools.count(1)
         self._under_way: dict[int, _Operation] = {}
         self._joining: list[Callable[[], None]] = []
 
@@ -75,7 +75,7 @@ class Operations:
         if reply is not None and len(self) >= self._conf.max_waiting_requests:
             reply.try_fail(TooManyRequests("instances.max_waiting_requests"))
             return
-        token = next(self._tokens)
+        token = next(_tokens)
         until = self._actor.system.loop.time() + self._conf.operation_timeout
         self._under_way[token] = _Operation(begin, what, reply, finish, failed, until)
         self._actor.set_timer(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from actors import Actor
 from pixy.config.model import Instances
@@ -71,6 +71,7 @@ class Parts:
         actor: the instance itself.
         open: its session, made if it has none yet.
         session: its session, or None.
+        leave: gives the session up: the coroutine commits, if that is wanted, and leaves the group.
         serve: serve reads, and set their timer.
         catalogue: what is there.
     """
@@ -83,6 +84,7 @@ class Parts:
     operations: Operations
     open: Callable[[], InstanceSession]
     session: Callable[[], InstanceSession | None]
+    leave: Callable[[], Coroutine[Any, Any, None]]
     serve: Callable[[], None]
     catalogue: Catalogue
 

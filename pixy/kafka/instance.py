@@ -52,14 +52,11 @@ class InstanceClient(ConsumerClient):
             raise translate(error) from error
 
     def assign_only(self, starts: Mapping[Partition, int]) -> None:
-        """Fetch these partitions, outside the group's assignment; none at all with no starts."""
+        """Fetch these partitions and no others, outside the group's assignment. Raises PixyError."""
         try:
-            if starts:
-                self._consumer.assign(
-                    [TopicPartition(*partition, at) for partition, at in starts.items()]
-                )
-            else:
-                self._consumer.unassign()
+            self._consumer.assign(
+                [TopicPartition(*partition, at) for partition, at in starts.items()]
+            )
         except KafkaException as error:
             raise translate(error) from error
 

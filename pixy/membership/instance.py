@@ -76,15 +76,15 @@ class InstanceSession(Protocol):
     """One instance's consumer. No method blocks; each command is answered by one :class:`Done`."""
 
     def subscribe(self, token: int, topics: tuple[str, ...]) -> None:
-        """Join the group for these topics (one that begins with ``^`` is a pattern); leave it with
-        none. :class:`Joined` follows when the group has answered.
+        """Join the group for these topics (one that begins with ``^`` is a pattern), or change them.
+        :class:`Joined` follows when the group has answered.
         """
 
     def assign(
         self, token: int, partitions: tuple[Partition, ...], keep: Mapping[Partition, int]
     ) -> None:
         """Fetch these without the group's assignment, from the offset of ``keep`` or else from the
-        committed one; none: stop.
+        committed one.
 
         The value: partition to the offset where it begins.
         """

@@ -35,9 +35,8 @@ from pixy.membership.pace import Pace
 
 logger = logging.getLogger("pixy.membership")
 
-_MOMENT = 0.005
 _TICK, _TICK_JOINING = 0.5, 0.05
-_JOINING, _LEAVING = 15.0, 5.0
+_JOINING = 15.0
 _QUERY_TIMEOUT = 10.0
 _RELEASE_TIMEOUT = _WAKING_TIMEOUT = 1.0
 _CHUNK = 1000
@@ -257,15 +256,9 @@ class KafkaInstance:
 
     def _subscribe(self, topics: tuple[str, ...]) -> None:
         self._client.subscribe_or_raise(topics)
-        self._polling = bool(topics)
+        self._polling = True
         self._joined = False
         self._looked = time.monotonic()
-        if not topics:
-            # The group is left when the revoke callback has been served.
-            deadline = time.monotonic() + _LEAVING
-            while self._assigned and time.monotonic() < deadline:
-                self._client.poll(_MOMENT)
-            self._forget(self._assigned)
 
     def _assign_only(
         self, partitions: tuple[Partition, ...], keep: dict[Partition, int]
@@ -275,7 +268,7 @@ class KafkaInstance:
         self._client.assign_only(starts)
         self._forget(self._assigned)
         self._assigned = set(starts)
-        self._polling = self._joined = bool(starts)
+        self._polling = self._joined = True
         self._looked = time.monotonic()
         return starts
 

@@ -127,6 +127,7 @@ _AUTHORIZATION = frozenset({
     "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
 })
 _RECORD_TOO_LARGE = frozenset({"MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE"})
+_BAD_ARGUMENT = frozenset({"_INVALID_ARG", "OFFSET_METADATA_TOO_LARGE", "INVALID_GROUP_ID"})
 _NO_LEADER = frozenset({"LEADER_NOT_AVAILABLE"})
 _NO_BROKER = frozenset({"_ALL_BROKERS_DOWN", "_TRANSPORT", "_TIMED_OUT", "BROKER_NOT_AVAILABLE"})
 
@@ -154,6 +155,8 @@ def _kafka_kind(error: errors.KafkaError) -> ErrorKind:
         return KAFKA_AUTHORIZATION
     if error.name in _RECORD_TOO_LARGE:
         return TOO_LARGE
+    if error.name in _BAD_ARGUMENT:
+        return INVALID
     if error.name in _NO_LEADER:
         return LEADER_NOT_AVAILABLE
     if error.name in _NO_BROKER:

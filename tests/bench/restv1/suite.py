@@ -14,6 +14,7 @@ from confluent_kafka import Producer
 
 from tests.bench.daemon import process
 from tests.bench.report import ROOT, Report, console
+from tests.bench.restv1 import consumers
 from tests.bench.restv1.client import VALUE
 from tests.kafka.cluster import Cluster, free_port
 
@@ -85,7 +86,7 @@ class Bench:
         )
 
 
-PARTS: list[Callable[[Bench, int], None]] = []
+PARTS: list[Callable[[Bench, int], None]] = [consumers.run]
 """More rows: each is called with the bench and the daemon's process id."""
 
 

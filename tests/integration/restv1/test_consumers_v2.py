@@ -173,7 +173,7 @@ async def test_gone_instances_and_bad_bodies(kafka: Cluster, name: str) -> None:
             ("/subscription", {"topics": []}, 422, "topics or topic_pattern must be given"),
             ("/subscription", {"topics": "t"}, 422, "topics: "),
             ("/subscription", {"topics": ["a b"]}, 422, "bad topic: 'a b'"),
-            ("/subscription", {"topic_pattern": "("}, 500, "Kafka error: "),
+            ("/subscription", {"topic_pattern": "("}, 422, "subscri"),
             ("/assignments", {}, 422, "partitions"),
             ("/assignments", {"partitions": [{"topic": "t", "partition": -1}]}, 422, "partitions[0].partition"),
             ("/offsets", {"offsets": [{"topic": "t", "partition": 0}]}, 422, "offsets[0]"),

@@ -43,6 +43,9 @@ def config_for_attack(kafka: Cluster) -> Any:
     config = make_config(
         kafka.bootstrap(), long_polling_timeout=0.05, join_timeout=0.05, max_groups=100_000, retry_backoff=0.01
     )
+    instances = config.proxies["default"].instances
+    instances.read_timeout = instances.max_read_timeout = instances.join_timeout = 0.05
+    instances.max_instances = 100_000
     config.rest.fetch_timeout = config.rest.max_fetch_timeout = 0.02
     return config
 
@@ -54,7 +57,11 @@ async def test_schemathesis_finds_no_5xx_and_nothing_undocumented(kafka: Cluster
     kafka.create_topic(name, 2)
     async with serving(config_for_attack(kafka)) as daemon:
         document = (await ask(daemon, "GET", "/openapi.json")).json
-        for parameter, value in (("topic", name), ("cluster", "default")):
+        for path in ("", "/subscription"):
+            await ask(daemon, "POST", f"/consumers/{name}{path and '/instances/c' + path}", {"name": "c", "topics": [name]})
+        for parameter, value in (
+            ("topic", name), ("cluster", "default"), ("consumerGroup", name), ("instance", "c"),
+        ):
             # Mostly what is there, so that requests get beyond the 404.
             known = document["components"]["parameters"][parameter]
             known["schema"] = {"enum": [value, "absent"]}

@@ -268,11 +268,15 @@ async def test_peers_defect_too_much_at_once_is_503_and_never_memory(kafka: Clus
         assert error(answer)[:2] == (503, 503) and "rest.max_buffered_bytes" in error(answer)[2]
         assert answer.headers["Retry-After"] == "1"
         assert (await ask(daemon, "POST", f"/topics/{name}", body, content_type=BINARY_V2)).status == 200
+        status, headers, _ = await raw(daemon, (
+            f"POST /topics/{name} HTTP/1.1\r\nHost: x\r\nContent-Type: {BINARY_V2}\r\nContent-Length: 1600000\r\n\r\n"
+        ).encode())
+        assert (status, headers["retry-after"]) == (503, "1"), "refused before any of it is read"
         many = await ask(daemon, "GET", f"/topics/{name}/partitions/0/records?offset=0&max_bytes=9999999")
         assert error(many)[:2] == (503, 503), "two records are too much for what may be held"
         assert len(await fetch(daemon, name, 0, 0, query="&max_bytes=1")) == 1
         api = api_of(daemon)
-        assert api.budget.held == 0 and api.budget.refused == 2 and api.budget.most <= 2_000_000
+        assert api.budget.held == 0 and api.budget.refused == 3 and api.budget.most <= 2_000_000
 
 
 async def test_what_a_slow_client_has_not_taken_counts(kafka: Cluster, name: str) -> None:

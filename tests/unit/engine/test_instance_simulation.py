@@ -131,9 +131,7 @@ class Session:
 
     def subscribe(self, token: int, topics: tuple[str, ...]) -> None:
         self._later(0.001, lambda: self.post(Done(token, None, None)))
-        if not topics:
-            self._later(0.001, self.next.clear)
-        elif not self.next:
+        if not self.next:
             self._later(self.kafka.join_takes, lambda: self.join(range(self.kafka.partitions)))
 
     def join(self, numbers: Iterable[int]) -> None:
