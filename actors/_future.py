@@ -49,7 +49,7 @@ class Future(pykka.Future[T]):
     _await_hook: Callable[[], Awaitable[T]] | None = None
     _state = _PENDING
     _value: Any = None
-    _waiters: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] | None = None
+    _waiters: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None], int]] | None = None
     _blocked: list[Any] | None = None
     target: Cell | None = None
     """The actor that owes the reply, while it is known."""
@@ -125,9 +125,9 @@ class Future(pykka.Future[T]):
             for lock in blocked:
                 lock.release()
         if waiters:
-            here = asyncio._get_running_loop()
-            for loop, waiter in waiters:
-                if loop is here:
+            here = threading.get_ident()  # asyncio._get_running_loop() is a system call in 3.11
+            for loop, waiter, thread in waiters:
+                if thread == here:
                     _wake(waiter)
                 elif not loop.is_closed():
                     loop.call_soon_threadsafe(_wake, waiter)
@@ -214,7 +214,7 @@ class Future(pykka.Future[T]):
                     return
                 if self._waiters is None:
                     self._waiters = []
-                self._waiters.append((loop, waiter))
+                self._waiters.append((loop, waiter, threading.get_ident()))
             yield from waiter.__await__()
         except asyncio.CancelledError:
             if self._forget(loop, waiter):
@@ -229,7 +229,7 @@ class Future(pykka.Future[T]):
         with self._lock:
             if self._waiters is None:
                 return False
-            self._waiters.remove((loop, waiter))
+            self._waiters = [each for each in self._waiters if each[1] is not waiter]
             return not self._waiters and not self._blocked
 
     def _outcome(self) -> T:

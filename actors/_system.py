@@ -104,6 +104,10 @@ class ActorSystem:
     ) -> None:
         self.name = name
         self.loop = loop or asyncio.get_running_loop()
+        self.thread = threading.get_ident() if asyncio._get_running_loop() is self.loop else 0
+        """Where the loop runs; 0 until that is known. (Asking asyncio is a system call in 3.11.)"""
+        if not self.thread:
+            self.loop.call_soon_threadsafe(self._arrive)
         self.rng = rng or random.Random()
         self.clock = clock
         self.mailbox_capacity = mailbox_capacity
@@ -122,6 +126,9 @@ class ActorSystem:
         self._add_lock = threading.Lock()
         self._abandoned: list[str] = []
         self.dead_letters = 0
+
+    def _arrive(self) -> None:
+        self.thread = threading.get_ident()
 
     async def __aenter__(self) -> ActorSystem:
         return self

@@ -95,22 +95,16 @@ class ThreadedCell(Cell):
             self._submit(self._run)
 
     def _run(self) -> None:
-        if self.state is not RUNNING or self._halted:
-            return
-        self.began = self.clock()
-        while True:
-            envelope = self.mailbox.get()
-            if envelope is None:
-                if self._falls_asleep():
-                    return
-                continue
-            handler = self._handle(envelope)
+        while self.state is RUNNING and not self._halted:
+            handler = self._work(1)
             if handler is not None:
-                self._refuse(envelope, handler)
-            if self.state is not RUNNING or self._halted:
+                self._refuse(handler)
+            elif self.mailbox.empty() and self._falls_asleep():
                 return
 
-    def _refuse(self, envelope: Envelope, handler: CoroutineType[Any, Any, Any]) -> None:
+    def _refuse(self, handler: CoroutineType[Any, Any, Any]) -> None:
+        envelope = self.envelope
+        assert envelope is not None
         error = _no_coroutine(handler)
         self._account(envelope, self.began, error)
         self._handler_failed(envelope, error)

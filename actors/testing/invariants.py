@@ -152,9 +152,9 @@ class Invariants(Instrument):
 
     def _check_bounds(self, cell: Cell) -> None:
         mailbox = cell.mailbox
-        normal = len(mailbox._normal)
+        normal = len(mailbox.normal)
         if normal > mailbox.capacity:  # requests to stop are above the bound
-            normal = sum(type(envelope[0]) is not ActorStop for envelope in mailbox._normal)
+            normal = sum(type(envelope[0]) is not ActorStop for envelope in mailbox.normal)
         for lane, count, bound in (
             (NORMAL, normal, mailbox.capacity),
             ("priority", len(mailbox._priority or ()), mailbox.capacity * PRIORITY_FACTOR),

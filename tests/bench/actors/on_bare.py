@@ -1,83 +1,100 @@
 """This project's runtime with parts taken out, to see what the parts cost.
 
 The variants are made from the source of the real hot path, so that they can not drift away from it:
-a part that is not found there ends the run.
+a part that is not found there ends the run. They take turns of some milliseconds within one process:
+two processes differ by more than a part costs.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import inspect
+import statistics
 import textwrap
+import time
 from typing import Any
 
-from actors import ActorSystem, _cell as cell_module
-from tests.bench.actors.handlers import MESSAGE, Result, expect, rate_async
+from actors import ActorRef, ActorSystem, _cell as cell_module
+from tests.bench.actors.handlers import MESSAGE, Result, expect
 from tests.bench.actors.on_actors import EchoActor
 
+TURN = 200
+"""Asks a turn."""
+
 HOOKS = (
-    """            if hooks is not None and (fault := hooks.began(self, envelope)) is not None:
-                raise fault
+    """                if hooks is not None and (fault := hooks.began(self, envelope)) is not None:
+                    raise fault
 """,
-    """        if hooks is not None:
-            hooks.ended(self, envelope, began, ended, error)
+    """            if hooks is not None:
+                hooks.ended(self, envelope, began, ended, error)
 """,
-    "        hooks = self.hooks\n",
+    "            hooks = self.hooks\n",
 )
 ACCOUNTING = (
-    """        try:
-            self.waits[((began - sent) >> SHIFT).bit_length()] += 1
-            self.runs[(run >> SHIFT).bit_length()] += 1
-        except IndexError:
-            self._count_long(began - sent, run)
-        if self.recent is None:
-            self.recent = deque(maxlen=RECENT)
-        self.recent.append((kind, sender, sent))
+    """            try:
+                waits[((began - sent) >> SHIFT).bit_length()] += 1
+                runs[(run >> SHIFT).bit_length()] += 1
+            except IndexError:
+                self._count_long(began - sent, run)
+            recent.append((kind, sender, sent))
 """,
-    """        if run > self.system.slow_ns:
-            self._slow(kind, run)
+    """            if run > slow_ns:
+                self._slow(kind, run)
 """,
-    "        self.began = self.ended = ended = self.clock()\n        run = ended - began\n",
+    "            self.began = self.ended = ended = clock()\n            run = ended - began\n",
+    "            began, self.envelope, self.trace = ended, None, None\n",
 )
 
 
 def without(parts: tuple[str, ...]) -> type[Any]:
     """An actor whose messages are handled without these parts."""
-    source = textwrap.dedent(inspect.getsource(cell_module.Cell._handle))
+    source = inspect.getsource(cell_module.Cell._work)
     for part in parts:
-        lines = textwrap.indent(textwrap.dedent(part), "")
-        depth = len(part) - len(part.lstrip()) - 4
-        part = textwrap.indent(lines, " " * depth)
         if part not in source:
             raise LookupError(f"not in the hot path any more:\n{part}")
         source = source.replace(part, "")
     made: dict[str, Any] = {}
-    exec(compile(source, "<variant>", "exec"), vars(cell_module), made)
-    variant = type("Variant", (cell_module.Cell,), {"__slots__": (), "_handle": made["_handle"]})
+    exec(compile(textwrap.dedent(source), "<variant>", "exec"), vars(cell_module), made)
+    variant = type("Variant", (cell_module.Cell,), {"__slots__": (), "_work": made["_work"]})
     return type("Variant", (EchoActor,), {"_cell_class": variant})
 
 
-def _asks(actor_class: type[Any], count: int, clock: Any = None) -> Result:
+async def _turn(ref: ActorRef[Any]) -> float:
+    reply = None
+    begun = time.perf_counter()
+    for _ in range(TURN):
+        reply = await ref.ask(MESSAGE, block=False)
+    took = time.perf_counter() - begun
+    expect(reply, MESSAGE)
+    return took
+
+
+def costs(turns: int) -> Result:
+    """The share of an ask that counters and histograms take, and that the tests for hooks take.
+
+    The variant without counters has a clock that costs next to nothing.
+    """
+
     async def main() -> Result:
-        options = {} if clock is None else {"clock": clock}
-        async with ActorSystem(**options) as system:
-            ref = system.spawn(actor_class)
-
-            async def work(calls: int) -> None:
-                for _ in range(calls):
-                    reply = await ref.ask(MESSAGE, block=False)
-                expect(reply, MESSAGE)
-
-            return await rate_async(work, count)
+        async with ActorSystem() as system, ActorSystem(clock=int) as timeless:
+            refs: list[ActorRef[Any]] = [
+                system.spawn(EchoActor),
+                timeless.spawn(without((*HOOKS[1:2], *ACCOUNTING))),
+                system.spawn(without(HOOKS)),
+            ]
+            for ref in refs:
+                await _turn(ref)
+            gc.collect()
+            took: list[list[float]] = [[] for _ in refs]
+            for turn in range(turns):
+                for at in (0, 1, 2) if turn % 2 else (2, 1, 0):
+                    took[at].append(await _turn(refs[at]))
+        whole, uncounted, unhooked = took
+        return {
+            "counters": 1 - statistics.median(b / a for a, b in zip(whole, uncounted, strict=True)),
+            "hooks": 1 - statistics.median(b / a for a, b in zip(whole, unhooked, strict=True)),
+            "per_second": TURN / statistics.median(whole),
+        }
 
     return asyncio.run(main())
-
-
-def ask_without_accounting(count: int) -> Result:
-    """Asks, with no counter, no histogram and a clock that costs next to nothing."""
-    return _asks(without((*HOOKS[1:2], *ACCOUNTING)), count, clock=int)
-
-
-def ask_without_hooks(count: int) -> Result:
-    """Asks, with the tests for instruments taken out."""
-    return _asks(without(HOOKS), count)

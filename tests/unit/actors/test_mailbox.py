@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import deque
 from typing import Any
 
 import pytest
@@ -309,3 +310,33 @@ async def test_timed_asks_expire_and_are_not_executed() -> None:
         gate.set()
         await ref.stop(block=False)
     assert "late" not in seen
+
+
+class Interrupted(deque[Any]):
+    """A lane that lets another thread go first, once, after it has been looked at."""
+
+    meanwhile: Any = None
+
+    def __len__(self) -> int:
+        length = super().__len__()
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile is not None:
+            other = threading.Thread(target=meanwhile)
+            other.start()
+            other.join()
+        return length
+
+
+async def test_the_last_place_is_taken_by_a_thread_while_the_loop_puts_a_message() -> None:
+    async with ActorSystem() as system:
+        actor, gate, seen = await busy(system, FAIL)
+        mailbox = actor.actor_inbox
+        mailbox.normal.pop()
+        lane = mailbox.normal = Interrupted(mailbox.normal)
+        lane.meanwhile = lambda: actor.tell("from the thread")
+        with pytest.raises(MailboxFull):
+            actor.tell("from the loop")
+        assert mailbox.statistics().normal == mailbox.capacity
+        gate.set()
+        await actor.stop(block=False)
+        assert seen == ["busy", 0, 1, "from the thread"]

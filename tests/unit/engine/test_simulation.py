@@ -25,7 +25,10 @@ from pixy.membership import Assigned, Committed, Event, Fetched, Revoking, Start
 TOPIC = "t"
 PARTITIONS = 3
 MESSAGES = 60
-BATCH = 8
+BATCH = 4
+AHEAD = 3
+"""Batches that are asked for before the first has come."""
+
 
 
 class Record:
@@ -74,6 +77,7 @@ class ModelSession:
         self._log, self._post, self._rng = log, post, rng
         self._fence = 0
         self._next: dict[Partition, tuple[int, int]] = {}
+        self._lands: dict[Partition, float] = {}
         self._revoking: tuple[Partition, ...] = ()
         self.released = asyncio.Event()
         self.closed = False
@@ -93,7 +97,11 @@ class ModelSession:
             starts.append(Start(TOPIC, number, position, metadata, fence, new))
         self._post(Assigned(tuple(starts)))
         for start in starts:
-            self._fetch((TOPIC, start.partition))
+            self._fetch_ahead((TOPIC, start.partition))
+
+    def _fetch_ahead(self, partition: Partition) -> None:
+        for _ in range(AHEAD):
+            self._fetch(partition)
 
     def _fetch(self, partition: Partition) -> None:
         if partition not in self._next or self.closed:
@@ -102,10 +110,12 @@ class ModelSession:
         records = [Record(partition[1], at) for at in range(offset, min(offset + BATCH, MESSAGES))]
         if records:
             self._next[partition] = (offset + len(records), fence)
-            # On its way for a while: after a seek or a hand-over it arrives with an old fence.
-            asyncio.get_running_loop().call_later(
-                self._rng.random() * 0.05, self._post, Fetched({partition: (fence, records)})
-            )
+            # On its way for a while, in order: after a seek it arrives with an old fence.
+            loop = asyncio.get_running_loop()
+            earliest = self._lands.get(partition, 0.0) + 0.001
+            lands = max(loop.time() + self._rng.random() * 0.1, earliest)
+            self._lands[partition] = lands
+            loop.call_at(lands, self._post, Fetched({partition: (fence, records)}))
 
     def credit(self, partition: Partition, messages: int, size: int) -> None:
         asyncio.get_running_loop().call_later(self._rng.random() * 0.01, self._fetch, partition)
@@ -113,7 +123,7 @@ class ModelSession:
     def seek(self, partition: Partition, offset: int, fence: int) -> None:
         if partition in self._next:
             self._next[partition] = (offset, fence)
-            self._fetch(partition)
+            self._fetch_ahead(partition)
 
     def next_fence(self) -> int:
         self._fence += 1

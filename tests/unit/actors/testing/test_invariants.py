@@ -10,6 +10,7 @@ import pytest
 from actors import Actor, Backoff, Future, Intensity, Supervision
 from actors._cell import Cell
 from actors._ending import Mortal
+from actors._life import RUNNING
 from actors._mailbox import Mailbox
 from actors._policy import RestartHistory
 from actors._system import ActorSystem
@@ -54,7 +55,9 @@ def test_processed_after_stop(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(sim: Sim) -> None:
         ref = sim.system.spawn(Zombie)
         assert await ref.stop(block=False)
-        kept[0]._handle(("late", None, 0, None, None))
+        kept[0].mailbox.normal.append(("late", None, 0, None, None))
+        kept[0].state = RUNNING
+        kept[0]._work(1)
         await sim.settle()
 
     caught(scenario, r"processed after stop: /Zombie-1 handles str and is stopped")
@@ -64,7 +67,8 @@ def test_two_at_a_time() -> None:
     class Impatient(Actor):
         async def on_receive(self, message: Any) -> None:
             if message == "first":
-                self._cell._handle(("second", None, 0, None, None)).close()
+                self._cell.mailbox.normal.append(("second", None, 0, None, None))
+                self._cell._work(1).close()
                 await asyncio.sleep(1)
 
     async def scenario(sim: Sim) -> None:
@@ -95,10 +99,12 @@ def test_an_answer_that_changes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_order_of_a_sender(monkeypatch: pytest.MonkeyPatch) -> None:
-    get = Mailbox.get
-    monkeypatch.setattr(
-        Mailbox, "get", lambda self: self._normal.pop() if self._normal else get(self)
-    )
+    def push(self: Mailbox, envelope: Any) -> None:
+        self.hooks.admits(self._cell, envelope, "normal")  # type: ignore[union-attr]
+        self.normal.appendleft(envelope)
+        self.rouse()
+
+    monkeypatch.setattr(Mailbox, "push", push)
     caught(talk, r"order: /echo handles \w+ of outside .*after a message that was sent later")
 
 
