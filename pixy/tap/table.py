@@ -55,7 +55,7 @@ def _rows(group: dict[str, Any]) -> list[tuple[str, ...]]:
     )
     if not group["members"]:
         return [(*head, "", "", "", "", lag, "")]
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for member in group["members"]:
         rows.append((
             *head, f"{escape(_short(member['member']))} {_coloured(member['status'])}",
