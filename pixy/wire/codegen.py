@@ -25,14 +25,6 @@ STRING_MAX: Final = 0x7FFF
 """Bytes in a string, also in a compact one (Kafka's own limit)."""
 
 
-class Defect(Exception):
-    """Raised inside compiled code; whoever calls it adds the place."""
-
-
-class Short(Defect):
-    """A length or a count that goes beyond the buffer."""
-
-
 @dataclass(frozen=True, slots=True)
 class Part:
     """A field as it is in one version. ``unit`` is the least an element, or the field, takes in bytes."""

@@ -109,7 +109,10 @@ def _pack(layout: str, **field: int) -> bytes:
 
 
 def _string(text: str, field: str, *, compact: bool = False) -> bytes:
-    data = text.encode("utf-8", "surrogateescape")
+    try:
+        data = text.encode("utf-8", "surrogateescape")
+    except (UnicodeEncodeError, AttributeError):
+        raise EncodeError(f"{field} is {text!r}, which is not text") from None
     if len(data) > 0x7FFF:
         raise EncodeError(f"{field} has {len(data)} bytes, more than 32767")
     return (encode_unsigned(len(data) + 1) if compact else struct.pack(">h", len(data))) + data

@@ -12,9 +12,7 @@ from pixy.wire import schema
 from pixy.wire.codegen import (
     FORMATS,
     STRING_MAX,
-    Defect,
     Part,
-    Short,
     Source,
     append_path,
     check_version,
@@ -28,7 +26,7 @@ from pixy.wire.varint import decode_unsigned as uvarint
 Decoder = Callable[[bytes, int, int], tuple[dict[str, Any], int]]
 """Takes a buffer, where to begin, and the buffer's length; returns the body and where it ended."""
 
-FAILURES: Final = (Defect, DecodeError, IndexError, struct.error, UnicodeDecodeError)
+FAILURES: Final = (DecodeError, IndexError, struct.error, UnicodeDecodeError)
 """What a decoder raises for bytes that are not right."""
 
 
@@ -44,8 +42,9 @@ def decoder(name: str, version: int, tolerant: bool = False) -> Decoder:
     flexible = version in message.flexible
     source = Source(f"decode {name} v{version}")
     source.globals |= {
-        "UUID": uuid.UUID, "NULL": schema.NULL_UUID, "uvarint": uvarint, "tags": _tags, "spans": _spans, "string": _string, "blob": _blob, "bad_length": _bad_length,
-        "bad_count": _bad_count, "unpack_from": struct.unpack_from, "Defect": Defect, "Short": Short,
+        "UUID": uuid.UUID, "NULL": schema.NULL_UUID, "DecodeError": DecodeError, "unpack_from": struct.unpack_from,
+        "uvarint": uvarint, "tags": _tags, "spans": _spans, "string": _string, "blob": _blob,
+        "bad_length": _bad_length,
     }
     writer = _Writer(source, flexible)
     with source.block("def decode(buf, pos, size):"):
@@ -57,35 +56,29 @@ def decoder(name: str, version: int, tolerant: bool = False) -> Decoder:
 def explain(function: Decoder, title: str, error: Exception, size: int) -> DecodeError:
     """What a decoder raised, as an error for the user: which field, what, at which byte."""
     path, variables = place(function, error.__traceback__)
+    where = f"{title}: {path}" if path else title
     pos: int = variables["pos"]
-    kind: type[DecodeError] = DecodeError
+    if isinstance(error, DecodeError):
+        return type(error)(f"{where}: {error.reason}", error.offset)
     if isinstance(error, UnicodeDecodeError):
         # The place in the buffer of the text that was decoded, which is at or soon after ``pos``.
-        pos = variables["buf"].index(error.object, pos) + error.start
-        reason = "not UTF-8"
-    elif isinstance(error, Defect):
-        reason = str(error)
-        kind = TruncatedError if isinstance(error, Short) else DecodeError
-    elif isinstance(error, DecodeError):  # of a varint
-        kind, reason, pos = type(error), error.reason, error.offset
-    else:
-        kind, reason = TruncatedError, f"the message ends, {max(size - pos, 0)} bytes are left"
-    return kind(f"{title}: {path}: {reason}" if path else f"{title}: {reason}", pos)
+        return DecodeError(f"{where}: not UTF-8", variables["buf"].index(error.object, pos) + error.start)
+    return TruncatedError(f"{where}: the message ends, {max(size - pos, 0)} bytes are left", pos)
 
 
 def _spans(buf: bytes, pos: int, size: int) -> tuple[dict[int, tuple[int, int]], int]:
     """Where the values in a section of tagged fields are, by tag; and where the section ended."""
     count, pos = uvarint(buf, pos)
     if count * 2 > size - pos:
-        raise Short(f"{count} tagged fields announced, {size - pos} bytes are left")
+        raise TruncatedError(f"{count} tagged fields announced, {size - pos} bytes are left", pos)
     found: dict[int, tuple[int, int]] = {}
     for _ in range(count):
         tag, pos = uvarint(buf, pos)
         length, pos = uvarint(buf, pos)
         if pos + length > size:
-            raise Short(f"{length} bytes announced for tag {tag}, {size - pos} are left")
+            raise TruncatedError(f"{length} bytes announced for tag {tag}, {size - pos} are left", pos)
         if tag in found:
-            raise Defect(f"tag {tag} twice")
+            raise DecodeError(f"tag {tag} twice", pos)
         found[tag] = pos, pos + length
         pos += length
     return found, pos
@@ -102,7 +95,7 @@ def _blob(buf: bytes, pos: int, size: int) -> tuple[bytes, int]:
     length, pos = uvarint(buf, pos)
     end = pos + length - 1
     if not length or end > size:
-        raise _bad_length(length - 1, size - pos)
+        raise _bad_length(length - 1, pos, size)
     return buf[pos:end], end
 
 
@@ -110,22 +103,16 @@ def _string(buf: bytes, pos: int, size: int) -> tuple[str, int]:
     """A compact string of any length."""
     value, end = _blob(buf, pos, size)
     if len(value) > STRING_MAX:
-        raise Defect(f"string of {len(value)} bytes, {STRING_MAX} are allowed")
+        raise DecodeError(f"string of {len(value)} bytes, {STRING_MAX} are allowed", end - len(value))
     return value.decode(), end
 
 
-def _bad_length(length: int, left: int) -> Defect:
+def _bad_length(length: int, pos: int, size: int, what: str = "bytes") -> DecodeError:
     if length == -1:
-        return Defect("null, which is not allowed here")
+        return DecodeError("null, which is not allowed here", pos)
     if length < 0:
-        return Defect(f"length of {length}")
-    return Short(f"{length} bytes announced, {left} are left")
-
-
-def _bad_count(count: int, left: int) -> Defect:
-    if count < 0:
-        return _bad_length(count, left)
-    return Short(f"{count} elements announced, {left} bytes are left")
+        return DecodeError(f"length of {length}", pos)
+    return TruncatedError(f"{length} {what} announced, {size - pos} bytes are left", pos)
 
 
 class _Writer:
@@ -192,7 +179,7 @@ class _Writer:
             source.line(f"pos, size = {spans}.pop({field.tag})")
             self._field(field, name, path)
             self._flush()
-            source.line("if pos != size: raise Defect(f'{size - pos} bytes too many in a tagged field')")
+            source.line("if pos != size: raise DecodeError(f'{size - pos} bytes too many in a tagged field', pos)")
             source.line(f"pos, size = {outer}")
 
     def _field(self, field: Part, name: str, path: str) -> None:
@@ -281,7 +268,7 @@ class _Writer:
         source = self._source
         end = source.name("e")
         source.line(f"{end} = pos + {length}")
-        source.line(f"if {length} < 0 or {end} > size: raise bad_length({length}, size - pos)")
+        source.line(f"if {length} < 0 or {end} > size: raise bad_length({length}, pos, size)")
         source.line(f"{name} = buf[pos:{end}]{'.decode()' if string else ''}")
         source.line(f"pos = {end}")
 
@@ -313,7 +300,7 @@ class _Writer:
         source = self._source
         # Every element takes at least ``unit`` bytes: nothing is made for a count that cannot be true.
         source.line(
-            f"if {count} < 0 or {count} * {field.unit} > size - pos: raise bad_count({count}, size - pos)"
+            f"if {count} < 0 or {count} * {field.unit} > size - pos: raise bad_length({count}, pos, size, 'elements')"
         )
         if field.kind in FORMATS and field.kind != "uuid":
             format_ = FORMATS[field.kind]

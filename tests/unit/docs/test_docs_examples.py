@@ -26,7 +26,7 @@ from aiohttp.test_utils import make_mocked_request
 from actors import Actor, ActorSystem, Backoff, Intensity, _cell, _mailbox
 
 ROOT = Path(__file__).resolve().parents[3]
-PAGES = ("docs/actors.md", "docs/migrating-from-pykka.md", "README.md")
+PAGES = ("docs/actors.md", "docs/migrating-from-pykka.md", "README.md", "docs/wire.md")
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _HEADING = re.compile(r"^## (.*)$", re.MULTILINE)
 

@@ -264,7 +264,7 @@ def test_where_compressed_records_are_wrong() -> None:
     made = typical().build()
     made.payload = made.payload[:-1] + b"\x02"
     assert batch.unmarshal(made.marshal()).payload == made.payload
-    with pytest.raises(DecodeError, match="^record 2, of length") as caught:
+    with pytest.raises(DecodeError, match=r"^record 2, of length") as caught:
         batch.unmarshal(made.marshal()).records()
     assert caught.value.offset == 61 + len(made.payload) - 1
     packed = b"12345" + made.compress(compression.get("lz4")).marshal()

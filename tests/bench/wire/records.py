@@ -1,0 +1,107 @@
+"""Rows: records decoded and encoded beside kafka-python's and aiokafka's, and headers scanned."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+
+from aiokafka.record import default_records as aiokafka_records
+from kafka.record import default_records as kafka_python_records
+
+from pixy.wire import batch, crc
+from pixy.wire.batch import Builder
+from tests.bench.report import Report, pairs
+from tests.bench.wire.rounds import in_turn
+
+STAMP = 1_790_000_000_000
+GIGABYTE = 1e9
+_SCANNED = 64 * 1024 * 1024
+"""Bytes of the record set whose headers are scanned: more than a cache holds."""
+
+
+def _made(count: int, size: int, key: bytes | None = None) -> bytes:
+    builder = Builder()
+    for number in range(count):
+        builder.add(key, b"x" * size, (), STAMP + number // 10)
+    return builder.build().marshal()
+
+
+def _readers(data: bytes) -> list[Callable[[], object]]:
+    view = memoryview(data)
+    return [
+        lambda: batch.unmarshal(data, check_crc=False).records(),
+        lambda: list(kafka_python_records.DefaultRecordBatch(view)),
+        lambda: list(aiokafka_records._DefaultRecordBatchPy(data)),
+        lambda: list(aiokafka_records._DefaultRecordBatchCython(data)),
+    ]
+
+
+def _check(readers: list[Callable[[], object]]) -> None:
+    ours, *others = ([(each.offset, each.timestamp, each.key, each.value) for each in reader()] for reader in readers)  # type: ignore[attr-defined]
+    assert all(theirs == ours for theirs in others), "they do not read the same"
+
+
+def _beside(report: Report, what: str, target: float, rates: list[list[float]]) -> None:
+    ours, kafka_python, pure, cython = rates
+    report.times(
+        f"{what}, against kafka-python", target, ours, kafka_python,
+        f"aiokafka's Python {statistics.median(pairs(ours, pure)):.1f} x, its Cython "
+        f"{statistics.median(pairs(ours, cython)):.2f} x ({statistics.median(cython):,.0f})",
+    )
+
+
+def decode(report: Report) -> None:
+    """Records out of a batch, without codec and checksum."""
+    for count, size, key, target in (
+        (5000, 100, None, 2.5), (5000, 1000, None, 2.0), (100, 60, b"key---", 2.0),
+    ):
+        readers = _readers(_made(count, size, key))
+        _check(readers)
+        what = f"record decode, {count:,} records of {size} B" + (f" with a key of {len(key)} B" if key else "")
+        _beside(report, what, target, in_turn(readers, count))
+
+
+def encode(report: Report) -> None:
+    """Records into a batch, added one by one, with its checksum."""
+    count, value = 5000, b"x" * 100
+
+    def ours() -> bytes:
+        builder = Builder(base_offset=0, partition_leader_epoch=0)
+        for number in range(count):
+            builder.add(None, value, (), STAMP + number // 10)
+        return builder.build().marshal()
+
+    def theirs(kind: type) -> Callable[[], bytes]:
+        def write() -> bytes:
+            builder = kind(
+                magic=2, compression_type=0, is_transactional=False, producer_id=-1, producer_epoch=-1,
+                base_sequence=-1, batch_size=1 << 30,
+            )
+            for number in range(count):
+                builder.append(number, STAMP + number // 10, None, value, [])
+            return bytes(builder.build())
+
+        return write
+
+    writers = [ours, *map(theirs, (
+        kafka_python_records.DefaultRecordBatchBuilder, aiokafka_records._DefaultRecordBatchBuilderPy,
+        aiokafka_records._DefaultRecordBatchBuilderCython,
+    ))]
+    mine, *others = (batch.unmarshal(writer()).records() for writer in writers)
+    assert all(other == mine for other in others), "they do not write the same"
+    _beside(report, f"record encode, {count:,} records of 100 B", 2.0, in_turn(writers, count))
+
+
+def scan(report: Report) -> None:
+    """Headers and checksums of all batches, records untouched."""
+    for count, target in ((5000, 1.0), (150, 1.0)):
+        one = _made(count, 100)
+        data = one * (_SCANNED // len(one))
+        batches = _SCANNED // len(one)
+        assert sum(header.records_count for header in batch.scan(data)) == count * batches
+        (rates,) = in_turn([lambda data=data: sum(header.records_count for header in batch.scan(data))], len(data))  # type: ignore[misc]
+        found = statistics.median(rates) / GIGABYTE
+        report.add(
+            f"scan of headers with checksums, batches of {len(one):,} B", f"{found:.1f} GB/s", f">= {target:g} GB/s",
+            found >= target, f"CRC-32C by {crc.BACKEND}; {statistics.median(rates) / len(one):,.0f} batches a second",
+        )

@@ -1,0 +1,27 @@
+"""All rows of the wire library; writes build/bench-wire.json."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+
+from pixy.wire import crc
+from tests.bench.report import ROOT, Report, console
+from tests.bench.wire import records
+from tests.bench.wire.rounds import ROUNDS
+
+RESULT = ROOT / "build" / "bench-wire.json"
+PARTS: tuple[Callable[[Report], None], ...] = (records.decode, records.encode, records.scan)
+
+
+def run() -> bool:
+    """Run the rows; tell whether all met their targets."""
+    console.print(
+        f"{os.cpu_count()} CPUs, Python {sys.version.split()[0]}, CRC-32C by {crc.BACKEND}, {ROUNDS} rounds a "
+        f"row in turn, medians of pairs; load average {os.getloadavg()[0]:.1f} before\n"
+    )
+    report = Report()
+    for part in PARTS:
+        part(report)
+    return report.finish(RESULT)

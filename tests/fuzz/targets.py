@@ -1,0 +1,108 @@
+"""What any bytes may do to :mod:`pixy.wire`: raise its typed errors, with an offset inside the bytes; nothing else.
+
+A target takes bytes. Hypothesis drives them in the unit tests, atheris (coverage-guided) in ``python -m tests.fuzz``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pixy.wire import (
+    batch,
+    committed_offsets,
+    compression,
+    control,
+    message_set,
+    record,
+    record_set,
+)
+from pixy.wire.batch import Builder
+from pixy.wire.exceptions import DecodeError, UnsupportedVersionError
+
+MAX_SIZE = 1 << 20
+
+
+def _check(error: DecodeError, size: int) -> None:
+    assert 0 <= error.offset <= size, f"{error!r} of {size} bytes"
+    assert error.reason and "\n" not in str(error)
+
+
+def record_sets(data: bytes) -> None:
+    """A record set: scanned, and read with and without checksums."""
+    for check in (True, False):
+        try:
+            for header in batch.scan(data, check_crc=check):
+                assert header.position + header.size <= len(data)
+            for each in record_set.iter_records(data, control=True, check_crc=check, max_size=MAX_SIZE):
+                assert isinstance(each.headers, tuple)
+        except DecodeError as error:
+            _check(error, len(data))
+
+
+def batches(data: bytes) -> None:
+    """One batch whose checksum is ignored; what can be read is written again as it was."""
+    try:
+        found = batch.unmarshal(data, check_crc=False)
+        records = found.records(max_size=MAX_SIZE)
+    except DecodeError as error:
+        _check(error, len(data))
+        return
+    again = batch.unmarshal(found.marshal())
+    assert again == found and again.records(max_size=MAX_SIZE) == records
+
+
+def records(data: bytes) -> None:
+    """Records without a batch, their number in the first byte; what is read is read again after being written."""
+    if not data:
+        return
+    try:
+        found = record.decode(data[1:], data[0])
+    except DecodeError as error:
+        _check(error, len(data) - 1)
+        return
+    assert record.decode(record.encode(found), len(found)) == found
+
+
+def packed(data: bytes) -> None:
+    """Compressed bytes; the codec in the first byte."""
+    if not data:
+        return
+    codec = data[0] % 5
+    made = Builder().add(None, b"").build()
+    made.attributes, made.payload, made.records_count = codec, data[1:], 1
+    try:
+        assert len(compression.get(codec).decompress(data[1:], MAX_SIZE)) <= MAX_SIZE
+    except DecodeError as error:
+        _check(error, len(data) - 1)
+    try:
+        made.records(max_size=MAX_SIZE)
+    except DecodeError as error:
+        _check(error, len(data) - 1 + 61)
+
+
+def messages(data: bytes) -> None:
+    """Message sets of the old formats."""
+    try:
+        list(message_set.iter_records(data, check_crc=False, max_size=MAX_SIZE))
+    except DecodeError as error:
+        _check(error, len(data))
+
+
+def internals(data: bytes) -> None:
+    """Control records and committed offsets."""
+    for function in (committed_offsets.decode_key, committed_offsets.decode_value, _control):
+        try:
+            function(data)
+        except UnsupportedVersionError:
+            pass
+        except DecodeError as error:
+            _check(error, len(data))
+
+
+def _control(data: bytes) -> None:
+    control.parse(record.Record(0, 0, data[:4], data[4:]))
+
+
+TARGETS: dict[str, Callable[[bytes], None]] = {
+    function.__name__: function for function in (record_sets, batches, records, packed, messages, internals)
+}

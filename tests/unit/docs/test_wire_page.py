@@ -1,0 +1,40 @@
+"""The shell blocks of docs/wire.md, and the examples of the wire library, are run."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tests.support import ROOT
+
+_SHELL = re.compile(r"^```sh\n(.*?)^```\n(?:\n^```text\n(.*?)^```$)?", re.MULTILINE | re.DOTALL)
+BLOCKS = [(each[1], each[2]) for each in _SHELL.finditer((ROOT / "docs/wire.md").read_text())]
+
+
+def test_the_page_has_shell_blocks() -> None:
+    assert len(BLOCKS) >= 2 and all("kafka-pixy wire" in program for program, _ in BLOCKS)
+
+
+@pytest.mark.parametrize(("program", "expected"), BLOCKS)
+def test_a_shell_block_prints_what_the_page_says(program: str, expected: str | None) -> None:
+    shell = f'kafka-pixy() {{ "{sys.executable}" -m pixy.cli.main "$@"; }}\nset -o pipefail\n{program}'
+    done = subprocess.run(
+        ["bash", "-c", shell], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60,
+    )
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    if expected is not None:
+        assert done.stdout == expected
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+def test_the_example_of_a_compressed_batch(codec: str) -> None:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "examples/wire_compressed_batch.py"), "--compression", codec],
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False, timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert f"<- {codec}" in done.stdout and done.stdout.endswith("1000 records read back\n")

@@ -1,0 +1,112 @@
+"""Whatever the body, it comes back; whatever the bytes, the outcome is a body or a typed error."""
+
+from __future__ import annotations
+
+import time
+import tracemalloc
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings, strategies as st
+
+from pixy.wire import consumer_protocol, frames, messages
+from pixy.wire.exceptions import DecodeError, WireError
+from tests.unit.wire import bodies
+
+QUICK = settings(max_examples=5, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+
+
+@pytest.mark.parametrize("name", messages.names())
+def test_round_trip(name: str) -> None:
+    """A body is encoded and decoded to itself, and to nothing if a byte is missing or too many."""
+    for version in messages.versions(name):
+        round_trip(name, version)
+
+
+def round_trip(name: str, version: int) -> None:
+    @QUICK
+    @given(bodies.body(name, version))
+    @example(bodies.typical(name, version))
+    def check(body: dict[str, Any]) -> None:
+        data = messages.encode(name, version, body)
+        assert messages.decode(name, version, data) == body
+        # The careful path makes the same bytes.
+        assert messages.encode(name, version, Careful(body)) == data
+        for wrong in (data[:-1], data + b"\0") if data else (b"\0",):
+            with pytest.raises(DecodeError):
+                messages.decode(name, version, wrong)
+
+    check()
+
+
+class Careful(dict):  # type: ignore[type-arg]
+    """A mapping that is no plain dict: it goes through normalization."""
+
+
+@pytest.mark.parametrize("name", messages.names())
+def test_any_bytes(name: str) -> None:
+    for version in messages.versions(name):
+        valid = messages.encode(name, version, bodies.typical(name, version))
+        any_bytes(name, version, valid)
+
+
+def any_bytes(name: str, version: int, valid: bytes) -> None:
+    @QUICK
+    @given(st.binary(max_size=60), st.integers(0, max(len(valid) - 1, 0)), st.integers(1, 255))
+    def check(noise: bytes, place: int, flip: int) -> None:
+        flipped = bytearray(valid or b"\0")
+        flipped[place] ^= flip
+        for data in (noise, valid[:place] + noise, bytes(flipped), valid[:place]):
+            decode(name, version, data)
+
+    check()
+
+
+def decode(name: str, version: int, data: bytes) -> None:
+    """Decode; if that works, what was read can be written."""
+    try:
+        body = messages.decode(name, version, data)
+    except DecodeError as error:
+        assert 0 <= error.offset <= len(data), (error, len(data))
+        return
+    again = messages.encode(name, version, body)
+    assert same(messages.decode(name, version, again), body)
+
+
+def same(one: Any, two: Any) -> bool:
+    return repr(one) == repr(two)  # NaN is not itself
+
+
+@settings(max_examples=300, deadline=None, database=None)
+@given(st.binary(max_size=80))
+def test_any_frame(data: bytes) -> None:
+    for call in (
+        lambda: frames.decode_request(data),
+        lambda: frames.decode_request_header(data),
+        lambda: frames.decode_response(data, "ApiVersions", 3),
+        lambda: frames.decode_response(data, "Fetch", 17),
+        lambda: consumer_protocol.decode_subscription(data),
+        lambda: consumer_protocol.decode_assignment(data),
+        lambda: list(frames.FrameSplitter(50).feed(data)),
+    ):
+        try:
+            call()
+        except WireError:
+            pass
+
+
+@pytest.mark.parametrize("name", ["FetchResponse", "MetadataResponse", "OffsetFetchRequest", "LeaderAndIsrRequest"])
+def test_a_lie_about_sizes_costs_nothing(name: str) -> None:
+    """Every 4 bytes in turn become a huge count: no memory is taken for it, and no time."""
+    for version in messages.versions(name)[:: max(len(messages.versions(name)) - 1, 1)]:
+        valid = messages.encode(name, version, bodies.typical(name, version))
+        messages.decode(name, version, valid)  # compiled now
+        tracemalloc.start()
+        begun = time.process_time()
+        for place in range(len(valid)):
+            for lie in (b"\x7f\xff\xff\xff", b"\x00\xff\xff\xff", b"\xff\xff\xff\xff\x0f", b"\xff\xff\xff\x7f"):
+                decode(name, version, valid[:place] + lie + valid[place + 4 :])
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 2_000_000, (name, version, peak)
+        assert time.process_time() - begun < 20

@@ -1,0 +1,63 @@
+"""SASL dialogues: the examples of the RFCs, and a server that is not the one it claims to be."""
+
+from __future__ import annotations
+
+import pytest
+
+from pixy.wire.sasl import AuthenticationError, Sasl
+
+SERVER_FIRST = b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
+
+
+def scram(password: str = "pencil") -> Sasl:
+    return Sasl("SCRAM-SHA-256", "user", password, nonce=lambda: "rOprNGfwEbeRWgbNEkqO")
+
+
+def test_scram_sha_256_as_in_rfc_7677() -> None:
+    dialogue = scram().exchange()
+    assert next(dialogue) == b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO"
+    assert dialogue.send(SERVER_FIRST) == (
+        b"c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,"
+        b"p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
+    )
+    with pytest.raises(StopIteration):
+        dialogue.send(b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=")
+
+
+@pytest.mark.parametrize(("first", "last", "words"), [
+    (b"r=other,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096", None, "nonce"),
+    (b"r=rOprNGfwEbeRWgbNEkqOx,s=!,i=4096", None, "first message"),
+    (b"r=rOprNGfwEbeRWgbNEkqOx,i=4096", None, "first message"),
+    (b"r=rOprNGfwEbeRWgbNEkqOx,s=c2FsdA==,i=x", None, "first message"),
+    (b"r=rOprNGfwEbeRWgbNEkqOx,s=c2FsdA==,i=1", None, "1 iterations"),
+    (b"r=rOprNGfwEbeRWgbNEkqOx,s=c2FsdA==,i=999999999", None, "999999999 iterations"),
+    (SERVER_FIRST, b"e=invalid-proof", "invalid-proof"),
+    (SERVER_FIRST, b"v=AAAA", "does not know the password"),
+    (SERVER_FIRST, b"\xff\xff", "does not know the password"),
+])
+def test_scram_with_a_server_that_is_wrong(first: bytes, last: bytes | None, words: str) -> None:
+    dialogue = scram().exchange()
+    next(dialogue)
+    with pytest.raises(AuthenticationError, match=words):
+        dialogue.send(first)
+        assert last is not None
+        dialogue.send(last)
+
+
+def test_names_are_escaped() -> None:
+    assert next(Sasl("SCRAM-SHA-512", "a,b=c", "p", nonce=lambda: "n").exchange()) == b"n,,n=a=2Cb=3Dc,r=n"
+
+
+def test_plain() -> None:
+    assert list(Sasl("PLAIN", "alice", "s\u00e9cret").exchange()) == [b"\0alice\0s\xc3\xa9cret"]
+
+
+def test_a_nonce_is_used_once_and_the_password_is_not_shown() -> None:
+    made = Sasl("SCRAM-SHA-256", "alice", "secret")
+    assert next(made.exchange()) != next(made.exchange())
+    assert "secret" not in repr(made)
+
+
+def test_an_unknown_mechanism() -> None:
+    with pytest.raises(ValueError, match="GSSAPI"):
+        Sasl("GSSAPI", "alice", "secret")
