@@ -89,6 +89,11 @@ class Classic:
             return  # an answer that was long on its way
         stayed = generation == group.generation and group.state is not State.COMPLETING
         if generation != group.generation:
+            if group.rebalance is None:  # its beginning was not seen
+                known = request["MemberId"] in group.members
+                self._registry.begin(group, at, Trigger(
+                    rebalances.REJOIN if known else rebalances.JOIN, body["MemberId"], peer.client_id, request.get("Reason")
+                ))
             self._new_generation(group, generation)
         self._take_protocol(group, request, body)
         member = self._take_member(group, at, peer, request, body)
@@ -118,10 +123,10 @@ class Classic:
         member_id, instance = body["MemberId"], request.get("GroupInstanceId")
         self._learnt[group.id, member_id] = request["ProtocolType"]
         before = _by_instance(group, instance)
-        if before is not None and before.id != member_id:
-            self._registry.gone(group, before.id, "replaced", at)
         is_new = member_id not in group.members
         member = self._registry.member(group, member_id)
+        if before is not None and before.id != member_id:
+            self._registry.gone(group, before.id, "replaced", at)
         self._registry.touch(member, peer, at)
         member.instance_id, member.generation, member.joining = instance, body["GenerationId"], True
         member.session_timeout = request["SessionTimeoutMs"] / 1000
@@ -137,6 +142,8 @@ class Classic:
                 reason = request.get("Reason") or entry.trigger.reason
                 entry.trigger = Trigger(rebalances.JOIN, member_id, peer.client_id, reason)
             self._registry.joined(group, member, at)
+        else:
+            self._registry.announce(group, member, at)
         return member
 
     def _take_members(self, group: Group, at: float, listed: list[Body]) -> None:
@@ -148,7 +155,8 @@ class Classic:
         for each in listed:
             is_new = each["MemberId"] not in group.members
             member = self._registry.member(group, each["MemberId"])
-            member.instance_id, member.generation = each.get("GroupInstanceId"), group.generation
+            member.instance_id = each.get("GroupInstanceId") or member.instance_id
+            member.generation = group.generation
             if group.protocol_type == CONSUMER:
                 member.subscription = _topics(each["Metadata"]) or member.subscription
             if is_new:

@@ -69,6 +69,8 @@ class Member:
     rebalance_timeout: float = 300.0
     joined_at: float = 0.0
     last_seen: float = 0.0
+    announced: bool = False
+    """Whether the event that it has joined was told."""
     lost_at: float | None = None
     """When its connection died."""
 

@@ -78,6 +78,8 @@ class Registry:
     def finish(self, group: Group, at: float) -> None:
         """All members know what they have."""
         group.state = State.STABLE if len(group.members) else State.EMPTY
+        for member in group.alive():
+            self.announce(group, member, at)
         entry = group.rebalance or group.last_rebalance
         if entry is None or (group.rebalance is None and entry.after != group.generation):
             return
@@ -95,6 +97,14 @@ class Registry:
         member.joined_at = at
         if group.rebalance is not None and len(group.rebalance.joined) < group.bounds.members:
             group.rebalance.joined.append(member.id)
+        if member.seen_here:
+            self.announce(group, member, at)
+
+    def announce(self, group: Group, member: Member, at: float) -> None:
+        """Say that a member is new, once: as soon as it was seen, or when the rebalance is over without."""
+        if member.announced:
+            return
+        member.announced = True
         self.emit("member.joined", at, group=group.id, member=member.id, client_id=member.client_id,
                   instance_id=member.instance_id, host=member.host, software=member.software)
 
@@ -105,7 +115,7 @@ class Registry:
             return None
         if group.rebalance is not None:
             group.rebalance.left.append(member_id)
-            if group.rebalance.trigger.kind in {rebalances.UNSEEN, rebalances.REJOIN} and how != "left":
+            if group.rebalance.trigger.kind in {rebalances.UNSEEN, rebalances.REJOIN} and how not in {"left", "replaced"}:
                 group.rebalance.trigger = Trigger(rebalances.TIMEOUT, member_id, member.client_id)
         self.emit("member.gone", at, group=group.id, member=member_id, client_id=member.client_id, how=how, reason=reason)
         if not len(group.members):
