@@ -43,12 +43,18 @@ class Heartbeats:
         if is_new:
             self._replace_static(group, member, at)
             if request["MemberEpoch"] == JOIN_EPOCH:
-                self._registry.begin(group, at, Trigger(rebalances.JOIN, member_id, peer.client_id))
+                self._begin(group, at, Trigger(rebalances.JOIN, member_id, peer.client_id))
             self._registry.joined(group, member, at)
         elif changed:
-            self._registry.begin(group, at, Trigger(rebalances.SUBSCRIPTION, member_id, peer.client_id))
+            self._begin(group, at, Trigger(rebalances.SUBSCRIPTION, member_id, peer.client_id))
         self._take_answer(group, member, body, at)
         self._settle(group, at)
+
+    def _begin(self, group: Group, at: float, trigger: Trigger) -> None:
+        """Each cause is an entry of its own, also while members still follow the one before."""
+        if group.rebalance is not None:
+            self._registry.finish(group, at)
+        self._registry.begin(group, at, trigger)
 
     def _left(self, group: Group, at: float, request: Body, member_id: str) -> None:
         member = group.members.get(member_id)
@@ -59,7 +65,7 @@ class Heartbeats:
             member.lost_at = at
             return
         if len(group.members) > 1:
-            self._registry.begin(group, at, Trigger(rebalances.LEAVE, member_id, member.client_id))
+            self._begin(group, at, Trigger(rebalances.LEAVE, member_id, member.client_id))
         self._registry.gone(group, member_id, "left", at)
         self._settle(group, at)
 
