@@ -13,12 +13,19 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
+from time import perf_counter
 
 from pixy.tap.tape import Buffer, Tape
 from pixy.tap.walk import Conversation
 
 BUFFER = 256 * 1024
 """Bytes of one read: the most that is held of a direction, besides an answer under way to be rewritten."""
+
+
+_LEAST = 4 * 1024
+_LOOK = 0.002
+"""Seconds that a look at one read may take before reads become smaller: frames of a few bytes, of which 256 KiB
+hold thousands, must not keep the other connections waiting."""
 
 
 class Scratch:
@@ -31,7 +38,7 @@ class Scratch:
 class Direction:
     """One way of a connection."""
 
-    __slots__ = ("_after", "_counter", "_counts", "_ended", "_loop", "_pending", "_relay", "_scratch", "_tape", "sink", "source")
+    __slots__ = ("_after", "_counter", "_counts", "_ended", "_limit", "_loop", "_pending", "_relay", "_scratch", "_tape", "sink", "source")
 
     def __init__(
         self, relay: Relay, source: socket.socket, sink: socket.socket, tape: Tape, after: bool, counter: str,
@@ -41,6 +48,7 @@ class Direction:
         self._relay, self._tape = relay, tape
         self._after = after  # whether bytes are forwarded before they are looked at
         self._loop, self._scratch = relay.loop, relay.scratch.view
+        self._limit = BUFFER
         self._pending: list[memoryview] = []
         self._ended = False
 
@@ -55,7 +63,7 @@ class Direction:
 
     def _readable(self) -> None:
         try:
-            count = self.source.recv_into(self._scratch)
+            count = self.source.recv_into(self._scratch, self._limit)
         except (BlockingIOError, InterruptedError):
             return
         except OSError as error:
@@ -68,10 +76,16 @@ class Direction:
         chunk = self._scratch[:count]
         if self._after:
             self._send(chunk)
-            self._tape.feed(chunk)
-        else:
-            for part in self._tape.feed(chunk):
+        begun = perf_counter()
+        parts = self._tape.feed(chunk)
+        took = perf_counter() - begun
+        if not self._after:
+            for part in parts:
                 self._send(part)
+        if took > _LOOK:
+            self._limit = max(_LEAST, self._limit // 2)
+        elif self._limit < BUFFER and count == self._limit:
+            self._limit *= 2
 
     def _send(self, data: Buffer) -> None:
         if not self._pending:

@@ -19,6 +19,9 @@ from pixy.wire import messages, schema
 MAX_FRAME: Final = 1 << 30
 """A length beyond this is no Kafka: nothing of that connection is looked into from there on."""
 
+MAX_STRAYS: Final = 1_000
+"""Responses in a row that match no request, after which a connection is not looked into any more."""
+
 PRODUCE, FETCH, SASL_HANDSHAKE = 0, 1, 17
 ASKED: Final = frozenset({2, 8, 9, 11, 12, 13, 14, 18, 68})
 """API keys whose requests the observer reads."""
@@ -70,6 +73,7 @@ class Conversation:
         self.requests: Counter[tuple[int, int]] = Counter()
         self.seconds: defaultdict[int, float] = defaultdict(float)
         self._reserved = 0
+        self._strays = 0  # responses in a row that nobody waits for
         self._sink, self._clock, self._bounds, self._rewrite = sink, clock, bounds, rewrite
         self._waiting: deque[Waiting] = deque()
         self._number = 0
@@ -277,7 +281,11 @@ class Conversation:
             if waiting and waiting[0].key < 0:
                 return waiting.popleft()
             self.counts["unmatched"] += 1
+            self._strays += 1
+            if self._strays >= MAX_STRAYS:
+                self._blind("no answer matches a request", "lost_sync")
             return None
+        self._strays = 0
         for _ in range(place):
             if waiting.popleft().key >= 0:
                 self.counts["unanswered"] += 1
