@@ -28,6 +28,7 @@ def run(argv: Sequence[str]) -> int:
     """Forward until a signal; return the exit code."""
     parser = make_parser()
     args = parser.parse_args(argv)
+    sandbox = _sandbox(args)
     try:
         config = make_config(args)
         http = parse_address(args.metrics) if args.metrics else None
@@ -41,6 +42,18 @@ def run(argv: Sequence[str]) -> int:
         return int(_runner().run(_Program(config, http, output, args).run()))
     except KeyboardInterrupt:
         return 130
+    finally:
+        del sandbox
+
+
+def _sandbox(args: argparse.Namespace) -> object:
+    if not args.sandbox:
+        return None
+    from pixy.kafka.sandbox import Sandbox
+
+    made = Sandbox()
+    args.broker = ",".join(made.seed_peers[:1])
+    return made
 
 
 def _runner() -> Any:

@@ -18,8 +18,8 @@ group, who owns which partition, how rebalances come about, lag, and which clien
 _EXAMPLES: Final = """\
 examples:
   kafka-pixy tap --broker kafka1:9092 --rewrite
-      then point clients at localhost:19092; brokers that they hear of get ports of their own
-  kafka-pixy tap --broker kafka1:9092,kafka2:9092 --listen 0.0.0.0:19092 --rewrite --advertise tap.example.com
+      then point clients at localhost:19093; brokers that they hear of get ports of their own
+  kafka-pixy tap --broker kafka1:9092,kafka2:9092 --listen 0.0.0.0:19093 --rewrite --advertise tap.example.com
   kafka-pixy tap --broker kafka1:9092 --rewrite --output json --interval 10 | jq 'select(.event == "anomaly")'
   kafka-pixy tap --broker kafka1:9092 --rewrite --output none --metrics 0.0.0.0:9464
       GET /metrics, /groups, /groups/NAME, /timeline, /clients, /connections, /topics, /healthz
@@ -51,9 +51,10 @@ def make_parser() -> argparse.ArgumentParser:
         prog="kafka-pixy tap", description=_DESCRIPTION, epilog=_EXAMPLES, allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--broker", metavar="HOST:PORT[,...]", required=True, help="brokers to forward to")
+    parser.add_argument("--broker", metavar="HOST:PORT[,...]", default="", help="brokers of one cluster to forward to")
+    parser.add_argument("--sandbox", action="store_true", help="forward to an embedded in-memory stand-in for Kafka, to try things out")
     parser.add_argument(
-        "--listen", metavar="HOST:PORT", default="127.0.0.1:19092",
+        "--listen", metavar="HOST:PORT", default="127.0.0.1:19093",
         help="where clients connect; further brokers get the ports after it, any with port 0 (default %(default)s)",
     )
     parser.add_argument("--rewrite", action="store_true", help="rewrite brokers' addresses, so that clients stay on the tap")
@@ -78,7 +79,7 @@ def make_config(args: argparse.Namespace) -> TapConfig:
     """The configuration that the flags make. Raises ConfigError."""
     brokers = tuple(parse_address(part.strip(), KAFKA_PORT) for part in args.broker.split(",") if part.strip())
     if not brokers:
-        raise ConfigError("--broker names no broker")
+        raise ConfigError("--broker names no broker" if args.broker else "--broker (or --sandbox) is needed")
     if any(not port for _, port in brokers):
         raise ConfigError("--broker: 0 is no port of a broker")
     if len(set(brokers)) < len(brokers):
@@ -86,10 +87,11 @@ def make_config(args: argparse.Namespace) -> TapConfig:
     listen = parse_address(args.listen)
     if listen in brokers:
         raise ConfigError("--listen is the address of a --broker: the tap would connect to itself")
-    if (args.advertise or args.ports) and not args.rewrite:
+    rewrite = args.rewrite or args.sandbox
+    if (args.advertise or args.ports) and not rewrite:
         raise ConfigError("--advertise and --ports are of use with --rewrite only")
     return TapConfig(
-        brokers, listen, args.rewrite, args.advertise, parse_ports(args.ports) if args.ports else None,
+        brokers, listen, rewrite, args.advertise, parse_ports(args.ports) if args.ports else None,
         args.connect_timeout, args.session_timeout,
         Bounds(**{field.name: getattr(args, f"max_{field.name}") for field in dataclasses.fields(Bounds)}),
     )

@@ -18,7 +18,7 @@ from pixy.tap.observer import Observer, Output
 from pixy.tap.places import Places
 from pixy.tap.relay import Relay, Scratch
 from pixy.tap.rewrite import rewrite
-from pixy.tap.walk import Conversation
+from pixy.tap.walk import Conversation, warm_up
 
 logger = logging.getLogger("pixy.tap")
 
@@ -290,6 +290,7 @@ class Tap(Actor):
 
     def on_start(self) -> None:
         """Start the observer."""
+        warm_up()
         self._observer = self.spawn(ObserverActor, self._config, self._hub, self._output, name="observer")
         self.set_timer("tick", _TICK, Tick(), every=_TICK)
 

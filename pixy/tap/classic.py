@@ -75,7 +75,7 @@ class Classic:
                 return cause
         return Trigger(kind, member.id, peer.client_id, reason)
 
-    def join_answered(self, at: float, peer: Peer, request: Body, body: Body) -> None:
+    def join_answered(self, at: float, peer: Peer, request: Body, body: Body, asked_at: float) -> None:
         """The coordinator has taken a member, or not."""
         group = self._registry.group(request["GroupId"])
         if body["ErrorCode"] == MEMBER_ID_REQUIRED:
@@ -91,7 +91,7 @@ class Classic:
         if generation != group.generation:
             if group.rebalance is None:  # its beginning was not seen
                 known = request["MemberId"] in group.members
-                self._registry.begin(group, at, Trigger(
+                self._registry.begin(group, asked_at, Trigger(
                     rebalances.REJOIN if known else rebalances.JOIN, body["MemberId"], peer.client_id, request.get("Reason")
                 ))
             self._new_generation(group, generation)

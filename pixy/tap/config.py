@@ -49,7 +49,7 @@ class TapConfig:
     """A tap for one cluster."""
 
     brokers: tuple[Address, ...]
-    listen: Address = ("127.0.0.1", 19092)
+    listen: Address = ("127.0.0.1", 19093)
     rewrite: bool = False
     """Rewrite the brokers' addresses in answers, so that clients stay on the tap."""
     advertise: str = ""

@@ -14,6 +14,7 @@ from pixy.tap.config import TapConfig
 from pixy.tap.heads import Topic
 from pixy.tap.heartbeats import Heartbeats
 from pixy.tap.inventory import Inventory
+from pixy.tap.lenient import decode_response
 from pixy.tap.offsets import Offsets
 from pixy.tap.registry import Peer, Registry, describe
 from pixy.tap.sequences import Sequences
@@ -36,8 +37,8 @@ class Connection:
 
     peer: Peer
     opened: float
-    asked: Bounded[int, tuple[int, int, Body]]
-    """Requests that wait for their answer, by number: API key, version, body."""
+    asked: Bounded[int, tuple[float, Body]]
+    """Requests that wait for their answer, by number: when they came, body."""
     counts: Counter[str] = field(default_factory=Counter)
     opaque: str = ""
     fetching: Bounded[tuple[Topic, int], int] = field(default_factory=lambda: Bounded(_SESSION_PARTITIONS))
@@ -146,7 +147,7 @@ class Observer:
         request = frames.decode_request(event.frame)
         if request.header.client_id:
             peer.client_id = request.header.client_id
-        connection.asked[event.number] = (event.key, event.version, request.body)
+        connection.asked[event.number] = (event.at, request.body)
         if event.key == JOIN:
             self.classic.join_asked(event.at, peer, event.version, request.body)
         elif event.key == API_VERSIONS and event.version >= 3:
@@ -159,21 +160,21 @@ class Observer:
     def _answered(self, event: events.Answered) -> None:
         connection = self._connection(event.connection, event.at)
         asked = connection.asked.pop(event.number)
-        response = frames.decode_response(event.frame, event.key, event.version)
-        body = response.body
+        _, body, _ = decode_response(event.frame, event.key, event.version)
         if event.key in {METADATA, CREATE_TOPICS, DESCRIBE_TOPICS}:
             self.topics.learn(body["Topics"])
         elif event.key == API_VERSIONS:
             if body["ErrorCode"] == UNSUPPORTED_VERSION:
                 self.counts["api_versions_fallbacks"] += 1
         elif asked is not None:
-            self._pair(event.at, connection.peer, event.key, asked[2], body)
+            self._pair(event.at, connection.peer, event.key, asked, body)
         else:
             self.counts["unpaired"] += 1
 
-    def _pair(self, at: float, peer: Peer, key: int, request: Body, body: Body) -> None:
+    def _pair(self, at: float, peer: Peer, key: int, asked: tuple[float, Body], body: Body) -> None:
+        asked_at, request = asked
         if key == JOIN:
-            self.classic.join_answered(at, peer, request, body)
+            self.classic.join_answered(at, peer, request, body, asked_at)
         elif key == SYNC:
             self.classic.sync_answered(at, peer, request, body)
         elif key == HEARTBEAT:

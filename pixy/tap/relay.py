@@ -11,6 +11,7 @@ reference to the buffer. On loopback, 64 KiB messages, 2 cores: see docs/tap.md 
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 from collections.abc import Callable
 from time import perf_counter
@@ -136,8 +137,9 @@ class Direction:
         try:
             self.sink.shutdown(socket.SHUT_WR)
         except OSError as error:
-            self._relay.fail(error)
-            return
+            if error.errno != errno.ENOTCONN:  # the other side has closed in the same moment
+                self._relay.fail(error)
+                return
         self._relay.ended()
 
 

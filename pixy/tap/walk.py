@@ -339,6 +339,13 @@ class Conversation:
             tape.replace(changed)
 
 
+def warm_up() -> None:
+    """Read the tables of messages, which takes a tenth of a second, before the first request waits for it."""
+    for key in schema.keys():
+        _known(key, 0)
+        messages.response_header_version(key, 0)
+
+
 def _known(key: int, version: int) -> bool:
     name = schema.keys().get(key)
     return name is not None and version in messages.versions(f"{name}Request")

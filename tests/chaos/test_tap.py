@@ -230,7 +230,7 @@ async def test_an_observer_that_is_stuck_holds_nobody_up(monkeypatch: pytest.Mon
     from pixy.tap.observer import Observer
 
     stuck = threading.Event()
-    monkeypatch.setattr(Observer, "_asked", lambda self, event: stuck.wait(30))
+    monkeypatch.setattr(Observer, "_asked", lambda *_: stuck.wait(30))
     request = frames.encode_request("Heartbeat", 3, 1, "c" * 1000, {"GroupId": "g", "GenerationId": 1, "MemberId": "m"})
     try:
         async with tapped(echo, bounds=Bounds(backlog=20_000)) as (tap, port):

@@ -168,7 +168,7 @@ def test_one_address_serves_three_brokers(kafka3: Cluster, name: str, start: Any
     (["--broker", "h:x"], "bad address 'h:x'"),
     (["--broker", "h:0"], "0 is no port of a broker"),
     (["--broker", "h", "--listen", "nonsense"], "bad address 'nonsense'"),
-    (["--broker", "127.0.0.1:19092"], "the tap would connect to itself"),
+    (["--broker", "127.0.0.1:19093"], "the tap would connect to itself"),
     (["--broker", "h,h"], "names a broker twice"),
     (["--broker", "h", "--ports", "9-1"], "--rewrite"),
     (["--broker", "h", "--rewrite", "--ports", "9-1"], "bad range of ports '9-1'"),

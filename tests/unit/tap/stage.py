@@ -179,7 +179,7 @@ def settle(generation: int, given: dict[Joiner, tuple[str, bytes]]) -> None:
     for member, number in asked.items():
         members = list(ids.values()) if member is leader else []
         member.joined(number, generation, ids[member], ids[leader], members)
-    plan = {member_id: data for member_id, data in given.values()}
+    plan = dict(given.values())
     synced = {member: member.ask_sync(plan if member is leader else None) for member in given}
     for member, number in synced.items():
         member.synced(number, given[member][1])

@@ -208,7 +208,7 @@ def test_an_expelled_member() -> None:
 
 def test_a_changed_subscription() -> None:
     stage = Stage()
-    a, b = two(stage)
+    a, _ = two(stage)
     a.request["Protocols"] = [{"Name": "range", "Metadata": subscription("t", "u")}]
     a.ask_join()
     assert (stage.timeline()[-1]["trigger"], stage.timeline()[-1]["member"]) == ("subscription change", "ma")
@@ -287,7 +287,7 @@ def test_mixed_assignors_and_double_owners() -> None:
 
 def test_a_split_generation() -> None:
     stage = Stage()
-    a, b = two(stage)
+    a, _ = two(stage)
     a.ask_join()
     a.joined(a.client.correlation_id, 2, "ma", "ma", ["ma", "mb"])
     plan = {"ma": assignment(t=[0, 1]), "mb": assignment(t=[2, 3])}

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from rich.console import Console
 
 from pixy.tap import events
 from pixy.tap.bounded import Bounded
-from pixy.tap.hub import BATCH, Batch, Hub
 from pixy.tap.config import Bounds
+from pixy.tap.hub import BATCH, Batch, Hub
 from pixy.tap.inventory import MINIMUM, REMOVED, breaks
 from pixy.tap.metrics import exposition
 from pixy.tap.table import partitions, render
 from pixy.wire import messages
-from rich.console import Console
 from tests.unit.tap.stage import Client, Joiner, Stage, assignment, settle
 
 

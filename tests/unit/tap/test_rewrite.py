@@ -88,6 +88,16 @@ def test_an_answer_that_is_not_understood_is_left_alone(answer: bytes) -> None:
     assert client.conversation.counts["rewrite_failed"] == 1
 
 
+def test_bytes_that_are_left_over_are_kept() -> None:
+    """As librdkafka's mock broker has them."""
+    client = Stage().client(rewrite=to_tap)
+    forward(client.conversation.to_broker, frames.encode_request("Metadata", 9, 1, "c", {}))
+    sent = frames.encode_response("Metadata", 9, 1, {"Brokers": [{"NodeId": 1, "Host": "kafka-1", "Port": 9092}]})[4:] + b"\0"
+    got = forward(client.conversation.to_client, frames.frame(sent))
+    assert got[-1:] == b"\0" and int.from_bytes(got[:4], "big") == len(got) - 4
+    assert frames.decode_response(got[4:-1], "Metadata", 9).body["Brokers"][0]["Port"] == 1001
+
+
 def test_an_answer_beyond_the_bound_is_left_alone_and_not_held() -> None:
     client = Stage(rewrite=1000).client(rewrite=to_tap)
     topics = [{"Name": f"topic-{i}", "Partitions": []} for i in range(200)]

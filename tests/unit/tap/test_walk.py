@@ -248,7 +248,7 @@ def mutated(draw: st.DrawFn) -> bytes:
 )
 def test_any_bytes_pass_unchanged(pieces: list[tuple[bool, bytes]], step: int, rewriting: bool) -> None:
     stage = Stage(in_flight=8, capture=256)
-    client = stage.client(rewrite=(lambda frame, key, version: None) if rewriting else None)
+    client = stage.client(rewrite=(lambda *_: None) if rewriting else None)
     conversation = client.conversation
     out = {True: bytearray(), False: bytearray()}
     for to_broker, data in pieces:
