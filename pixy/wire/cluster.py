@@ -7,11 +7,12 @@ Each opens a connection of its own to a bootstrap broker and closes it. All are 
 
 from __future__ import annotations
 
+import functools
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from pixy.wire import messages, schema
+from pixy.wire import messages, schema, srv
 from pixy.wire.connection import (
     Broker,
     Connection,
@@ -69,7 +70,13 @@ class Bootstrapper:
         bootstrap: Any = self.settings.bootstrap
         if callable(bootstrap):
             bootstrap = yield Resolve(bootstrap)
-        addresses = bootstrap.split(",") if isinstance(bootstrap, str) else bootstrap
+        addresses: list[str] = []
+        for each in bootstrap.split(",") if isinstance(bootstrap, str) else bootstrap:
+            if ":" in each:
+                addresses.append(each)
+            else:
+                timeout = self.settings.dial_timeout or 5.0
+                addresses += yield Resolve(functools.partial(srv.lookup, each.strip(), timeout=timeout))
         found = [parse_address(each) for each in addresses]
         if not found:
             raise WireError("no bootstrap address")

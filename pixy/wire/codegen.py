@@ -13,6 +13,7 @@ import linecache
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from types import TracebackType
 from typing import Any, Final
 
@@ -23,6 +24,15 @@ FORMATS: Final = {**INTEGERS, "bool": "?", "float64": "d", "uuid": "16s"}
 """Types of a fixed size, as :mod:`struct` calls them."""
 STRING_MAX: Final = 0x7FFF
 """Bytes in a string, also in a compact one (Kafka's own limit)."""
+
+
+SMALL: Final = 16
+"""Elements of an array of numbers that has a :class:`struct.Struct` of its own."""
+
+
+@cache
+def _bound_array(format_: str, method: str) -> list[Any]:
+    return [getattr(struct.Struct(f">{count}{format_}"), method) for count in range(SMALL + 1)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +130,16 @@ class Source:
         """A method of a :class:`struct.Struct`, as a global of the function."""
         name = f"{method}_{format_.replace('?', 'o')}"
         self.globals[name] = getattr(struct.Struct(f">{format_}"), method)
+        return name
+
+    def bound_array(self, format_: str, method: str) -> str:
+        """The same for arrays by their length, up to SMALL: a global list.
+
+        Most arrays are lists of replicas: with the format made anew each time, MetadataResponse was decoded at
+        two thirds of the speed.
+        """
+        name = f"{method}s_{format_.replace('?', 'o')}"
+        self.globals[name] = _bound_array(format_, method)
         return name
 
     def compile(self, function: str) -> Callable[..., Any]:

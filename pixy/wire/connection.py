@@ -83,8 +83,8 @@ Bootstrap = str | Sequence[str] | Callable[[], Sequence[str]]
 class Settings:
     """What all clients have in common; times are seconds, 0 is none.
 
-    ``bootstrap``: one or more addresses ``host:port``, or a function that tells them, as from an SRV
-    record; what it told is kept until a bootstrap broker fails. ``request_timeout`` bounds one call from
+    ``bootstrap``: one or more addresses ``host:port``, or names of SRV records (no port), or a function that
+    tells them; what was found is kept until a bootstrap broker fails. ``request_timeout`` bounds one call from
     sending to answer. ``connection_ttl`` is how old a connection may grow, ``conn_max_idle`` how long it
     may lie unused, before the next call opens another. ``max_frame``: bytes of the largest answer.
     ``software`` is told to the broker (KIP-511).

@@ -11,6 +11,7 @@ from typing import Any, Final
 from pixy.wire import schema
 from pixy.wire.codegen import (
     FORMATS,
+    SMALL,
     STRING_MAX,
     Part,
     Source,
@@ -304,7 +305,11 @@ class _Writer:
         )
         if field.kind in FORMATS and field.kind != "uuid":
             format_ = FORMATS[field.kind]
-            source.line(f"{name} = list(unpack_from(f'>{{{count}}}{format_}', buf, pos))")
+            small = source.bound_array(format_, "unpack_from")
+            with source.block(f"if {count} <= {SMALL}:"):
+                source.line(f"{name} = list({small}[{count}](buf, pos))")
+            with source.block("else:"):
+                source.line(f"{name} = list(unpack_from(f'>{{{count}}}{format_}', buf, pos))")
             source.line(f"pos += {count} * {field.unit}")
             return
         index, item = source.name("i"), source.name("x")

@@ -13,7 +13,16 @@ from functools import cache
 from typing import Any, Final
 
 from pixy.wire import schema
-from pixy.wire.codegen import FORMATS, STRING_MAX, Part, Source, check_version, literal, parts
+from pixy.wire.codegen import (
+    FORMATS,
+    SMALL,
+    STRING_MAX,
+    Part,
+    Source,
+    check_version,
+    literal,
+    parts,
+)
 from pixy.wire.varint import encode_unsigned as uvarint
 
 Encoder = Callable[[Mapping[str, Any]], bytes]
@@ -210,7 +219,12 @@ class _Writer:
         if field.kind in FORMATS and field.kind != "uuid":
             type_ = {"bool": "BOOL", "float64": "FLOAT"}.get(field.kind, "INT")
             source.line(f"if not {type_}.issuperset(map(type, {name})): raise TypeError")
-            source.line(f"{self._add}(pack(f'>{{{count}}}{FORMATS[field.kind]}', *{name}))")
+            format_ = FORMATS[field.kind]
+            small = source.bound_array(format_, "pack")
+            with source.block(f"if {count} <= {SMALL}:"):
+                source.line(f"{self._add}({small}[{count}](*{name}))")
+            with source.block("else:"):
+                source.line(f"{self._add}(pack(f'>{{{count}}}{format_}', *{name}))")
             return
         item = source.name("x")
         with source.block(f"for {item} in {name}:"):

@@ -11,8 +11,11 @@ from pixy.wire import (
     batch,
     committed_offsets,
     compression,
+    consumer_protocol,
     control,
+    frames,
     message_set,
+    messages as protocol,
     record,
     record_set,
 )
@@ -88,6 +91,33 @@ def messages(data: bytes) -> None:
         _check(error, len(data))
 
 
+def frames_(data: bytes) -> None:
+    """A frame: as a request with header and body, and as the response to any known request."""
+    for decode in (frames.decode_request_header, frames.decode_request, _response):
+        try:
+            decode(data)
+        except UnsupportedVersionError:
+            pass
+        except DecodeError as error:
+            _check(error, len(data))
+
+
+def _response(data: bytes) -> None:
+    # The API and the version, which a response does not tell, are made from its first bytes.
+    key, version = (data[0], data[1]) if len(data) > 1 else (0, 0)
+    known = protocol.versions(protocol.response_name(key))
+    frames.decode_response(data[2:], key, known[version % len(known)])
+
+
+def subscriptions(data: bytes) -> None:
+    """What consumers put into JoinGroup and SyncGroup."""
+    for decode in (consumer_protocol.decode_subscription, consumer_protocol.decode_assignment):
+        try:
+            decode(data)
+        except DecodeError as error:
+            _check(error, len(data))
+
+
 def internals(data: bytes) -> None:
     """Control records and committed offsets."""
     for function in (committed_offsets.decode_key, committed_offsets.decode_value, _control):
@@ -104,5 +134,7 @@ def _control(data: bytes) -> None:
 
 
 TARGETS: dict[str, Callable[[bytes], None]] = {
-    function.__name__: function for function in (record_sets, batches, records, packed, messages, internals)
+    function.__name__.rstrip("_"): function for function in (
+        record_sets, batches, records, packed, messages, frames_, subscriptions, internals,
+    )
 }

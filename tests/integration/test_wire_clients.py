@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import json
+import os
 import ssl
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -18,6 +22,7 @@ from pixy.wire.client import NEWEST, OLDEST, Member, Sasl
 from pixy.wire.errors import ErrorCode, KafkaError
 from pixy.wire.exceptions import WireError
 from tests.kafka.cluster import PASSWORD, USER, Cluster
+from tests.support import ROOT
 
 
 @pytest.fixture(params=["kafka", "old_kafka"])
@@ -320,3 +325,20 @@ def test_a_leader_that_moved(kafka3: Cluster, name: str, do: Any) -> None:
         producer.close()
         kafka3.start(old.node_id)
         kafka3.wait_ready()
+
+
+def test_the_example_that_reads_a_partition(kafka: Cluster, name: str) -> None:
+    kafka.create_topic(name)
+    stamp = int(time.time() * 1000)
+    with client.PartitionProducer(kafka.bootstrap(), name, 0) as producer:
+        for number in range(3):
+            producer.produce(Builder().add(b"k", b"%d" % number, [("h", None)], timestamp=stamp).build())
+    program = [sys.executable, str(ROOT / "examples/wire_fetch_partition.py"), kafka.bootstrap()[0], name]
+    options = {"env": {**os.environ, "PYTHONPATH": str(ROOT)}, "capture_output": True, "text": True, "timeout": 60}
+    done = subprocess.run([*program, "0", "--from", "1"], check=False, **options)  # type: ignore[call-overload]
+    assert done.returncode == 0, done.stderr
+    assert [json.loads(line) for line in done.stdout.splitlines()] == [
+        {"offset": n, "timestamp": stamp, "key": "k", "value": str(n), "headers": [["h", None]]} for n in (1, 2)
+    ]
+    done = subprocess.run([*program, "7"], check=False, **options)  # type: ignore[call-overload]
+    assert done.returncode == 1 and done.stderr.startswith("Kafka says: UNKNOWN_TOPIC_OR_PARTITION (3)"), done.stderr

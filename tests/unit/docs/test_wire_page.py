@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -38,3 +39,21 @@ def test_the_example_of_a_compressed_batch(codec: str) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert f"<- {codec}" in done.stdout and done.stdout.endswith("1000 records read back\n")
+
+
+def test_the_example_of_a_captured_joingroup(tmp_path: Path) -> None:
+    program = [sys.executable, str(ROOT / "examples/wire_joingroup.py")]
+    options = {"env": {**os.environ, "PYTHONPATH": str(ROOT)}, "capture_output": True, "text": True, "timeout": 60}
+    done = subprocess.run(program, check=False, **options)  # type: ignore[call-overload]
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == (
+        "m-1 of checkout joins as consumer, JoinGroup v7\n"
+        "  offers range for orders (subscription v3)\n"
+        "  generation 4, range, led by m-1\n"
+        "m-1 of checkout, generation 4, SyncGroup v5\n"
+        "  as the leader gives m-1: orders [0, 1]\n"
+        "  gets orders [0, 1]\n"
+    )
+    (tmp_path / "bad").write_text("> 00000004 000b0063\n")
+    done = subprocess.run([*program, str(tmp_path / "bad")], check=False, **options)  # type: ignore[call-overload]
+    assert done.returncode == 1 and "RequestHeader" in done.stderr and "Traceback" not in done.stderr

@@ -39,6 +39,8 @@ class FakeBroker:
         return [each.name.removesuffix("Request") for each in self.seen if each.header.key != 18]
 
     def close(self) -> None:
+        if self._server.fileno() >= 0:
+            self._server.shutdown(socket.SHUT_RDWR)  # wakes the thread that waits in accept
         self._server.close()
         for each in self._open:
             each.close()

@@ -7,7 +7,7 @@ import pickle
 import struct
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 from kafka.record.default_records import DefaultRecordBatch
 
 from pixy.wire import batch, compression, crc, record_set
@@ -86,6 +86,7 @@ def test_a_batch_as_libkafka_s_producer_writes_it() -> None:
 
 
 @given(records(), st.integers(0, 2), st.booleans(), st.sampled_from(list(compression.Codec)))
+@settings(deadline=None)
 def test_any_batch_round_trips(
     made: list[Record], gap: int, transactional: bool, codec: compression.Codec
 ) -> None:
@@ -104,6 +105,7 @@ def test_any_batch_round_trips(
 
 
 @given(records())
+@settings(deadline=None)
 def test_another_implementation_reads_the_same(made: list[Record]) -> None:
     # It takes a record's attributes for a varint, and refuses header keys that are no text.
     made = [
@@ -304,6 +306,8 @@ def test_a_length_that_can_not_be(length: int) -> None:
     with pytest.raises(DecodeError, match=f"length of a batch is {length}") as caught:
         list(batch.iter_batches(data))
     assert caught.value.offset == len(PRODUCER) + 8
+    with pytest.raises(DecodeError, match=f"length of a batch is {length}"):
+        batch.unmarshal(data, len(PRODUCER), check_crc=False)
 
 
 def test_a_count_that_can_not_be() -> None:

@@ -6,7 +6,7 @@ import base64
 import uuid
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from pixy.wire import committed_offsets
 from pixy.wire.committed_offsets import OffsetKey, OffsetValue
@@ -36,6 +36,7 @@ def test_libkafka_s_value() -> None:
     st.integers(0, 4), st.integers(0, 2**63 - 1), st.text(max_size=20), st.integers(-1, 2**62),
     st.none() | st.uuids(),
 )
+@settings(deadline=None)
 def test_every_version_round_trips(
     version: int, offset: int, metadata: str, stamp: int, topic_id: uuid.UUID | None
 ) -> None:
@@ -50,6 +51,7 @@ def test_every_version_round_trips(
 
 @pytest.mark.parametrize("function", [committed_offsets.decode_key, committed_offsets.decode_value])
 @given(data=st.binary(max_size=50), version=st.integers(-1, 5))
+@settings(deadline=None)
 def test_any_bytes(function: object, data: bytes, version: int) -> None:
     for each in (data, version.to_bytes(2, "big", signed=True) + data):
         try:

@@ -10,7 +10,7 @@ import sys
 import cramjam
 import lz4.frame
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from pixy.wire import compression
 from pixy.wire.compression import Codec
@@ -38,6 +38,7 @@ def streamed_zstd(data: bytes) -> bytes:
 
 
 @given(st.sampled_from(list(Codec)), st.binary(max_size=200), st.integers(0, 5000))
+@settings(deadline=None)
 def test_any_bytes_round_trip(codec: Codec, data: bytes, times: int) -> None:
     data *= times % 97
     each = compression.get(codec)
@@ -109,6 +110,7 @@ def test_bytes_that_are_cut_off(codec: Codec) -> None:
 
 @pytest.mark.parametrize("codec", CODECS)
 @given(data=st.data())
+@settings(deadline=None)
 def test_bytes_that_were_changed(codec: Codec, data: st.DataObject) -> None:
     each = compression.get(codec)
     packed = bytearray(each.compress(TEXT[:300]))
@@ -122,6 +124,7 @@ def test_bytes_that_were_changed(codec: Codec, data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("codec", CODECS)
 @given(data=st.binary(max_size=60))
+@settings(deadline=None)
 def test_any_bytes(codec: Codec, data: bytes) -> None:
     try:
         assert len(compression.get(codec).decompress(data, 1000)) <= 1000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 from kafka.record.default_records import DefaultRecordBatch
 
 from pixy.wire import batch, control
@@ -47,6 +47,7 @@ def test_what_is_no_control_record(
 
 
 @given(st.none() | st.binary(max_size=8), st.none() | st.binary(max_size=8))
+@settings(deadline=None)
 def test_any_bytes(key: bytes | None, value: bytes | None) -> None:
     try:
         control.parse(Record(0, 0, key, value))

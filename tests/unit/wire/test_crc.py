@@ -7,7 +7,7 @@ import sys
 
 import google_crc32c
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from pixy.wire import crc
 from tests.support import ROOT
@@ -25,6 +25,7 @@ def test_vectors(data: bytes, expected: int) -> None:
 
 
 @given(st.binary(max_size=300))
+@settings(deadline=None)
 def test_all_implementations_agree(data: bytes) -> None:
     assert crc.crc32c(data) == crc.pure_crc32c(data) == google_crc32c.value(data)
 

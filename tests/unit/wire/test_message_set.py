@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 from kafka.record.memory_records import MemoryRecordsBuilder
 
 from pixy.wire import compression, message_set
@@ -115,6 +115,7 @@ def test_a_bomb() -> None:
 
 
 @given(st.binary(max_size=120), st.booleans(), st.integers(0, 7))
+@settings(deadline=None)
 def test_any_bytes_as_a_message(data: bytes, relative: bool, codec: int) -> None:
     for made in (message(relative, 1, None, data, 0, codec), data):
         try:

@@ -38,7 +38,7 @@ def test_record_table_of_libkafka(key: bytes | None, size: int) -> None:
 
 
 @given(records(min_size=0))
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 def test_any_records_round_trip(made: list[Record]) -> None:
     base_offset, base_timestamp = (made[0].offset, made[0].timestamp) if made else (0, 0)
     data = record.encode(made, base_offset, base_timestamp)
@@ -47,6 +47,7 @@ def test_any_records_round_trip(made: list[Record]) -> None:
 
 
 @given(records())
+@settings(deadline=None)
 def test_the_careful_reader_reads_the_same(made: list[Record]) -> None:
     base_offset, base_timestamp = made[0].offset, made[0].timestamp
     data = record.encode(made, base_offset, base_timestamp)
@@ -58,7 +59,7 @@ def test_the_careful_reader_reads_the_same(made: list[Record]) -> None:
 
 
 @given(records(), st.data())
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 def test_both_readers_agree_on_what_was_tampered_with(made: list[Record], data: st.DataObject) -> None:
     encoded = bytearray(record.encode(made, made[0].offset, made[0].timestamp))
     for _ in range(data.draw(st.integers(1, 3))):
@@ -119,6 +120,11 @@ GOOD = record_body(key=b"\x06key", value=b"\x0avalue", headers=b"\x02\x02h\x02v"
     (record_body(headers=b"\x02\x02a\x04b"), DecodeError, 9, "length of the value of header 0 is 2"),
     (record_body(headers=b"\x02\x08a\x01"), DecodeError, 7, "length of the key of header 0 is 4"),
     (record_body(headers=b"\x00\x00\x00"), DecodeError, 7, "its fields take 2 bytes less"),
+    (record_body(timestamp=b"\xff" * 9 + b"\x02"), DecodeError, 2, "varint does not fit 64 bits"),
+    (record_body(timestamp=b"\x80" * 10 + b"\x00"), DecodeError, 2, "varint is longer than 10 bytes"),
+    (record_body(offset=b"\xff\xff\xff\xff\x10"), DecodeError, 3, "varint does not fit 32 bits"),
+    # The lengths of the record, and of the value of its header, both say 20 bytes more than there are.
+    (b"\x3c\x00\x00\x00\x01\x01\x02\x02h\x2a" + b"v", TruncatedError, 0, "its length is 30, and 10 bytes are left"),
     (GOOD + b"\x00", DecodeError, len(GOOD), "1 bytes are left over after 1 records"),
 ])
 def test_what_is_wrong_with_a_record_is_told_with_its_place(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from pixy.wire import varint
 from pixy.wire.exceptions import DecodeError, EncodeError, TruncatedError
@@ -44,6 +44,7 @@ def test_an_unsigned_varint_is_plain(value: int, hexed: str) -> None:
 
 
 @given(INT64, st.binary(max_size=3))
+@settings(deadline=None)
 def test_a_varlong_round_trips(value: int, before: bytes) -> None:
     data = before + varint.encode_varlong(value)
     assert varint.decode_varlong(memoryview(data), len(before)) == (value, len(data))
@@ -51,12 +52,14 @@ def test_a_varlong_round_trips(value: int, before: bytes) -> None:
 
 
 @given(INT32)
+@settings(deadline=None)
 def test_a_varint_round_trips(value: int) -> None:
     data = varint.encode_varint(value)
     assert varint.decode_varint(data) == (value, len(data)) and varint.varint_size(value) == len(data)
 
 
 @given(UINT32)
+@settings(deadline=None)
 def test_an_unsigned_varint_round_trips(value: int) -> None:
     data = varint.encode_unsigned(value)
     assert varint.decode_unsigned(data) == (value, len(data)) and varint.unsigned_size(value) == len(data)
