@@ -10,7 +10,15 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from actors import STOP_ON_FAILURE, Actor, ActorRef, ThreadedActor
+from actors import (
+    STOP_ON_FAILURE,
+    Actor,
+    ActorDeadError,
+    ActorError,
+    ActorRef,
+    ThreadedActor,
+    Timeout,
+)
 from pixy.tap import events
 from pixy.tap.config import Address, TapConfig, show_address
 from pixy.tap.hub import Batch, Hub
@@ -30,6 +38,11 @@ _PAUSE = 0.1  # after the system had no file left
 @dataclass(frozen=True, slots=True)
 class Listen:
     """To the tap: open the ports. The reply: (where, for which broker) of each; or a StartError."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """To the tap: close all ports and connections, and have the observer take in what there is, within a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,6 +300,7 @@ class Tap(Actor):
         self._hub = Hub(config.bounds, self._deliver, time.time)
         self._places = Places(config, self._open)
         self._observer: ActorRef[ObserverActor]
+        self._listeners: list[ActorRef[Listener]] = []
 
     def on_start(self) -> None:
         """Start the observer."""
@@ -294,8 +308,8 @@ class Tap(Actor):
         self._observer = self.spawn(ObserverActor, self._config, self._hub, self._output, name="observer")
         self.set_timer("tick", _TICK, Tick(), every=_TICK)
 
-    def on_receive(self, message: Any) -> Any:
-        """See :class:`Listen`; an :class:`Ask` goes to the observer."""
+    async def on_receive(self, message: Any) -> Any:
+        """See :class:`Listen`, :class:`Drain`; an :class:`Ask` goes to the observer."""
         if isinstance(message, Listen):
             return self._places.start()
         if isinstance(message, Tick):
@@ -307,13 +321,24 @@ class Tap(Actor):
             self._hub.flush()
             self._observer.forward(message, self.take_reply())
             return None
+        if isinstance(message, Drain):
+            return await self._drain()
         return super().on_receive(message)
+
+    async def _drain(self) -> None:
+        for listener in self._listeners:
+            await listener.stop(block=False)
+        self._hub.flush()
+        try:
+            await self._observer.ask(Tick(), block=False, timeout=_TICK)
+        except (ActorDeadError, ActorError, Timeout):
+            pass  # it is behind: what it has not seen is not told
 
     def _deliver(self, batch: Batch) -> bool:
         return self._observer.notify(batch)
 
     def _open(self, server: socket.socket, broker: Address) -> None:
         name = self.free_name(f"{show_address(server.getsockname()[:2])}")
-        self.spawn(
+        self._listeners.append(self.spawn(
             Listener, server, broker, self._config, self._hub, self._scratch, self._places, name=name,
-        )
+        ))

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from actors import Actor, ActorError, ActorRef, Timeout
+from actors import Actor, ActorDeadError, ActorError, ActorRef, Timeout
 from pixy.errors import StartError
 from pixy.tap.actors import Ask, Tap
 from pixy.tap.config import Address, show_address
@@ -59,7 +59,7 @@ class HttpView(Actor):
     async def _ask(self, what: str, group: str | None = None) -> Any:
         try:
             return await self._tap.ask(Ask(what, group), block=False, timeout=_TIMEOUT)
-        except (ActorError, Timeout) as error:
+        except (ActorDeadError, ActorError, Timeout) as error:
             raise web.HTTPServiceUnavailable(text=f"the tap is behind or about to stop: {error}\n")
 
     async def _index(self, _: web.Request) -> web.Response:

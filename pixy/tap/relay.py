@@ -14,7 +14,7 @@ import asyncio
 import errno
 import socket
 from collections.abc import Callable
-from time import perf_counter
+from time import thread_time
 
 from pixy.tap.tape import Buffer, Tape
 from pixy.tap.walk import Conversation
@@ -25,7 +25,7 @@ BUFFER = 256 * 1024
 
 _LEAST = 4 * 1024
 _LOOK = 0.002
-"""Seconds that a look at one read may take before reads become smaller: frames of a few bytes, of which 256 KiB
+"""Seconds of the CPU that a look at one read may take before reads become smaller: frames of a few bytes, of which 256 KiB
 hold thousands, must not keep the other connections waiting."""
 
 
@@ -77,9 +77,9 @@ class Direction:
         chunk = self._scratch[:count]
         if self._after:
             self._send(chunk)
-        begun = perf_counter()
+        begun = thread_time()
         parts = self._tape.feed(chunk)
-        took = perf_counter() - begun
+        took = thread_time() - begun
         if not self._after:
             for part in parts:
                 self._send(part)

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from actors import ESCALATE, ActorRef, ActorSystem, StopReport
+from actors import ESCALATE, ActorDeadError, ActorError, ActorRef, ActorSystem, StopReport, Timeout
 from pixy.errors import StartError
-from pixy.tap.actors import Ask, Listen, Tap
+from pixy.tap.actors import Ask, Drain, Listen, Tap
 from pixy.tap.config import Address, TapConfig
 from pixy.tap.http_view import HttpView
 from pixy.tap.observer import Output
@@ -64,6 +64,10 @@ class TapService:
 
     async def stop(self) -> StopReport:
         """Close all connections and ports."""
+        try:
+            await self._tap.ask(Drain(), block=False, timeout=_STOP_TIMEOUT)
+        except (ActorDeadError, ActorError, Timeout):
+            pass  # it has failed, or never started
         return await self.system.stop(_STOP_TIMEOUT)
 
     def _tell(self, document: dict[str, Any]) -> None:

@@ -341,7 +341,7 @@ class Conversation:
 
 def warm_up() -> None:
     """Read the tables of messages, which takes a tenth of a second, before the first request waits for it."""
-    for key in schema.keys():
+    for key in sorted(schema.keys()):
         _known(key, 0)
         messages.response_header_version(key, 0)
 

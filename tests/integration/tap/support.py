@@ -69,11 +69,10 @@ def start_member(client: str, bootstrap: str, group: str, topic: str, client_id:
 
 
 @contextlib.contextmanager
-def members() -> Iterator[list[Member]]:
-    """A list whose members are killed at the end."""
-    found: list[Member] = []
+def members(found: list[Member]) -> Iterator[None]:
+    """Kill the members in the list at the end."""
     try:
-        yield found
+        yield
     finally:
         for member in found:
             member.die()

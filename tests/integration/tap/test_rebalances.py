@@ -10,7 +10,14 @@ import pytest
 
 from pixy.tap.config import TapConfig
 from pixy.tap.service import TapService
-from tests.integration.tap.support import broker_table, members, start_member, tap_group, tap_table
+from tests.integration.tap.support import (
+    Member,
+    broker_table,
+    members,
+    start_member,
+    tap_group,
+    tap_table,
+)
 from tests.kafka.cluster import Cluster
 from tests.support import eventually
 
@@ -42,6 +49,7 @@ async def test_a_group_is_followed(
     service.add_output(events.append)
     async with service as tap:
         (host, port), _ = tap.listening[0]
+        started: list[Member] = []
 
         async def agreed(size: int) -> bool | dict[str, Any]:
             found = await tap_group(tap, name)
@@ -56,7 +64,7 @@ async def test_a_group_is_followed(
         def is_group(found: Any) -> bool:
             return "not yet" not in found
 
-        with members() as started:
+        with members(started):
             for i in range(3):
                 started.append(await asyncio.to_thread(
                     start_member, client, f"{host}:{port}", name, name, f"{client}-{i}", protocol, tmp_path / f"{i}.log"
