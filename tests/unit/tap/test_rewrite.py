@@ -63,6 +63,7 @@ def test_find_coordinator(version: int) -> None:
         found = frames.decode_response(got[4:], "FindCoordinator", version).body
         found = found["Coordinators"][0] if version >= 4 else found
         assert (found["Host"], found["Port"]) == wanted
+    assert not client.conversation.counts["defects"] and client.conversation.counts["rewritten"] == 2
 
 
 @pytest.mark.parametrize("version", messages.versions("DescribeClusterResponse"))
