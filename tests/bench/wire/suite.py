@@ -8,12 +8,13 @@ from collections.abc import Callable
 
 from pixy.wire import crc
 from tests.bench.report import ROOT, Report, console
-from tests.bench.wire import messages, records
+from tests.bench.wire import messages, records, tap
 from tests.bench.wire.rounds import ROUNDS
 
 RESULT = ROOT / "build" / "bench-wire.json"
 PARTS: tuple[Callable[[Report], None], ...] = (
     records.decode, records.encode, records.scan, messages.decode, messages.encode, messages.split,
+    tap.measure,
 )
 
 

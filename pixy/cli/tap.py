@@ -1,0 +1,144 @@
+"""``kafka-pixy tap``: a proxy that shows who is in which group and who owns which partition."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+import resource
+import signal
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from pixy.cli.tap_flags import make_config, make_parser
+from pixy.errors import ConfigError, StartError
+from pixy.tap.config import TapConfig, parse_address, show_address
+from pixy.tap.printer import JsonPrinter, Show, TablePrinter
+from pixy.tap.service import TapService
+
+EXIT_FAILED_TO_START = 1
+EXIT_USAGE = 2
+EXIT_BROKEN = 4
+_SWITCH_INTERVAL = 0.0002  # the observer's thread decodes: the loop, which forwards, must get the GIL back soon
+
+
+def run(argv: Sequence[str]) -> int:
+    """Forward until a signal; return the exit code."""
+    parser = make_parser()
+    args = parser.parse_args(argv)
+    sandbox = _sandbox(args)
+    try:
+        config = make_config(args)
+        http = parse_address(args.metrics) if args.metrics else None
+    except ConfigError as error:
+        print(f"kafka-pixy tap: {error}", file=sys.stderr)
+        return EXIT_USAGE
+    _more_files()
+    sys.setswitchinterval(_SWITCH_INTERVAL)
+    output = args.output or ("table" if sys.stdout.isatty() else "json")
+    try:
+        return int(_runner().run(_Program(config, http, output, args).run()))
+    except KeyboardInterrupt:
+        return 130
+    finally:
+        del sandbox
+
+
+def _sandbox(args: argparse.Namespace) -> object:
+    if not args.sandbox:
+        return None
+    from pixy.kafka.sandbox import Sandbox
+
+    made = Sandbox()
+    args.broker = ",".join(made.seed_peers[:1])
+    return made
+
+
+def _runner() -> Any:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio
+    return uvloop
+
+
+def _more_files() -> None:
+    """Two files a connection: take as many as the system gives."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+class _Program:
+    def __init__(self, config: TapConfig, http: Any, output: str, args: argparse.Namespace) -> None:
+        self._config, self._http, self._output, self._args = config, http, output, args
+        self._stop = asyncio.Event()
+        self._printer: Any = None
+
+    async def run(self) -> int:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._stop.set)
+        service = TapService(self._config, http=self._http)
+        if self._output == "json":
+            self._printer = service.system.spawn(
+                JsonPrinter, lambda: loop.call_soon_threadsafe(self._broken), name="json"
+            )
+            service.add_output(self._printer.notify)
+        try:
+            await service.start()
+        except StartError as error:
+            print(f"kafka-pixy tap: {error}", file=sys.stderr)
+            return EXIT_FAILED_TO_START
+        self._announce(service)
+        views = asyncio.create_task(self._views(service))
+        failed = asyncio.create_task(service.failed())
+        stopped = asyncio.create_task(self._stop.wait())
+        await asyncio.wait((failed, stopped, views), return_when=asyncio.FIRST_COMPLETED)
+        code = 0
+        if failed.done():
+            print(f"kafka-pixy tap: stopping: {failed.result()}", file=sys.stderr)
+            code = EXIT_BROKEN
+        elif views.done() and not self._stop.is_set():
+            views.result()
+        for task in (views, failed, stopped):
+            task.cancel()
+        await service.stop()
+        return code
+
+    def _broken(self) -> None:
+        # The reader has gone (`| head`); the interpreter must not try to flush again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        self._stop.set()
+
+    def _announce(self, service: TapService) -> None:
+        for where, broker in service.listening:
+            print(f"{show_address(where)} -> {show_address(broker)}", file=sys.stderr)
+        if service.http is not None:
+            print(f"views: http://{show_address(service.http)}/", file=sys.stderr, flush=True)
+        if not self._config.rewrite and len(self._config.brokers) == 1:
+            print(
+                "note: without --rewrite, clients go on to the addresses that the brokers advertise", file=sys.stderr,
+                flush=True,
+            )
+
+    async def _views(self, service: TapService) -> None:
+        if self._output == "table":
+            listening = ", ".join(f"{show_address(where)} -> {show_address(to)}" for where, to in service.listening)
+            self._printer = service.system.spawn(TablePrinter, listening, name="table")
+        interval = self._args.interval
+        while True:
+            if self._output == "table":
+                self._printer.notify(Show(await service.ask("table")))
+            elif self._output == "json" and interval:
+                await asyncio.sleep(interval)
+                found = await service.ask("snapshot")
+                self._printer.notify({"time": found["time"], "event": "snapshot", **found})
+                continue
+            await asyncio.sleep(interval or 1.0)
+
+
+__all__ = ["run"]

@@ -1,0 +1,49 @@
+"""What is wrong with a group at rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pixy.tap.groups import Group, Partition
+from pixy.tap.topics import Topics
+
+UNOWNED, DOUBLE, MIXED, SPLIT = "unowned partitions", "partition with two owners", "mixed assignors", "generation split"
+_SHOWN = 20
+
+
+def anomalies(group: Group, topics: Topics) -> Iterator[tuple[str, str]]:
+    """(kind, what exactly) of each thing that is wrong; only for a group in which no rebalance is under way."""
+    members = group.alive()
+    if not members or group.kind == "offsets":
+        return
+    owners: dict[Partition, list[str]] = {}
+    for (topic, partition), member in group.owners():
+        owners.setdefault((topics.resolve(topic), partition), []).append(member.id)
+    double = sorted(_show(topics, each) + f": {', '.join(names)}" for each, names in owners.items() if len(names) > 1)
+    if double:
+        yield DOUBLE, _list(double)
+    # Members that joined before the tap, or whose protocol type is not known, may own anything.
+    if all(member.partitions is not None for member in members):
+        unowned = [
+            _show(topics, (topic, partition))
+            for topic in sorted(group.subscribed())
+            for partition in range(topics.count(topic) or 0)
+            if (topic, partition) not in owners
+        ]
+        if unowned:
+            yield UNOWNED, _list(unowned)
+    assignors = {member.assignors for member in members if member.assignors}
+    if len(assignors) > 1:
+        yield MIXED, " / ".join(sorted(", ".join(each) for each in assignors))
+    behind = [m.id for m in members if m.seen_here and 0 <= m.generation < group.generation]
+    if behind:
+        yield SPLIT, f"not in generation {group.generation}: {_list(behind)}"
+
+
+def _show(topics: Topics, partition: Partition) -> str:
+    return f"{topics.show(partition[0])}-{partition[1]}"
+
+
+def _list(texts: list[str]) -> str:
+    more = len(texts) - _SHOWN
+    return ", ".join(texts[:_SHOWN]) + (f" and {more} more" if more > 0 else "")

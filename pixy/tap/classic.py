@@ -1,0 +1,302 @@
+"""Classic groups: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
+
+The protocol type, without which nobody can read a member's metadata, is taken from the message where it says it
+(KIP-559: JoinGroup responses v7+, SyncGroup v5+ both ways), and else from what the member said in its JoinGroup request.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeGuard
+
+from pixy.tap import rebalances
+from pixy.tap.bounded import Bounded
+from pixy.tap.groups import Group, Member, Partition, Path, State, partitions_of
+from pixy.tap.rebalances import Rebalance, Trigger
+from pixy.tap.registry import Peer, Registry
+from pixy.wire.consumer_protocol import decode_assignment, decode_subscription
+from pixy.wire.exceptions import WireError
+
+CONSUMER: Final = "consumer"
+NONE, ILLEGAL_GENERATION, UNKNOWN_MEMBER, REBALANCING, MEMBER_ID_REQUIRED, FENCED = 0, 22, 25, 27, 79, 82
+_LEARNT = 10_000
+_NEWCOMERS = frozenset({rebalances.UNSEEN, rebalances.JOIN})
+
+Body = dict[str, Any]
+
+
+class Classic:
+    """What classic members say and are told."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._learnt: Bounded[tuple[str, str], str] = Bounded(_LEARNT)
+        """(group, member) to the protocol type of its JoinGroup request."""
+
+    # -- JoinGroup --------------------------------------------------------------------------------
+
+    def join_asked(self, at: float, peer: Peer, version: int, body: Body) -> None:
+        """A member wants to join, or to join again."""
+        group = self._registry.group(body["GroupId"])
+        member_id = body["MemberId"]
+        if member_id:
+            self._learnt[group.id, member_id] = body["ProtocolType"]
+        member = group.members.get(member_id) if member_id else _by_instance(group, body.get("GroupInstanceId"))
+        # From v4 on, a new member is only told its id by its first request, unless it is a static one.
+        if not member_id and version >= 4 and body.get("GroupInstanceId") is None:
+            return
+        trigger = self._trigger(group, member, body, at, peer)
+        if group.state is not State.PREPARING:
+            if group.rebalance is not None:  # members were told to sync, and now it begins anew
+                self._registry.finish(group, at)
+            self._registry.begin(group, at, trigger)
+        elif trigger.kind == rebalances.JOIN and _cause_unseen(group.rebalance):
+            group.rebalance.trigger = trigger
+        if member is not None:
+            self._registry.touch(member, peer, at)
+            member.joining = True
+
+    def _trigger(self, group: Group, member: Member | None, body: Body, at: float, peer: Peer) -> Trigger:
+        reason = body.get("Reason") or None
+        who = body["MemberId"] or (body.get("GroupInstanceId") or "")
+        if member is None:
+            # With a generation that is running and no members known, the tap is what is new.
+            return Trigger(rebalances.JOIN, who, peer.client_id, reason)
+        kind = rebalances.REJOIN
+        subscription = _subscription(body, None)
+        if subscription is not None and set(subscription) != set(member.subscription) and member.subscription:
+            kind = rebalances.SUBSCRIPTION
+        elif any(self._registry.topics.count(topic) != count for topic, count in group.counts.items()):
+            kind = rebalances.METADATA
+        elif group.last_rebalance is not None and "cooperative" in (group.protocol_name or ""):
+            kind = rebalances.FOLLOW_UP
+        if kind in {rebalances.REJOIN, rebalances.FOLLOW_UP}:
+            cause = self._registry.cause(group, at)
+            if cause.kind != rebalances.UNSEEN:
+                return cause
+        return Trigger(kind, member.id, peer.client_id, reason)
+
+    def join_answered(self, at: float, peer: Peer, request: Body, body: Body, asked_at: float) -> None:
+        """The coordinator has taken a member, or not."""
+        group = self._registry.group(request["GroupId"])
+        if body["ErrorCode"] == MEMBER_ID_REQUIRED:
+            self._learnt[group.id, body["MemberId"]] = request["ProtocolType"]
+            return
+        if body["ErrorCode"] != NONE:
+            self._refused(group, request["MemberId"], body["ErrorCode"], at)
+            return
+        generation = body["GenerationId"]
+        if generation < group.generation and any(each.seen_here and not each.joining for each in group.members.values()):
+            return  # an answer that was long on its way
+        stayed = generation == group.generation and group.state is not State.COMPLETING
+        if generation != group.generation:
+            if group.rebalance is None:  # its beginning was not seen
+                known = request["MemberId"] in group.members
+                self._registry.begin(group, asked_at, Trigger(
+                    rebalances.REJOIN if known else rebalances.JOIN, body["MemberId"], peer.client_id, request.get("Reason")
+                ))
+            self._new_generation(group, generation)
+        self._take_protocol(group, request, body)
+        member = self._take_member(group, at, peer, request, body)
+        if body["Members"]:
+            self._take_members(group, at, body["Members"])
+        if stayed and group.rebalance is not None and group.rebalance.before == generation:
+            # A static member that came back, or a follower whose metadata has not changed.
+            self._registry.timeline.cancel(group.rebalance)
+            group.rebalance = None
+        group.state = State.COMPLETING
+        group.expected.add(member.id)
+
+    def _new_generation(self, group: Group, generation: int) -> None:
+        group.generation = generation
+        group.kind = "classic"
+        group.expected.clear()
+
+    def _take_protocol(self, group: Group, request: Body, body: Body) -> None:
+        if body.get("ProtocolType") is not None:
+            group.protocol_type, group.path = body["ProtocolType"], Path.STATELESS
+        else:
+            group.protocol_type, group.path = request["ProtocolType"], Path.LEARNT
+        group.protocol_name = body["ProtocolName"] if body["ProtocolName"] is not None else group.protocol_name
+        group.leader = body["Leader"]
+
+    def _take_member(self, group: Group, at: float, peer: Peer, request: Body, body: Body) -> Member:
+        member_id, instance = body["MemberId"], request.get("GroupInstanceId")
+        self._learnt[group.id, member_id] = request["ProtocolType"]
+        before = _by_instance(group, instance)
+        is_new = member_id not in group.members
+        member = self._registry.member(group, member_id)
+        if before is not None and before.id != member_id:
+            self._registry.gone(group, before.id, "replaced", at)
+        self._registry.touch(member, peer, at)
+        member.instance_id, member.generation, member.joining = instance, body["GenerationId"], True
+        member.session_timeout = request["SessionTimeoutMs"] / 1000
+        member.rebalance_timeout = request.get("RebalanceTimeoutMs", -1) / 1000
+        if member.rebalance_timeout <= 0:
+            member.rebalance_timeout = member.session_timeout
+        member.assignors = tuple(each["Name"] for each in request["Protocols"])
+        member.subscription = _subscription(request, group.protocol_name) or ()
+        member.path = group.path
+        if is_new:
+            entry = group.rebalance
+            if entry is not None and not entry.trigger.member and entry.trigger.kind in _NEWCOMERS:
+                reason = request.get("Reason") or entry.trigger.reason
+                entry.trigger = Trigger(rebalances.JOIN, member_id, peer.client_id, reason)
+            self._registry.joined(group, member, at)
+        else:
+            self._registry.announce(group, member, at)
+        return member
+
+    def _take_members(self, group: Group, at: float, listed: list[Body]) -> None:
+        """The leader is told all members: who is not among them is gone."""
+        ids = {each["MemberId"] for each in listed}
+        for member in group.alive():
+            if member.id not in ids:
+                self._registry.gone(group, member.id, "not in the next generation", at)
+        for each in listed:
+            is_new = each["MemberId"] not in group.members
+            member = self._registry.member(group, each["MemberId"])
+            member.instance_id = each.get("GroupInstanceId") or member.instance_id
+            member.generation = group.generation
+            if group.protocol_type == CONSUMER:
+                member.subscription = _topics(each["Metadata"]) or member.subscription
+            if is_new:
+                member.path = group.path
+                self._registry.joined(group, member, at)
+        group.counts = {topic: self._registry.topics.count(topic) for topic in group.subscribed()}
+
+    # -- SyncGroup --------------------------------------------------------------------------------
+
+    def sync_answered(self, at: float, peer: Peer, request: Body, body: Body) -> None:
+        """A member is told its partitions; the leader's request has all members'."""
+        group = self._registry.group(request["GroupId"])
+        if body["ErrorCode"] != NONE:
+            self._refused(group, request["MemberId"], body["ErrorCode"], at)
+            return
+        if request["GenerationId"] < group.generation:
+            return
+        kind, path = self._protocol_type(group, request, body)
+        member = self._seen(group, at, peer, request)
+        if kind is not None:
+            group.protocol_type, group.path = kind, path
+            group.protocol_name = body.get("ProtocolName") or request.get("ProtocolName") or group.protocol_name
+        member.path, member.joining = path, False
+        for each in request["Assignments"]:
+            if each["MemberId"] in group.members:
+                self._assign(group, self._registry.member(group, each["MemberId"]), kind, each["Assignment"], at)
+        self._assign(group, member, kind, body["Assignment"], at)
+        group.expected.discard(member.id)
+        if group.state is not State.PREPARING and not group.expected:
+            self._registry.finish(group, at)
+
+    def _protocol_type(self, group: Group, request: Body, body: Body) -> tuple[str | None, Path]:
+        said = body.get("ProtocolType") or request.get("ProtocolType")
+        if said:
+            return said, Path.STATELESS
+        learnt = self._learnt.get((group.id, request["MemberId"]))
+        if learnt is not None:
+            return learnt, Path.LEARNT
+        # Another member's word is as good: a group has one protocol type.
+        return group.protocol_type, Path.LEARNT if group.protocol_type is not None else Path.UNKNOWN
+
+    def _assign(self, group: Group, member: Member, kind: str | None, data: bytes, at: float) -> None:
+        if kind != CONSUMER:
+            return
+        try:
+            body = decode_assignment(data).body
+        except WireError:
+            return  # some clients have formats of their own
+        found: frozenset[Partition] = partitions_of(body["AssignedPartitions"], "Topic")
+        if found != member.partitions:
+            member.partitions = found
+            self._registry.emit("assignment", at, group=group.id, generation=group.generation, member=member.id,
+                                client_id=member.client_id, partitions=_by_topic(found), path=member.path.value)
+
+    # -- the others -------------------------------------------------------------------------------
+
+    def heartbeat_answered(self, at: float, peer: Peer, request: Body, body: Body) -> None:
+        """A member is alive, and may be told that a rebalance is under way."""
+        group = self._registry.group(request["GroupId"])
+        if body["ErrorCode"] == REBALANCING:
+            self._seen(group, at, peer, request)
+            if group.state not in {State.PREPARING, State.COMPLETING} and group.rebalance is None:
+                self._registry.begin(group, at, self._registry.cause(group, at))
+        elif body["ErrorCode"] != NONE:
+            self._refused(group, request["MemberId"], body["ErrorCode"], at)
+        else:
+            self.alive(group, at, peer, request["MemberId"], request["GenerationId"], request.get("GroupInstanceId"))
+
+    def alive(
+        self, group: Group, at: float, peer: Peer, member_id: str, generation: int, instance_id: str | None = None,
+    ) -> None:
+        """The coordinator has taken a request of a member in this generation."""
+        if not member_id:
+            return
+        member = self._seen(group, at, peer, {"MemberId": member_id, "GroupInstanceId": instance_id})
+        member.generation = max(member.generation, generation)
+        if group.generation < 0:  # joined before the tap was there
+            group.generation = generation
+            group.state = State.STABLE
+
+    def leave_answered(self, at: float, peer: Peer, request: Body, body: Body) -> None:
+        """Members have left."""
+        group = self._registry.group(request["GroupId"])
+        if body["ErrorCode"] != NONE:
+            return
+        failed = {(each["MemberId"], each["GroupInstanceId"]) for each in body.get("Members", ()) if each["ErrorCode"]}
+        leaving = request.get("Members") or [{"MemberId": request.get("MemberId", "")}]
+        for each in leaving:
+            if (each["MemberId"], each.get("GroupInstanceId")) in failed:
+                continue
+            member = group.members.get(each["MemberId"]) or _by_instance(group, each.get("GroupInstanceId"))
+            if member is None:
+                continue
+            reason = each.get("Reason") or None
+            if len(group.members) > 1 and group.state is not State.PREPARING:
+                if group.rebalance is not None:
+                    self._registry.finish(group, at)
+                self._registry.begin(group, at, Trigger(rebalances.LEAVE, member.id, member.client_id, reason))
+            self._registry.gone(group, member.id, "left", at, reason)
+
+    def _seen(self, group: Group, at: float, peer: Peer, request: Body) -> Member:
+        member = self._registry.member(group, request["MemberId"])
+        if not member.seen_here and not member.joined_at:
+            member.joined_at = at
+        member.instance_id = request.get("GroupInstanceId") or member.instance_id
+        self._registry.touch(member, peer, at)
+        return member
+
+    def _refused(self, group: Group, member_id: str, error: int, at: float) -> None:
+        if error in {UNKNOWN_MEMBER, FENCED} and member_id in group.members:
+            self._registry.gone(group, member_id, "expelled", at)
+
+
+def _cause_unseen(entry: Rebalance | None) -> TypeGuard[Rebalance]:
+    return entry is not None and entry.trigger.kind == rebalances.UNSEEN
+
+
+def _by_instance(group: Group, instance_id: str | None) -> Member | None:
+    if instance_id is None:
+        return None
+    return next((member for member in group.members.values() if member.instance_id == instance_id), None)
+
+
+def _subscription(request: Body, chosen: str | None) -> tuple[str, ...] | None:
+    if request["ProtocolType"] != CONSUMER:
+        return None
+    offered = request["Protocols"]
+    found = next((each for each in offered if each["Name"] == chosen), offered[0] if offered else None)
+    return None if found is None else _topics(found["Metadata"])
+
+
+def _topics(metadata: bytes) -> tuple[str, ...] | None:
+    try:
+        return tuple(decode_subscription(metadata).body["Topics"])
+    except WireError:
+        return None
+
+
+def _by_topic(partitions: frozenset[Partition]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for topic, partition in sorted(partitions, key=str):
+        found.setdefault(str(topic), []).append(partition)
+    return {topic: sorted(each) for topic, each in found.items()}

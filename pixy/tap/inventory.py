@@ -1,0 +1,84 @@
+"""Which software talks which versions of the protocol, and what of it Kafka 4 refuses."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from pixy.tap.bounded import Bounded
+from pixy.wire import schema
+
+MINIMUM: Final = {
+    0: 3, 1: 4, 2: 1, 8: 2, 9: 1, 19: 2, 20: 1, 23: 2, 27: 1, 29: 1, 30: 1, 31: 1, 32: 1, 34: 1, 35: 1, 38: 1, 39: 1,
+    40: 1, 41: 1, 56: 2, 76: 1, 77: 1, 78: 1, 79: 1,
+}
+"""The first version of an API that Kafka 4.3 takes, where it is not 0; a test derives it from the schemas in its jar."""
+
+REMOVED: Final = frozenset({4, 5, 6, 7})
+"""APIs that Kafka 4 has no more: LeaderAndIsr, StopReplica, UpdateMetadata, ControlledShutdown (ZooKeeper's)."""
+
+_CLIENT_IDS = 50
+_APIS = 500
+
+
+def breaks(key: int, version: int) -> bool:
+    """Whether Kafka 4 refuses that version of a request."""
+    return key in REMOVED or version < MINIMUM.get(key, 0)
+
+
+@dataclass
+class Usage:
+    """What one piece of software has sent."""
+
+    client_ids: Bounded[str, int] = field(default_factory=lambda: Bounded(_CLIENT_IDS))
+    requests: Counter[tuple[int, int]] = field(default_factory=Counter)
+    connections: int = 0
+
+
+class Inventory:
+    """By software name and version, as ApiVersions v3+ tells them; ("unknown", "") for who does not."""
+
+    def __init__(self, limit: int) -> None:
+        self._software: Bounded[tuple[str, str], Usage] = Bounded(limit)
+
+    @property
+    def forgotten(self) -> int:
+        """Software that is not remembered any more."""
+        return self._software.forgotten
+
+    def connected(self, software: tuple[str, str]) -> None:
+        """A connection of it."""
+        self._software.make(software, Usage).connections += 1
+
+    def sent(self, software: tuple[str, str], client_id: str, requests: dict[tuple[int, int], int]) -> None:
+        """It has sent these requests: (API key, version) to how many."""
+        usage = self._software.make(software, Usage)
+        if client_id:
+            usage.client_ids[client_id] = 1
+        for each, count in requests.items():
+            if each in usage.requests or len(usage.requests) < _APIS:
+                usage.requests[each] += count
+
+    def items(self) -> list[tuple[tuple[str, str], Usage]]:
+        """All, by name and version."""
+        return sorted(self._software.items(), key=lambda each: each[0])
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """By name and version."""
+        return [_to_json(software, usage) for software, usage in self.items()]
+
+
+def _to_json(software: tuple[str, str], usage: Usage) -> dict[str, Any]:
+    apis: dict[str, dict[str, int]] = {}
+    breaking = []
+    for (key, version), count in sorted(usage.requests.items()):
+        name = schema.keys().get(key, str(key))
+        apis.setdefault(name, {})[str(version)] = count
+        if breaks(key, version):
+            least = "gone in 4.0" if key in REMOVED else f"needs {MINIMUM[key]} or later"
+            breaking.append(f"{name} v{version} ({least})")
+    return {
+        "software": software[0], "version": software[1], "connections": usage.connections,
+        "client_ids": sorted(usage.client_ids), "apis": apis, "breaks_on_kafka_4": breaking,
+    }

@@ -1,0 +1,91 @@
+"""The timeline: each rebalance with who triggered it, why, and how long it took."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(slots=True)
+class Trigger:
+    """Why a rebalance began. ``kind`` is one of the constants below; ``reason`` is the client's own (JoinGroup v8+)."""
+
+    kind: str
+    member: str = ""
+    client_id: str = ""
+    reason: str | None = None
+
+
+JOIN = "new member"
+LEAVE = "leave"
+TIMEOUT = "session timeout"
+SUBSCRIPTION = "subscription change"
+METADATA = "metadata change"
+FOLLOW_UP = "cooperative follow-up"
+REJOIN = "rejoin"
+UNSEEN = "unknown"
+"""The cause did not pass through the tap."""
+
+
+@dataclass(slots=True)
+class Rebalance:
+    """One rebalance; times in seconds since the epoch, generations are epochs in a KIP-848 group."""
+
+    number: int
+    group: str
+    started: float
+    trigger: Trigger
+    before: int
+    after: int = -1
+    finished: float | None = None
+    joined: list[str] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+    members: int = 0
+
+    def seconds(self, now: float) -> float:
+        """How long it took, or has taken so far."""
+        return max(0.0, (now if self.finished is None else self.finished) - self.started)
+
+    def to_json(self, now: float) -> dict[str, Any]:
+        """As the views show it."""
+        return {
+            "number": self.number, "group": self.group, "started": round(self.started, 3),
+            "finished": None if self.finished is None else round(self.finished, 3),
+            "seconds": round(self.seconds(now), 3), "generation_before": self.before,
+            "generation": self.after, "trigger": self.trigger.kind, "member": self.trigger.member,
+            "client_id": self.trigger.client_id, "reason": self.trigger.reason,
+            "joined": list(self.joined), "left": list(self.left), "members": self.members,
+        }
+
+
+class Timeline:
+    """The last rebalances of all groups."""
+
+    def __init__(self, limit: int) -> None:
+        self._entries: deque[Rebalance] = deque(maxlen=limit)
+        self.total = 0
+
+    @property
+    def forgotten(self) -> int:
+        """Rebalances that are not remembered any more."""
+        return self.total - len(self._entries)
+
+    def begin(self, group: str, at: float, trigger: Trigger, generation: int) -> Rebalance:
+        """A rebalance begins."""
+        self.total += 1
+        entry = Rebalance(self.total, group, at, trigger, generation)
+        self._entries.append(entry)
+        return entry
+
+    def cancel(self, entry: Rebalance) -> None:
+        """It was none: the generation has stayed."""
+        try:
+            self._entries.remove(entry)
+            self.total -= 1
+        except ValueError:
+            pass
+
+    def to_json(self, now: float, group: str | None = None) -> list[dict[str, Any]]:
+        """The oldest first."""
+        return [entry.to_json(now) for entry in self._entries if group is None or entry.group == group]

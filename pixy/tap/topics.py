@@ -1,0 +1,102 @@
+"""What is known of topics: ids, numbers of partitions, end offsets, who reads and writes them."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from pixy.tap.bounded import Bounded
+from pixy.tap.config import Bounds
+from pixy.tap.heads import Topic
+from pixy.wire.json_form import uuid_text
+
+_CLIENTS = 100
+"""Readers, and writers, of one topic that are remembered."""
+
+
+@dataclass
+class Usage:
+    """The client ids that have read or written a topic, with the time of the last (seconds since the epoch)."""
+
+    readers: Bounded[str, float] = field(default_factory=lambda: Bounded(_CLIENTS))
+    writers: Bounded[str, float] = field(default_factory=lambda: Bounded(_CLIENTS))
+
+
+class Topics:
+    """Names, sizes and ends. A topic is its name, or its id as long as no name was seen for it."""
+
+    def __init__(self, bounds: Bounds) -> None:
+        self._names: Bounded[uuid.UUID, str] = Bounded(bounds.topics)
+        self._counts: Bounded[str, int] = Bounded(bounds.topics)
+        self._ends: Bounded[tuple[Topic, int], int] = Bounded(bounds.partitions)
+        self._usage: Bounded[Topic, Usage] = Bounded(bounds.topics)
+
+    def learn(self, topics: Iterable[dict[str, Any]]) -> None:
+        """Take in the topics of a Metadata, CreateTopics or DescribeTopicPartitions response."""
+        for topic in topics:
+            name, topic_id = topic.get("Name"), topic.get("TopicId")
+            if not name or topic.get("ErrorCode"):
+                continue
+            if topic_id is not None and topic_id.int:
+                self._names[topic_id] = name
+            count = len(topic["Partitions"]) if "Partitions" in topic else topic.get("NumPartitions", -1)
+            if count > 0:
+                self._counts[name] = count
+
+    def resolve(self, topic: Topic) -> Topic:
+        """The topic's name, if it is known."""
+        if isinstance(topic, str):
+            return topic
+        return self._names.get(topic) or topic
+
+    def show(self, topic: Topic) -> str:
+        """The topic's name, or its id as Kafka writes it."""
+        found = self.resolve(topic)
+        return found if isinstance(found, str) else uuid_text(found)
+
+    def count(self, topic: Topic) -> int | None:
+        """How many partitions a topic has; None if no answer told."""
+        found = self.resolve(topic)
+        return self._counts.get(found) if isinstance(found, str) else None
+
+    def set_end(self, topic: Topic, partition: int, offset: int) -> None:
+        """The offset after the last record that consumers may read (high watermark)."""
+        self._ends[self.resolve(topic), partition] = offset
+
+    def end(self, topic: Topic, partition: int) -> int | None:
+        """See :meth:`set_end`; None if no answer told."""
+        resolved = self.resolve(topic)
+        found = self._ends.get((resolved, partition))
+        if found is None and isinstance(topic, uuid.UUID):
+            return self._ends.get((topic, partition))
+        return found
+
+    def used(self, topic: Topic, client_id: str, at: float, *, written: bool) -> None:
+        """A client has read or written a topic."""
+        usage = self._usage.make(self.resolve(topic), Usage)
+        (usage.writers if written else usage.readers)[client_id] = at
+
+    def usage(self) -> list[dict[str, Any]]:
+        """Topics with their readers and writers, by name."""
+        merged: dict[str, dict[str, Any]] = {}
+        for topic, usage in self._usage.items():
+            found = merged.setdefault(self.show(topic), {"readers": {}, "writers": {}})
+            found["readers"].update(usage.readers.items())
+            found["writers"].update(usage.writers.items())
+        return [
+            {
+                "topic": name, "partitions": self._counts.get(name),
+                **{kind: [{"client_id": who, "last": round(at, 3)} for who, at in sorted(found[kind].items())]
+                   for kind in ("readers", "writers")},
+            }
+            for name, found in sorted(merged.items())
+        ]
+
+    def forgotten(self) -> dict[str, int]:
+        """What was forgotten, by kind."""
+        return {
+            "topics": self._names.forgotten + self._counts.forgotten + self._usage.forgotten,
+            "end_offsets": self._ends.forgotten,
+        }

@@ -1,0 +1,72 @@
+"""A member of a consumer group as a process: ``CLIENT BOOTSTRAP GROUP TOPIC CLIENT_ID [PROTOCOL]``.
+
+SIGTERM has it leave, SIGKILL has it vanish.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from typing import Any
+
+SESSION_MS = 6_000
+HEARTBEAT_MS = 300
+running = True
+
+
+def stop(*_: object) -> None:
+    global running
+    running = False
+
+
+def confluent(bootstrap: str, group: str, topic: str, client_id: str, protocol: str) -> None:
+    from confluent_kafka import Consumer
+
+    settings: dict[str, Any] = {
+        "bootstrap.servers": bootstrap, "group.id": group, "client.id": client_id, "group.protocol": protocol,
+        "auto.offset.reset": "earliest", "auto.commit.interval.ms": 300,
+    }
+    if protocol == "classic":
+        settings |= {"session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": HEARTBEAT_MS}
+    consumer = Consumer(settings)
+    consumer.subscribe([topic])
+    while running:
+        consumer.poll(0.1)
+    consumer.close()
+
+
+def kafka_python(bootstrap: str, group: str, topic: str, client_id: str, _: str) -> None:
+    from kafka import KafkaConsumer
+
+    consumer = KafkaConsumer(
+        topic, bootstrap_servers=bootstrap, group_id=group, client_id=client_id, session_timeout_ms=SESSION_MS,
+        heartbeat_interval_ms=HEARTBEAT_MS, auto_offset_reset="earliest", auto_commit_interval_ms=300,
+    )
+    while running:
+        consumer.poll(timeout_ms=100)
+    consumer.close()
+
+
+def aiokafka(bootstrap: str, group: str, topic: str, client_id: str, _: str) -> None:
+    from aiokafka import AIOKafkaConsumer
+
+    async def consume() -> None:
+        consumer = AIOKafkaConsumer(
+            topic, bootstrap_servers=bootstrap, group_id=group, client_id=client_id, session_timeout_ms=SESSION_MS,
+            heartbeat_interval_ms=HEARTBEAT_MS, auto_offset_reset="earliest", auto_commit_interval_ms=300,
+        )
+        await consumer.start()
+        try:
+            while running:
+                await consumer.getmany(timeout_ms=100)
+        finally:
+            await consumer.stop()
+
+    asyncio.run(consume())
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, stop)
+    name, *rest = sys.argv[1:]
+    globals()[name](*rest)

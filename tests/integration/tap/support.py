@@ -1,0 +1,120 @@
+"""Members of every client, and the broker's own word on who owns what."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pixy.tap.service import TapService
+from pixy.wire import frames
+from pixy.wire.consumer_protocol import decode_assignment
+from tests.integration.tap.member import HEARTBEAT_MS, SESSION_MS
+from tests.kafka.cluster import HERE, Cluster, _die_with_parent, libs
+from tests.support import ROOT
+
+Table = dict[str, set[tuple[str, int]]]
+"""Client id to its partitions."""
+
+
+class Member:
+    """A member in a process of its own."""
+
+    def __init__(self, command: list[str], log: Path, env: dict[str, str] | None = None) -> None:
+        self.log = log
+        with log.open("ab") as output:
+            self.process = subprocess.Popen(
+                command, cwd=ROOT, stdout=output, stderr=output, stdin=subprocess.DEVNULL, preexec_fn=_die_with_parent,
+                env={**os.environ, **(env or {})},
+            )
+
+    def leave(self) -> None:
+        """Have it close its consumer."""
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(60)
+
+    def die(self) -> None:
+        """Have it vanish."""
+        self.process.kill()
+        self.process.wait(30)
+
+
+def start_member(client: str, bootstrap: str, group: str, topic: str, client_id: str, protocol: str, log: Path) -> Member:
+    """A member of the group that consumes the topic."""
+    if client != "java":
+        return Member(
+            [sys.executable, "-m", "tests.integration.tap.member", client, bootstrap, group, topic, client_id, protocol], log
+        )
+    properties = {
+        "client.id": client_id, "group.protocol": protocol, "auto.offset.reset": "earliest",
+        "auto.commit.interval.ms": 300,
+    }
+    if protocol == "classic":
+        properties |= {"session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": HEARTBEAT_MS}
+    command = [
+        "java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+        f"-Dlog4j2.configurationFile={HERE / 'log4j2.properties'}", "-cp", f"{libs(4)}/*",
+        "org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", bootstrap, "--group", group,
+        "--topic", topic,
+    ]
+    for key, value in properties.items():
+        command += ["--consumer-property", f"{key}={value}"]
+    return Member(command, log)
+
+
+@contextlib.contextmanager
+def members(found: list[Member]) -> Iterator[None]:
+    """Kill the members in the list at the end."""
+    try:
+        yield
+    finally:
+        for member in found:
+            member.die()
+
+
+def call(address: tuple[str, int], api: str, version: int, body: dict[str, Any]) -> dict[str, Any]:
+    """One request to a broker, answered."""
+    with socket.create_connection(address, timeout=30) as connection:
+        connection.sendall(frames.encode_request(api, version, 1, "test", body))
+        stream = connection.makefile("rb")
+        size = int.from_bytes(stream.read(4), "big")
+        return frames.decode_response(stream.read(size), api, version).body
+
+
+def broker_table(kafka: Cluster, group: str, protocol: str) -> tuple[str, Table]:
+    """The group's state and who owns what, as the broker says."""
+    address = ("127.0.0.1", kafka.ports[1]["PLAINTEXT"])
+    table: Table = {}
+    if protocol == "consumer":
+        found = call(address, "ConsumerGroupDescribe", 0, {"GroupIds": [group]})["Groups"][0]
+        for member in found["Members"]:
+            table[member["ClientId"]] = {
+                (topic["TopicName"], partition)
+                for topic in member["Assignment"]["TopicPartitions"] for partition in topic["Partitions"]
+            }
+        return found["GroupState"], table
+    found = call(address, "DescribeGroups", 5, {"Groups": [group]})["Groups"][0]
+    for member in found["Members"]:
+        assigned = decode_assignment(member["MemberAssignment"]).body["AssignedPartitions"]
+        table[member["ClientId"]] = {(topic["Topic"], partition) for topic in assigned for partition in topic["Partitions"]}
+    return found["GroupState"], table
+
+
+async def tap_group(tap: TapService, group: str) -> dict[str, Any]:
+    """The group as the tap sees it; empty if it does not."""
+    found = (await tap.ask("snapshot", group))["groups"]
+    return found[0] if found else {}
+
+
+def tap_table(group: dict[str, Any]) -> Table:
+    """Who owns what, as the tap says."""
+    return {
+        member["client_id"]: {(topic, p) for topic, numbers in (member["partitions"] or {}).items() for p in numbers}
+        for member in group.get("members", ())
+    }

@@ -1,0 +1,231 @@
+"""``kafka-pixy tap`` as a process, with real Kafka behind it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from kafka import KafkaConsumer
+
+from pixy.tap.config import Bounds
+from tests.kafka.cluster import Cluster, free_port
+from tests.support import ROOT
+
+
+class Running:
+    """The program; ``address`` is where it listens for the first broker, ``url`` where its views are."""
+
+    def __init__(self, *args: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "pixy.cli.main", "tap", *args], cwd=ROOT, text=True, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        assert self.process.stderr is not None
+        self.address = self.url = ""
+        while not self.address or ("--metrics" in args and not self.url):
+            line = self.process.stderr.readline()
+            assert line, self.process.communicate()
+            if found := re.match(r"(\S+) -> \S+", line):
+                self.address = self.address or found[1]
+            elif found := re.match(r"views: (\S+)", line):
+                self.url = found[1]
+
+    def get(self, path: str) -> Any:
+        with urllib.request.urlopen(self.url + path, timeout=20) as answer:
+            text = answer.read().decode()
+        return json.loads(text) if "json" in answer.headers["Content-Type"] else text
+
+    def wait(self, path: str, wanted: Any, within: float = 40) -> Any:
+        deadline = time.monotonic() + within
+        while True:
+            try:
+                found = self.get(path)
+                if wanted(found):
+                    return found
+            except urllib.error.HTTPError as error:
+                found = error.code
+            assert time.monotonic() < deadline, found
+            time.sleep(0.05)
+
+    def stop(self, number: int = signal.SIGTERM) -> tuple[int, str, str]:
+        self.process.send_signal(number)
+        out, err = self.process.communicate(timeout=20)
+        return self.process.returncode, out, err
+
+
+@pytest.fixture
+def start() -> Iterator[Any]:
+    started: list[Running] = []
+
+    def begin(*args: str) -> Running:
+        started.append(Running(*args))
+        return started[-1]
+
+    yield begin
+    for each in started:
+        if each.process.poll() is None:
+            each.process.kill()
+        each.process.communicate()
+
+
+def test_produce_and_consume_through_the_tap_and_every_view(kafka: Cluster, name: str, start: Any) -> None:
+    kafka.create_topic(name, 4)
+    tap = start("--broker", kafka.bootstrap()[0], "--listen", "127.0.0.1:0", "--rewrite", "--output", "json",
+                "--interval", "0.5", "--metrics", "127.0.0.1:0")
+    producer = Producer({"bootstrap.servers": tap.address, "client.id": "writer", "enable.idempotence": True})
+    for i in range(200):
+        producer.produce(name, b"value-%d" % i, partition=i % 4)
+    assert producer.flush(30) == 0
+    consumer = Consumer({
+        "bootstrap.servers": tap.address, "group.id": name, "client.id": "reader", "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+    })
+    consumer.subscribe([name])
+    got: list[Any] = []
+    while len(got) < 200:
+        got += [each for each in consumer.consume(200, 1.0) if each.error() is None]
+    consumer.commit(got[99], asynchronous=False)
+
+    group = tap.wait(f"groups/{name}", lambda found: found["state"] == "Stable" and found["offsets"])
+    assert group["members"][0]["client_id"] == "reader" and group["members"][0]["partitions"] == {name: [0, 1, 2, 3]}
+    offset = group["offsets"][0]
+    assert offset["end"] == 50 and offset["lag"] == 50 - offset["committed"] and group["lag"] == offset["lag"]
+    assert [each["group"] for each in tap.get("groups")["groups"]] == [name]
+    assert tap.get(f"timeline?group={name}")[0]["trigger"] == "new member"
+    topic = next(each for each in tap.get("topics") if each["topic"] == name)
+    assert [each["client_id"] for each in topic["readers"] + topic["writers"]] == ["reader", "writer"]
+    clients = {client: each for each in tap.wait("clients", bool) for client in each["client_ids"]}
+    assert clients["reader"]["software"] == "confluent-kafka-python" and not clients["reader"]["breaks_on_kafka_4"]
+    assert any(each["client_id"] == "reader" and each["fetching"] for each in tap.get("connections"))
+    metrics = tap.get("metrics")
+    assert f'kafka_tap_group_members{{group="{name}"}} 1.0' in metrics
+    assert f'kafka_tap_group_lag{{group="{name}",topic="{name}"}} {float(group["lag"])}' in metrics
+    assert "kafka_tap_sequence_gaps_total 0.0" in metrics and tap.get("healthz") == "ok\n"
+    batches = tap.get("groups")["counts"]["batches"]
+    assert batches > 0, "idempotent batches were followed"
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        tap.get("groups/nobody")
+    consumer.close()
+    tap.wait(f"groups/{name}", lambda found: found["state"] == "Empty")
+    code, out, _ = tap.stop()
+    assert code == 0
+    events = [json.loads(line) for line in out.splitlines()]
+    kinds = [each["event"] for each in events]
+    assert {"connection.opened", "client", "rebalance.started", "member.joined", "assignment", "rebalance.finished",
+            "member.gone", "snapshot"} <= set(kinds)
+    assert not {"undecodable", "defect", "lost"} & set(kinds)
+    assert not {"undecodable", "unmatched", "defects"} & tap_counts(events).keys()
+
+
+def tap_counts(events: list[dict[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = [each for each in events if each["event"] == "snapshot"][-1]["counts"]
+    return found
+
+
+def test_without_rewriting_clients_go_their_own_way(kafka: Cluster, name: str, start: Any) -> None:
+    kafka.create_topic(name)
+    tap = start("--broker", kafka.bootstrap()[0], "--listen", "127.0.0.1:0", "--output", "none", "--metrics", "127.0.0.1:0")
+    producer = Producer({"bootstrap.servers": tap.address})
+    producer.produce(name, b"x")
+    assert producer.flush(30) == 0
+    counts = tap.wait("groups", lambda found: found["counts"].get("requests"))["counts"]
+    assert "rewritten" not in counts and "rewrite_failed" not in counts
+
+
+def test_one_address_serves_three_brokers(kafka3: Cluster, name: str, start: Any) -> None:
+    kafka3.create_topic(name, 6)
+    tap = start("--broker", kafka3.bootstrap()[0], "--listen", "127.0.0.1:0", "--rewrite", "--output", "none",
+                "--metrics", "127.0.0.1:0")
+    producer = Producer({"bootstrap.servers": tap.address})
+    for partition in range(6):
+        producer.produce(name, b"x", partition=partition)
+    assert producer.flush(60) == 0
+    brokers = {each["broker"] for each in tap.get("connections")}
+    assert brokers >= {address.replace("127.0.0.1", "localhost") for address in kafka3.bootstrap()}, brokers
+    consumer = KafkaConsumer(
+        name, bootstrap_servers=tap.address, group_id=name, auto_offset_reset="earliest", consumer_timeout_ms=30_000
+    )
+    got = [next(consumer) for _ in range(6)]
+    assert {each.partition for each in got} == set(range(6))
+    assert all(str(node.port) not in {a.split(":")[1] for a in kafka3.bootstrap()} for node in consumer._client.cluster.brokers())
+    consumer.close()
+
+
+@pytest.mark.parametrize(("args", "text"), [
+    ([], "--broker"),
+    (["--broker", ","], "--broker names no broker"),
+    (["--broker", "h:x"], "bad address 'h:x'"),
+    (["--broker", "h:0"], "0 is no port of a broker"),
+    (["--broker", "h", "--listen", "nonsense"], "bad address 'nonsense'"),
+    (["--broker", "127.0.0.1:19093"], "the tap would connect to itself"),
+    (["--broker", "h,h"], "names a broker twice"),
+    (["--broker", "h", "--ports", "9-1"], "--rewrite"),
+    (["--broker", "h", "--rewrite", "--ports", "9-1"], "bad range of ports '9-1'"),
+    (["--broker", "h", "--max-groups", "0"], "--max-groups"),
+    (["--broker", "h", "--interval", "nan"], "--interval"),
+    (["--broker", "h", "--metrics", "9464"], "bad address '9464'"),
+])
+def test_a_bad_command_line_names_what_is_wrong(args: list[str], text: str) -> None:
+    done = subprocess.run([sys.executable, "-m", "pixy.cli.main", "tap", *args], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2 and text in done.stderr and "Traceback" not in done.stderr
+
+
+def test_an_address_that_is_taken(kafka: Cluster) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pixy.cli.main", "tap", "--broker", "somewhere:1", "--listen", f"127.0.0.1:{kafka.ports[1]['PLAINTEXT']}"],
+        cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
+    )
+    assert done.returncode == 1 and "address already in use" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_the_help_names_every_bound() -> None:
+    done = subprocess.run([sys.executable, "-m", "pixy.cli.main", "tap", "--help"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0
+    for name in Bounds.__dataclass_fields__:
+        assert f"--max-{name.replace('_', '-')}" in done.stdout
+
+
+def test_a_reader_that_goes_away_ends_it_quietly(start: Any) -> None:
+    tap = start("--broker", f"127.0.0.1:{free_port()}", "--listen", "127.0.0.1:0", "--output", "json")
+    import socket
+
+    tap.process.stdout.close()
+    host, port = tap.address.rsplit(":", 1)
+    with socket.create_connection((host, int(port))) as client:
+        client.recv(1)
+    assert tap.process.wait(20) == 0
+    assert "Traceback" not in tap.process.stderr.read()
+    tap.process.stdout = None
+
+
+def test_the_table_on_a_terminal() -> None:
+    import pty
+
+    parent, child = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pixy.cli.main", "tap", "--broker", f"127.0.0.1:{free_port()}", "--listen", "127.0.0.1:0"],
+        cwd=ROOT, stdin=child, stdout=child, stderr=subprocess.DEVNULL, env={**os.environ, "COLUMNS": "160", "LINES": "40", "TERM": "xterm"},
+    )
+    os.close(child)
+    text = b""
+    try:
+        while b"no group yet" not in text:
+            text += os.read(parent, 65536)
+        assert b"GROUP" in text and b"kafka-pixy tap" in text
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 0
+    finally:
+        process.kill()
+        process.wait()
+        os.close(parent)

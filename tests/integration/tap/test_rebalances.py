@@ -1,0 +1,99 @@
+"""The tap follows the rebalances of real clients, and its table is the broker's own."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pixy.tap.config import TapConfig
+from pixy.tap.service import TapService
+from tests.integration.tap.support import (
+    Member,
+    broker_table,
+    members,
+    start_member,
+    tap_group,
+    tap_table,
+)
+from tests.kafka.cluster import Cluster
+from tests.support import eventually
+
+PARTITIONS = 6
+
+CASES = [
+    # client, group protocol, software, how the protocol type is known, whether to wait until a dead member is missed
+    ("confluent", "classic", "confluent-kafka-python", "learnt", True),
+    ("aiokafka", "classic", "unknown", "learnt", True),
+    ("kafka_python", "classic", "kafka-python", "stateless", True),
+    ("java", "classic", "apache-kafka-java", "stateless", True),
+    ("confluent", "consumer", "confluent-kafka-python", "heartbeat", True),
+    ("java", "consumer", "apache-kafka-java", "heartbeat", False),
+]
+
+
+def config(kafka: Cluster, **fields: Any) -> TapConfig:
+    return TapConfig((("localhost", kafka.ports[1]["PLAINTEXT"]),), ("127.0.0.1", 0), rewrite=True, **fields)
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize(("client", "protocol", "software", "path", "wait"), CASES, ids=[f"{c[0]}-{c[1]}" for c in CASES])
+async def test_a_group_is_followed(
+    kafka: Cluster, name: str, tmp_path: Path, client: str, protocol: str, software: str, path: str, wait: bool,
+) -> None:
+    kafka.create_topic(name, PARTITIONS)
+    events: list[dict[str, Any]] = []
+    service = TapService(config(kafka))
+    service.add_output(events.append)
+    async with service as tap:
+        (host, port), _ = tap.listening[0]
+        started: list[Member] = []
+
+        async def agreed(size: int) -> bool | dict[str, Any]:
+            found = await tap_group(tap, name)
+            state, table = await asyncio.to_thread(broker_table, kafka, name, protocol)
+            agree = (
+                found.get("state") == state == "Stable" and len(table) == size and tap_table(found) == table
+                and {p for owned in table.values() for p in owned} == {(name, p) for p in range(PARTITIONS)}
+                and not found["anomalies"]
+            )
+            return found if agree else {"not yet": [found.get("state"), tap_table(found), state, table, found.get("anomalies")]}
+
+        def is_group(found: Any) -> bool:
+            return "not yet" not in found
+
+        with members(started):
+            for i in range(3):
+                started.append(await asyncio.to_thread(
+                    start_member, client, f"{host}:{port}", name, name, f"{client}-{i}", protocol, tmp_path / f"{i}.log"
+                ))
+                found = await eventually(lambda size=i + 1: agreed(size), is_group, within=90)
+            assert {each["path"] for each in found["members"]} == {path}
+            assert all(each["software"].startswith(software) for each in found["members"]), found["members"]
+            assert {each["status"] for each in found["members"]} == {"stable"}
+            assert found["protocol_type"] == "consumer" and found["kind"] == protocol
+
+            await asyncio.to_thread(started[1].leave)
+            found = await eventually(lambda: agreed(2), is_group, within=60)
+            assert [(each["client_id"], each["how"]) for each in found["gone"]][-1] == (f"{client}-1", "left")
+
+            await asyncio.to_thread(started[2].die)
+            await eventually(lambda: tap_group(tap, name), lambda group: any(
+                each["client_id"] == f"{client}-2" and each["status"] == "disconnected" for each in group["members"]
+            ) or any(each["client_id"] == f"{client}-2" for each in group["gone"]), within=30)
+            if wait:
+                found = await eventually(lambda: agreed(1), is_group, within=120)
+                assert found["gone"][-1]["client_id"] == f"{client}-2"
+                assert found["gone"][-1]["how"] in {"timed out", "not in the next generation"}
+        timeline = await tap.ask("timeline", name)
+        counts = (await tap.ask())["counts"]
+    triggers = [each["trigger"] for each in timeline]
+    assert triggers.count("new member") >= 3 and "leave" in triggers, timeline
+    if wait:
+        assert "session timeout" in triggers, timeline
+    joined = [event["client_id"] for event in events if event["event"] == "member.joined"]
+    assert {f"{client}-{i}" for i in range(3)} <= set(joined), joined
+    assert not {"undecodable", "unmatched", "lost_sync", "defects", "lost_events", "rewrite_failed"} & counts.keys(), counts
+    assert counts["rewritten"] > 0

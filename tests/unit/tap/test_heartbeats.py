@@ -1,0 +1,184 @@
+"""KIP-848 groups out of crafted heartbeats: null means unchanged."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import pytest
+
+from tests.unit.tap.stage import Client, Stage
+
+T = uuid.UUID("12345678-1234-1234-1234-123456789abc")
+
+
+def topics(partitions: list[int] | None) -> Any:
+    return None if partitions is None else [{"TopicId": T, "Partitions": partitions}] if partitions else []
+
+
+def beat(
+    client: Client, member: str, epoch: int, answer: int, given: list[int] | None = None, owned: list[int] | None = None,
+    error: int = 0, version: int = 1, told: str | None = None, **request: Any,
+) -> None:
+    client.call("ConsumerGroupHeartbeat", version, {
+        "GroupId": "g", "MemberId": member, "MemberEpoch": epoch, "TopicPartitions": topics(owned), **request,
+    }, {
+        "ErrorCode": error, "MemberId": told if told is not None else member, "MemberEpoch": answer,
+        "HeartbeatIntervalMs": 5000, "Assignment": None if given is None else {"TopicPartitions": topics(given)},
+    })
+
+
+def join(client: Client, member: str, epoch: int, given: list[int] | None, **request: Any) -> None:
+    beat(client, member, 0, epoch, given, [], RebalanceTimeoutMs=300_000, **{"SubscribedTopicNames": ["t"], **request})
+
+
+def owners(stage: Stage) -> dict[str, Any]:
+    return {member["member"]: member["partitions"] for member in stage.group()["members"]}
+
+
+def one(stage: Stage) -> Client:
+    client = stage.client("a", ("librdkafka", "2.16.0"))
+    stage.topic(client, "t", 4, T)
+    join(client, "ma", 1, [0, 1, 2, 3])
+    beat(client, "ma", 1, 1, None, [0, 1, 2, 3])
+    return client
+
+
+def test_one_member() -> None:
+    stage = Stage()
+    one(stage)
+    group = stage.group()
+    assert (group["kind"], group["state"], group["generation"], group["path"]) == ("consumer", "Stable", 1, "heartbeat")
+    assert owners(stage) == {"ma": {"t": [0, 1, 2, 3]}} and group["members"][0]["subscription"] == ["t"]
+    assert [each["trigger"] for each in stage.timeline()] == ["new member"]
+
+
+def test_nulls_change_nothing() -> None:
+    stage = Stage()
+    client = one(stage)
+    before = stage.group()["members"]
+    stage.wait(5)
+    beat(client, "ma", 1, 1)
+    after = stage.group()["members"]
+    assert [{**each, "last_seen": 0} for each in before] == [{**each, "last_seen": 0} for each in after]
+
+
+def test_an_id_gets_its_name_when_it_is_learnt() -> None:
+    stage = Stage()
+    client = stage.client("a")
+    join(client, "ma", 1, [0])
+    assert owners(stage) == {"ma": {"EjRWeBI0EjQSNBI0VniavA": [0]}}
+    stage.topic(client, "t", 1, T)
+    assert owners(stage) == {"ma": {"t": [0]}}
+
+
+def test_names_come_from_create_topics_too() -> None:
+    stage = Stage()
+    client = stage.client("a")
+    join(client, "ma", 1, [0])
+    client.call("CreateTopics", 7, {"Topics": []}, {"Topics": [{"Name": "t", "TopicId": T, "NumPartitions": 2}]})
+    assert owners(stage) == {"ma": {"t": [0]}} and stage.observer.topics.count("t") == 2
+
+
+def test_a_member_joins_and_the_first_gives_up_partitions() -> None:
+    stage = Stage()
+    a = one(stage)
+    b = stage.client("b")
+    stage.now += 1
+    join(b, "mb", 2, [])
+    assert stage.group()["state"] == "Reconciling"
+    beat(a, "ma", 1, 1, [0, 1])
+    stage.now += 0.5
+    beat(a, "ma", 1, 2, None, [0, 1])
+    assert stage.group()["state"] == "Stable", "b has what it was given: nothing"
+    beat(b, "mb", 2, 2, [2, 3])
+    beat(b, "mb", 2, 2, None, [2, 3])
+    stage.wait(0)
+    group = stage.group()
+    assert group["state"] == "Stable" and not group["anomalies"]
+    assert owners(stage) == {"ma": {"t": [0, 1]}, "mb": {"t": [2, 3]}}
+    assert [(each["trigger"], each["client_id"]) for each in stage.timeline()] == [("new member", "a"), ("new member", "b")]
+
+
+def test_the_broker_names_members_of_version_0() -> None:
+    stage = Stage()
+    client = stage.client("a")
+    beat(client, "", 0, 1, [0], [], version=0, told="broker-made", SubscribedTopicNames=["t"])
+    assert set(owners(stage)) == {"broker-made"}
+
+
+def test_leave_and_static_leave() -> None:
+    stage = Stage()
+    a, b = one(stage), stage.client("b")
+    join(b, "mb", 2, [], InstanceId="i")
+    beat(b, "mb", -2, -2)
+    assert {each["member"]: each["status"] for each in stage.group()["members"]}["mb"] == "disconnected"
+    again = stage.client("b")
+    join(again, "mc", 2, [2, 3], InstanceId="i")
+    assert set(owners(stage)) == {"ma", "mc"} and stage.group()["gone"][-1]["how"] == "replaced"
+    beat(again, "mc", -1, -1)
+    assert set(owners(stage)) == {"ma"} and stage.group()["gone"][-1]["how"] == "left"
+    assert stage.timeline()[-1]["trigger"] == "leave"
+    beat(a, "ma", -1, -1)
+    assert stage.group()["state"] == "Empty"
+
+
+@pytest.mark.parametrize("error", [25, 82, 110])
+def test_a_fenced_member_has_nothing(error: int) -> None:
+    stage = Stage()
+    client = one(stage)
+    beat(client, "ma", 1, 0, error=error)
+    assert owners(stage) == {} and stage.group()["gone"][-1]["how"] == "expelled"
+    join(client, "ma", 3, [0])
+    assert owners(stage) == {"ma": {"t": [0]}}
+
+
+def test_other_errors_change_nothing() -> None:
+    stage = Stage()
+    client = one(stage)
+    beat(client, "ma", 1, 0, error=16)
+    assert owners(stage) == {"ma": {"t": [0, 1, 2, 3]}}
+
+
+def test_a_changed_subscription_and_a_pattern() -> None:
+    stage = Stage()
+    client = one(stage)
+    beat(client, "ma", 1, 2, SubscribedTopicNames=["t", "u"])
+    assert stage.timeline()[-1]["trigger"] == "subscription change"
+    beat(client, "ma", 2, 3, SubscribedTopicRegex="t.*")
+    assert stage.group()["members"][0]["pattern"] == "t.*"
+
+
+def test_a_member_times_out() -> None:
+    stage = Stage()
+    a, b = one(stage), stage.client("b")
+    join(b, "mb", 2, [])
+    beat(a, "ma", 1, 2, None, [0, 1, 2, 3])
+    b.close()
+    for _ in range(10):
+        stage.wait(4.6)
+        beat(a, "ma", 2, 2)
+    assert set(owners(stage)) == {"ma"} and stage.group()["gone"][-1]["how"] == "timed out"
+    beat(a, "ma", 2, 3)
+    assert stage.timeline()[-1]["trigger"] == "session timeout"
+
+
+def test_more_partitions_bump_the_epoch() -> None:
+    stage = Stage()
+    client = one(stage)
+    stage.topic(client, "t", 5, T)
+    beat(client, "ma", 1, 2, [0, 1, 2, 3, 4])
+    assert stage.timeline()[-1]["trigger"] == "metadata change" and stage.group()["state"] == "Reconciling"
+    beat(client, "ma", 2, 2, None, [0, 1, 2, 3, 4])
+    assert stage.group()["state"] == "Stable"
+
+
+def test_different_server_assignors() -> None:
+    stage = Stage()
+    a, b = stage.client("a"), stage.client("b")
+    join(a, "ma", 1, [0], ServerAssignor="uniform")
+    join(b, "mb", 1, [1], ServerAssignor="range")
+    beat(a, "ma", 1, 1, None, [0])
+    beat(b, "mb", 1, 1, None, [1])
+    stage.wait(0)
+    assert [each["kind"] for each in stage.group()["anomalies"]] == ["mixed assignors"]

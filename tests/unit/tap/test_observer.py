@@ -1,0 +1,245 @@
+"""Lag, software, bounds, metrics: what the observer makes of traffic besides groups."""
+
+from __future__ import annotations
+
+import re
+import zipfile
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from rich.console import Console
+
+from pixy.tap import events
+from pixy.tap.bounded import Bounded
+from pixy.tap.config import Bounds
+from pixy.tap.hub import BATCH, Batch, Hub
+from pixy.tap.inventory import MINIMUM, REMOVED, breaks
+from pixy.tap.metrics import exposition
+from pixy.tap.table import partitions, render
+from pixy.wire import messages
+from tests.unit.tap.stage import Client, Joiner, Stage, assignment, settle
+
+
+def commit(client: Client, version: int, offsets: dict[int, int], error: int = 0, **fields: Any) -> None:
+    client.call("OffsetCommit", version, {
+        "GroupId": "g", **fields,
+        "Topics": [{"Name": "t", "Partitions": [{"PartitionIndex": p, "CommittedOffset": o} for p, o in offsets.items()]}],
+    }, {"Topics": [{"Name": "t", "Partitions": [{"PartitionIndex": p, "ErrorCode": error} for p in offsets]}]})
+
+
+def fetched(client: Client, ends: dict[int, int]) -> None:
+    client.call("Fetch", 11, {"Topics": []}, {"Responses": [{"Topic": "t", "Partitions": [
+        {"PartitionIndex": p, "HighWatermark": end, "AbortedTransactions": [], "Records": b""} for p, end in ends.items()
+    ]}]})
+
+
+@pytest.mark.parametrize("version", range(10))
+def test_lag_is_high_watermark_less_commit(version: int) -> None:
+    stage = Stage()
+    client = stage.client()
+    commit(client, version, {0: 90, 1: 5, 2: 7})
+    fetched(client, {0: 100, 1: 3})
+    group = stage.group()
+    assert [(each["partition"], each["committed"], each["end"], each["lag"]) for each in group["offsets"]] == [
+        (0, 90, 100, 10), (1, 5, 3, 0), (2, 7, None, None),
+    ]
+    assert group["lag"] == 10 and group["kind"] == "offsets"
+
+
+def test_a_refused_commit_does_not_count() -> None:
+    stage = Stage()
+    client = stage.client()
+    commit(client, 5, {0: 90}, error=22)
+    assert stage.group()["offsets"] == []
+
+
+def test_commits_and_ends_by_topic_id() -> None:
+    import uuid
+
+    stage = Stage()
+    client = stage.client()
+    topic_id = uuid.UUID(int=77)
+    client.call("OffsetCommit", 10, {"GroupId": "g", "Topics": [{"TopicId": topic_id, "Partitions": [{"PartitionIndex": 0, "CommittedOffset": 4}]}]},
+                {"Topics": [{"TopicId": topic_id, "Partitions": [{"PartitionIndex": 0}]}]})
+    client.call("Fetch", 13, {}, {"Responses": [{"TopicId": topic_id, "Partitions": [{"PartitionIndex": 0, "HighWatermark": 9, "AbortedTransactions": None}]}]})
+    assert stage.group()["offsets"][0]["lag"] == 5
+    stage.topic(client, "t", 1, topic_id)
+    assert stage.group()["offsets"][0]["topic"] == "t" and stage.group()["offsets"][0]["lag"] == 5
+
+
+def test_commits_of_a_member_keep_it_alive() -> None:
+    stage = Stage()
+    member = Joiner(stage.client())
+    settle(1, {member: ("m", assignment(t=[0]))})
+    for _ in range(5):
+        stage.wait(9)
+        commit(member.client, 7, {0: 1}, GenerationIdOrMemberEpoch=1, MemberId="m")
+    assert [each["member"] for each in stage.group()["members"]] == ["m"]
+
+
+@pytest.mark.parametrize("version", [each for each in messages.versions("OffsetFetchResponse") if each < 10])
+def test_offsets_that_a_member_is_told(version: int) -> None:
+    stage = Stage()
+    client = stage.client()
+    body: dict[str, Any] = {"Topics": [{"Name": "t", "Partitions": [
+        {"PartitionIndex": 0, "CommittedOffset": 42, "Metadata": ""}, {"PartitionIndex": 1, "CommittedOffset": -1, "Metadata": ""},
+    ]}]}
+    if version >= 8:
+        client.call("OffsetFetch", version, {"Groups": [{"GroupId": "g"}]}, {"Groups": [{"GroupId": "g", **body}]})
+    else:
+        client.call("OffsetFetch", version, {"GroupId": "g"}, body)
+    assert [(each["partition"], each["committed"]) for each in stage.group()["offsets"]] == [(0, 42)]
+
+
+def test_ends_that_a_client_is_told() -> None:
+    stage = Stage()
+    client = stage.client()
+    for timestamp, offset in ((-1, 50), (-2, 3)):
+        client.call("ListOffsets", 5, {"Topics": [{"Name": "t", "Partitions": [{"PartitionIndex": 0, "Timestamp": timestamp}]}]},
+                    {"Topics": [{"Name": "t", "Partitions": [{"PartitionIndex": 0, "Offset": offset}]}]})
+    assert stage.observer.topics.end("t", 0) == 50
+
+
+# -- software --------------------------------------------------------------------------------------
+
+
+def test_the_inventory_and_what_kafka_4_refuses() -> None:
+    stage = Stage()
+    old, new = stage.client("old-app"), stage.client("new-app", ("apache-kafka-java", "4.1.0"))
+    old.call("Fetch", 2, {}, {"Responses": []})
+    old.ask("Produce", 2, {"Acks": 0, "TopicData": []})
+    new.call("Fetch", 13, {}, {"Responses": []})
+    for client in (old, new):
+        client.tally()
+    found = {each["software"]: each for each in stage.observer.inventory.to_json()}
+    assert found["unknown"]["breaks_on_kafka_4"] == ["Produce v2 (needs 3 or later)", "Fetch v2 (needs 4 or later)"]
+    assert found["unknown"]["client_ids"] == ["old-app"] and found["unknown"]["connections"] == 1
+    assert found["apache-kafka-java"]["breaks_on_kafka_4"] == [] and found["apache-kafka-java"]["version"] == "4.1.0"
+    assert found["apache-kafka-java"]["apis"] == {"ApiVersions": {"3": 1}, "Fetch": {"13": 1}}
+
+
+def test_what_breaks() -> None:
+    assert breaks(0, 2) and not breaks(0, 3) and breaks(6, 8) and not breaks(11, 0) and breaks(8, 1)
+
+
+def test_minimum_versions_are_those_of_the_jar() -> None:
+    """Derived again from the schemas in the jar of Kafka 4.3, as the table of messages is."""
+    from proto import kafka_messages
+    from tests.kafka.cluster import shutil
+
+    if shutil.which("mvn") is None:
+        pytest.skip("!!! NOT TESTED: Maven is needed to fetch kafka-clients !!!")
+    jar = kafka_messages.fetch(kafka_messages.NEW)
+    assert zipfile.is_zipfile(jar)
+    found = {
+        each["apiKey"]: kafka_messages.parse_range(each["validVersions"])
+        for name, each in kafka_messages.schemas(jar).items() if name.endswith("Request")
+    }
+    assert {key: first for key, (first, last) in found.items() if first > 0 and last >= first} == MINIMUM
+    assert {key for key, (first, last) in found.items() if last < first} == REMOVED
+
+
+# -- bounds ----------------------------------------------------------------------------------------
+
+
+def test_bounded_forgets_the_longest_unused() -> None:
+    bounded: Bounded[str, int] = Bounded(2)
+    bounded["a"], bounded["b"] = 1, 2
+    assert bounded.get("a") == 1
+    bounded["c"] = 3
+    assert list(bounded) == ["a", "c"] and bounded.forgotten == 1 and bounded.make("d", lambda: 4) == 4
+    assert list(bounded) == ["c", "d"] and bounded.get("a") is None and bounded.pop("c") == 3
+
+
+class Observed:
+    def __init__(self) -> None:
+        self.batches: list[Batch] = []
+        self.full = False
+
+    def __call__(self, batch: Batch) -> bool:
+        if self.full:
+            return False
+        self.batches.append(batch)
+        return True
+
+
+async def test_the_hub_drops_and_counts_what_the_observer_does_not_take() -> None:
+    observed = Observed()
+    hub = Hub(Bounds(backlog=1000), observed, lambda: 1.0)
+    assert hub.reserve(600) and not hub.reserve(600) and hub.reserve(400)
+    hub.put(events.Asked(1, 1.0, 1, 12, 3, b"x" * 600))
+    hub.put(events.Asked(1, 1.0, 2, 12, 3, b"x" * 400))
+    hub.flush()
+    assert hub.backlog == 1000 and observed.batches[0].size == 1000
+    hub.done(observed.batches[0])
+    assert hub.backlog == 0
+    observed.full = True
+    for i in range(BATCH + 7):
+        assert hub.reserve(0)
+        hub.put(events.Closed(i, 1.0, ""))
+    hub.flush()
+    observed.full = False
+    hub.put(events.Opened(5, 1.0, "", ""))
+    hub.flush()
+    lost, opened = observed.batches[-1].events
+    assert isinstance(lost, events.Lost) and lost.events == BATCH + 7 and lost.open == {5} and isinstance(opened, events.Opened)
+    hub.put(events.Closed(5, 1.0, ""))
+    hub.flush()
+    assert len(observed.batches[-1].events) == 1 and hub.backlog == 0
+
+
+async def test_a_refused_batch_gives_its_room_back() -> None:
+    observed = Observed()
+    observed.full = True
+    hub = Hub(Bounds(backlog=1000), observed, lambda: 1.0)
+    assert hub.reserve(900)
+    hub.put(events.Asked(1, 1.0, 1, 12, 3, b"x" * 900))
+    hub.flush()
+    assert hub.backlog == 0
+
+
+# -- views -----------------------------------------------------------------------------------------
+
+
+def busy_stage() -> Stage:
+    stage = Stage()
+    member = Joiner(stage.client("app[red]", ("librdkafka", "2.16.0")))
+    settle(3, {member: ("m" * 40, assignment(t=[0, 1, 2, 5]))})
+    commit(member.client, 7, {0: 4})
+    fetched(member.client, {0: 10})
+    member.client.ask("Fetch", 1, {})
+    member.client.tally()
+    return stage
+
+
+def test_metrics_are_prometheus_text() -> None:
+    text = exposition(busy_stage().observer, 5, 1.0)
+    found = {
+        (sample.name, *sorted(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(text) for sample in family.samples
+    }
+    assert found["kafka_tap_group_members", ("group", "g")] == 1
+    assert found["kafka_tap_group_lag", ("group", "g"), ("topic", "t")] == 6
+    assert found["kafka_tap_group_state", ("group", "g"), ("state", "Stable")] == 1
+    assert found["kafka_tap_requests_refused_by_kafka_4_total", ("software", "librdkafka"), ("version", "2.16.0")] == 1
+    assert found["kafka_tap_api_requests_total", ("api", "JoinGroup")] == 1
+    assert found["kafka_tap_rebalances_total", ("trigger", "new member")] == 1
+    assert not re.search(r"member=|client_id=|partition=", text), "labels of high cardinality"
+
+
+def test_the_table() -> None:
+    stage = busy_stage()
+    snapshot = {
+        **stage.observer.snapshot(stage.now), "timeline": stage.timeline(), "clients": stage.observer.inventory.to_json(),
+    }
+    console = Console(width=200, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console.print(render(snapshot, 40, "127.0.0.1:1 -> kafka:9092"))
+    text = console.export_text()
+    for part in ("Stable", "mmmmmmmmmmm..mmmmmmmm", "app[red] 10.0.0.1:50001", "librdkafka 2.16.0", "t 0-2,5", "6", "learnt",
+                 "Kafka 4 refuses of librdkafka 2.16.0: Fetch v1", "rebalance of g: new member by app[red]"):
+        assert part in text, (part, text)
+    assert partitions(None) == "?" and partitions({}) == "none"
+    few = {**snapshot, "groups": snapshot["groups"] * 50}
+    console.print(render(few, 20, "x"))
+    assert len(console.export_text(clear=True).splitlines()) < 25

@@ -1,0 +1,198 @@
+"""Addresses in answers: rewritten where they are understood, left alone where not, and ports for the brokers they name."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+import pytest
+
+from pixy.errors import ConfigError, StartError
+from pixy.tap.config import Address, TapConfig, parse_address, parse_ports, show_address
+from pixy.tap.places import Places
+from pixy.tap.rewrite import rewrite
+from pixy.wire import frames, messages
+from tests.unit.tap.stage import Client, Stage, forward
+
+BROKERS = {("kafka-1", 9092): ("tap", 1001), ("kafka-2", 9092): ("tap", 1002)}
+
+
+def place(address: Address, _: int) -> Address:
+    return BROKERS[address]
+
+
+def to_tap(frame: bytes, key: int, version: int) -> bytes | None:
+    return rewrite(frame, key, version, place)
+
+
+def exchange(client: Client, api: str, version: int, body: dict[str, Any], step: int = 0) -> tuple[bytes, bytes]:
+    """What the broker sent, what the client got."""
+    client.correlation_id += 1
+    forward(client.conversation.to_broker, frames.encode_request(api, version, client.correlation_id, "c", {}))
+    sent = frames.encode_response(api, version, client.correlation_id, body)
+    return sent, forward(client.conversation.to_client, sent, step)
+
+
+@pytest.mark.parametrize("step", [0, 1, 5])
+@pytest.mark.parametrize("version", messages.versions("MetadataResponse"))
+def test_metadata(version: int, step: int) -> None:
+    body = {
+        "Brokers": [{"NodeId": 1, "Host": "kafka-1", "Port": 9092}, {"NodeId": 2, "Host": "kafka-2", "Port": 9092}],
+        "Topics": [{"Name": "t", "Partitions": [{"PartitionIndex": 0, "LeaderId": 2, "ReplicaNodes": [1, 2], "IsrNodes": [2]}]}],
+    }
+    stage = Stage()
+    client = stage.client(rewrite=to_tap)
+    sent, got = exchange(client, "Metadata", version, body, step)
+    before, after = (frames.decode_response(frame[4:], "Metadata", version) for frame in (sent, got))
+    assert [(each["Host"], each["Port"]) for each in after.body["Brokers"]] == [("tap", 1001), ("tap", 1002)]
+    for each, original in zip(after.body["Brokers"], before.body["Brokers"], strict=True):
+        each["Host"], each["Port"] = original["Host"], original["Port"]
+    assert after == before, "nothing but addresses has changed"
+    sent, got = exchange(client, "Heartbeat", 3, {}, step)
+    assert got == sent and stage.observer.topics.count("t") == 1
+
+
+@pytest.mark.parametrize("version", messages.versions("FindCoordinatorResponse"))
+def test_find_coordinator(version: int) -> None:
+    node = {"NodeId": 2, "Host": "kafka-2", "Port": 9092}
+    none = {"NodeId": -1, "Host": "", "Port": -1, "ErrorCode": 15}
+    client = Stage().client(rewrite=to_tap)
+    for each, wanted in ((node, ("tap", 1002)), (none, ("", -1))):
+        body = {"Coordinators": [{**each, "Key": "g"}]} if version >= 4 else each
+        _, got = exchange(client, "FindCoordinator", version, body)
+        found = frames.decode_response(got[4:], "FindCoordinator", version).body
+        found = found["Coordinators"][0] if version >= 4 else found
+        assert (found["Host"], found["Port"]) == wanted
+    assert not client.conversation.counts["defects"] and client.conversation.counts["rewritten"] == 2
+
+
+@pytest.mark.parametrize("version", messages.versions("DescribeClusterResponse"))
+def test_describe_cluster(version: int) -> None:
+    client = Stage().client(rewrite=to_tap)
+    _, got = exchange(client, "DescribeCluster", version, {"ClusterId": "c", "Brokers": [{"BrokerId": 1, "Host": "kafka-1", "Port": 9092}]})
+    found = frames.decode_response(got[4:], "DescribeCluster", version).body["Brokers"][0]
+    assert (found["Host"], found["Port"]) == ("tap", 1001)
+
+
+def test_without_rewriting_nothing_is_changed() -> None:
+    client = Stage().client()
+    sent, got = exchange(client, "Metadata", 9, {"Brokers": [{"NodeId": 1, "Host": "kafka-1", "Port": 9092}]})
+    assert got == sent
+
+
+@pytest.mark.parametrize("answer", [b"\0\0\0\1\xff\xff\xff\xff\xff", b"\0\0\0\1", b"\0\0\0\1" + b"\0" * 60])
+def test_an_answer_that_is_not_understood_is_left_alone(answer: bytes) -> None:
+    client = Stage().client(rewrite=to_tap)
+    forward(client.conversation.to_broker, frames.encode_request("Metadata", 9, 1, "c", {}))
+    sent = frames.frame(answer)
+    assert forward(client.conversation.to_client, sent, 3) == sent
+    assert client.conversation.counts["rewrite_failed"] == 1
+
+
+def test_bytes_that_are_left_over_are_kept() -> None:
+    """As librdkafka's mock broker has them."""
+    client = Stage().client(rewrite=to_tap)
+    forward(client.conversation.to_broker, frames.encode_request("Metadata", 9, 1, "c", {}))
+    sent = frames.encode_response("Metadata", 9, 1, {"Brokers": [{"NodeId": 1, "Host": "kafka-1", "Port": 9092}]})[4:] + b"\0"
+    got = forward(client.conversation.to_client, frames.frame(sent))
+    assert got[-1:] == b"\0" and int.from_bytes(got[:4], "big") == len(got) - 4
+    assert frames.decode_response(got[4:-1], "Metadata", 9).body["Brokers"][0]["Port"] == 1001
+
+
+def test_an_answer_beyond_the_bound_is_left_alone_and_not_held() -> None:
+    client = Stage(rewrite=1000).client(rewrite=to_tap)
+    topics = [{"Name": f"topic-{i}", "Partitions": []} for i in range(200)]
+    sent, got = exchange(client, "Metadata", 9, {"Brokers": [], "Topics": topics}, 100)
+    assert got == sent and client.conversation.counts["rewrite_failed"] == 1
+
+
+def test_what_is_held_comes_out_at_the_end() -> None:
+    client = Stage().client(rewrite=to_tap)
+    forward(client.conversation.to_broker, frames.encode_request("Metadata", 9, 1, "c", {}))
+    assert forward(client.conversation.to_client, b"\0\0\0\x40\0\0\0\1half") == b""
+    assert b"".join(client.conversation.to_client.finish()) == b"\0\0\0\x40\0\0\0\1half"
+
+
+# -- ports -----------------------------------------------------------------------------------------
+
+
+class Opened:
+    """Takes sockets in the place of listeners."""
+
+    def __init__(self) -> None:
+        self.sockets: list[tuple[socket.socket, Address]] = []
+
+    def __call__(self, server: socket.socket, broker: Address) -> None:
+        self.sockets.append((server, broker))
+
+    def ports(self) -> dict[Address, int]:
+        return {broker: server.getsockname()[1] for server, broker in self.sockets}
+
+    def close(self) -> None:
+        for server, _ in self.sockets:
+            server.close()
+
+
+def places(*brokers: str, **fields: Any) -> tuple[Places, Opened]:
+    opened = Opened()
+    made = Places(TapConfig(tuple(parse_address(each) for each in brokers), ("127.0.0.1", 0), True, **fields), opened)
+    made.start()
+    return made, opened
+
+
+def test_each_broker_gets_one_port() -> None:
+    made, opened = places("kafka-1:9092", "kafka-2:9092")
+    first = made.place(("kafka-1", 9092), 3, "127.0.0.1")
+    third = made.place(("kafka-3", 9092), 3, "127.0.0.1")
+    assert opened.ports() == {("kafka-1", 9092): first[1], ("kafka-2", 9092): opened.ports()["kafka-2", 9092], ("kafka-3", 9092): third[1]}
+    assert made.place(("kafka-3", 9092), 0, "10.0.0.1") == ("10.0.0.1", third[1]) and len(opened.sockets) == 3
+    opened.close()
+
+
+def test_the_only_broker_under_another_name_needs_no_port() -> None:
+    made, opened = places("127.0.0.1:9092")
+    assert made.place(("localhost", 9092), 1, "h") == ("h", opened.ports()["127.0.0.1", 9092])
+    assert made.place(("other", 9092), 2, "h")[1] not in {opened.ports()["127.0.0.1", 9092], 9092}
+    assert len(opened.sockets) == 2
+    opened.close()
+
+
+def test_ports_run_out_and_the_broker_stays_as_it_is() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as busy:
+        port = busy.getsockname()[1]
+        made, opened = places("kafka-1:9092", ports=range(port, port + 1), advertise="tap.example")
+        assert made.place(("kafka-2", 9092), 3, "h") == ("kafka-2", 9092) and made.exhausted == 1
+        assert made.place(("kafka-1", 9092), 3, "h")[0] == "tap.example"
+        opened.close()
+
+
+def test_a_port_that_is_taken() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as busy:
+        config = TapConfig((("kafka", 9092),), ("127.0.0.1", busy.getsockname()[1]))
+        with pytest.raises(StartError, match=r"cannot listen on 127\.0\.0\.1:\d+: address already in use"):
+            Places(config, Opened()).start()
+
+
+# -- addresses -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("text", "default", "wanted"), [
+    ("h:1", None, ("h", 1)), ("[::1]:9", None, ("::1", 9)), (":9", None, ("0.0.0.0", 9)), ("kafka", 9092, ("kafka", 9092)),
+    ("[::1]", 9092, ("::1", 9092)), ("h:0", None, ("h", 0)),
+])
+def test_addresses(text: str, default: int | None, wanted: Address) -> None:
+    assert parse_address(text, default) == wanted
+    assert parse_address(show_address(wanted)) == wanted
+
+
+@pytest.mark.parametrize("text", ["", "h", "h:", "h:x", "h:65536", "::1:9092", "h:-1", "h:\N{ARABIC-INDIC DIGIT THREE}", "a b:c"])
+def test_what_is_no_address(text: str) -> None:
+    with pytest.raises(ConfigError, match="bad address"):
+        parse_address(text)
+
+
+@pytest.mark.parametrize("text", ["", "1", "9-1", "0-5", "1-65536", "a-b", "1-2-3"])
+def test_what_is_no_range_of_ports(text: str) -> None:
+    with pytest.raises(ConfigError, match="bad range of ports"):
+        parse_ports(text)
+    assert parse_ports("9100-9101") == range(9100, 9102)
