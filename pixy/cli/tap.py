@@ -119,7 +119,7 @@ class _Program:
             print(f"{show_address(where)} -> {show_address(broker)}", file=sys.stderr)
         if service.http is not None:
             print(f"views: http://{show_address(service.http)}/", file=sys.stderr, flush=True)
-        if not self._config.rewrite and len(self._config.brokers) == 1:
+        if not self._config.rewrite:
             print(
                 "note: without --rewrite, clients go on to the addresses that the brokers advertise", file=sys.stderr,
                 flush=True,

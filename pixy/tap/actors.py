@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 import socket
 import time
@@ -140,15 +139,15 @@ class Connection(Actor):
         try:
             async with asyncio.timeout(self._config.connect_timeout):
                 self._upstream = await _open(self._broker)
+            for each in (self._client, self._upstream):
+                each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                each.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         except TimeoutError:
             self._over(f"no connection to {show_address(self._broker)} within {self._config.connect_timeout:g} s")
             return
         except OSError as error:
             self._over(f"no connection to {show_address(self._broker)}: {(error.strerror or str(error)).lower()}")
             return
-        for each in (self._client, self._upstream):
-            each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            each.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self._run(self._upstream)
 
     def _run(self, upstream: socket.socket) -> None:
@@ -272,8 +271,7 @@ class Listener(Actor):
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                if error.errno not in {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}:
-                    raise
+                # No file left, as a rule: try again, without a loop that does nothing else.
                 logger.warning("%s: cannot accept: %s", self.path, error.strerror)
                 self._pause()
                 return

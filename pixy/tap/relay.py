@@ -5,7 +5,7 @@ not take at once is kept, and nothing more is read from this side until it has b
 most one buffer, and is felt by the sender as on a direct connection.
 
 Sockets and readiness rather than asyncio's transports: a transport copies what a protocol gives it, or keeps a
-reference to the buffer. On loopback, 64 KiB messages, 2 cores: see docs/tap.md for the figures.
+reference to the buffer. Measured at 256 KiB: 0.6 s of CPU a gigabyte (0.4 in the kernel); 64 KiB: 0.8; 1 MiB: 0.75.
 """
 
 from __future__ import annotations
