@@ -108,6 +108,8 @@ class ActorRef(pykka.ActorRef[A], Generic[A]):
     def notify(self, message: Any, *, urgent: bool = False) -> bool:
         """Tell, if the actor is there to hear it; whether it was. Never raises.
 
+        True also if an overflow policy then threw the message, or an older one, away.
+
         A message that could not be delivered is a dead letter (or counted as rejected).
         """
         try:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from pixy import __version__
-from pixy.cli import COMMANDS
+from pixy.cli import COMMANDS, PROGRAMS
 from pixy.config import App, Proxy, load_file, load_text, validate
 from pixy.errors import ConfigError
 
@@ -48,7 +48,7 @@ def _switch(text: str) -> bool:
 
 def make_parser() -> argparse.ArgumentParser:
     """The parser of the daemon's command line."""
-    commands = "\n".join(f"  kafka-pixy {name:<10} {what}" for name, what in COMMANDS.items())
+    commands = "\n".join(f"  kafka-pixy {name:<10} {what}" for name, what in (COMMANDS | PROGRAMS).items())
     parser = _Parser(
         prog="kafka-pixy", add_help=False, allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
