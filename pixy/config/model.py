@@ -114,6 +114,19 @@ class Consumer:
 
 
 @dataclass(slots=True)
+class Journal:
+    """``proxies.X.journal``"""
+
+    topic: str = ""
+    batch_events: int = 1000
+    linger: Duration = _seconds(0.5)
+    buffer_events: int = 100_000
+    compression: Compression = Compression("zstd")
+    delivery_timeout: Duration = _seconds(30)
+    shutdown_timeout: Duration = _seconds(5)
+
+
+@dataclass(slots=True)
 class Proxy:
     """``proxies.X``: one Kafka cluster."""
 
@@ -124,6 +137,7 @@ class Proxy:
     zoo_keeper: ZooKeeper = field(default_factory=ZooKeeper)
     producer: Producer = field(default_factory=Producer)
     consumer: Consumer = field(default_factory=Consumer)
+    journal: Journal = field(default_factory=Journal)
 
 
 @dataclass(slots=True)

@@ -15,8 +15,9 @@ from typing import Any
 
 from actors import Actor, Future
 from pixy.config.model import Producer
+from pixy.engine.journal import WAITED, Journal, Kind, Stream
 from pixy.engine.partitioner import RoundRobinPartitioner
-from pixy.errors import PixyError, ShuttingDown, TooManyRequests
+from pixy.errors import KafkaError, PixyError, ShuttingDown, TooManyRequests
 from pixy.kafka.errors import message_too_large, translate, unknown_topic
 from pixy.kafka.producer import Headers, ProducerClient, Report
 
@@ -87,11 +88,13 @@ class _Refresh:
 class _Item:
     """A message on its way, and whoever waits for it (None: nobody, it was asynchronous)."""
 
-    __slots__ = ("headers", "key", "owner", "reply", "size", "value")
+    __slots__ = ("arrived", "headers", "key", "owner", "reply", "size", "timestamp", "value")
 
     def __init__(
         self, message: Produce, size: int, reply: Future[Any] | None, owner: TopicProducer
     ) -> None:
+        self.arrived = owner.now()
+        self.timestamp = -1
         self.key = message.key
         self.value = message.value
         self.headers = message.headers
@@ -100,6 +103,7 @@ class _Item:
         self.owner = owner
 
     def fail(self, error: PixyError) -> None:
+        self.owner.note(self, -1, -1, error)
         if self.reply is None or not self.reply.try_fail(error):
             logger.error("%s: an asynchronous message is lost: %s", self.owner.path, error)
 
@@ -109,10 +113,12 @@ class TopicProducer(Actor):
 
     def __init__(
         self, topic: str, conf: Producer, client: ProducerClient, writable: Writable,
-        *, legacy: bool,
+        *, legacy: bool, journal: Journal | None = None,
     ) -> None:
         super().__init__()
         self._topic = topic
+        self._journal = journal
+        self._streams: dict[int, Stream] = {}
         self._conf = conf
         self._client = client
         self._writable = writable
@@ -247,10 +253,36 @@ class TopicProducer(Actor):
             self._in_flight -= 1
             if error is not None:
                 item.fail(translate(error))
-            elif item.reply is not None:
+                continue
+            if item.reply is not None:
                 item.reply.try_set((partition, offset))
+            if self._journal is not None:
+                self.note(item, partition, offset)
         if self._in_flight == 0 and self._gathered:
             self._settle()
+
+    # -- the journal ----------------------------------------------------------------------------
+
+    def now(self) -> float:
+        """The loop's time if there is a journal, else 0."""
+        return 0.0 if self._journal is None else self._journal.clock()
+
+    def note(
+        self, item: _Item, partition: int, offset: int, error: PixyError | None = None
+    ) -> None:
+        """Tell the journal what became of a message."""
+        if self._journal is None:
+            return
+        stream = self._streams.get(partition)
+        if stream is None:
+            stream = self._streams[partition] = Stream(self._topic, partition)
+        now = self.now()
+        self._journal.add(
+            Kind.PRODUCED if error is None else Kind.PRODUCE_FAILED, now, stream, offset, 0,
+            item.timestamp, now - item.arrived,
+            error.code if isinstance(error, KafkaError) else 0,
+            0 if item.reply is None else WAITED,
+        )
 
     # -- the topic ------------------------------------------------------------------------------
 
