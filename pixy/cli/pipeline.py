@@ -1,0 +1,79 @@
+"""``kafka-pixy pipeline``: archive, compact, replay, verify and audit topics.
+
+A command's module is imported when it is called: ``verify`` needs no Spark, ``--help`` needs nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+
+from pixy.cli.pipeline_common import EXIT_ERROR, EXIT_USAGE, fail
+from pixy.errors import ConfigError, PixyError
+
+MODULES = {
+    "archive": ("pixy.cli.pipeline_archive", "write topics to a lake, exactly once"),
+    "compact": ("pixy.cli.pipeline_compact", "rewrite a lake's closed days to large files"),
+    "replay": ("pixy.cli.pipeline_replay", "write records of a lake to a topic"),
+    "verify": ("pixy.cli.pipeline_verify", "check a lake: manifests against files against checksums"),
+    "audit": ("pixy.cli.pipeline_audit", "tell what was lost, doubled or late"),
+}
+"""By command: the module, which has ``add_parser(subparsers)``, and its line in the help.
+
+The parser that a module adds sets ``run``: a function of the parsed arguments that returns the exit
+code and raises PixyError for what it refuses."""
+
+EPILOG = """\
+exit codes:
+  0  done; also when asked to stop (SIGTERM, ctrl-C) and stopped as asked
+  1  failed; the text on stderr names the reason. What was published before is as it was
+  2  the command line or the configuration is wrong
+  3  done, and something was found: a lake that does not verify, a loss in an audit
+"""
+
+
+def _parser(wanted: str | None) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="kafka-pixy pipeline", formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Topics to a lake and back on Spark, and the proof of it.", epilog=EPILOG,
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, (module, text) in MODULES.items():
+        if name == wanted:
+            importlib.import_module(module).add_parser(commands)
+        else:
+            commands.add_parser(name, help=text, add_help=False)
+    return parser
+
+
+def run(argv: Sequence[str]) -> int:
+    """Run a command; return its exit code."""
+    wanted = argv[0] if argv and argv[0] in MODULES else None
+    try:
+        parser = _parser(wanted)
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] not in ("pyspark", "pyarrow", "xxhash", "py4j"):
+            raise
+        print(
+            f"kafka-pixy pipeline {wanted}: {error.name} is not installed: "
+            "pip install 'kafka-pixy[pipeline]'", file=sys.stderr,
+        )
+        return EXIT_ERROR
+    try:
+        args = parser.parse_args(list(argv))
+    except SystemExit as error:  # argparse has said what it had to say
+        return error.code if isinstance(error.code, int) else EXIT_ERROR
+    try:
+        return int(args.run(args))
+    except PixyError as error:
+        from pixy.pipeline.errors import UsageError
+
+        wrong = isinstance(error, UsageError | ConfigError)
+        return fail(args, error, EXIT_USAGE if wrong else EXIT_ERROR)
+    except KeyboardInterrupt:
+        return fail(args, PixyError("interrupted"), EXIT_ERROR)
+
+
+__all__ = ["MODULES", "run"]

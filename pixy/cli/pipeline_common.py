@@ -1,0 +1,128 @@
+"""What the commands of ``kafka-pixy pipeline`` share: options, configuration, output, exit codes."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from pixy.config import Proxy, load_file, validate
+from pixy.errors import ConfigError, PixyError, UnknownCluster
+
+EXIT_OK = 0
+EXIT_ERROR = 1
+EXIT_USAGE = 2
+EXIT_FOUND = 3
+"""The command did its work, and what it looked for is there: damage, loss."""
+
+console = Console(stderr=True, highlight=False)
+"""Progress and remarks; stdout belongs to the result."""
+
+
+def common_parser(*, cluster: bool, spark: bool) -> argparse.ArgumentParser:
+    """A parent parser with the options that all commands have.
+
+    Args:
+        cluster: the command talks to Kafka, so --config is required.
+        spark: the command runs Spark, so there are --master, --jars and --conf.
+    """
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument(
+        "--config", metavar="FILE", required=cluster, default="",
+        help="the daemon's configuration: brokers and security of the cluster come from it",
+    )
+    parser.add_argument("--cluster", metavar="C", default="", help="cluster in it (default: the default one)")
+    parser.add_argument(
+        "--master", metavar="URL", default=None,
+        help="Spark's master (default: local[*], or what spark-submit says)",
+    )
+    parser.add_argument("--json", action="store_true", help="the summary as JSON on stdout")
+    parser.add_argument("-v", "--verbose", action="store_true", help="log more to stderr, Spark's warnings too")
+    if spark:
+        parser.add_argument(
+            "--jars", metavar="DIR", default="",
+            help="folder with the connector's jars (default: $KAFKA_PIXY_JARS, or where "
+            "`make pipeline-install` puts them)",
+        )
+        parser.add_argument(
+            "--conf", metavar="KEY=VALUE", action="append", default=[],
+            help="a setting of Spark, may be repeated",
+        )
+    return parser
+
+
+def load_cluster(args: argparse.Namespace) -> tuple[str, Proxy]:
+    """The name and configuration of the cluster that the arguments mean.
+
+    Raises:
+        ConfigError: no such file, or not a configuration.
+        UnknownCluster: it has no such cluster.
+    """
+    if not args.config:
+        raise ConfigError("--config is needed: it says where the cluster's brokers are")
+    app = validate(load_file(args.config))
+    name = app.cluster_name(args.cluster)
+    if name not in app.proxies:
+        raise UnknownCluster(name)
+    return name, app.proxies[name]
+
+
+def set_up_logging(args: argparse.Namespace) -> None:
+    """Logs go to stderr."""
+    logging.basicConfig(
+        level=logging.INFO if args.verbose else logging.WARNING, stream=sys.stderr,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+
+
+def report(args: argparse.Namespace, summary: dict[str, Any], code: int = EXIT_OK) -> int:
+    """Print the summary, for programs or for people; return ``code``."""
+    if args.json:
+        print(json.dumps({"ok": code == EXIT_OK, "command": args.command, **summary}, default=str), flush=True)
+        return code
+    out = Console(highlight=False, soft_wrap=True)
+    tables = {key: rows for key, rows in summary.items() if _is_table(rows)}
+    for key, value in summary.items():
+        if key not in tables and value not in (None, [], {}):
+            out.print(f"{key.replace('_', ' ')}: {_shown(value)}", markup=False)
+    for key, rows in tables.items():
+        if rows:
+            table = Table(*rows[0], title=key.replace("_", " "), box=None, pad_edge=False)
+            for row in rows:
+                table.add_row(*[_shown(cell) for cell in row.values()])
+            out.print(table)
+    return code
+
+
+def _is_table(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(row, dict) for row in value)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:,.2f}"
+    if isinstance(value, list):
+        return ", ".join(str(each) for each in value)
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def fail(args: argparse.Namespace, error: PixyError, code: int) -> int:
+    """Say why it failed on stderr, and with --json on stdout as well; return ``code``."""
+    console.print(f"kafka-pixy pipeline {args.command}: {error}", markup=False, soft_wrap=True)
+    if args.json:
+        print(json.dumps({
+            "ok": False, "command": args.command, "error": str(error), "kind": type(error).__name__,
+        }), flush=True)
+    return code
+
+
+__all__ = [
+    "EXIT_ERROR", "EXIT_FOUND", "EXIT_OK", "EXIT_USAGE", "common_parser", "console", "fail",
+    "load_cluster", "report", "set_up_logging",
+]
