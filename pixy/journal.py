@@ -144,6 +144,11 @@ class Batch:
     lost: Lost = Lost()
     final: bool = False
     """Whether the daemon stopped in order after this batch."""
+    time: int = 0
+    """When it was made, microseconds since 1970: what happened before is in the batches so far."""
+    heartbeat: int = 0
+    """Microseconds after which there is another batch, if nothing happens; a daemon that is silent
+    for longer has died, or can not reach Kafka."""
 
     def events(self) -> list[dict[str, Any]]:
         """The events one by one: for people and tests, not for ten million."""
@@ -160,12 +165,15 @@ class Batch:
         return made
 
 
+HEARTBEAT = 10.0
+"""Seconds of silence after which a daemon says that nothing has happened."""
+
 _CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
 
 
 def encode(
-    client: str, epoch: int, sequence: int, events: Sequence[Event], *,
-    lost: Lost = Lost(), final: bool = False,
+    client: str, epoch: int, sequence: int, events: Sequence[Event], *, time: int = 0,
+    heartbeat: int = 0, lost: Lost = Lost(), final: bool = False,
 ) -> bytes:
     """One record's value.
 
@@ -185,7 +193,8 @@ def encode(
         "columns": {
             name: _column(values) for name, values in zip(COLUMNS, columns, strict=True)
         },
-        "lost": (lost.events, lost.first, lost.last), "final": final,
+        "lost": (lost.events, lost.first, lost.last), "final": final, "time": time,
+        "heartbeat": heartbeat,
     }, unicode_errors="replace")
     return packed
 
@@ -225,7 +234,7 @@ def decode(value: bytes) -> Batch:
             found["client"], found["epoch"], found["sequence"], found["count"],
             tuple((topic, part, group, gen) for topic, part, group, gen in found["streams"]),
             {name: Column(*found["columns"][name]) for name in COLUMNS},
-            Lost(*found["lost"]), found["final"],
+            Lost(*found["lost"]), found["final"], found["time"], found["heartbeat"],
         )
     except (KeyError, TypeError, ValueError) as error:
         raise JournalFormatError(f"journal batch is damaged: {error!r}") from error
@@ -243,6 +252,6 @@ def _check(batch: Batch) -> None:
 
 
 __all__ = [
-    "AUTO", "COLUMNS", "VERSION", "WAITED", "Batch", "Column", "Event", "JournalFormatError",
+    "AUTO", "COLUMNS", "HEARTBEAT", "VERSION", "WAITED", "Batch", "Column", "Event", "JournalFormatError",
     "Kind", "Lost", "Refusal", "Stream", "decode", "encode",
 ]

@@ -15,7 +15,7 @@ from actors import Actor, Backoff, Intensity, Supervision
 from pixy.config import model
 from pixy.engine.journal import Journal, micros
 from pixy.errors import KafkaError
-from pixy.journal import Event, Lost, encode
+from pixy.journal import HEARTBEAT, Event, Lost, encode
 from pixy.kafka.errors import translate
 from pixy.kafka.producer import Report
 
@@ -105,6 +105,7 @@ class JournalWriter(Actor):
         self._replies: list[Any] = []
         self._final_sent = False
         self._woken = False
+        self._wrote_at = 0.0
 
     def on_start(self) -> None:
         """Say that the epoch begins, then write every ``linger``."""
@@ -149,12 +150,15 @@ class JournalWriter(Actor):
     def _flush(self, *, partly: bool) -> None:
         for events, lost in self._journal.take(partly=partly):
             self._send(events, lost, final=False)
+        if partly and self._journal.clock() - self._wrote_at >= HEARTBEAT:
+            self._send([], Lost(), final=False)
 
     def _send(self, events: list[Event], lost: Lost, *, final: bool) -> None:
         own = Lost(len(events), events[0][1], events[-1][1]) if events else Lost()
         try:
             value = encode(
-                self._client_id, self._epoch, self._sequence, events, lost=lost, final=final
+                self._client_id, self._epoch, self._sequence, events, lost=lost, final=final,
+                time=micros(self._journal.wall()), heartbeat=micros(HEARTBEAT),
             )
         except Exception:
             self._journal.not_written(own, lost)
@@ -166,6 +170,7 @@ class JournalWriter(Actor):
             return
         batch = _Outgoing(self._client_id.encode(), value, own, lost, self)
         assert self._client is not None
+        self._wrote_at = self._journal.clock()
         sent, refused = self._client.send(self._conf.topic, [batch], [-1])
         if sent and not refused:
             self._sequence += 1

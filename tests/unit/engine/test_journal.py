@@ -152,6 +152,18 @@ async def test_a_client_whose_queue_is_full_costs_events_and_nothing_else() -> N
         await until(lambda: sum(batch.lost.events for batch in client.batches) == 20)
 
 
+def test_a_daemon_with_nothing_to_tell_says_so() -> None:
+    async def scenario(sim: Sim) -> None:
+        bench = Bench(sim.system)
+        await bench.ref
+        await asyncio.sleep(35)
+        batches = bench.clients[0].batches
+        assert [(batch.sequence, batch.count) for batch in batches] == [(at, 0) for at in range(4)]
+        assert all(batch.heartbeat == 10_000_000 for batch in batches)
+
+    simulate(scenario)
+
+
 async def test_a_drain_writes_everything_and_then_says_that_it_is_the_end() -> None:
     async with ActorSystem() as system:
         bench = Bench(system, linger=3600.0)
