@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 
 from hypothesis import given, strategies as st
 
@@ -61,5 +62,5 @@ def test_overlaps_are_the_offsets_that_are_covered_twice(a: list[tuple[int, int]
     assert {
         offset: times for start, end, times in found for offset in range(start, end)
     } == {offset: times for offset, times in depth.items() if times > 1}
-    for (_, end, times), (start, _, again) in zip(found, found[1:], strict=False):
+    for (_, end, times), (start, _, again) in pairwise(found):
         assert end < start or times != again, "neighbours of one depth are one"
