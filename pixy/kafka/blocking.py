@@ -1,0 +1,152 @@
+"""Metadata and offsets for batch programs, which have no event loop: every call waits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from pixy.errors import UnknownTopic
+from pixy.kafka.consumer import Commit
+from pixy.kafka.errors import OUT_OF_BROKERS, translate
+from pixy.kafka.settings import Settings
+
+T = TypeVar("T")
+
+Place = tuple[str, int]
+"""Topic and partition."""
+
+NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+_NO_OFFSET = -1001
+
+
+class ClusterView:
+    """A cluster as a batch program asks about it. Every method raises KafkaError.
+
+    Args:
+        settings: see :func:`pixy.kafka.settings.admin`.
+        timeout: seconds a request may take.
+    """
+
+    def __init__(self, settings: Settings, timeout: float = 30.0) -> None:
+        self._settings = settings
+        self._client = AdminClient(settings)
+        self._timeout = timeout
+
+    def _metadata(self) -> Any:
+        try:
+            return self._client.list_topics(timeout=self._timeout)
+        except KafkaException as error:
+            found = translate(error)
+            if found.name in ("_TIMED_OUT", "_TRANSPORT"):
+                brokers = self._settings["bootstrap.servers"]
+                found = type(found)(
+                    f"{OUT_OF_BROKERS}; tried {brokers}", found.code, found.name, retriable=True
+                )
+            raise found from error
+
+    def cluster_id(self) -> str:
+        """Kafka's own id of the cluster."""
+        return str(self._metadata().cluster_id or "")
+
+    def topics(self) -> dict[str, int]:
+        """All topics and how many partitions they have."""
+        return {
+            name: len(topic.partitions)
+            for name, topic in self._metadata().topics.items()
+            if topic.error is None
+        }
+
+    def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
+        """Kafka's UUIDs of topics; a topic that does not exist is left out, and the id is empty
+        where the broker knows none."""
+        futures = self._client.describe_topics(
+            TopicCollection(list(topics)), request_timeout=self._timeout
+        )
+        found: dict[str, str] = {}
+        for name, future in futures.items():
+            try:
+                id_ = str(self._wait(future).topic_id)
+            except UnknownTopic:
+                continue
+            # confluent-kafka writes plain base64, Kafka the one for URLs.
+            found[name] = "" if id_ == NO_TOPIC_ID else id_.replace("+", "-").replace("/", "_")
+        return found
+
+    def bounds(self, places: Sequence[Place], *, committed: bool = True) -> dict[Place, tuple[int, int]]:
+        """The oldest offset and the next one of each partition; ``committed`` ends before the
+        first transaction that is open."""
+        begin = self._offsets(dict.fromkeys(places, OffsetSpec.earliest()), committed=committed)
+        end = self._offsets(dict.fromkeys(places, OffsetSpec.latest()), committed=committed)
+        return {place: (begin[place], end[place]) for place in places}
+
+    def offsets_at(self, places: Sequence[Place], timestamp: int) -> dict[Place, int]:
+        """The first offset at or after a time in milliseconds; -1 if there is none."""
+        return self._offsets(dict.fromkeys(places, OffsetSpec.for_timestamp(timestamp)))
+
+    def _offsets(
+        self, wanted: Mapping[Place, OffsetSpec], *, committed: bool = False
+    ) -> dict[Place, int]:
+        if not wanted:
+            return {}
+        level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+        futures = self._client.list_offsets(
+            {TopicPartition(*place): spec for place, spec in wanted.items()},
+            isolation_level=level, request_timeout=self._timeout,
+        )
+        return {
+            (part.topic, part.partition): int(self._wait(future).offset)
+            for part, future in futures.items()
+        }
+
+    def committed(self, group: str, places: Sequence[Place]) -> dict[Place, tuple[int, str]]:
+        """A group's committed offsets and metadata; a partition without one is left out."""
+        client = self._member(group)
+        try:
+            found = client.committed([TopicPartition(*place) for place in places], timeout=self._timeout)
+        except KafkaException as error:
+            raise translate(error) from error
+        finally:
+            client.close()
+        return {
+            (part.topic, part.partition): (part.offset, part.metadata or "")
+            for part in found
+            if part.offset != _NO_OFFSET
+        }
+
+    def commit(self, group: str, commits: Sequence[Commit]) -> None:
+        """Commit for a group that has no members now."""
+        client = self._member(group)
+        try:
+            done = client.commit(
+                offsets=[
+                    TopicPartition(each.topic, each.partition, each.offset, each.metadata)
+                    for each in commits
+                ],
+                asynchronous=False,
+            )
+        except KafkaException as error:
+            raise translate(error) from error
+        finally:
+            client.close()
+        for part in done or ():
+            if part.error is not None:
+                raise translate(part.error)
+
+    def _member(self, group: str) -> Consumer:
+        return Consumer({**self._settings, "group.id": group, "enable.auto.commit": False})
+
+    def _wait(self, future: Future[T]) -> T:
+        try:
+            return future.result(self._timeout + 5.0)
+        except KafkaException as error:
+            raise translate(error) from error

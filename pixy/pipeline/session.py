@@ -1,0 +1,89 @@
+"""A Spark session with what the pipeline's jobs rely on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from pixy.pipeline import jars
+from pixy.pipeline.errors import SetupError, UsageError
+
+LOG4J = Path(__file__).with_name("log4j2.properties")
+DRIVER_MEMORY = "2g"
+REDACTED = "(?i)secret|password|token|access[.]?key|jaas|ssl[.]keystore[.]key"
+"""Options that Spark's logs and pages must not show."""
+
+_FIXED = {
+    # Kafka's times are milliseconds of the epoch; days are those of UTC.
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MILLIS",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    # topic=17 is the topic "17".
+    "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
+    "spark.redaction.regex": REDACTED,
+}
+_DEFAULTS = {
+    "spark.driver.memory": DRIVER_MEMORY,
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "8",
+    # A file per topic and day is open in a task; with more of them Spark sorts first.
+    "spark.sql.maxConcurrentOutputFileWriters": "8",
+    # What a killed attempt leaves is not looked at, so a task may commit without the driver.
+    "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
+    "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+    "spark.sql.streaming.stopTimeout": "60s",
+}
+
+
+def open_session(
+    name: str, master: str | None = None, folder: str = "", settings: Sequence[str] = (),
+    *, verbose: bool = False,
+) -> SparkSession:
+    """Start Spark, or take the session that is there.
+
+    Args:
+        name: of the application.
+        master: Spark's master; None is local[*], or what spark-submit says.
+        folder: where the connector's jars are, see :func:`pixy.pipeline.jars.find`.
+        settings: ``key=value`` each; they go before our defaults.
+
+    Raises:
+        SetupError: Java or a jar is missing, or Spark does not start.
+        UsageError: a setting without ``=``.
+    """
+    given = dict(_pair(text) for text in settings)
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    if not submitted:
+        jars.check_java()
+    builder = SparkSession.builder.appName(name)
+    if master or not submitted:
+        builder = builder.master(master or "local[*]")
+    if not submitted or folder:
+        builder = builder.config("spark.jars", ",".join(jars.find(folder)))
+    if not submitted and (master or "local").startswith("local"):
+        for key in ("spark.driver.host", "spark.driver.bindAddress"):
+            builder = builder.config(key, "127.0.0.1")
+    if not submitted:
+        level = "warn" if verbose else "fatal"
+        builder = builder.config(
+            "spark.driver.extraJavaOptions",
+            f"-Dlog4j2.configurationFile=file:{LOG4J} -Dpixy.spark.log={level}",
+        )
+    for key, value in {**({} if submitted else _DEFAULTS), **given, **_FIXED}.items():
+        builder = builder.config(key, value)
+    try:
+        return builder.getOrCreate()
+    except Exception as error:
+        raise SetupError(f"Spark does not start with master {master or 'local[*]'}: {error}") from error
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise UsageError(f"--conf {text!r} is not KEY=VALUE")
+    return key, value
