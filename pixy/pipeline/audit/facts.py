@@ -27,7 +27,7 @@ FACTS = pa.schema([
     ("time", pa.int64()),  # microseconds; of ARCHIVED: the row's place in its file
     ("timestamp", pa.int64()),  # of the record, milliseconds; -1: not known
     ("attempt", pa.int32()),
-    ("took", pa.int64()),  # microseconds; of ARCHIVED: from the record's timestamp to its publishing
+    ("took", pa.int64()),  # microseconds; -1: not known
     ("code", pa.int16()),
 ])
 FACTS_DDL = (

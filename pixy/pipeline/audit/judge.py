@@ -55,6 +55,9 @@ class Context:
     """By stream: whether its daemon's journal lost events."""
     watches: Mapping[tuple[int, int], Watch] = field(default_factory=dict)
     """By (partition's number, group's number)."""
+    published: Mapping[int, tuple[Ints, Ints]] = field(default_factory=dict)
+    """By partition's number: first offsets of archived ranges, ascending, and when each was
+    published, milliseconds. Compaction rewrites files, so the files do not tell."""
 
 
 class Tallies:
@@ -100,7 +103,7 @@ class Tallies:
         empty = np.zeros(0, np.int64)
 
         def joined(at: int) -> Ints:
-            return np.concatenate([part[at] for part in parts]) if parts else empty  # type: ignore[arg-type]
+            return np.concatenate([part[at] for part in parts]) if parts else empty
 
         return {
             "what": np.repeat(np.array([part[0] for part in parts], np.int64), sizes),
@@ -207,15 +210,30 @@ def _topic(block: Block) -> None:
         _archive(block, rows)
 
 
+def _delays(block: Block, rows: Bools) -> Ints:
+    """From each record's timestamp to its publishing, microseconds; -1 where one is not known."""
+    starts, published = block.context.published.get(block.tp, (np.zeros(0, np.int64),) * 2)
+    stamp = block.facts["timestamp"][rows]
+    if not len(starts):
+        return np.full(len(stamp), -1, np.int64)
+    place = np.searchsorted(starts, block.facts["offset"][rows], "right") - 1
+    found: Ints = np.where(
+        (place >= 0) & (stamp >= 0), np.maximum(published[place] - stamp, 0) * 1000, -1
+    )
+    return found
+
+
 def _archive(block: Block, rows: Bools) -> None:
-    at, took = block.at[rows], block.facts["took"][rows]
+    at, took = block.at[rows], _delays(block, rows)
     times = np.bincount(at, minlength=_SIZE)
     again = times > 1
     block.tallies.count(
         What.ARCHIVE_DUPLICATES, NO_GROUP, np.repeat(block.windows[again], times[again] - 1)
     )
     block.tallies.ranges(What.R_ARCHIVE_DUPLICATES, NO_GROUP, block.base, again)
-    block.sketch(What.ARCHIVE_DELAY, NO_GROUP, rows)
+    block.tallies.sketch(
+        What.ARCHIVE_DELAY, NO_GROUP, block.windows[at[took >= 0]], took[took >= 0]
+    )
     stamp = block.facts["timestamp"][rows]
     # Late: published after the end of the record's window and the watermark.
     rest = block.context.window - stamp % block.context.window + block.context.watermark
