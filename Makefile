@@ -5,7 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: install run demo test unit lint bench bench-actors proto clean
+.PHONY: install run demo test unit lint bench bench-actors proto messages clean
 
 install: $(VENV)/.installed
 
@@ -21,6 +21,10 @@ $(VENV)/.dev: $(VENV)/.installed
 
 proto: $(VENV)/.dev
 	$(BIN)/python proto/build_backend.py
+
+# The table of Kafka's messages out of the schemas in its clients' jars; it is committed.
+messages:
+	$(PYTHON) proto/kafka_messages.py
 
 run: install
 	$(BIN)/kafka-pixy --sandbox

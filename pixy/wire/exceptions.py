@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class WireError(Exception):
     """Root of what :mod:`pixy.wire` raises."""
@@ -18,13 +20,36 @@ class DecodeError(WireError, ValueError):
         self.reason = reason
         self.offset = offset
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Exceptions travel between processes; their default pickles only the text.
+        return type(self), (self.reason, self.offset)
+
 
 class TruncatedError(DecodeError):
     """The buffer ends before the thing does: more bytes may help, unlike with other defects."""
 
 
+class CorruptedBatchError(DecodeError):
+    """The checksum of a batch does not match its bytes."""
+
+
+class UnsupportedMagicError(DecodeError):
+    """A record set in a format (``magic``) that is not read here."""
+
+    def __init__(self, magic: int, offset: int) -> None:
+        super().__init__(f"unsupported magic {magic}", offset)
+        self.magic = magic
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.magic, self.offset)
+
+
 class EncodeError(WireError, ValueError):
     """A value that the protocol cannot carry; the text names the field."""
+
+
+class CodecUnavailableError(WireError):
+    """A compression codec whose library is not installed; the text names the remedy."""
 
 
 class UnsupportedVersionError(WireError, ValueError):

@@ -1,0 +1,52 @@
+"""gzip (RFC 1952), by the standard library."""
+
+from __future__ import annotations
+
+import zlib
+
+from pixy.wire.compression import Codec
+from pixy.wire.compression.streams import decompress_frames
+from pixy.wire.exceptions import EncodeError
+
+_GZIP = 16 + zlib.MAX_WBITS
+
+
+class _Member:
+    """zlib's object with the ways of its successors: it remembers the input that is left itself."""
+
+    def __init__(self) -> None:
+        self._zlib = zlib.decompressobj(_GZIP)
+
+    @property
+    def eof(self) -> bool:
+        return self._zlib.eof
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._zlib.unused_data
+
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        return self._zlib.decompress(data or self._zlib.unconsumed_tail, max_length)
+
+
+class Gzip:
+    """One member out, with no time in it; any number of members in."""
+
+    codec = Codec.GZIP
+
+    def __init__(self, level: int | None = None) -> None:
+        if level is not None and not -1 <= level <= 9:
+            raise EncodeError(f"gzip has levels 0 to 9, not {level}")
+        self._level = -1 if level is None else level
+
+    def compress(self, data: bytes, /) -> bytes:
+        """One gzip member."""
+        stream = zlib.compressobj(self._level, zlib.DEFLATED, _GZIP)
+        return stream.compress(data) + stream.flush()
+
+    def decompress(self, data: bytes, max_size: int, /) -> bytes:
+        """All members."""
+        return decompress_frames(_Member, (zlib.error,), data, max_size)
+
+
+make = Gzip

@@ -1,0 +1,328 @@
+"""A connection to a broker, and what is said on it first: all but the sockets.
+
+Whatever the clients do is written once, as generators that yield what they need from the outside
+(:class:`Open`, :class:`Send`, :class:`Receive`, :class:`Resolve`) and are sent the outcome.
+:mod:`pixy.wire.client` performs these steps with blocking sockets in the caller's thread,
+:mod:`pixy.wire.aio` on an event loop.
+"""
+
+from __future__ import annotations
+
+import ssl
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol, TypedDict, TypeVar
+
+from pixy.wire import frames, messages
+from pixy.wire.errors import describe
+from pixy.wire.exceptions import DecodeError, UnsupportedVersionError, WireError
+from pixy.wire.sasl import AuthenticationError, Sasl
+
+T = TypeVar("T")
+
+CAPS: Final = {"Produce": 12, "Fetch": 12, "OffsetCommit": 9, "OffsetFetch": 7, "FindCoordinator": 3}
+"""The newest versions in use: later ones name topics by id, or ask about many groups at once."""
+
+
+class TransportError(WireError, OSError):
+    """The connection could not be made, or broke; the text names the address."""
+
+
+class RequestTimedOutError(TransportError, TimeoutError):
+    """The broker did not answer in time."""
+
+
+class Transport(Protocol):
+    """What :class:`Open` results in."""
+
+    def close(self) -> None:
+        """Close, at once, without waiting for anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """Connect, with TLS if there is a context. The outcome is a Transport; OSError if it fails."""
+
+    host: str
+    port: int
+    tls: ssl.SSLContext | None
+    timeout: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Send all of ``data``."""
+
+    transport: Any
+    data: bytes
+    timeout: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Receive:
+    """Wait for bytes; none are the end of the stream."""
+
+    transport: Any
+    timeout: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Resolve:
+    """Call a function that tells addresses (it may block, or return an awaitable on an event loop)."""
+
+    function: Callable[[], Any]
+
+
+Step = Open | Send | Receive | Resolve
+Steps = Generator[Step, Any, T]
+Bootstrap = str | Sequence[str] | Callable[[], Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What all clients have in common; times are seconds, 0 is none.
+
+    ``bootstrap``: one or more addresses ``host:port``, or a function that tells them, as from an SRV
+    record; what it told is kept until a bootstrap broker fails. ``request_timeout`` bounds one call from
+    sending to answer. ``connection_ttl`` is how old a connection may grow, ``conn_max_idle`` how long it
+    may lie unused, before the next call opens another. ``max_frame``: bytes of the largest answer.
+    ``software`` is told to the broker (KIP-511).
+    """
+
+    bootstrap: Bootstrap
+    client_id: str | None = "kafka-pixy"
+    tls: ssl.SSLContext | None = None
+    sasl: Sasl | None = None
+    dial_timeout: float = 5.0
+    request_timeout: float = 60.0
+    connection_ttl: float = 0.0
+    conn_max_idle: float = 0.0
+    max_frame: int = frames.MAX_FRAME
+    software: tuple[str, str] = ("kafka-pixy-wire", "1")
+    clock: Callable[[], float] = field(default=time.monotonic, repr=False)
+
+
+class Options(TypedDict, total=False):
+    """The keywords that every client takes: all of :class:`Settings` but the address."""
+
+    client_id: str | None
+    tls: ssl.SSLContext | None
+    sasl: Sasl | None
+    dial_timeout: float
+    request_timeout: float
+    connection_ttl: float
+    conn_max_idle: float
+    max_frame: int
+    software: tuple[str, str]
+    clock: Callable[[], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """Where a broker is; ``node_id`` -1 for one that is known by its address only."""
+
+    host: str
+    port: int
+    node_id: int = -1
+    rack: str | None = None
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse_address(text: str) -> Broker:
+    """``host:port`` or ``[host]:port``; ValueError for anything else."""
+    host, colon, port = text.strip().rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        host = ""
+    if not (host and colon and port.isascii() and port.isdecimal() and 0 < int(port) < 65536):
+        raise ValueError(f"not an address: {text!r} (host:port is needed)")
+    return Broker(host, int(port))
+
+
+class Connection:
+    """An open connection: one request at a time, and closed for good at the first thing that is wrong."""
+
+    def __init__(self, settings: Settings, broker: Broker, transport: Transport) -> None:
+        self.settings = settings
+        self.broker = broker
+        self.closed = False
+        self.versions: dict[int, tuple[int, int]] = {}
+        """What the broker speaks: API key to (first, last) version."""
+        self.opened_at = self.used_at = settings.clock()
+        self._transport = transport
+        self._splitter = frames.FrameSplitter(settings.max_frame)
+        self._correlation_id = 0
+
+    def expired(self) -> bool:
+        """Whether the next call should not use it."""
+        settings, now = self.settings, self.settings.clock()
+        return (
+            self.closed
+            or 0 < settings.connection_ttl <= now - self.opened_at
+            or 0 < settings.conn_max_idle <= now - self.used_at
+        )
+
+    def close(self) -> None:
+        """Close; nothing happens if it is closed."""
+        self.closed = True
+        self._transport.close()
+
+    def version(self, api: str) -> int:
+        """The newest version of an API that both sides know."""
+        known = messages.versions(f"{api}Request")
+        last = min(CAPS.get(api, known[-1]), known[-1])
+        key = frames.to_key(api)
+        if key not in self.versions:
+            raise UnsupportedVersionError(f"{self.broker} does not know {api}")
+        low, high = self.versions[key]
+        chosen = min(last, high)
+        if chosen < max(low, known[0]):
+            raise UnsupportedVersionError(
+                f"{self.broker} knows versions {low} to {high} of {api}, this client {known[0]} to {last}"
+            )
+        return chosen
+
+    def call(
+        self, api: str, body: Mapping[str, Any], *, version: int | None = None, answered: bool = True,
+    ) -> Steps[messages.Body]:
+        """Send a request, wait for the answer's body; an empty one if there is none to wait for.
+
+        Raises TransportError, DecodeError (both close the connection), EncodeError, and
+        UnsupportedVersionError.
+        """
+        if version is None:
+            version = self.version(api)
+        self._correlation_id = self._correlation_id % 0x7FFFFFFF + 1
+        request = frames.encode_request(api, version, self._correlation_id, self.settings.client_id, body)
+        frame = yield from self.exchange(request, answered)
+        if frame is None:
+            return {}
+        try:
+            response = frames.decode_response(frame, api, version)
+            if response.correlation_id != self._correlation_id:
+                raise DecodeError(
+                    f"{self.broker}: answer to request {response.correlation_id}, {self._correlation_id} is due", 0
+                )
+        except WireError:
+            self.close()
+            raise
+        return response.body
+
+    def exchange(self, data: bytes, answered: bool = True) -> Steps[bytes | None]:
+        """Send bytes, wait for a frame."""
+        settings = self.settings
+        deadline = settings.clock() + settings.request_timeout if settings.request_timeout > 0 else None
+        try:
+            yield Send(self._transport, data, self._left(deadline))
+            frame = None
+            while answered and frame is None:
+                chunk = yield Receive(self._transport, self._left(deadline))
+                if not chunk:
+                    raise TransportError(f"{self.broker} closed the connection{self._loss()}")
+                frame = next(self._splitter.feed(chunk), None)
+            self.used_at = settings.clock()
+        except TransportError:
+            self.close()
+            raise
+        except TimeoutError:
+            self.close()
+            raise RequestTimedOutError(f"{self.broker}: no answer in {settings.request_timeout:g} s") from None
+        except OSError as error:
+            self.close()
+            raise TransportError(f"{self.broker}: {error}") from error
+        except BaseException:
+            # A parse error, or the caller was cancelled: the answer may still come, to nobody.
+            self.close()
+            raise
+        return frame
+
+    def _left(self, deadline: float | None) -> float | None:
+        if deadline is None:
+            return None
+        left = deadline - self.settings.clock()
+        if left <= 0:
+            raise TimeoutError
+        return left
+
+    def _loss(self) -> str:
+        pending = self._splitter.pending
+        return f" after {pending} bytes of an answer" if pending else ""
+
+
+def connect(settings: Settings, broker: Broker) -> Steps[Connection]:
+    """Open a connection, ask for the API versions, log in."""
+    try:
+        transport = yield Open(broker.host, broker.port, settings.tls, settings.dial_timeout or None)
+    except TimeoutError:
+        raise RequestTimedOutError(f"{broker}: no connection in {settings.dial_timeout:g} s") from None
+    except OSError as error:
+        raise TransportError(f"{broker}: {error}") from error
+    connection = Connection(settings, broker, transport)
+    try:
+        yield from _negotiate(connection)
+        if settings.sasl is not None:
+            yield from _authenticate(connection, settings.sasl)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _negotiate(connection: Connection) -> Steps[None]:
+    name, version = connection.settings.software
+    body = {"ClientSoftwareName": name, "ClientSoftwareVersion": version}
+    response = yield from connection.call("ApiVersions", body, version=3)
+    if response["ErrorCode"] == frames.UNSUPPORTED_VERSION:
+        response = yield from connection.call("ApiVersions", {}, version=0)
+    if response["ErrorCode"]:
+        raise WireError(f"{connection.broker}: ApiVersions: {describe(response['ErrorCode'])}")
+    connection.versions = {
+        each["ApiKey"]: (each["MinVersion"], each["MaxVersion"]) for each in response["ApiKeys"]
+    }
+
+
+def _authenticate(connection: Connection, sasl: Sasl) -> Steps[None]:
+    where = f"{connection.broker}: SASL {sasl.mechanism}"
+    handshake = connection.version("SaslHandshake")
+    response = yield from connection.call("SaslHandshake", {"Mechanism": sasl.mechanism}, version=handshake)
+    if response["ErrorCode"]:
+        offered = ", ".join(response["Mechanisms"]) or "none"
+        raise AuthenticationError(f"{where}: {describe(response['ErrorCode'])} (the broker has {offered})")
+    exchange = sasl.exchange()
+    token = next(exchange)
+    while True:
+        answer = yield from _token(connection, token, bool(handshake), where)
+        try:
+            token = exchange.send(answer)
+        except StopIteration:
+            return
+        except AuthenticationError as error:
+            raise AuthenticationError(f"{where}: {error}") from None
+
+
+def _token(connection: Connection, token: bytes, wrapped: bool, where: str) -> Steps[bytes]:
+    """One token there, one back: in SaslAuthenticate, or bare after SaslHandshake v0."""
+    if wrapped:
+        response = yield from connection.call("SaslAuthenticate", {"AuthBytes": token})
+        if response["ErrorCode"]:
+            text = response["ErrorMessage"] or describe(response["ErrorCode"])
+            raise AuthenticationError(f"{where}: {text}")
+        answer: bytes = response["AuthBytes"]
+        return answer
+    try:
+        frame = yield from connection.exchange(frames.frame(token))
+    except TransportError as error:
+        # All that a broker says to wrong credentials in this version.
+        raise AuthenticationError(f"{where}: refused ({error})") from error
+    return frame or b""
+
+
+__all__ = [
+    "AuthenticationError", "Bootstrap", "Broker", "Connection", "Open", "Options", "Receive", "RequestTimedOutError",
+    "Resolve", "Sasl", "Send", "Settings", "Step", "Steps", "Transport", "TransportError",
+    "connect", "parse_address",
+]

@@ -1,0 +1,334 @@
+"""Decoders of messages: written and compiled at first use, one function a message and version."""
+
+from __future__ import annotations
+
+import struct
+import uuid
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any, Final
+
+from pixy.wire import schema
+from pixy.wire.codegen import (
+    FORMATS,
+    STRING_MAX,
+    Defect,
+    Part,
+    Short,
+    Source,
+    append_path,
+    check_version,
+    literal,
+    parts,
+    place,
+)
+from pixy.wire.exceptions import DecodeError, TruncatedError
+from pixy.wire.varint import decode_unsigned as uvarint
+
+Decoder = Callable[[bytes, int, int], tuple[dict[str, Any], int]]
+"""Takes a buffer, where to begin, and the buffer's length; returns the body and where it ended."""
+
+FAILURES: Final = (Defect, DecodeError, IndexError, struct.error, UnicodeDecodeError)
+"""What a decoder raises for bytes that are not right."""
+
+
+@cache
+def decoder(name: str, version: int, tolerant: bool = False) -> Decoder:
+    """The decoder of a message in a version.
+
+    It raises whatever it stumbles over: call :func:`explain` with that. A ``tolerant`` one lets the
+    body end before any of its outermost fields, which then have their defaults.
+    """
+    message = schema.message(name)
+    check_version(message, version)
+    flexible = version in message.flexible
+    source = Source(f"decode {name} v{version}")
+    source.globals |= {
+        "UUID": uuid.UUID, "NULL": schema.NULL_UUID, "uvarint": uvarint, "tags": _tags, "spans": _spans, "string": _string, "blob": _blob, "bad_length": _bad_length,
+        "bad_count": _bad_count, "unpack_from": struct.unpack_from, "Defect": Defect, "Short": Short,
+    }
+    writer = _Writer(source, flexible)
+    with source.block("def decode(buf, pos, size):"):
+        expression = writer.struct(parts(message.fields, version, flexible), "", tolerant)
+        source.line(f"return {expression}, pos")
+    return source.compile("decode")
+
+
+def explain(function: Decoder, title: str, error: Exception, size: int) -> DecodeError:
+    """What a decoder raised, as an error for the user: which field, what, at which byte."""
+    path, variables = place(function, error.__traceback__)
+    pos: int = variables["pos"]
+    kind: type[DecodeError] = DecodeError
+    if isinstance(error, UnicodeDecodeError):
+        # The place in the buffer of the text that was decoded, which is at or soon after ``pos``.
+        pos = variables["buf"].index(error.object, pos) + error.start
+        reason = "not UTF-8"
+    elif isinstance(error, Defect):
+        reason = str(error)
+        kind = TruncatedError if isinstance(error, Short) else DecodeError
+    elif isinstance(error, DecodeError):  # of a varint
+        kind, reason, pos = type(error), error.reason, error.offset
+    else:
+        kind, reason = TruncatedError, f"the message ends, {max(size - pos, 0)} bytes are left"
+    return kind(f"{title}: {path}: {reason}" if path else f"{title}: {reason}", pos)
+
+
+def _spans(buf: bytes, pos: int, size: int) -> tuple[dict[int, tuple[int, int]], int]:
+    """Where the values in a section of tagged fields are, by tag; and where the section ended."""
+    count, pos = uvarint(buf, pos)
+    if count * 2 > size - pos:
+        raise Short(f"{count} tagged fields announced, {size - pos} bytes are left")
+    found: dict[int, tuple[int, int]] = {}
+    for _ in range(count):
+        tag, pos = uvarint(buf, pos)
+        length, pos = uvarint(buf, pos)
+        if pos + length > size:
+            raise Short(f"{length} bytes announced for tag {tag}, {size - pos} are left")
+        if tag in found:
+            raise Defect(f"tag {tag} twice")
+        found[tag] = pos, pos + length
+        pos += length
+    return found, pos
+
+
+def _tags(buf: bytes, pos: int, size: int) -> tuple[dict[int, bytes], int]:
+    """A section of tagged fields none of which is known."""
+    spans, pos = _spans(buf, pos, size)
+    return {tag: buf[start:end] for tag, (start, end) in spans.items()}, pos
+
+
+def _blob(buf: bytes, pos: int, size: int) -> tuple[bytes, int]:
+    """Compact bytes of any length."""
+    length, pos = uvarint(buf, pos)
+    end = pos + length - 1
+    if not length or end > size:
+        raise _bad_length(length - 1, size - pos)
+    return buf[pos:end], end
+
+
+def _string(buf: bytes, pos: int, size: int) -> tuple[str, int]:
+    """A compact string of any length."""
+    value, end = _blob(buf, pos, size)
+    if len(value) > STRING_MAX:
+        raise Defect(f"string of {len(value)} bytes, {STRING_MAX} are allowed")
+    return value.decode(), end
+
+
+def _bad_length(length: int, left: int) -> Defect:
+    if length == -1:
+        return Defect("null, which is not allowed here")
+    if length < 0:
+        return Defect(f"length of {length}")
+    return Short(f"{length} bytes announced, {left} are left")
+
+
+def _bad_count(count: int, left: int) -> Defect:
+    if count < 0:
+        return _bad_length(count, left)
+    return Short(f"{count} elements announced, {left} bytes are left")
+
+
+class _Writer:
+    """Writes the code; variables are numbered, so nothing inside is taken for something outside."""
+
+    def __init__(self, source: Source, flexible: bool) -> None:
+        self._source = source
+        self._flexible = flexible
+        self._run: list[tuple[str, str, str]] = []
+
+    def struct(self, fields: Sequence[Part], path: str, tolerant: bool = False) -> str:
+        """Code for a structure; the expression of its value."""
+        source = self._source
+        names = {each.name: source.name("v") for each in fields}
+        if tolerant:
+            for each in fields:
+                source.line(f"{names[each.name]} = {literal(each)}")
+        for each in fields:
+            if each.tag is None:
+                if tolerant:
+                    with source.block("if pos != size:"):
+                        self._field(each, names[each.name], append_path(path, each.name))
+                        self._flush()
+                else:
+                    self._field(each, names[each.name], append_path(path, each.name))
+        self._flush()
+        value = "{" + ", ".join(f"{name!r}: {var}" for name, var in names.items()) + "}"
+        if not self._flexible:
+            return value
+        return self._tagged([each for each in fields if each.tag is not None], names, path, value)
+
+    def _tagged(self, known: list[Part], names: dict[str, str], path: str, value: str) -> str:
+        source = self._source
+        body = source.name("d")
+        with source.at(append_path(path, "tags")):
+            if not known:
+                source.line(f"{body} = {value}")
+                with source.block("if buf[pos]:"):
+                    source.line(f"{body}['_tags'], pos = tags(buf, pos, size)")
+                with source.block("else:"):
+                    source.line("pos += 1")
+                return body
+            for each in known:
+                source.line(f"{names[each.name]} = {literal(each)}")
+            spans = source.name("t")
+            source.line(f"{spans} = None")
+            with source.block("if buf[pos]:"):
+                source.line(f"{spans}, pos = spans(buf, pos, size)")
+                for each in known:
+                    self._known_tag(each, names[each.name], spans, append_path(path, each.name))
+            with source.block("else:"):
+                source.line("pos += 1")
+            source.line(f"{body} = {value}")
+            with source.block(f"if {spans}:"):
+                source.line(f"{body}['_tags'] = {{t: buf[s:e] for t, (s, e) in {spans}.items()}}")
+        return body
+
+    def _known_tag(self, field: Part, name: str, spans: str, path: str) -> None:
+        """A tagged field has a length of its own, which it must fill."""
+        source = self._source
+        outer = source.name("o")
+        with source.block(f"if {field.tag} in {spans}:"), source.at(path):
+            source.line(f"{outer} = pos, size")
+            source.line(f"pos, size = {spans}.pop({field.tag})")
+            self._field(field, name, path)
+            self._flush()
+            source.line("if pos != size: raise Defect(f'{size - pos} bytes too many in a tagged field')")
+            source.line(f"pos, size = {outer}")
+
+    def _field(self, field: Part, name: str, path: str) -> None:
+        source = self._source
+        with source.at(path):
+            if field.array:
+                self._array(field, name, path)
+            elif field.kind in FORMATS:
+                self._fixed(field, name)
+            elif field.kind == "struct":
+                self._nested(field, name, path)
+            else:
+                self._blob(field, name, field.nullable)
+
+    def _fixed(self, field: Part, name: str) -> None:
+        self._run.append((name, FORMATS[field.kind], self._source.path))
+        if field.kind == "uuid":
+            self._flush()
+            self._source.line(f"{name} = UUID(bytes={name})")
+
+    def _flush(self) -> None:
+        """Read the fields of a fixed size that have come together with one call."""
+        if not self._run:
+            return
+        source = self._source
+        format_ = "".join(each for _, each, _ in self._run)
+        names = ", ".join(name for name, _, _ in self._run)
+        source.line_at(
+            f"{names}, = {source.bound(format_, 'unpack_from')}(buf, pos)",
+            [(path, struct.calcsize(">" + each)) for _, each, path in self._run],
+        )
+        source.line(f"pos += {struct.calcsize('>' + format_)}")
+        self._run = []
+
+    def _length(self, compact: bool, format_: str) -> str:
+        """Code that reads a length or a count; the variable that holds it, -1 is null."""
+        source = self._source
+        name = source.name("n")
+        if not compact:
+            self._run.append((name, format_, source.path))
+            self._flush()
+            return name
+        self._flush()
+        # A length below 127 is one byte, which spares a call.
+        source.line(f"{name} = buf[pos] - 1")
+        with source.block(f"if {name} < 127:"):
+            source.line("pos += 1")
+        with source.block("else:"):
+            source.line(f"{name}, pos = uvarint(buf, pos)")
+            source.line(f"{name} -= 1")
+        return name
+
+    def _blob(self, field: Part, name: str, nullable: bool) -> None:
+        source = self._source
+        string = field.kind == "string"
+        if field.compact:
+            self._flush()
+            self._compact(name, string, nullable)
+            return
+        length = self._length(False, "h" if string else "i")
+        if nullable:
+            with source.block(f"if {length} == -1:"):
+                source.line(f"{name} = None")
+            with source.block("else:"):
+                self._bytes(name, length, string)
+        else:
+            self._bytes(name, length, string)
+
+    def _compact(self, name: str, string: bool, nullable: bool) -> None:
+        """Up to 126 bytes without a call, the rest in a helper; the length on the wire is one more."""
+        source = self._source
+        length, end = source.name("n"), source.name("e")
+        source.line(f"{length} = buf[pos]")
+        source.line(f"{end} = pos + {length}")
+        with source.block(f"if 0 < {length} < 128 and {end} <= size:"):
+            source.line(f"{name} = buf[pos + 1:{end}]{'.decode()' if string else ''}")
+        if nullable:
+            with source.block(f"elif not {length}:"):
+                source.line(f"{name} = None")
+                source.line(f"{end} = pos + 1")
+        with source.block("else:"):
+            source.line(f"{name}, {end} = {'string' if string else 'blob'}(buf, pos, size)")
+        source.line(f"pos = {end}")
+
+    def _bytes(self, name: str, length: str, string: bool) -> None:
+        source = self._source
+        end = source.name("e")
+        source.line(f"{end} = pos + {length}")
+        source.line(f"if {length} < 0 or {end} > size: raise bad_length({length}, size - pos)")
+        source.line(f"{name} = buf[pos:{end}]{'.decode()' if string else ''}")
+        source.line(f"pos = {end}")
+
+    def _nested(self, field: Part, name: str, path: str) -> None:
+        source = self._source
+        self._flush()
+        if not field.nullable:
+            source.line(f"{name} = {self.struct(field.parts, path)}")
+            return
+        flag = self._length(False, "b")
+        with source.block(f"if {flag} < 0:"):
+            source.line(f"{name} = None")
+        with source.block("else:"):
+            value = self.struct(field.parts, path)
+            source.line(f"{name} = {value}")
+
+    def _array(self, field: Part, name: str, path: str) -> None:
+        source = self._source
+        count = self._length(field.compact, "i")
+        if field.nullable:
+            with source.block(f"if {count} == -1:"):
+                source.line(f"{name} = None")
+            with source.block("else:"):
+                self._elements(field, name, count, path)
+        else:
+            self._elements(field, name, count, path)
+
+    def _elements(self, field: Part, name: str, count: str, path: str) -> None:
+        source = self._source
+        # Every element takes at least ``unit`` bytes: nothing is made for a count that cannot be true.
+        source.line(
+            f"if {count} < 0 or {count} * {field.unit} > size - pos: raise bad_count({count}, size - pos)"
+        )
+        if field.kind in FORMATS and field.kind != "uuid":
+            format_ = FORMATS[field.kind]
+            source.line(f"{name} = list(unpack_from(f'>{{{count}}}{format_}', buf, pos))")
+            source.line(f"pos += {count} * {field.unit}")
+            return
+        index, item = source.name("i"), source.name("x")
+        source.line(f"{name} = []")
+        with source.block(f"for {index} in range({count}):"):
+            inner = f"{path}[{{{index}}}]"
+            with source.at(inner):
+                if field.kind == "struct":
+                    item = self.struct(field.parts, inner)
+                elif field.kind == "uuid":
+                    self._fixed(field, item)
+                else:
+                    self._blob(field, item, False)
+                source.line(f"{name}.append({item})")
