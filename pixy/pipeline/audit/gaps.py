@@ -35,8 +35,8 @@ class Span:
     """Which of them are records that a reader gets; none of a control batch."""
     control: bool = False
     aborted: bool = False
-    timestamp: int = -1
-    """The batch's largest, milliseconds."""
+    stamps: tuple[tuple[int, int], ...] = ()
+    """(offset, timestamp in milliseconds) of those records that are missing somewhere else."""
 
 
 @dataclass(frozen=True, slots=True)
