@@ -89,8 +89,11 @@ def report(args: argparse.Namespace, summary: dict[str, Any], code: int = EXIT_O
     out = Console(highlight=False, soft_wrap=True)
     tables = {key: rows for key, rows in summary.items() if _is_table(rows)}
     for key, value in summary.items():
-        if key not in tables and value not in (None, [], {}):
-            out.print(f"{key.replace('_', ' ')}: {_shown(value)}", markup=False)
+        if key in tables or value in (None, [], {}):
+            continue
+        if isinstance(value, list):
+            value = "".join(f"\n  {each}" for each in value)
+        out.print(f"{key.replace('_', ' ')}: {_shown(value)}", markup=False)
     for key, rows in tables.items():
         if rows:
             table = Table(*rows[0], title=key.replace("_", " "), box=None, pad_edge=False)
@@ -107,8 +110,6 @@ def _is_table(value: Any) -> bool:
 def _shown(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:,.2f}"
-    if isinstance(value, list):
-        return ", ".join(str(each) for each in value)
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 

@@ -1,0 +1,92 @@
+"""``kafka-pixy pipeline compact``."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from typing import Any
+
+from pixy.cli.pipeline_common import common_parser, console, report, set_up_logging
+from pixy.config.durations import parse_duration
+
+DESCRIPTION = """\
+Rewrite the closed days of a lake to files of 128 to 512 MB. The checksums of what was written are compared
+with the manifests before the new files take the place of the old ones. Safe beside archive jobs and readers.
+"""
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to the subparsers."""
+    parser = commands.add_parser(
+        "compact", parents=[common_parser(cluster=False, spark=True)],
+        help="rewrite a lake's closed days to large files", description=DESCRIPTION,
+    )
+    parser.add_argument("--lake", metavar="DIR", required=True, help="folder or Hadoop URI of the lake")
+    parser.add_argument("--topic", default=None, help="this topic only")
+    parser.add_argument(
+        "--before", metavar="DAY", type=_day, default=None, help="compact days before this one (default: today, UTC)"
+    )
+    parser.add_argument("--target-mb", type=_size, default=256, metavar="N", help="size of the new files, 128 to 512 (default %(default)s)")
+    parser.add_argument(
+        "--keep", type=_duration, default=24 * 3600.0, metavar="DURATION",
+        help="how long replaced files stay on disk, for readers that have them open (default 24h)",
+    )
+    parser.add_argument("--dry-run", action="store_true", help="say what there is to do; Spark is not started")
+    parser.set_defaults(run=run)
+
+
+def _day(text: str) -> str:
+    if not re.fullmatch(r"\d{4}-\d\d-\d\d", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a day such as 2025-12-31")
+    return text
+
+
+def _size(text: str) -> int:
+    if not text.isdecimal() or not 128 <= int(text) <= 512:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 128 to 512")
+    return int(text)
+
+
+def _duration(text: str) -> float:
+    try:
+        seconds = parse_duration(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if seconds < 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is negative")
+    return seconds
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command; returns its exit code."""
+    set_up_logging(args)
+    from pixy.pipeline.compact import Compactor, plan, today
+    from pixy.pipeline.hadoop import store_for
+    from pixy.pipeline.lake import Lake
+    from pixy.pipeline.store import is_local
+
+    before, target = args.before or today(), args.target_mb << 20
+    if is_local(args.lake):
+        groups = plan(Lake.open(args.lake).state(), before, args.topic, target)
+        if args.dry_run:
+            return report(args, {"lake": args.lake, "days": [
+                {
+                    "topic": group.topic, "date": group.date, "files": len(group.files),
+                    "into": group.into, "bytes": group.size,
+                }
+                for group in groups
+            ]})
+        console.print(f"{len(groups)} days to compact", markup=False)
+    from pixy.pipeline.session import open_session
+
+    spark = open_session(f"compact {args.lake}", args.master, args.jars, args.conf, verbose=args.verbose)
+    try:
+        lake = Lake.open(args.lake, store_for(args.lake, spark))
+        done = Compactor(spark, lake, args.keep).run(before, args.topic, target)
+    finally:
+        spark.stop()
+    return report(args, {
+        "lake": args.lake, "days": len(done.groups), "files_before": done.files_before,
+        "files_after": done.files_after, "bytes_before": done.bytes_before,
+        "bytes_after": done.bytes_after, "records": done.records, "deleted": done.deleted,
+    })
