@@ -8,7 +8,7 @@ buffer a column: no event is ever an object.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgpack
@@ -103,7 +103,7 @@ class _Survey:
         return made
 
 
-def survey(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def survey(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The first pass; for ``mapInArrow``. One row a task."""
     found = _Survey()
     for batch in batches:
@@ -118,7 +118,7 @@ def survey(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def to_facts(
     streams: Mapping[StreamKey, int], places: Mapping[tuple[str, int], int],
     skip: frozenset[tuple[int, int]],
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The second pass, for ``mapInArrow``.
 
     Args:
@@ -126,7 +126,7 @@ def to_facts(
         places: the number of each (topic, partition) that is audited; others are left out.
         skip: (partition, offset) of records that are in the journal twice.
     """
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         waiting: list[list[Ints]] = []
         held = 0
         for records in batches:
