@@ -13,7 +13,7 @@ from confluent_kafka import (
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec
 
 from pixy.errors import UnknownTopic
 from pixy.kafka.consumer import Commit
@@ -106,6 +106,20 @@ class ClusterView:
         return {
             (part.topic, part.partition): int(self._wait(future).offset)
             for part, future in futures.items()
+        }
+
+    def configs(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
+        """All settings in force for topics, those of the broker included."""
+        futures = self._client.describe_configs(
+            [ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in topics],
+            request_timeout=self._timeout,
+        )
+        return {
+            resource.name: {
+                entry.name: "" if entry.value is None else entry.value
+                for entry in self._wait(future).values()
+            }
+            for resource, future in futures.items()
         }
 
     def committed(self, group: str, places: Sequence[Place]) -> dict[Place, tuple[int, str]]:

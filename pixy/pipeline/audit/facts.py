@@ -106,6 +106,7 @@ class What(IntEnum):
     R_ANSWERED = 72
     R_ARCHIVE_DUPLICATES = 73
     R_ARCHIVE_OUT_OF_ORDER = 74
+    R_LOGGED = 75
     R_ACKED = 80
     R_LOST = 81
     R_UNKNOWN = 82

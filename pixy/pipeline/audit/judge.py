@@ -203,7 +203,7 @@ def _topic(block: Block) -> None:
     block.sketch(What.PRODUCE_ANSWER, NO_GROUP, answered)
     for what, members in (
         (What.R_ARCHIVED, archived), (What.R_EXISTS, block.exists),
-        (What.R_ANSWERED, block.members(answered)),
+        (What.R_ANSWERED, block.members(answered)), (What.R_LOGGED, block.members(kind == LOGGED)),
     ):
         tallies.ranges(what, NO_GROUP, block.base, members)
     if rows.any():
