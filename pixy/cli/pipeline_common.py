@@ -91,9 +91,8 @@ def report(args: argparse.Namespace, summary: dict[str, Any], code: int = EXIT_O
     for key, value in summary.items():
         if key in tables or value in (None, [], {}):
             continue
-        if isinstance(value, list):
-            value = "".join(f"\n  {each}" for each in value)
-        out.print(f"{key.replace('_', ' ')}: {_shown(value)}", markup=False)
+        shown = "".join(f"\n  {each}" for each in value) if isinstance(value, list) else _shown(value)
+        out.print(f"{key.replace('_', ' ')}: {shown}", markup=False)
     for key, rows in tables.items():
         if rows:
             table = Table(*rows[0], title=key.replace("_", " "), box=None, pad_edge=False)

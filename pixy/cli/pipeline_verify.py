@@ -29,7 +29,7 @@ def add_parser(commands: Any) -> None:
         "verify", parents=[common_parser(cluster=False, spark=False)],
         help="check a lake: manifests against files against checksums", description=DESCRIPTION,
     )
-    parser.add_argument("--lake", metavar="DIR", required=True, help="folder of the lake")
+    parser.add_argument("--lake", metavar="DIR", required=True, help="folder of the lake, or a URI that pyarrow can read")
     parser.add_argument("--topic", default=None, help="read the files of this topic only")
     parser.add_argument("--shallow", action="store_true", help="do not read the records: the log and the files' sizes only")
     parser.add_argument(
@@ -42,10 +42,11 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command; returns its exit code."""
     set_up_logging(args)
+    from pixy.pipeline.arrow_store import reading_store
     from pixy.pipeline.lake import Lake
     from pixy.pipeline.verify import verify
 
-    lake = Lake.open(args.lake)
+    lake = Lake.open(args.lake, reading_store(args.lake))
     with Progress(
         TextColumn("verifying"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
         console=console, transient=True, disable=not console.is_terminal,

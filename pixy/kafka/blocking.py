@@ -13,7 +13,7 @@ from confluent_kafka import (
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec
 
 from pixy.errors import UnknownTopic
 from pixy.kafka.consumer import Commit
@@ -81,6 +81,18 @@ class ClusterView:
             # confluent-kafka writes plain base64, Kafka the one for URLs.
             found[name] = "" if id_ == NO_TOPIC_ID else id_.replace("+", "-").replace("/", "_")
         return found
+
+    def topic_settings(self, topic: str) -> dict[str, str]:
+        """All settings of a topic, the defaults too."""
+        resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+        [future] = self._client.describe_configs([resource], request_timeout=self._timeout).values()
+        return {name: entry.value or "" for name, entry in self._wait(future).items()}
+
+    def create_topic(self, topic: str, partitions: int, config: Mapping[str, str]) -> None:
+        """Create a topic with the broker's default of replicas."""
+        new = NewTopic(topic, partitions, config=dict(config))
+        [future] = self._client.create_topics([new], request_timeout=self._timeout).values()
+        self._wait(future)
 
     def bounds(self, places: Sequence[Place], *, committed: bool = True) -> dict[Place, tuple[int, int]]:
         """The oldest offset and the next one of each partition; ``committed`` ends before the

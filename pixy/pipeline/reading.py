@@ -54,11 +54,12 @@ def open_file(path: str, filesystem: Any = None) -> pq.ParquetFile:
 
 
 def batches(
-    file: pq.ParquetFile, path: str, columns: list[str] | None = None
+    file: pq.ParquetFile, path: str, columns: list[str] | None = None,
+    row_groups: list[int] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The rows in order, some at a time; raises LakeError for damage."""
     try:
-        yield from file.iter_batches(BATCH_ROWS, columns=columns)
+        yield from file.iter_batches(BATCH_ROWS, row_groups=row_groups, columns=columns)
     except (OSError, pa.ArrowException) as error:
         raise LakeError(f"{path} is damaged: {error}") from error
 

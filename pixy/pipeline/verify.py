@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any
 
+from pixy.pipeline.arrow_store import filesystem_of
 from pixy.pipeline.checksum import Stats
 from pixy.pipeline.errors import LakeError
 from pixy.pipeline.lake import (
@@ -151,9 +153,9 @@ def _checkpoints(lake: Lake, state: State, verdict: Verdict) -> None:
 # -- files ----------------------------------------------------------------------------------------
 
 
-def _examine(path: str, topic: str) -> Found | str:
+def _examine(path: str, topic: str, filesystem: Any = None) -> Found | str:
     try:
-        return examine(path, topic)
+        return examine(path, topic, filesystem)
     except LakeError as error:
         return str(error)
 
@@ -161,9 +163,10 @@ def _examine(path: str, topic: str) -> Found | str:
 def _examined(
     lake: Lake, files: list[DataFile], processes: int
 ) -> Iterator[tuple[DataFile, Found | str]]:
+    filesystem = filesystem_of(lake.store)
     if processes <= 1 or len(files) <= 1:
         for file in files:
-            yield file, _examine(lake.path(file.path), file.topic)
+            yield file, _examine(lake.path(file.path), file.topic, filesystem)
         return
     # Not forked: pyarrow's threads would not be in the child.
     context = multiprocessing.get_context("spawn")
@@ -171,7 +174,8 @@ def _examined(
         for at in range(0, len(files), _MAX_PENDING):
             some = files[at : at + _MAX_PENDING]
             results = pool.map(
-                _examine, [lake.path(file.path) for file in some], [file.topic for file in some]
+                _examine, [lake.path(file.path) for file in some], [file.topic for file in some],
+                [filesystem] * len(some),
             )
             yield from zip(some, results, strict=True)
 
