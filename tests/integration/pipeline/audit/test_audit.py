@@ -17,12 +17,14 @@ from pixy.errors import PixyError
 from pixy.journal import Kind
 from pixy.pipeline.audit import output
 from pixy.pipeline.audit.report import render
-from pixy.pipeline.audit.summary import summarize
 from tests.integration.pipeline.audit.world import Event, World, of
 from tests.kafka.cluster import Cluster
 from tests.support import ROOT
 
 MESSAGES = 200
+
+pytestmark = pytest.mark.timeout(600)
+"""Spark's start alone takes a minute on a machine that is busy with other tests."""
 
 
 @pytest.fixture(scope="module")
@@ -121,18 +123,10 @@ def test_a_planted_loss_duplicate_and_reorder_in_the_journal_are_found(world: Wo
     assert all(row["partition"] == 1 and 7 <= row["start"] < 12 for row in wrong)
 
 
-def test_a_hole_in_the_journal_makes_it_doubt_and_not_accuse(world: World, spark: Any) -> None:
-    def change(events: list[Event]) -> list[Event]:
-        return [event for event in events if (event["kind"], event["offset"]) != (Kind.ACKED, 3)]
-
-    topic = world.doctored_journal(change) if False else None
-    assert topic is None
-
-
 def test_late_data_restates_closed_windows(world: World, spark: Any, tmp_path: Path) -> None:
     lake, hour = str(tmp_path / "lake"), 3_600_000
     now = 1_790_000_000_000 - 1_790_000_000_000 % hour
-    name = world.kafka.create_topic(f"{world.topic}-late", 1)
+    name = world.kafka.create_topic(f"{world.topic}-late", 1, **{"retention.ms": "-1"})
 
     def produce(*hours: int) -> None:
         producer = Producer({"bootstrap.servers": world.kafka.bootstrap()[0]})
@@ -156,9 +150,7 @@ def test_late_data_restates_closed_windows(world: World, spark: Any, tmp_path: P
     produce(4, 3, 0)
     late = audited()
     assert late["windows"]["restated"] == 2
-    assert [row["window"][11:16] for row in late["windows"]["restated_windows"]] == ["09:00", "10:00"] or (
-        len(late["windows"]["restated_windows"]) == 2
-    )
+    assert len(late["windows"]["restated_windows"]) == 2
     assert late["inputs_digest"] != first["inputs_digest"]
     rows = pq.read_table(world.folder / "late" / "windows.parquet").to_pylist()
     by_hour = {(now - round(row["window"].timestamp() * 1000)) // hour: row for row in rows}
@@ -195,9 +187,7 @@ def test_records_that_are_no_journal_are_named(world: World, spark: Any) -> None
 
 
 def test_a_lake_that_was_altered_is_named(world: World, spark: Any) -> None:
-    lake = Path(world.doctored_lake(lambda table: table)) if not (world.folder / "doctored").exists() else (
-        world.folder / "doctored"
-    )
+    lake = Path(world.doctored_lake(lambda table: table))
     file = next(lake.glob("data/**/*.parquet"))
     whole = file.read_bytes()
     file.write_bytes(whole[:-1])
@@ -221,7 +211,7 @@ def test_the_command(world: World) -> None:
     def run(*args: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-m", "pixy.cli.main", "pipeline", "audit", *args], cwd=ROOT, text=True,
-            capture_output=True, timeout=110, check=False,
+            capture_output=True, timeout=400, check=False,
         )
 
     refused = run("--out", str(out))
@@ -244,6 +234,3 @@ def test_the_command(world: World) -> None:
 def test_importing_the_pipeline_needs_no_spark() -> None:
     code = "import sys, pixy.pipeline, pixy.cli.serve; sys.exit(any(m in sys.modules for m in ('pyspark', 'pyarrow', 'numpy')))"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
-
-
-__all__ = ["summarize"]

@@ -90,7 +90,7 @@ class World:
 
     def doctored_lake(self, change: Callable[[pa.Table], pa.Table]) -> str:
         """A lake whose entries are in order, while its first file is not what was archived."""
-        target = self.folder / "doctored"
+        target = self.folder / f"doctored-{len(list(self.folder.iterdir()))}"
         shutil.copytree(self.lake, target)
         lake = Lake.open(str(target))
         manifests = list(lake.manifests())
