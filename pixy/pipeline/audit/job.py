@@ -73,7 +73,7 @@ def audit(spark: SparkSession, request: Request, told: Callable[[str], None]) ->
     inputs = describe(found, request)
     ranges = tables.ranges_of(tallies, names)
     journal = found.journal
-    windows = _windows(request, found, tables.windows(tallies, names), previous.windows)
+    windows = _windows(request, found, tables.windows(tallies, names), previous)
     carried = set(windows.carried)
     return Result(
         request, found.now, inputs, digest_of(inputs), windows, views,
@@ -170,8 +170,7 @@ def _lost(views: list[PartitionView], names: Names, window: int) -> pa.Table:
 
 
 def _windows(
-    request: Request, found: Gathered, now: dict[tables.Key, tables.Row],
-    before: dict[tables.Key, tables.Row],
+    request: Request, found: Gathered, now: dict[tables.Key, tables.Row], previous: output.Previous
 ) -> Restated:
     newest = max((key[3] for key in now), default=0) + request.window
     if found.journal is not None:
@@ -180,7 +179,8 @@ def _windows(
     if found.journal is not None and not all(epoch.begins for epoch in found.journal.epochs.values()):
         reach = found.journal.begin // 1000
     return restate(
-        now, before, window=request.window, closed_before=newest - request.watermark, reach=reach
+        now, previous.windows, window=request.window, closed_before=newest - request.watermark, reach=reach,
+        closed_then=previous.closed_before,
     )
 
 

@@ -40,6 +40,7 @@ class Previous:
     windows: dict[Key, Row] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
     sketches: list[Row] = field(default_factory=list)
+    closed_before: int = 0
 
 
 def previous(folder: str) -> Previous:
@@ -63,6 +64,7 @@ def previous(folder: str) -> Previous:
         return Previous(
             int(document["run"]), {_key(row): row for row in rows}, document["inputs"]["settings"],
             [{**row, "window": round(row["window"].timestamp() * 1000)} for row in sketches],
+            int(document["windows"]["closed_before_ms"]),
         )
     except (OSError, ValueError, KeyError, pa.ArrowException) as error:
         raise PipelineError(f"{folder} holds an audit that can not be read: {error}") from error

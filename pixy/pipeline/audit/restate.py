@@ -22,10 +22,13 @@ class Restated:
     changed: list[Key] = field(default_factory=list)
     """Closed windows that are different now, or were not there."""
     carried: list[Key] = field(default_factory=list)
+    closed_before: int = 0
+    """Windows that end at or before this are closed, milliseconds."""
 
 
 def restate(
     now: dict[Key, Row], before: dict[Key, Row], *, window: int, closed_before: int, reach: int,
+    closed_then: int = 0,
 ) -> Restated:
     """Merge this run's windows with the former run's.
 
@@ -37,8 +40,9 @@ def restate(
             less the watermark.
         reach: the sources tell all since then (milliseconds); of older windows the former run
             knew more.
+        closed_then: ``closed_before`` of the former run; 0 if there was none.
     """
-    result = Restated()
+    result = Restated(closed_before=max(closed_before, closed_then))
     for key in now.keys() | before.keys():
         old, new = before.get(key), now.get(key)
         if old is not None and (new is None or key[3] < reach):
@@ -46,13 +50,13 @@ def restate(
             result.carried.append(key)
             continue
         assert new is not None
-        closed = key[3] + window <= closed_before
+        closed = key[3] + window <= result.closed_before
         row = {**new, "closed": closed, "revision": 1, "restated": False, "carried": False}
         if old is not None:
             same = all(new.get(name) == old.get(name) for name in _COMPARED)
             row["revision"] = int(old["revision"]) + (not same)
             row["restated"] = bool(not same and old["closed"])
-        elif before and closed and key[3] + window <= _closed_then(before, window):
+        elif key[3] + window <= closed_then:  # it was closed as an empty one
             row["revision"] = 2
             row["restated"] = True
         if row["restated"]:
@@ -61,10 +65,6 @@ def restate(
     for keys in (result.changed, result.carried):
         keys.sort(key=_order)
     return result
-
-
-def _closed_then(before: dict[Key, Row], window: int) -> int:
-    return max((key[3] + window for key, row in before.items() if row["closed"]), default=0)
 
 
 def _order(key: Key) -> tuple[str, int, str, int]:

@@ -11,6 +11,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, functions as sf
 
 from pixy.config.model import Proxy
 from pixy.pipeline.audit.facts import ARCHIVED, BLOCK_BITS, LOGGED
+from pixy.pipeline.columns import SCHEMA
 from pixy.pipeline.errors import LakeError
 from pixy.pipeline.lake import Lake, State
 from pixy.pipeline.source import kafka_options
@@ -52,7 +53,7 @@ def live_files(lake: Lake, state: State, topic: str) -> list[str]:
 
 def journal_of_lake(spark: SparkSession, lake: Lake, state: State, topic: str) -> DataFrame:
     """The records of a journal that was archived."""
-    return spark.read.parquet(*live_files(lake, state, topic)).select("partition", "offset", "value")
+    return spark.read.schema(SCHEMA).parquet(*live_files(lake, state, topic)).select("partition", "offset", "value")
 
 
 def place_frame(spark: SparkSession, places: Mapping[Place, int]) -> DataFrame:
@@ -71,7 +72,7 @@ def lake_facts(
     paths = [path for topic in topics for path in live_files(lake, state, topic)]
     if not paths:
         return None
-    rows = spark.read.parquet(*paths).select(
+    rows = spark.read.schema(SCHEMA).parquet(*paths).select(
         "topic", "partition", "offset", "timestamp",
         sf.col("_metadata.file_name").alias("file"), sf.col("_metadata.row_index").alias("row"),
     )

@@ -37,6 +37,7 @@ def summarize(result: Result) -> dict[str, Any]:
         "windows": {
             "count": len(result.windows.rows), "length_ms": result.request.window,
             "watermark_ms": result.request.watermark,
+            "closed_before_ms": result.windows.closed_before,
             "closed": sum(bool(row["closed"]) for row in result.windows.rows.values()),
             "restated": len(result.windows.changed), "carried": len(result.windows.carried),
             "restated_windows": [_window(key) for key in result.windows.changed[:MOST_WINDOWS]],

@@ -117,7 +117,7 @@ def naive(facts: list[dict[str, int]], group: int, watch: Watch, holed: set[int]
         if watch.start <= BASE + at < watch.committed
         and not any(start <= BASE + at < end for start, end in watch.skipped)
     }
-    unknown = {at for at in open_ if 0 <= watch.hole and at * 100_000 <= watch.hole}
+    unknown = {at for at in open_ if watch.hole >= 0 and at * 100_000 <= watch.hole}
     return {
         What.OFFERED: len({row["offset"] for row in mine if row["kind"] == Kind.OFFERED}),
         What.DELIVERIES: reached.total(),
