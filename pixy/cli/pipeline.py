@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 
 from pixy.cli.pipeline_common import EXIT_ERROR, EXIT_USAGE, fail
-from pixy.errors import ConfigError, PixyError
+from pixy.errors import ConfigError, InvalidParameter, PixyError
 
 MODULES = {
     "archive": ("pixy.cli.pipeline_archive", "write topics to a lake, exactly once"),
@@ -70,7 +70,7 @@ def run(argv: Sequence[str]) -> int:
     except PixyError as error:
         from pixy.pipeline.errors import UsageError
 
-        wrong = isinstance(error, UsageError | ConfigError)
+        wrong = isinstance(error, UsageError | ConfigError | InvalidParameter)
         return fail(args, error, EXIT_USAGE if wrong else EXIT_ERROR)
     except KeyboardInterrupt:
         return fail(args, PixyError("interrupted"), EXIT_ERROR)

@@ -39,7 +39,7 @@ def add_parser(commands: Any) -> None:
         "--partitioner", default="keep", choices=("keep", "murmur2_random", "fnv1a_random", "consistent_random"),
         help="keep the partition (default), or let one be chosen by key: as Java, this proxy or librdkafka do",
     )
-    how.add_argument("--create", action="store_true", help="create the topic with as many partitions, if it is not there")
+    how.add_argument("--create", action="store_true", help="if the topic is not there, create it with as many partitions and without retention")
     how.add_argument("--max-rate", type=int, default=0, metavar="N", help="records a second (default: unlimited)")
     how.add_argument("--dry-run", action="store_true", help="count what would be written")
     how.add_argument("--any-timestamp-type", action="store_true", help="write also to a topic that replaces timestamps")
@@ -104,8 +104,9 @@ def run(args: argparse.Namespace) -> int:
     )
     kept = ReplayState(args.state or f"replays/{wish.name(lake.identity.id)}")
     job = ReplayJob(
-        lake, wish, proxy, ClusterView(settings.admin(proxy)), kept, _finder(args),
+        lake, wish, proxy, ClusterView(settings.admin(proxy), proxy.net.dial_timeout), kept, _finder(args),
         lambda done: console.print(f"{done.records:,} records written", markup=False),
+        lambda text: console.print(text, markup=False, soft_wrap=True),
     )
     if args.dry_run:
         found = job.dry_run()
@@ -129,12 +130,10 @@ def run(args: argparse.Namespace) -> int:
     began = time.monotonic()
     result = job.run()
     seconds = time.monotonic() - began
-    for remark in result.remarks:
-        console.print(remark, markup=False)
     done = result.done
     return report(args, {
         "topic": args.topic, "to": args.to, "ended": result.ended, "records": done.records,
-        "bytes": done.bytes, "written_before": done.skipped, "found_in_topic": done.found,
+        "written_before": done.skipped, "found_in_topic": done.found,
         "seconds": round(seconds, 3), "records_per_second": round(done.records / seconds, 1) if seconds else 0.0,
         "state": str(kept.folder), "map": str(kept.folder / "map"), "groups": result.groups,
     })

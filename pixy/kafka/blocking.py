@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
@@ -15,7 +16,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec
 
-from pixy.errors import UnknownTopic
+from pixy.errors import KafkaError, UnknownTopic
 from pixy.kafka.consumer import Commit
 from pixy.kafka.errors import OUT_OF_BROKERS, translate
 from pixy.kafka.settings import Settings
@@ -27,6 +28,12 @@ Place = tuple[str, int]
 
 NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 _NO_OFFSET = -1001
+_ASK_AGAIN = 0.05
+_NOT_YET = frozenset({
+    "UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_PARTITION", "_UNKNOWN_TOPIC", "LEADER_NOT_AVAILABLE", "_NOENT",
+    "NOT_LEADER_FOR_PARTITION",
+})
+"""What a broker says of a topic that was created a moment ago."""
 
 
 class ClusterView:
@@ -89,10 +96,22 @@ class ClusterView:
         return {name: entry.value or "" for name, entry in self._wait(future).items()}
 
     def create_topic(self, topic: str, partitions: int, config: Mapping[str, str]) -> None:
-        """Create a topic with the broker's default of replicas."""
+        """Create a topic with the broker's default of replicas; all its partitions have a leader
+        when this returns."""
         new = NewTopic(topic, partitions, config=dict(config))
         [future] = self._client.create_topics([new], request_timeout=self._timeout).values()
         self._wait(future)
+        deadline = time.monotonic() + self._timeout
+        while True:
+            try:
+                self.bounds([(topic, number) for number in range(partitions)])
+                return
+            except KafkaError as error:
+                if time.monotonic() > deadline or not (
+                    error.retriable or error.name in _NOT_YET
+                ):
+                    raise
+            time.sleep(_ASK_AGAIN)
 
     def bounds(self, places: Sequence[Place], *, committed: bool = True) -> dict[Place, tuple[int, int]]:
         """The oldest offset and the next one of each partition; ``committed`` ends before the

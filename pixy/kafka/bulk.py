@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from confluent_kafka import (
     Consumer,
@@ -31,20 +31,19 @@ ANY = -1
 
 MAX_IN_FLIGHT = 50_000
 MAX_IN_FLIGHT_BYTES = 128 << 20
+"""What librdkafka's queue holds: records that may have landed and are not known to."""
 _LARGEST_MESSAGE = 1_000_000_000  # librdkafka's bound; the broker knows the real one
 _POLL_EVERY = 1000
 _BATCH = 500
+_WAIT = 0.05
 
 
-class Outgoing(NamedTuple):
-    """A record to write; ``token`` comes back with the offset it was given."""
+Outgoing = tuple[int, int, bytes | None, bytes | None, Headers | None]
+"""Token, timestamp in milliseconds, key, value, headers. A plain tuple: making a class's instance of
+each of a million records costs more than sending it."""
 
-    partition: int
-    key: bytes | None
-    value: bytes | None
-    headers: Headers | None
-    timestamp: int
-    token: Any
+Landed = Callable[[int, list[int], list[int]], None]
+"""Partition, the tokens of records that landed there, and the offsets they were given."""
 
 
 def bulk_settings(settings: Settings) -> Settings:
@@ -57,8 +56,8 @@ def bulk_settings(settings: Settings) -> Settings:
         "batch.size": 1 << 20,
         "message.max.bytes": _LARGEST_MESSAGE,
         "message.timeout.ms": 300_000,
-        "queue.buffering.max.messages": 2 * MAX_IN_FLIGHT,
-        "queue.buffering.max.kbytes": 2 * MAX_IN_FLIGHT_BYTES // 1024,
+        "queue.buffering.max.messages": MAX_IN_FLIGHT,
+        "queue.buffering.max.kbytes": MAX_IN_FLIGHT_BYTES // 1024,
         "sticky.partitioning.linger.ms": 10,
     }
 
@@ -68,109 +67,125 @@ class BulkProducer:
 
     Args:
         settings: see :func:`bulk_settings`.
-        landed: called with (token, partition, offset) in ``send``, ``poll`` and ``flush``, for each
+        landed: called in ``send``, ``poll`` and ``flush`` with what was acknowledged, for each
             partition in the order of ``send``.
     """
 
-    def __init__(self, settings: Settings, landed: Callable[[Any, int, int], None]) -> None:
+    def __init__(self, settings: Settings, landed: Landed) -> None:
         self._producer = Producer(settings)
+        self._known: set[str] = set()
         self._landed = landed
-        self._waiting: dict[int, deque[tuple[Any, int]]] = {}
-        self._in_flight = 0
-        self._bytes = 0
+        # Reports of a partition come in the order of its records, so a token need not travel along.
+        self._tokens: dict[int, deque[int]] = {}
+        self._reports: dict[int, list[int]] = {}
+        self._callbacks: dict[int, Callable[[Any, Any], None]] = {}
+        self._anywhere: list[tuple[int, int, int]] = []
         self._error: KafkaError | None = None
 
-    def send(self, topic: str, records: Sequence[Outgoing]) -> None:
-        """Hand records over, waiting while too many are under way. Raises KafkaError as soon as one
-        was refused; nothing is sent after that."""
+    def send(self, topic: str, partition: int, records: Sequence[Outgoing]) -> None:
+        """Hand records over, waiting while librdkafka's queue is full.
+
+        Args:
+            partition: of all of them; :data:`ANY` lets the partitioner choose.
+
+        Raises:
+            KafkaError: one was refused, of these or of earlier ones; nothing is sent after it.
+        """
+        self._know(topic)
         for at in range(0, len(records), _BATCH):
-            some = records[at : at + _BATCH]
-            self._make_room()
-            # produce_batch: 1.3 microseconds a record against 2.2; it takes no headers, and it is
-            # in order only while the queue does not fill, which the room sees to.
-            if any(record.headers or record.partition == ANY for record in some):
-                self._one_by_one(topic, some)
-            else:
-                self._together(topic, some)
-            self._producer.poll(0)
-            self._check()
+            self._produce(topic, partition, records[at : at + _BATCH])
+            self.poll()
 
-    def _make_room(self) -> None:
-        while self._in_flight >= MAX_IN_FLIGHT or self._bytes >= MAX_IN_FLIGHT_BYTES:
-            self._producer.poll(0.05)
-            self._check()
+    def _know(self, topic: str) -> None:
+        """Without metadata a record for a partition waits, or is refused if the topic is new."""
+        if topic in self._known:
+            return
+        try:
+            found = self._producer.list_topics(topic, timeout=60.0).topics[topic]
+        except KafkaException as error:
+            raise translate(error) from error
+        if found.error is not None:
+            raise translate(found.error)
+        self._known.add(topic)
 
-    def _track(self, record: Outgoing) -> int:
-        size = len(record.key or b"") + len(record.value or b"")
-        self._in_flight += 1
-        self._bytes += size
-        return size
+    def _produce(self, topic: str, partition: int, records: Sequence[Outgoing]) -> None:
+        # One call a record: produce_batch would be faster, but takes neither timestamps nor headers.
+        produce = self._producer.produce
+        report = None if partition == ANY else self._callback(partition)
+        for token, timestamp, key, value, headers in records:
+            done = report or partial(self._report_anywhere, token)
+            while True:
+                try:
+                    if headers:
+                        produce(topic, value, key, partition, done, None, timestamp, list(headers))
+                    else:
+                        produce(topic, value, key, partition, done, None, timestamp)
+                    break
+                except BufferError:
+                    self._producer.poll(_WAIT)
+                    self._check()
+                except (KafkaException, TypeError, ValueError) as error:
+                    self._error = translate(error)
+                    raise self._error from error
+        if report is not None:
+            self._tokens[partition].extend([record[0] for record in records])
 
-    def _together(self, topic: str, records: Sequence[Outgoing]) -> None:
-        messages: list[dict[str, Any]] = []
-        waiting = self._waiting
-        for record in records:
-            queue = waiting.get(record.partition)
-            if queue is None:
-                queue = waiting[record.partition] = deque()
-            queue.append((record.token, self._track(record)))
-            messages.append({
-                "value": record.value, "key": record.key, "partition": record.partition,
-                "timestamp": record.timestamp,
-            })
-        if self._producer.produce_batch(topic, messages, on_delivery=self._report) != len(messages):
-            refused = next(message["_error"] for message in messages if "_error" in message)
-            raise translate(refused)
+    def _callback(self, partition: int) -> Callable[[Any, Any], None]:
+        found = self._callbacks.get(partition)
+        if found is None:
+            self._tokens[partition] = deque()
+            add = self._reports.setdefault(partition, []).append
 
-    def _one_by_one(self, topic: str, records: Sequence[Outgoing]) -> None:
-        for record in records:
-            size = self._track(record)
-            report: Callable[[Any, Any], None] = self._report
-            if record.partition == ANY:
-                report = partial(self._report_one, record.token, size)
-            else:
-                self._waiting.setdefault(record.partition, deque()).append((record.token, size))
-            try:
-                self._producer.produce(
-                    topic, record.value, record.key, record.partition, on_delivery=report,
-                    timestamp=record.timestamp, headers=list(record.headers or ()) or None,
-                )
-            except (KafkaException, BufferError, TypeError, ValueError) as error:
-                raise translate(error) from error
+            def found(error: Any, message: Any) -> None:
+                if error is None:
+                    add(message.offset())
+                else:
+                    self._error = self._error or translate(error)
+
+            self._callbacks[partition] = found
+        return found
+
+    def _report_anywhere(self, token: int, error: Any, message: Any) -> None:
+        if error is None:
+            self._anywhere.append((message.partition(), token, message.offset()))
+        else:
+            self._error = self._error or translate(error)
 
     def poll(self) -> None:
-        """Take delivery reports that are there."""
+        """Take the delivery reports that are there; raises KafkaError if a record was refused."""
         self._producer.poll(0)
+        self._hand_over()
         self._check()
 
     def flush(self, timeout: float = 300.0) -> None:
-        """Wait until all have landed; raises KafkaError if they have not within ``timeout`` seconds."""
+        """Wait until all have landed; raises KafkaError if they have not within ``timeout`` seconds,
+        or at once if one was refused."""
         deadline = time.monotonic() + timeout
-        while self._in_flight:
-            self._producer.flush(0.5)
+        while True:
+            left = self._producer.flush(0.5)
+            self._hand_over()
             self._check()
+            if not left:
+                return
             if time.monotonic() > deadline:
                 raise KafkaError(
-                    f"kafka: {self._in_flight} records were not acknowledged within {timeout:g} s", -192,
+                    f"kafka: {left} records were not acknowledged within {timeout:g} s", -192,
                     "_MSG_TIMED_OUT", retriable=True,
                 )
+
+    def _hand_over(self) -> None:
+        for partition, offsets in self._reports.items():
+            if offsets:
+                take = self._tokens[partition].popleft
+                self._landed(partition, [take() for _ in offsets], offsets[:])
+                offsets.clear()  # the callback holds this list
+        anywhere, self._anywhere = self._anywhere, []
+        for partition, token, offset in anywhere:
+            self._landed(partition, [token], [offset])
 
     def _check(self) -> None:
         if self._error is not None:
             raise self._error
-
-    def _report(self, error: Any, message: Any) -> None:
-        partition = message.partition()
-        token, size = self._waiting[partition].popleft()
-        self._report_one(token, size, error, message)
-
-    def _report_one(self, token: Any, size: int, error: Any, message: Any) -> None:
-        self._in_flight -= 1
-        self._bytes -= size
-        if error is not None:
-            self._error = self._error or translate(error)
-        elif self._error is None:
-            self._landed(token, message.partition(), message.offset())
 
 
 @dataclass(frozen=True, slots=True)

@@ -280,8 +280,8 @@ class Archive:
 
 
 def admin_view(proxy: Proxy) -> ClusterView:
-    """The cluster of a configuration."""
-    return ClusterView(settings.admin(proxy))
+    """The cluster of a configuration; a request may take ``net.dial_timeout``."""
+    return ClusterView(settings.admin(proxy), proxy.net.dial_timeout)
 
 
 @contextlib.contextmanager

@@ -12,9 +12,10 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Container, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from operator import itemgetter
 
-from pixy.kafka.bulk import ANY, MAX_IN_FLIGHT, BulkProducer, Outgoing, read_range
+from pixy.kafka.bulk import ANY, MAX_IN_FLIGHT, BulkProducer, read_range
 from pixy.kafka.settings import Settings
 from pixy.pipeline.checksum import content_hash
 from pixy.pipeline.errors import PipelineError
@@ -26,6 +27,9 @@ FLUSH_RECORDS = 200_000
 FLUSH_SECONDS = 5.0
 OPEN_PARTITIONS = 8
 """Partitions that are read at a time; one more waits."""
+_PARTITIONS = 1 << 20
+"""More than a topic can have."""
+_timestamp = itemgetter(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +59,10 @@ class Done:
     """What a run has done."""
 
     records: int = 0
-    bytes: int = 0
     found: int = 0
     """Records that a killed run had written without coming to know it."""
     skipped: int = 0
     """Records that an earlier run had written."""
-    by_partition: dict[int, int] = field(default_factory=dict)
 
 
 class Replay:
@@ -110,12 +112,9 @@ class Replay:
                 self._write(partition, chunk)
                 self._flush_map()
                 self._pace(began)
+            self._producer.flush()
         finally:
-            # Also after an error: what has landed is known as far as it can be.
-            try:
-                self._producer.flush()
-            finally:
-                self._kept.flush()
+            self._kept.flush()  # also after an error: what has landed is known
         return "asked to stop" if self.stopping.is_set() else "done"
 
     # -- what is done already ---------------------------------------------------------------------
@@ -163,12 +162,12 @@ class Replay:
         for partition, chunk in self._chunks(resume, over):
             written = self._written.get(partition, set())
             for record in chunk:
-                if record.offset in written:
+                if record[0] in written:
                     continue
                 budget -= 1
                 place = self._take_from_tail(partition, record)
                 if place is not None:
-                    self._kept.add(partition, record.offset, *place)
+                    self._kept.add(partition, [record[0]], place[0], [place[1]])
                     self.done.found += 1
                 elif self._plan.keep:
                     over.add(partition)  # they were sent in order: none after it is there
@@ -180,9 +179,8 @@ class Replay:
     def _take_from_tail(self, partition: int, record: Record) -> tuple[int, int] | None:
         group = partition if self._plan.keep else ANY
         # A record without a timestamp got the time of the replay: it is not to be recognised.
-        places = self._tail.get((
-            group, content_hash(record.timestamp, record.key, record.value, record.headers)
-        ))
+        _, timestamp, key, value, headers = record
+        places = self._tail.get((group, content_hash(timestamp, key, value, headers)))
         if not places:
             return None
         self._in_tail -= 1
@@ -210,31 +208,41 @@ class Replay:
                 open_.append((partition, chunks))
 
     def _write(self, partition: int, chunk: list[Record]) -> None:
-        target = partition if self._plan.keep else ANY
         written = self._written.get(partition)
         if written:
-            chunk = [record for record in chunk if record.offset not in written]
-        missing = [record for record in chunk if record.timestamp <= 0]
-        if missing and not self._plan.now_if_missing:
-            raise PipelineError(
-                f"offset {missing[0].offset} of {self._plan.topic}/{partition} has timestamp "
-                f"{missing[0].timestamp}, which the client library can not write; --missing-timestamps now "
-                "gives such records the time of the replay"
-            )
-        self._producer.send(self._plan.to, [
-            Outgoing(
-                target, record.key, record.value, record.headers, max(record.timestamp, 0),
-                (partition, record.offset),
-            )
-            for record in chunk
-        ])
-        self.done.bytes += sum(len(record.key or b"") + len(record.value or b"") for record in chunk)
+            chunk = [record for record in chunk if record[0] not in written]
+        if chunk and min(chunk, key=_timestamp)[1] <= 0:
+            chunk = self._with_timestamps(partition, chunk)
+        if self._plan.keep:
+            self._producer.send(self._plan.to, partition, chunk)
+        else:
+            # The token is all that comes back: it says the partition too.
+            self._producer.send(self._plan.to, ANY, [
+                (offset * _PARTITIONS + partition, timestamp, key, value, headers)
+                for offset, timestamp, key, value, headers in chunk
+            ])
 
-    def _landed(self, token: tuple[int, int], partition: int, offset: int) -> None:
-        self._kept.add(token[0], token[1], partition, offset)
-        self.done.records += 1
-        count = self.done.by_partition
-        count[partition] = count.get(partition, 0) + 1
+    def _with_timestamps(self, partition: int, chunk: list[Record]) -> list[Record]:
+        """librdkafka takes 0 for "now" and has no way to write a record without a timestamp."""
+        bad = next(record for record in chunk if record[1] <= 0)
+        if not self._plan.now_if_missing:
+            raise PipelineError(
+                f"offset {bad[0]} of {self._plan.topic}/{partition} has timestamp {bad[1]}, which the "
+                "client library can not write; --missing-timestamps now gives such records the time of "
+                "the replay"
+            )
+        return [
+            (offset, max(timestamp, 0), key, value, headers)
+            for offset, timestamp, key, value, headers in chunk
+        ]
+
+    def _landed(self, partition: int, tokens: list[int], offsets: list[int]) -> None:
+        if self._plan.keep:
+            self._kept.add(partition, tokens, partition, offsets)
+        else:
+            for token, offset in zip(tokens, offsets, strict=True):
+                self._kept.add(token % _PARTITIONS, [token // _PARTITIONS], partition, [offset])
+        self.done.records += len(offsets)
 
     def _flush_map(self) -> None:
         now = time.monotonic()

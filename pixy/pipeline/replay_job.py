@@ -24,6 +24,9 @@ from pixy.pipeline.selection import Matches, Selection, load_matches, partitions
 PARTITIONERS = ("keep", "murmur2_random", "fnv1a_random", "consistent_random")
 """``keep``, or one of librdkafka's: Java's, Sarama's (the proxy's), librdkafka's own."""
 
+CREATED = {"message.timestamp.type": "CreateTime", "retention.ms": "-1"}
+"""Settings of a topic made by ``create``."""
+
 Finder = Callable[[Sequence[str], str], Any]
 """Files and SQL to a pyarrow table of partition and offset; it takes Spark."""
 
@@ -68,7 +71,6 @@ class Result:
     done: Done = field(default_factory=Done)
     selected: dict[int, int] = field(default_factory=dict)
     groups: list[dict[str, Any]] = field(default_factory=list)
-    remarks: list[str] = field(default_factory=list)
 
 
 class ReplayJob:
@@ -76,12 +78,15 @@ class ReplayJob:
 
     Args:
         find: evaluates SQL; needed if the wish has any.
+        remark: told what is worth knowing before it begins.
     """
 
     def __init__(
         self, lake: Lake, wish: Wish, proxy: Proxy, view: ClusterView, kept: ReplayState,
         find: Finder | None = None, told: Callable[[Done], None] = lambda _: None,
+        remark: Callable[[str], None] = lambda _: None,
     ) -> None:
+        self._remark = remark
         self._lake = lake
         self._wish = wish
         self._proxy = proxy
@@ -112,7 +117,7 @@ class ReplayJob:
             plan = self._kept.load(self._wish.asked(self._lake.identity.id, cluster_id))
             result = Result()
             if plan is None:
-                plan = self._prepare(cluster_id, result)
+                plan = self._prepare(cluster_id)
             self._check_target(plan)
             if plan.get("finished"):
                 result.ended = "done before"
@@ -139,7 +144,7 @@ class ReplayJob:
             )
         return tuple(number for number in there if selection.bounds(number) is not None)
 
-    def _prepare(self, cluster_id: str, result: Result) -> dict[str, Any]:
+    def _prepare(self, cluster_id: str) -> dict[str, Any]:
         wish = self._wish
         selection = self._with_ends(wish.selection)
         partitions = self._partitions(selection)
@@ -147,9 +152,13 @@ class ReplayJob:
         if wish.to not in topics:
             if not wish.create:
                 raise SourceError(f"topic {wish.to} does not exist; --create makes it")
-            self._view.create_topic(wish.to, max(selection.ends) + 1, {})
+            self._view.create_topic(wish.to, max(selection.ends) + 1, CREATED)
+            self._remark(
+                f"topic {wish.to} was created with retention.ms=-1: by the broker's default old records would "
+                "be deleted as soon as they are there"
+            )
             topics = self._view.topics()
-        self._check_settings(result)
+        self._check_settings()
         if wish.partitioner == "keep" and max(partitions, default=0) >= topics[wish.to]:
             raise UsageError(
                 f"topic {wish.to} has {topics[wish.to]} partitions, records of partition {max(partitions)} "
@@ -180,12 +189,12 @@ class ReplayJob:
                 "--state to begin anew"
             )
 
-    def _check_settings(self, result: Result) -> None:
+    def _check_settings(self) -> None:
         wish = self._wish
         try:
             found = self._view.topic_settings(wish.to)
         except KafkaError as error:
-            result.remarks.append(f"the settings of topic {wish.to} can not be read: {error}")
+            self._remark(f"the settings of topic {wish.to} can not be read: {error}")
             return
         if found.get("message.timestamp.type") == "LogAppendTime" and not wish.any_timestamp_type:
             raise UsageError(
@@ -194,7 +203,7 @@ class ReplayJob:
             )
         retention = int(found.get("retention.ms") or -1)
         if "delete" in found.get("cleanup.policy", "delete") and retention >= 0:
-            result.remarks.append(
+            self._remark(
                 f"topic {wish.to} keeps records for {retention / 3_600_000:g} h by their timestamps: older "
                 "ones are deleted soon after they were written (retention.ms)"
             )

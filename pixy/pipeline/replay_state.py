@@ -10,7 +10,7 @@ import fcntl
 import json
 import os
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -86,12 +86,15 @@ class ReplayState:
 
     # -- map --------------------------------------------------------------------------------------
 
-    def add(self, partition: int, offset: int, new_partition: int, new_offset: int) -> None:
-        """Note that a record was acknowledged."""
-        for column, value in zip(
-            self._rows, (partition, offset, new_partition, new_offset), strict=True
-        ):
-            column.append(value)
+    def add(
+        self, partition: int, offsets: Sequence[int], new_partition: int, new_offsets: Sequence[int]
+    ) -> None:
+        """Note that records of one partition were acknowledged in another."""
+        columns = self._rows
+        columns[0].extend([partition] * len(offsets))
+        columns[1].extend(offsets)
+        columns[2].extend([new_partition] * len(offsets))
+        columns[3].extend(new_offsets)
 
     @property
     def unsaved(self) -> int:

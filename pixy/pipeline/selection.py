@@ -7,7 +7,8 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from operator import itemgetter
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,14 +22,8 @@ from pixy.pipeline.reading import batches, header_lists, millis, open_file
 _COLUMNS = ["partition", "offset", "timestamp", "key", "value", "headers"]
 
 
-class Record(NamedTuple):
-    """A record as it was archived; its topic and partition are known where it is used."""
-
-    offset: int
-    timestamp: int
-    key: bytes | None
-    value: bytes | None
-    headers: Headers | None
+Record = tuple[int, int, bytes | None, bytes | None, Headers | None]
+"""Offset, timestamp in milliseconds, key, value, headers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,17 +167,19 @@ def _filter(
 def _records(batch: pa.RecordBatch) -> list[Record]:
     nothing: list[Any] = [None] * len(batch)
     names = batch.schema.names
-    return list(map(
-        Record, batch.column("offset").to_pylist(), millis(batch.column("timestamp")),
+    return list(zip(
+        batch.column("offset").to_pylist(), millis(batch.column("timestamp")),
         batch.column("key").to_pylist() if "key" in names else nothing,
         batch.column("value").to_pylist() if "value" in names else nothing,
         header_lists(batch.column("headers")) if "headers" in names else nothing,
+        strict=True,
     ))
 
 
 # -- order ----------------------------------------------------------------------------------------
 
 _Chunks = Iterator[list[Record]]
+_offset = itemgetter(0)
 _Heap = list[tuple[int, int, int, list[Record], _Chunks]]
 """Next offset, the source's rank, position in the chunk, the chunk, the chunks after it."""
 
@@ -199,18 +196,18 @@ def _merge(sources: Iterable[tuple[int, _Chunks]]) -> _Chunks:
     waiting.reverse()
     heap: _Heap = []
     while waiting or heap:
-        while waiting and (not heap or waiting[-1][0] <= heap[0][3][-1].offset):
+        while waiting and (not heap or waiting[-1][0] <= heap[0][3][-1][0]):
             _push(heap, waiting.pop()[1], len(waiting))
         if not heap:
             continue
         _, rank, at, chunk, rest = heapq.heappop(heap)
         cut = len(chunk)
-        if heap and chunk[-1].offset >= heap[0][0]:
+        if heap and chunk[-1][0] >= heap[0][0]:
             # At least one passes, should two files have the same offset.
-            cut = max(at + 1, bisect_left(chunk, heap[0][0], at, key=lambda record: record.offset))
+            cut = max(at + 1, bisect_left(chunk, heap[0][0], at, key=_offset))
         yield chunk[at:cut] if at or cut < len(chunk) else chunk
         if cut < len(chunk):
-            heapq.heappush(heap, (chunk[cut].offset, rank, cut, chunk, rest))
+            heapq.heappush(heap, (chunk[cut][0], rank, cut, chunk, rest))
         else:
             _push(heap, rest, rank)
 
@@ -218,7 +215,7 @@ def _merge(sources: Iterable[tuple[int, _Chunks]]) -> _Chunks:
 def _push(heap: _Heap, chunks: _Chunks, rank: int) -> None:
     chunk = next(chunks, None)
     if chunk:
-        heapq.heappush(heap, (chunk[0].offset, rank, 0, chunk, chunks))
+        heapq.heappush(heap, (chunk[0][0], rank, 0, chunk, chunks))
 
 
 def save_matches(table: pa.Table, path: str) -> None:

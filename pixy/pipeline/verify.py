@@ -9,7 +9,6 @@ import multiprocessing
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any
 
 from pixy.pipeline.arrow_store import filesystem_of
@@ -124,17 +123,20 @@ def _entry(state: State, manifest: Manifest, verdict: Verdict) -> None:
 def _coverage(state: State, verdict: Verdict) -> None:
     for (topic, partition), ranges in sorted(state.ranges.items()):
         ordered = sorted(ranges, key=lambda each: each.range.start)
-        for one, other in pairwise(ordered):
-            if other.range.start < one.range.end:
+        furthest = ordered[0]
+        for each in ordered[1:]:
+            start, end = each.range.start, furthest.range.end
+            if start < end:
                 verdict.problems.append(
-                    f"offsets {other.range.start} to {min(one.range.end, other.range.end) - 1} of "
-                    f"{topic}/{partition} are there twice: manifests {one.seq} and {other.seq}"
+                    f"offsets {start} to {min(end, each.range.end) - 1} of {topic}/{partition} are there "
+                    f"twice: manifests {furthest.seq} and {each.seq}"
                 )
-            elif other.range.start > one.range.end and one.job == other.job:
+            elif start > end and each.job == furthest.job:
                 verdict.problems.append(
-                    f"offsets {one.range.end} to {other.range.start - 1} of {topic}/{partition} were "
-                    f"skipped between manifests {one.seq} and {other.seq}"
+                    f"offsets {end} to {start - 1} of {topic}/{partition} were skipped between manifests "
+                    f"{furthest.seq} and {each.seq}"
                 )
+            furthest = max(furthest, each, key=lambda one: one.range.end)
 
 
 def _checkpoints(lake: Lake, state: State, verdict: Verdict) -> None:

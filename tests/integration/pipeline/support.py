@@ -1,0 +1,109 @@
+"""What the pipeline's tests do again and again; truth comes from librdkafka and pure Python."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Producer
+
+from pixy.config import Kafka, Proxy
+from pixy.kafka import settings
+from pixy.kafka.blocking import ClusterView
+from pixy.kafka.bulk import read_range
+from pixy.pipeline.checksum import Stats, content_hash, payload_size, record_hash
+from pixy.pipeline.lake import Lake
+from pixy.pipeline.verify import verify
+from tests.kafka.cluster import Cluster
+from tests.support import ROOT
+
+FAST_START = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+"""A JVM that lives for seconds need not be the fastest in the end."""
+
+
+@dataclass
+class World:
+    """See the fixture."""
+
+    spark: Any
+    kafka: Cluster
+    folder: Path
+
+    @property
+    def proxy(self) -> Proxy:
+        return Proxy(kafka=Kafka(seed_peers=self.kafka.bootstrap()))
+
+    @property
+    def view(self) -> ClusterView:
+        return ClusterView(settings.admin(self.proxy))
+
+    def config(self) -> str:
+        """The daemon's configuration file for this cluster."""
+        path = self.folder / "pixy.yaml"
+        path.write_text(json.dumps({"proxies": {"main": {"kafka": {"seed_peers": self.kafka.bootstrap()}}}}))
+        return str(path)
+
+    def produce(self, topic: str, count: int, partitions: int = 1, **config: Any) -> None:
+        producer = Producer({"bootstrap.servers": self.kafka.bootstrap()[0], "linger.ms": 5, **config})
+        for number in range(count):
+            producer.produce(topic, b"value %d" % number, b"key %d" % number, number % partitions)
+        assert producer.flush(30) == 0
+
+    def archive(self, *topics: str, lake: str = "lake", **fields: Any) -> Any:
+        """Run an archive once; returns its progress."""
+        from pixy.pipeline.archive import Archive, Job
+        from pixy.pipeline.subscription import Subscription
+
+        subscription = fields.pop("subscription", None) or Subscription(topics)
+        job = Job("main", fields.pop("proxy", self.proxy), str(self.folder / lake), subscription, "job")
+        archive = Archive(self.spark, replace(job, **fields), self.view)
+        archive.run()
+        return archive.progress
+
+    def lake(self, name: str = "lake") -> Lake:
+        return Lake.open(str(self.folder / name))
+
+    def truth(self, topic: str) -> dict[int, Stats]:
+        """What Kafka has, as read by librdkafka and hashed in Python; timestamps are CreateTime."""
+        kinds = {"CreateTime": 0, "LogAppendTime": 1}
+        kind = kinds[self.view.topic_settings(topic)["message.timestamp.type"]]
+        places = [(topic, number) for number in range(self.view.topics()[topic])]
+        found: dict[int, Stats] = {}
+        for (_, partition), (start, end) in self.view.bounds(places, committed=False).items():
+            for record in read_range(settings.common(self.proxy), topic, partition, start, end):
+                content = content_hash(record.timestamp, record.key, record.value, record.headers)
+                found[partition] = found.get(partition, Stats()) + Stats(
+                    1, payload_size(record.key, record.value, record.headers), record.offset,
+                    record.offset, record.timestamp, record.timestamp,
+                    record_hash(topic, partition, record.offset, kind, content), content,
+                )
+        return found
+
+
+def assert_sound(lake: Lake) -> None:
+    """The lake verifies, every record of it."""
+    verdict = verify(lake)
+    assert verdict.problems == []
+    assert verdict.files and verdict.records
+
+
+def contents(lake: Lake, topic: str) -> dict[int, tuple[int, int]]:
+    """Count and content checksum by partition: what a replay must keep."""
+    return {
+        partition: (stats.count, stats.content_checksum)
+        for partition, stats in lake.state().partition_stats(topic).items()
+    }
+
+
+def command(*arguments: str, timeout: float = 120.0) -> tuple[int, dict[str, Any], str]:
+    """Run ``kafka-pixy pipeline ... --json``: exit code, summary, stderr."""
+    done = subprocess.run(
+        [sys.executable, "-m", "pixy.cli.main", "pipeline", *arguments, "--json"], cwd=ROOT,
+        capture_output=True, text=True, timeout=timeout, check=False, env={**os.environ, **FAST_START},
+    )
+    return done.returncode, json.loads(done.stdout) if done.stdout else {}, done.stderr
