@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import reduce
 from typing import TypeVar
 
@@ -14,11 +14,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pixy.pipeline.audit.facts import (
     FACTS,
-    FACTS_DDL,
     FIRST_MAXIMUM,
     FIRST_RANGE,
+    PACKED_DDL,
     TALLIES,
     TALLIES_DDL,
+    Ints,
+    pack,
+    unpack,
 )
 from pixy.pipeline.audit.journal_scan import SURVEY_DDL, StreamKey, survey, to_facts
 from pixy.pipeline.audit.judge import Context, judge
@@ -26,6 +29,9 @@ from pixy.pipeline.errors import SourceError
 
 _RECORDS_PER_BATCH = 1000
 """Of Arrow, into Python: a journal's record is a batch of some 10 kB, and ten thousand are too many."""
+
+_BATCHES = 500
+"""Of Arrow, packed together: half a million facts."""
 
 _LINES = 3
 
@@ -43,22 +49,42 @@ def journal_facts(
     records: DataFrame, streams: dict[StreamKey, int], places: dict[tuple[str, int], int],
     skip: frozenset[tuple[int, int]],
 ) -> DataFrame:
-    """Facts of a journal's events."""
-    return records.mapInArrow(to_facts(streams, places, skip), FACTS_DDL)
+    """Packed facts of a journal's events."""
+    return records.mapInArrow(to_facts(streams, places, skip), PACKED_DDL)
+
+
+def packed(facts: DataFrame) -> DataFrame:
+    """Facts that came row by row, packed."""
+    return facts.mapInArrow(_pack, PACKED_DDL)
+
+
+def _pack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    waiting: list[pa.RecordBatch] = []
+    for batch in batches:
+        waiting.append(batch)
+        if len(waiting) >= _BATCHES:
+            yield pack(_columns(pa.Table.from_batches(waiting)))
+            waiting = []
+    if waiting:
+        yield pack(_columns(pa.Table.from_batches(waiting)))
+
+
+def _columns(table: pa.Table) -> dict[str, Ints]:
+    return {name: table.column(name).to_numpy().astype(np.int64) for name in FACTS.names}
 
 
 def run_judge(spark: SparkSession, facts: Iterable[DataFrame], context: Context) -> pa.Table:
-    """All tallies, each key once; raises SourceError if a source can not be read."""
+    """All tallies of packed facts, each key once; raises SourceError if a source can not be read."""
     parts = list(facts)
     if not parts:
         return TALLIES.empty_table()
     shared = spark.sparkContext.broadcast(context)
 
     def judged(block: pa.Table) -> pa.Table:
-        columns = {
-            name: block.column(name).to_numpy().astype(np.int64) for name in FACTS.names
-        }
-        found = judge(columns, shared.value)
+        facts = unpack(
+            block.column("tp")[0].as_py(), block.column("block")[0].as_py(), block.column("facts").to_pylist()
+        )
+        found = judge(facts, shared.value)
         return pa.table([
             pa.array(found[field.name].astype(field.type.to_pandas_dtype()), field.type)
             for field in TALLIES
@@ -100,4 +126,4 @@ def set_up(spark: SparkSession) -> None:
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(_RECORDS_PER_BATCH))
 
 
-__all__ = ["journal_facts", "merge", "run_judge", "set_up", "survey_journal"]
+__all__ = ["journal_facts", "merge", "packed", "run_judge", "set_up", "survey_journal"]

@@ -6,9 +6,14 @@ travel and compare several times faster than ten million strings.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
 
 BLOCK_BITS = 16
 """Offsets are judged in blocks of 65,536: small enough to be held densely, many enough to spread."""
@@ -30,10 +35,52 @@ FACTS = pa.schema([
     ("took", pa.int64()),  # microseconds; -1: not known
     ("code", pa.int16()),
 ])
-FACTS_DDL = (
-    "tp int, block bigint, offset bigint, kind smallint, source int, time bigint, "
-    "timestamp bigint, attempt int, took bigint, code smallint"
-)
+PACKED = pa.schema([("tp", pa.int32()), ("block", pa.int64()), ("facts", pa.binary())])
+PACKED_DDL = "tp int, block bigint, facts binary"
+"""Facts of one block by the thousand, as one value: Spark shuffles some hundred rows rather than ten
+million, of which each would be taken apart and put together several times."""
+
+_TYPES = {
+    "offset": "<u2", "kind": "<i2", "source": "<i4", "time": "<i8", "timestamp": "<i8",
+    "attempt": "<i4", "took": "<i8", "code": "<i2",
+}
+_WIDTH = sum(np.dtype(kind).itemsize for kind in _TYPES.values())
+
+
+def pack(facts: Mapping[str, Ints]) -> pa.RecordBatch:
+    """Facts by column as rows of PACKED; the order within a block is kept."""
+    tp, block = facts["tp"], facts["block"]
+    order = np.lexsort((block, tp))
+    tp, block = tp[order], block[order]
+    edges = np.flatnonzero((np.diff(tp) != 0) | (np.diff(block) != 0)) + 1
+    starts = np.concatenate([np.zeros(min(1, len(tp)), np.int64), edges])
+    ends = np.append(edges, len(tp))[: len(starts)]
+    columns = [
+        (facts[name][order] & 0xFFFF if name == "offset" else facts[name][order]).astype(kind)
+        for name, kind in _TYPES.items()
+    ]
+    return pa.RecordBatch.from_arrays([
+        pa.array(tp[starts].astype(np.int32), pa.int32()), pa.array(block[starts], pa.int64()),
+        pa.array([
+            b"".join(column[start:end].tobytes() for column in columns)
+            for start, end in zip(starts, ends, strict=True)
+        ], pa.binary()),
+    ], schema=PACKED)
+
+
+def unpack(tp: int, block: int, packed: Sequence[bytes]) -> dict[str, Ints]:
+    """The facts of one block, by column, as 64-bit integers."""
+    parts: dict[str, list[Ints]] = {name: [] for name in _TYPES}
+    for data in packed:
+        at, count = 0, len(data) // _WIDTH
+        for name, kind in _TYPES.items():
+            parts[name].append(np.frombuffer(data, kind, count, at).astype(np.int64))
+            at += count * np.dtype(kind).itemsize
+    facts = {name: np.concatenate(arrays) for name, arrays in parts.items()}
+    facts["offset"] += block << BLOCK_BITS
+    size = len(facts["offset"])
+    return {"tp": np.full(size, tp, np.int64), "block": np.full(size, block, np.int64), **facts}
+
 
 TALLIES = pa.schema([
     ("what", pa.int16()), ("tp", pa.int32()), ("group", pa.int32()), ("window", pa.int64()),
@@ -121,7 +168,7 @@ GROUP_COUNTS = tuple(what for what in What if 20 <= what < FIRST_SKETCH)
 SKETCHES = tuple(what for what in What if FIRST_SKETCH <= what < FIRST_MAXIMUM)
 
 __all__ = [
-    "ARCHIVED", "BLOCK_BITS", "FACTS", "FACTS_DDL", "FIRST_MAXIMUM", "FIRST_RANGE",
-    "FIRST_SKETCH", "GROUP_COUNTS", "LOGGED", "NO_GROUP", "NO_WINDOW", "SKETCHES", "TALLIES",
-    "TALLIES_DDL", "TOPIC_COUNTS", "What",
+    "ARCHIVED", "BLOCK_BITS", "FACTS", "FIRST_MAXIMUM", "FIRST_RANGE",
+    "FIRST_SKETCH", "GROUP_COUNTS", "LOGGED", "NO_GROUP", "NO_WINDOW", "PACKED", "PACKED_DDL",
+    "SKETCHES", "TALLIES", "TALLIES_DDL", "TOPIC_COUNTS", "What", "pack", "unpack",
 ]

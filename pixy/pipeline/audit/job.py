@@ -114,14 +114,18 @@ def _facts(spark: SparkSession, request: Request, found: Gathered) -> list[DataF
     facts: list[DataFrame | None] = []
     if found.lake is not None:
         topics = sorted({topic for topic, _ in found.places} & set(found.state.topics()))
-        facts.append(sources.lake_facts(spark, found.lake, found.state, topics, frame))
+        facts.append(_packed(sources.lake_facts(spark, found.lake, found.state, topics, frame)))
     if found.journal is not None and found.journal_frame is not None:
         facts.append(engine.journal_facts(
             found.journal_frame, found.journal.numbers, numbers, found.journal.twice()
         ))
     if request.proxy is not None and request.log:
-        facts.append(sources.log_facts(spark, request.proxy, _unarchived(found), frame))
+        facts.append(_packed(sources.log_facts(spark, request.proxy, _unarchived(found), frame)))
     return [each for each in facts if each is not None]
+
+
+def _packed(facts: DataFrame | None) -> DataFrame | None:
+    return None if facts is None else engine.packed(facts)
 
 
 def _unarchived(found: Gathered) -> dict[tuple[str, int], tuple[int, int]]:

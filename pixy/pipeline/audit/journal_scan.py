@@ -17,7 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from pixy.journal import Batch, Column, JournalFormatError, Kind, decode
-from pixy.pipeline.audit.facts import BLOCK_BITS, FACTS
+from pixy.pipeline.audit.facts import BLOCK_BITS, FACTS, pack
 
 Ints = NDArray[np.int64]
 
@@ -30,7 +30,7 @@ StreamKey = tuple[str, int, str, int, str, int]
 """(client, epoch, topic, partition, group, generation)"""
 
 _MOST_ERRORS = 10
-_EVENTS = 200_000
+_EVENTS = 500_000
 """Facts that are handed over together."""
 
 
@@ -119,7 +119,7 @@ def to_facts(
     streams: Mapping[StreamKey, int], places: Mapping[tuple[str, int], int],
     skip: frozenset[tuple[int, int]],
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The second pass, for ``mapInArrow``.
+    """The second pass, for ``mapInArrow``: events as packed facts.
 
     Args:
         streams: the number of each stream.
@@ -181,10 +181,9 @@ def _places(batch: Batch, places: Mapping[tuple[str, int], int]) -> Ints:
 
 
 def _joined(parts: list[list[Ints]]) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([
-        pa.array(np.concatenate([part[at] for part in parts]).astype(field.type.to_pandas_dtype()), field.type)
-        for at, field in enumerate(FACTS)
-    ], schema=FACTS)
+    return pack({
+        name: np.concatenate([part[at] for part in parts]) for at, name in enumerate(FACTS.names)
+    })
 
 
 __all__ = ["RECORDS_DDL", "SURVEY_DDL", "StreamKey", "column", "survey", "to_facts"]

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from pixy.journal import Kind, Lost, Stream, encode
-from pixy.pipeline.audit.facts import FACTS
+from pixy.pipeline.audit.facts import FACTS, unpack
 from pixy.pipeline.audit.journal_scan import survey, to_facts
 from pixy.pipeline.audit.journal_view import JournalView
 from pixy.pipeline.audit.judge import Watch
@@ -112,12 +112,15 @@ def test_facts_are_the_events_with_numbers_for_names() -> None:
         "value": pa.array([value], pa.binary()),
     })
     (facts,) = to_facts(found.numbers, {("t", 0): 4, ("t", 1): 6}, frozenset())([batch])
-    assert facts.schema == FACTS
-    rows = facts.to_pylist()
-    assert [(row["tp"], row["offset"], row["block"], row["kind"]) for row in rows] == [
-        (4, 70_000, 1, Kind.OFFERED), (6, 3, 0, Kind.ACKED), (4, -1, -1, Kind.PRODUCE_FAILED),
+    rows = [
+        dict(zip(FACTS.names, row, strict=True)) for packed in facts.to_pylist()
+        for columns in [unpack(packed["tp"], packed["block"], [packed["facts"]])]
+        for row in zip(*(columns[name].tolist() for name in FACTS.names), strict=True)
     ]
-    assert rows[0] == {
+    assert [(row["tp"], row["offset"], row["block"], row["kind"]) for row in rows] == [
+        (4, -1, -1, Kind.PRODUCE_FAILED), (4, 70_000, 1, Kind.OFFERED), (6, 3, 0, Kind.ACKED),
+    ]
+    assert rows[1] == {
         "tp": 4, "block": 1, "offset": 70_000, "kind": 3, "source": found.numbers["a", 1, "t", 0, "g", 1],
         "time": 5, "timestamp": 71_000, "attempt": 2, "took": 50, "code": 0,
     }

@@ -17,6 +17,8 @@ from pixy.pipeline.audit.facts import (
     LOGGED,
     NO_GROUP,
     What,
+    pack,
+    unpack,
 )
 from pixy.pipeline.audit.judge import Context, Watch, judge
 
@@ -38,6 +40,9 @@ def run(rows: list[dict[str, int]], watches: Any = None, holed: tuple[int, ...] 
         np.array([at in holed for at in sorted(STREAMS)]), watches or {},
         {TP: (np.array([BASE, BASE + 6]), np.array([700, 2600]))},
     )
+    assert {
+        name: column.tolist() for name, column in repacked(facts).items()
+    } == {name: column.tolist() for name, column in facts.items()}, "packing keeps all"
     found = judge(facts, context)
     assert set(found["tp"].tolist()) <= {TP}
     made: Counter[Any] = Counter()
@@ -46,6 +51,13 @@ def run(rows: list[dict[str, int]], watches: Any = None, holed: tuple[int, ...] 
     ):
         made[What(int(what)), int(group), int(window), int(bucket)] += int(n)
     return made
+
+
+def repacked(facts: dict[str, Any]) -> dict[str, Any]:
+    """Through what Spark shuffles."""
+    packed = pack(facts).to_pylist()
+    assert len(packed) == 1, "one block"
+    return unpack(packed[0]["tp"], packed[0]["block"], [row["facts"] for row in packed])
 
 
 def counts(made: Counter[Any], what: What, group: int = 0) -> int:
@@ -242,3 +254,17 @@ def test_a_quantile_is_within_one_percent(values: list[int], wanted: float) -> N
 def test_an_empty_sketch_has_no_quantiles() -> None:
     nothing = np.zeros(0, np.int64)
     assert all(np.isnan(each) for each in sketch.quantiles(nothing, nothing, [0.5, 0.99]))
+
+
+def test_facts_of_many_blocks_are_packed_block_by_block() -> None:
+    rng = np.random.default_rng(7)
+    facts = {name: rng.integers(0, 100, 500) for name in FACTS.names}
+    facts["offset"] = rng.integers(-1, 300_000, 500)
+    facts["block"] = facts["offset"] >> BLOCK_BITS
+    facts["tp"] = rng.integers(0, 3, 500)
+    packed = pack(facts).to_pylist()
+    assert len({(row["tp"], row["block"]) for row in packed}) == len(packed)
+    found = [unpack(row["tp"], row["block"], [row["facts"]]) for row in packed]
+    rows = [row for each in found for row in zip(*(each[name].tolist() for name in FACTS.names), strict=True)]
+    assert sorted(rows) == sorted(zip(*(facts[name].tolist() for name in FACTS.names), strict=True))
+    assert pack({name: np.zeros(0, np.int64) for name in FACTS.names}).num_rows == 0

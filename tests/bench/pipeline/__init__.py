@@ -1,0 +1,1 @@
+"""The data pipeline's part of the benchmark."""
