@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pixy.pipeline.audit import findings as found
+from pixy.pipeline.audit.facts import NO_WINDOW
 from pixy.pipeline.audit.tables import SKETCH_ROWS, WINDOWS, Key, Row
 from pixy.pipeline.errors import PipelineError, UnknownVersion
 
@@ -63,7 +64,7 @@ def previous(folder: str) -> Previous:
         sketches = pq.read_table(Path(folder, "latencies.parquet")).to_pylist()
         return Previous(
             int(document["run"]), {_key(row): row for row in rows}, document["inputs"]["settings"],
-            [{**row, "window": round(row["window"].timestamp() * 1000)} for row in sketches],
+            [{**row, "window": _millis(row["window"])} for row in sketches],
             int(document["windows"]["closed_before_ms"]),
         )
     except (OSError, ValueError, KeyError, pa.ArrowException) as error:
@@ -71,8 +72,7 @@ def previous(folder: str) -> Previous:
 
 
 def _key(row: Row) -> Key:
-    window = row.pop("window")
-    return row["topic"], row["partition"], row["group"], round(window.timestamp() * 1000)
+    return row["topic"], row["partition"], row["group"], _millis(row.pop("window"))
 
 
 def write(result: Result, summary: dict[str, Any], report: str) -> list[str]:
@@ -131,8 +131,12 @@ def _table(schema: pa.Schema, rows: Iterable[Row]) -> pa.Table:
     return pa.Table.from_pylist(list(rows), schema)
 
 
-def _time(millis: int) -> datetime:
-    return datetime.fromtimestamp(millis / 1000, UTC)
+def _time(millis: int) -> datetime | None:
+    return None if millis == NO_WINDOW else datetime.fromtimestamp(millis / 1000, UTC)
+
+
+def _millis(time: datetime | None) -> int:
+    return NO_WINDOW if time is None else round(time.timestamp() * 1000)
 
 
 def _sortable(key: Key) -> tuple[str, int, str, int]:

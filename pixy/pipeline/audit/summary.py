@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from pixy.pipeline.audit import output
-from pixy.pipeline.audit.facts import GROUP_COUNTS, TOPIC_COUNTS, What
+from pixy.pipeline.audit.facts import GROUP_COUNTS, NO_WINDOW, TOPIC_COUNTS, What
 from pixy.pipeline.audit.findings import Severity
 from pixy.pipeline.audit.job import Result
 from pixy.pipeline.audit.tables import METRICS, Key, quantile_columns
@@ -114,7 +114,7 @@ def _some(result: Result) -> list[dict[str, Any]]:
 
 
 def _window(key: Key) -> dict[str, Any]:
-    return {"topic": key[0], "partition": key[1], "group": key[2], "window": _stamp(key[3])}
+    return {"topic": key[0], "partition": key[1], "group": key[2], "window": None if key[3] == NO_WINDOW else _stamp(key[3])}
 
 
 def _stamp(millis: int) -> str:
