@@ -89,7 +89,7 @@ def _add(window: dict[str, float], row: Row, columns: dict[str, tuple[str, ...]]
 
 def _finish(axes: Axes) -> None:
     if axes.lines:
-        axes.legend(loc="upper left", fontsize=7, ncols=4, frameon=False)
+        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), fontsize=8, ncols=6, frameon=False, borderaxespad=0.2)
     else:
         axes.text(0.5, 0.5, "nothing", transform=axes.transAxes, ha="center", color="#888888")
         axes.set_yticks([])
