@@ -54,7 +54,7 @@ def run(argv: Sequence[str]) -> int:
     try:
         parser = _parser(wanted)
     except ImportError as error:
-        if (error.name or "").partition(".")[0] not in ("pyspark", "pyarrow", "xxhash", "py4j"):
+        if (error.name or "").partition(".")[0] not in ("pyspark", "pyarrow", "xxhash", "py4j", "numpy", "jinja2", "matplotlib"):
             raise
         print(
             f"kafka-pixy pipeline {wanted}: {error.name} is not installed: "

@@ -136,6 +136,19 @@ class Instances:
 
 
 @dataclass(slots=True)
+class Journal:
+    """``proxies.X.journal``"""
+
+    topic: str = ""
+    batch_events: int = 1000
+    linger: Duration = _seconds(0.5)
+    buffer_events: int = 100_000
+    compression: Compression = Compression("zstd")
+    delivery_timeout: Duration = _seconds(30)
+    shutdown_timeout: Duration = _seconds(5)
+
+
+@dataclass(slots=True)
 class Proxy:
     """``proxies.X``: one Kafka cluster."""
 
@@ -150,6 +163,7 @@ class Proxy:
     producer: Producer = field(default_factory=Producer)
     consumer: Consumer = field(default_factory=Consumer)
     instances: Instances = field(default_factory=Instances)
+    journal: Journal = field(default_factory=Journal)
 
 
 @dataclass(slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 
 from pixy.config import model
@@ -12,6 +13,8 @@ PARTITIONERS = ("hash", "random", "roundrobin")
 INITIAL_OFFSETS = ("newest", "oldest")
 GROUP_PROTOCOLS = ("classic", "consumer")
 SASL_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+TOPIC = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,249}\Z")
+MAX_BATCH_EVENTS = 10_000
 SEVERITIES = ("debug", "info", "warning", "error")
 
 
@@ -79,6 +82,8 @@ def _proxy_problem(proxy: model.Proxy) -> str:
         or _choice("net.sasl.mechanism", proxy.net.sasl.mechanism, SASL_MECHANISMS)
         or _bounds("net", proxy.net, _NET)
         or _bounds("instances", proxy.instances, _INSTANCES)
+        or _bounds("journal", proxy.journal, _JOURNAL)
+        or _journal_problem(proxy.journal)
     )
     if problem:
         return f"invalid config parameter: {problem}"
@@ -145,6 +150,12 @@ _INSTANCES = (
     ("session_timeout", "session_timeout", ">", 0),
     ("heartbeat_interval", "heartbeat_interval", ">", 0),
 )
+_JOURNAL = (
+    ("batch_events", "batch_events", ">", 0),
+    ("linger", "linger", ">=", 0.01),
+    ("delivery_timeout", "delivery_timeout", ">=", 1),
+    ("shutdown_timeout", "shutdown_timeout", ">=", 0),
+)
 _NET = (
     ("dial_timeout", "dial_timeout", ">=", 1),
     ("read_timeout", "read_timeout", ">", 0),
@@ -197,6 +208,16 @@ def _bounds(
         value = getattr(values, field)
         if value < bound or (comparison == ">" and value == bound):
             return f"{section}.{shown} must be {comparison} {bound:g}"
+    return ""
+
+
+def _journal_problem(journal: model.Journal) -> str:
+    if journal.topic and not TOPIC.match(journal.topic):
+        return f"journal.topic {journal.topic!r} is not a name that Kafka allows"
+    if journal.batch_events > MAX_BATCH_EVENTS:
+        return f"journal.batch_events must be <= {MAX_BATCH_EVENTS}"
+    if journal.buffer_events < journal.batch_events:
+        return "journal.buffer_events must be >= journal.batch_events"
     return ""
 
 

@@ -10,11 +10,13 @@ from typing import Any
 
 from actors import Actor, ActorDeadError, ActorRef, Future
 from pixy.config.model import Proxy
+from pixy.engine import journal_writer
 from pixy.engine.admin import Admin, Catalogue
 from pixy.engine.fetcher import Fetcher
 from pixy.engine.group_consumer import GroupConsumer, GroupLeaving, Leave, Owned
 from pixy.engine.instance_messages import InstanceSpec
 from pixy.engine.instances import CloseInstances, Instances
+from pixy.engine.journal import Journal
 from pixy.engine.partitioner import LIBRDKAFKA_PARTITIONER
 from pixy.engine.topic_producer import Delivered, Drain, TopicProducer
 from pixy.errors import (
@@ -111,6 +113,8 @@ class Cluster(Actor):
         self._client: ProducerClient
         self._admin: ActorRef[Admin]
         self._fetcher: ActorRef[Fetcher]
+        self._journal: Journal | None = None
+        self._journal_writer: ActorRef[Any] | None = None
         self._producers: dict[str, ActorRef[TopicProducer]] = {}
         self._groups: dict[str, _Group] = {}
         self._draining = False
@@ -126,8 +130,11 @@ class Cluster(Actor):
         """Make the clients; they connect by themselves."""
         partitioner = LIBRDKAFKA_PARTITIONER[self._proxy.producer.partitioner]
         self._client = ProducerClient(
-            settings.producer(self._proxy, partitioner), self._deliver, self._client_error
+            settings.producer(self._proxy, partitioner), self._deliver, self._client_error,
+            stamp=bool(self._proxy.journal.topic),
         )
+        if self._proxy.journal.topic:
+            self._start_journal()
         ref = self.actor_ref
         self._admin = self.spawn(
             Admin, self._proxy, lambda: _own_groups(ref), name="admin"
@@ -140,6 +147,16 @@ class Cluster(Actor):
         self._instances = self.spawn(
             Instances, proxy, self._node, partial(_open_instance, proxy), Catalogue(self._admin),
             name="instances",
+        )
+
+    def _start_journal(self) -> None:
+        conf = self._proxy.journal
+        made = settings.journal(self._proxy)
+        self._journal = Journal(conf, self.system.loop.time)
+        self._journal_writer = self.spawn(
+            journal_writer.JournalWriter, self._journal, conf, self._proxy.client_id,
+            lambda deliver, failed: ProducerClient(made, deliver, failed),
+            name="journal", supervision=journal_writer.SUPERVISION,
         )
 
     async def on_stop(self) -> None:  # type: ignore[override]
@@ -182,7 +199,9 @@ class Cluster(Actor):
             raise TooManyRequests("producer.max_topics")
         ref = self.spawn(
             TopicProducer, request.topic, self._proxy.producer, self._client, self._writable,
-            legacy=self.legacy, name=self.free_name(f"{request.topic}.producer"),
+            legacy=self.legacy,
+            journal=None if request.topic == self._proxy.journal.topic else self._journal,
+            name=self.free_name(f"{request.topic}.producer"),
         )
         self._producers[request.topic] = ref
         return ref
@@ -249,7 +268,7 @@ class Cluster(Actor):
             raise TooManyRequests("consumer.max_groups")
         ref = self.spawn(
             GroupConsumer, name, self._proxy, self.actor_ref, self._session, self._partitions,
-            name=self.free_name(name),
+            self._journal, name=self.free_name(name),
         )
         self._groups[name] = _Group(ref)
         return ref
@@ -309,7 +328,13 @@ class Cluster(Actor):
                 await waiting
             except ActorDeadError:
                 continue
-        reply.try_set(await self._client.close(self._proxy.producer.shutdown_timeout))
+        lost = await self._client.close(self._proxy.producer.shutdown_timeout)
+        if self._journal_writer is not None:
+            try:  # after everything that it tells of
+                await self._journal_writer.ask(journal_writer.Drain(), block=False)
+            except ActorDeadError:
+                pass
+        reply.try_set(lost)
 
 
 def _open_instance(

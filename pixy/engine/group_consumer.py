@@ -10,6 +10,7 @@ from typing import Any
 
 from actors import ESCALATE, Actor, ActorDeadError, ActorRef, Supervision
 from pixy.config.model import Proxy
+from pixy.engine.journal import Journal, Kind, Refusal, Stream
 from pixy.engine.offset_committer import Forget, OffsetCommitter, to_commit
 from pixy.engine.partition_owner import (
     Ack,
@@ -119,10 +120,11 @@ class GroupConsumer(Actor):
 
     def __init__(
         self, group: str, proxy: Proxy, cluster: ActorRef[Any], session_factory: SessionFactory,
-        lookup: TopicLookup,
+        lookup: TopicLookup, journal: Journal | None = None,
     ) -> None:
         super().__init__()
         self._group = group
+        self._journal = journal
         self._conf = proxy.consumer
         self._cluster = cluster
         self._session_factory = session_factory
@@ -208,7 +210,13 @@ class GroupConsumer(Actor):
         owner = self._owners.get(partition)
         if owner is not None:
             owner.ref.forward(Ack(request.offset), reply, urgent=True)
-        elif partition in self._lost:
+            return
+        if self._journal is not None and request.topic != self._journal.topic:
+            self._journal.add(
+                Kind.ACK_REFUSED, self._now(), Stream(*partition, self._group), request.offset,
+                code=Refusal.NOT_OWNED,
+            )
+        if partition in self._lost:
             reply.try_fail(PartitionLost(self._group, *partition))
         else:
             reply.try_fail(NotConsumed(self._group, *partition))
@@ -261,11 +269,16 @@ class GroupConsumer(Actor):
             self._lost.discard(partition)
             ref = self.spawn(
                 PartitionOwner, assignment, self._group, self.actor_ref, self._committer,
-                self._session, self._conf, name=self.free_name(f"{start.topic}.{start.partition}"),
+                self._session, self._conf, self._journal_of(start.topic),
+                name=self.free_name(f"{start.topic}.{start.partition}"),
             )
             self._owners[partition] = _Owner(ref, assignment)
             logger.info("%s: got %s/%d at %d", self.path, *partition, start.position)
         self._subscriptions.joined()
+
+    def _journal_of(self, topic: str) -> Journal | None:
+        # Whoever reads the journal through the proxy would make more of it to read.
+        return None if self._journal is None or topic == self._journal.topic else self._journal
 
     def _fetched(self, event: Fetched) -> None:
         for partition, (fence, records) in event.batches.items():

@@ -207,6 +207,10 @@ class OfferBook:
 
     # -- what the caller wants to know ------------------------------------------------------------
 
+    def pending_offer(self, offset: int) -> Offer | None:
+        """The message of this offset, if it was offered and is not done."""
+        return self._offers.get(offset)
+
     @property
     def pending(self) -> int:
         """Messages that a client has seen and nobody has acknowledged."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from actors import Future
+from pixy.engine.produce_journal import ProduceJournal
 from pixy.errors import PixyError, UnknownPartition, UnknownTopic
 from pixy.kafka.errors import message_too_large, translate
 from pixy.kafka.producer import Bulk, Headers, Message
@@ -43,17 +44,20 @@ class Owner(Protocol):
 
     @property
     def path(self) -> str: ...
+    @property
+    def journal(self) -> ProduceJournal: ...
 
 
 class Item:
     """A message on its way, and whoever waits for it (None: nobody, it was asynchronous)."""
 
-    __slots__ = ("headers", "key", "owner", "reply", "size", "value")
-    timestamp = 0
+    __slots__ = ("arrived", "headers", "key", "owner", "reply", "size", "timestamp", "value")
 
     def __init__(
         self, message: Single, size: int, reply: Future[Any] | None, owner: Owner
     ) -> None:
+        self.arrived = owner.journal.now()
+        self.timestamp = 0
         self.key = message.key
         self.value = message.value
         self.headers = message.headers
@@ -62,6 +66,7 @@ class Item:
         self.owner = owner
 
     def fail(self, error: PixyError) -> None:
+        self.owner.journal.one(self, -1, -1, error)
         if self.reply is None or not self.reply.try_fail(error):
             logger.error("%s: an asynchronous message is lost: %s", self.owner.path, error)
 
@@ -77,7 +82,7 @@ class Batch(Bulk):
         tell: see :class:`pixy.kafka.producer.Bulk`.
     """
 
-    __slots__ = ("_places", "_written", "reply", "wanted")
+    __slots__ = ("_places", "_written", "arrived", "reply", "wanted")
 
     def __init__(
         self, records: Sequence[Record], fits: int, reply: Future[Any], owner: Owner,
@@ -91,6 +96,7 @@ class Batch(Bulk):
                 for size, record in zip(sizes, records, strict=True)
             ]
         self.reply = reply
+        self.arrived = owner.journal.now()
         self._written: list[Written | None] = []
         self._places: list[int] = []
         if max(sizes) > fits:
@@ -103,6 +109,7 @@ class Batch(Bulk):
 
     def fail(self, error: PixyError) -> None:
         """None of them is sent."""
+        self.owner.journal.many(self, [error] * len(self.records))
         self.reply.try_fail(error)
 
     def settle(self) -> None:
@@ -117,6 +124,7 @@ class Batch(Bulk):
             for at, result in zip(self._places, written, strict=True):
                 self._written[at] = result
             written = self._written
+        self.owner.journal.many(self, written)
         self.reply.try_set(written)
 
     @staticmethod

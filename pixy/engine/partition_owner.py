@@ -13,8 +13,10 @@ from typing import Any
 from actors import Actor, ActorRef
 from pixy.config.model import Consumer
 from pixy.engine import sparse_acks
+from pixy.engine.journal import Journal
 from pixy.engine.offers import AckResult, Offer, OfferBook
 from pixy.engine.offset_committer import LastKnown, Moved
+from pixy.engine.owner_journal import OwnerJournal
 from pixy.engine.polls import Answered, Delivery, Poll
 from pixy.engine.tracker import OffsetTracker, Position
 from pixy.errors import LongPollTimeout, NeverOffered
@@ -121,8 +123,11 @@ class PartitionOwner(Actor):
     def __init__(
         self, assignment: Assignment, group: str, group_ref: ActorRef[Any],
         committer: ActorRef[Any], session: Session, conf: Consumer,
+        journal: Journal | None = None,
     ) -> None:
         super().__init__()
+        self._journal = journal
+        self._notes: OwnerJournal | None = None
         assignment.lives += 1
         self._assignment = assignment
         self._life = assignment.lives
@@ -134,7 +139,7 @@ class PartitionOwner(Actor):
         self._session = session
         self._conf = conf
         self._announced = 0
-        self._draining = False
+        self._draining = self._was_drained = False
         self._credit = 0
         self._credit_bytes = 0
         self._credited_below = 0
@@ -159,6 +164,11 @@ class PartitionOwner(Actor):
             max_retries=self._conf.max_retries, offered_below=self._assignment.offered_below,
         )
         self._told = self._book.position()
+        if self._journal is not None:
+            self._notes = OwnerJournal(
+                self._journal, self._partition, self._group, self._fence, self._conf.ack_timeout
+            )
+            self._notes.assigned(position.offset, self._life - 1)
         if start.new and self._life == 1:
             self._committer.tell(Moved(self._partition, self._told, at_once=True), urgent=True)
 
@@ -169,10 +179,7 @@ class PartitionOwner(Actor):
             self._serve(message.polls)
         elif kind is Answered:
             if message.life == self._life:
-                if message.sent:
-                    self._book.ack(message.offset)
-                else:
-                    self._book.give_back(message.offset)
+                self._answered(message)
         elif kind is Records:
             self._fetched(message)
         elif kind is Ack:
@@ -193,6 +200,11 @@ class PartitionOwner(Actor):
         message = self.failed_message
         if type(message) is Serve:
             self._give_up(tuple(poll for poll in message.polls if not poll.reply.done()))
+
+    def on_stop(self) -> None:
+        """The assignment is over."""
+        if self._notes is not None:
+            self._notes.revoked(self._book.position().offset, drained=self._was_drained)
 
     # -- offers ---------------------------------------------------------------------------------
 
@@ -222,9 +234,26 @@ class PartitionOwner(Actor):
                 offer.record, self._partition[1], offer.offset, self.actor_ref, self._life,  # type: ignore[arg-type]
                 poll.auto_ack,
             )
+            if self._notes is not None:
+                self._notes.offered(offer, now)
             if not poll.reply.try_set(delivery):
-                self._book.give_back(offer.offset)
+                self._take_back(offer.offset)
         self._give_up(tuple(unserved))
+
+    def _answered(self, message: Answered) -> None:
+        if not message.sent:
+            self._take_back(message.offset)
+            return
+        offer = self._book.pending_offer(message.offset)
+        self._book.ack(message.offset)
+        if self._notes is not None and offer is not None:
+            self._notes.acked(offer, auto=True)
+
+    def _take_back(self, offset: int) -> None:
+        offer = self._book.pending_offer(offset)
+        if self._notes is not None and offer is not None and offer.out:
+            self._notes.returned(offer)
+        self._book.give_back(offset)
 
     def _give_up(self, polls: tuple[Poll, ...]) -> None:
         if polls:
@@ -241,7 +270,10 @@ class PartitionOwner(Actor):
 
     def _ack(self, offset: int) -> None:
         reply = self.take_reply()
+        offer = self._book.pending_offer(offset)
         result = self._book.ack(offset)
+        if self._notes is not None:
+            self._notes.answered(offset, offer, result)
         if result is not AckResult.DONE:
             logger.info("%s: bad ack of offset %d: %s", self.path, offset, result.value)
         if result is AckResult.NEVER_OFFERED:
@@ -265,6 +297,8 @@ class PartitionOwner(Actor):
             self._watch_deadline()
         for offer in book.dropped:
             self._log_dropped(offer)
+            if self._notes is not None:
+                self._notes.dropped(offer)
         book.dropped.clear()
         position = book.position()
         if position != self._told:
@@ -301,6 +335,7 @@ class PartitionOwner(Actor):
         if not self._draining:
             return
         self._draining = False
+        self._was_drained = True
         self.cancel_timer("drain")
         self._tell_group(
             Drained(self._partition, self._assignment.start.fence, self._book.position())

@@ -15,8 +15,10 @@ from typing import Any
 
 from actors import Actor
 from pixy.config.model import Producer
+from pixy.engine.journal import Journal
 from pixy.engine.outgoing import Batch, Item, Record, headers_size
 from pixy.engine.partitioner import RoundRobinPartitioner
+from pixy.engine.produce_journal import ProduceJournal
 from pixy.errors import PixyError, ShuttingDown, TooManyRequests
 from pixy.kafka.errors import message_too_large, translate, unknown_topic
 from pixy.kafka.producer import Headers, ProducerClient, Report
@@ -98,10 +100,11 @@ class TopicProducer(Actor):
 
     def __init__(
         self, topic: str, conf: Producer, client: ProducerClient, writable: Writable,
-        *, legacy: bool,
+        *, legacy: bool, journal: Journal | None = None,
     ) -> None:
         super().__init__()
         self._topic = topic
+        self.journal = ProduceJournal(topic, journal)
         self._conf = conf
         self._client = client
         self._writable = writable
@@ -281,8 +284,10 @@ class TopicProducer(Actor):
                 item.settle()
             elif error is not None:
                 item.fail(translate(error))
-            elif item.reply is not None:
-                item.reply.try_set((partition, offset))
+            else:
+                if item.reply is not None:
+                    item.reply.try_set((partition, offset))
+                self.journal.one(item, partition, offset)
         if self._in_flight == 0 and self._gathered:
             self._settle()
 

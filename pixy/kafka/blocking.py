@@ -139,6 +139,20 @@ class ClusterView:
             for part, future in futures.items()
         }
 
+    def configs(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
+        """All settings in force for topics, those of the broker included."""
+        futures = self._client.describe_configs(
+            [ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in topics],
+            request_timeout=self._timeout,
+        )
+        return {
+            resource.name: {
+                entry.name: "" if entry.value is None else entry.value
+                for entry in self._wait(future).values()
+            }
+            for resource, future in futures.items()
+        }
+
     def committed(self, group: str, places: Sequence[Place]) -> dict[Place, tuple[int, str]]:
         """A group's committed offsets and metadata; a partition without one is left out."""
         client = self._member(group)

@@ -40,6 +40,8 @@ class Outgoing(Message, Protocol):
 
     @property
     def size(self) -> int: ...
+    timestamp: int
+    """Set by the delivery report, if the client is to: milliseconds, as Kafka has it."""
 
 
 class Bulk:
@@ -110,12 +112,14 @@ class ProducerClient:
         settings: see :mod:`pixy.kafka.settings`.
         deliver: called on the loop with each list of reports.
         failed: called on the loop with an error after which this client can not go on.
+        stamp: set each message's ``timestamp`` before its report is delivered.
     """
 
     def __init__(
         self, settings: Settings, deliver: Callable[[list[Report]], None],
-        failed: Callable[[Exception], None],
+        failed: Callable[[Exception], None], *, stamp: bool = False,
     ) -> None:
+        self._stamp = stamp
         self._loop = asyncio.get_running_loop()
         self._deliver = deliver
         self._failed = failed
@@ -286,6 +290,8 @@ class ProducerClient:
         return int(left)
 
     def _report(self, token: Any, error: Any, message: Any) -> None:
+        if self._stamp:
+            token.timestamp = message.timestamp()[1]
         self._reports.append((token, error, message.partition(), message.offset()))
 
     def bulk_landed(self, bulk: Bulk) -> None:

@@ -80,6 +80,20 @@ def producer(proxy: Proxy, partitioner: str) -> Settings:
     }
 
 
+def journal(proxy: Proxy) -> Settings:
+    """The journal's own producer: whatever happens to it happens to no other."""
+    conf = proxy.journal
+    return {
+        **common(proxy),
+        "acks": -1,
+        "enable.idempotence": True,
+        "compression.type": conf.compression,
+        "message.timeout.ms": _ms(conf.delivery_timeout, 1000),
+        "linger.ms": 5,  # batches that are written together travel together
+        "queue.buffering.max.kbytes": 65_536,  # events are bounded by journal.buffer_events
+    }
+
+
 def consumer(proxy: Proxy, group: str) -> Settings:
     """One consumer per group. Offsets are ours to commit."""
     conf = proxy.consumer

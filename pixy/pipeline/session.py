@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -60,6 +61,8 @@ def open_session(
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     if not submitted:
         jars.check_java()
+        # Python's workers find the same packages as the driver.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(name)
     if master or not submitted:
         builder = builder.master(master or "local[*]")

@@ -52,6 +52,9 @@ class Record:
     def value(self) -> bytes:
         return b"v"
 
+    def timestamp(self) -> tuple[int, int]:
+        return 1, 1_700_000_000_000 + self._offset
+
     def __len__(self) -> int:
         return 10
 

@@ -1,0 +1,143 @@
+"""``kafka-pixy pipeline audit``."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from typing import Any
+
+from pixy.cli.pipeline_common import (
+    EXIT_FOUND,
+    EXIT_OK,
+    common_parser,
+    console,
+    load_cluster,
+    report,
+    set_up_logging,
+)
+from pixy.config import Proxy
+from pixy.config.durations import parse_duration
+
+DESCRIPTION = """\
+Tell, with numbers, what was lost, doubled, out of order or late: per topic, partition, group and time window.
+Sources are the lake, the broker's log, the groups' committed offsets and the daemons' journal; any may be absent,
+and the report says which were used. Run it again into the same folder and the windows are brought up to date:
+what late data has changed is named, with its revision.
+"""
+
+EPILOG = """\
+exit codes:
+  0  nothing is lost
+  1  failed; the text on stderr names the reason
+  2  the command line or the configuration is wrong
+  3  something is lost; with --strict also if something is doubled or out of order without an explanation
+"""
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to the subparsers."""
+    parser = commands.add_parser(
+        "audit", parents=[common_parser(cluster=False, spark=True)], description=DESCRIPTION, epilog=EPILOG,
+        help="tell what was lost, doubled or late", formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--lake", metavar="DIR", default="", help="folder or Hadoop URI of the lake")
+    parser.add_argument(
+        "--out", metavar="DIR", required=True,
+        help="folder for audit.json, report.html and the Parquet tables; that of the run before, to bring it up to date",
+    )
+    parser.add_argument("--topics", metavar="A,B", type=_names, default=(), help="topics to audit (default: those of the lake and of the journal)")
+    parser.add_argument("--group", metavar="G", action="append", default=[], help="group to audit, may be repeated (default: those of the journal)")
+    parser.add_argument(
+        "--journal", metavar="TOPIC", default="",
+        help="topic with the daemons' journal, in the cluster or in the lake (default: the configuration's)",
+    )
+    parser.add_argument("--window", metavar="1m", type=_millis, default=60_000, help="length of a window (default: 1m)")
+    parser.add_argument(
+        "--watermark", metavar="1m", type=_millis, default=60_000,
+        help="how long after its end a window may change without being called restated (default: 1m)",
+    )
+    parser.add_argument(
+        "--log", action=argparse.BooleanOptionalAction, default=True,
+        help="read the broker's log where the lake does not reach (default: yes)",
+    )
+    parser.add_argument(
+        "--settle", metavar="2s", type=parse_duration, default=2.0,
+        help="time for running daemons to write what they know; more than their journal.linger (default: 2s)",
+    )
+    parser.add_argument("--strict", action="store_true", help="exit code 3 also for duplicates and disorder that nothing explains")
+    parser.set_defaults(run=run)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+
+
+def _millis(text: str) -> int:
+    try:
+        found = round(parse_duration(text) * 1000)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if found <= 0:
+        raise argparse.ArgumentTypeError(f"{text!r} must be more than 0")
+    return found
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command; returns its exit code."""
+    set_up_logging(args)
+    # Spark's start takes seconds: what can be refused is refused before.
+    from pixy.pipeline.audit import output
+    from pixy.pipeline.errors import UsageError
+
+    cluster, proxy = _cluster(args)
+    if not args.lake and proxy is None:
+        raise UsageError("give --lake, or --config for the cluster, or both: there is nothing to look at")
+    for topic in args.topics:
+        if not re.fullmatch(r"[A-Za-z0-9._-]{1,249}", topic):
+            raise UsageError(f"--topics: {topic!r} is not a name of a topic")
+    output.previous(args.out)
+    return _audit(args, cluster, proxy)
+
+
+def _cluster(args: argparse.Namespace) -> tuple[str, Proxy | None]:
+    return load_cluster(args) if args.config else ("", None)
+
+
+def _audit(args: argparse.Namespace, cluster: str, proxy: Proxy | None) -> int:
+    from pixy.pipeline.audit import output
+    from pixy.pipeline.audit.gather import Request
+    from pixy.pipeline.audit.job import audit
+    from pixy.pipeline.audit.report import render
+    from pixy.pipeline.audit.summary import summarize
+    from pixy.pipeline.session import open_session
+
+    request = Request(
+        args.out, args.lake, cluster, proxy, args.topics, tuple(args.group), args.window, args.watermark,
+        args.journal, args.log, args.settle,
+    )
+    spark = open_session("audit", args.master, args.jars, args.conf, verbose=args.verbose)
+    try:
+        result = audit(spark, request, lambda line: console.print(line, markup=False))
+    finally:
+        spark.stop()
+    summary = summarize(result)
+    files = output.write(result, summary, render(result, summary))
+    verdict = summary["verdict"]
+    code = EXIT_FOUND if verdict == "loss" or (args.strict and verdict == "fault") else EXIT_OK
+    return report(args, summary if args.json else _short(summary, files), code)
+
+
+_TOPIC = ("topic", "produced", "archived", "archive_lost", "log_lost", "archive_duplicates", "archive_out_of_order")
+_GROUP = ("topic", "group", "offered", "acked", "retried", "dead_lettered", "lost", "unknown", "duplicates_unexplained", "out_of_order")
+
+
+def _short(summary: dict[str, Any], files: list[str]) -> dict[str, Any]:
+    """What a terminal shows."""
+    windows = summary["windows"]
+    return {
+        "verdict": summary["verdict"], "sources": summary["sources"], "run": summary["run"],
+        "windows": windows["count"], "restated": windows["restated"],
+        "topics": [{name: row[name] for name in _TOPIC} for row in summary["topics"]],
+        "groups": [{name: row[name] for name in _GROUP} for row in summary["groups"]],
+        "found": summary["found"], "report": next(path for path in files if path.endswith(".html")),
+    }

@@ -1,0 +1,84 @@
+"""What the owner of a partition tells the journal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pixy.engine.journal import AUTO, Journal, Kind, Refusal, Stream
+from pixy.engine.offers import AckResult, Offer
+from pixy.kafka.consumer import Partition
+
+_REFUSED = {
+    AckResult.DUPLICATE: Refusal.DUPLICATE, AckResult.NEVER_OFFERED: Refusal.NEVER_OFFERED,
+}
+
+
+class OwnerJournal:
+    """Of one life of an owner: the assignment's number goes with each event."""
+
+    __slots__ = ("_ack_timeout", "_journal", "_stream")
+
+    def __init__(
+        self, journal: Journal, partition: Partition, group: str, generation: int,
+        ack_timeout: float,
+    ) -> None:
+        self._journal = journal
+        self._ack_timeout = ack_timeout
+        self._stream = Stream(*partition, group, generation)
+
+    def assigned(self, position: int, restarts: int) -> None:
+        """Begins at ``position``."""
+        journal = self._journal
+        journal.add(Kind.ASSIGNED, journal.clock(), self._stream, position, restarts)
+
+    def revoked(self, position: int, *, drained: bool) -> None:
+        """Ends at ``position``."""
+        journal = self._journal
+        journal.add(
+            Kind.REVOKED, journal.clock(), self._stream, position, code=0 if drained else 1
+        )
+
+    def offered(self, offer: Offer, now: float) -> None:
+        """Handed to a request."""
+        self._journal.add(
+            Kind.OFFERED, now, self._stream, offer.offset, offer.retries, _timestamp(offer)
+        )
+
+    def returned(self, offer: Offer) -> None:
+        """The request's client was gone."""
+        self._note(Kind.RETURNED, offer)
+
+    def acked(self, offer: Offer, *, auto: bool) -> None:
+        """Done."""
+        self._note(Kind.ACKED, offer, AUTO if auto else 0)
+
+    def answered(self, offset: int, offer: Offer | None, result: AckResult) -> None:
+        """A client's ack was answered with ``result``; ``offer`` is what it was for, if pending."""
+        journal = self._journal
+        if result is not AckResult.DONE:
+            journal.add(
+                Kind.ACK_REFUSED, journal.clock(), self._stream, offset, code=_REFUSED[result]
+            )
+        elif offer is not None:
+            self._note(Kind.ACKED, offer)
+        else:  # offered by an earlier life
+            journal.add(Kind.ACKED, journal.clock(), self._stream, offset)
+
+    def dropped(self, offer: Offer) -> None:
+        """Given up after too many retries."""
+        self._note(Kind.DROPPED, offer)
+
+    def _note(self, kind: Kind, offer: Offer, flags: int = 0) -> None:
+        now = self._journal.clock()
+        self._journal.add(
+            kind, now, self._stream, offer.offset, offer.retries, _timestamp(offer),
+            now - offer.deadline + self._ack_timeout, 0, flags,
+        )
+
+
+def _timestamp(offer: Offer) -> int:
+    record: Any = offer.record
+    return record.timestamp()[1]  # type: ignore[no-any-return]
+
+
+__all__ = ["OwnerJournal"]

@@ -1,0 +1,257 @@
+"""The journal's format: what a daemon did, many events to one Kafka record.
+
+A record is one batch of one daemon: a msgpack map that holds the events column by column. Columns
+make it small (a column that never changes takes no bytes, the others the fewest per value that do)
+and quick to read: each is one buffer of little-endian integers, which a reader with vectors takes
+as it is, rather than ten million small arrays. ``docs/pipeline.md`` documents it for other readers.
+
+Shared by the engine, which writes it, and the pipeline, which reads it; pure.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+import msgpack
+
+from pixy.errors import PixyError
+
+VERSION = 1
+"""Raised when a reader of the former version would misread; new fields alone do not raise it."""
+
+
+class Kind(IntEnum):
+    """What happened."""
+
+    PRODUCED = 1
+    """Kafka has a message. ``took``: from the request to Kafka's confirmation."""
+    PRODUCE_FAILED = 2
+    """Kafka has it not, or nobody knows: ``code`` is Kafka's error, the offset is -1."""
+    OFFERED = 3
+    """Handed to a request. ``took``: since the message's own timestamp; ``attempt`` 0 is the first
+    offer, more are retries."""
+    RETURNED = 4
+    """The request's client was gone: the offer before this does not count."""
+    ACKED = 5
+    """Acknowledged. ``took``: since it was offered last."""
+    ACK_REFUSED = 6
+    """Acknowledged and not wanted; ``code`` is a :class:`Refusal`."""
+    DROPPED = 7
+    """Given up after ``attempt`` retries, and logged."""
+    ASSIGNED = 8
+    """This daemon has the partition now; ``offset``: where it begins, ``attempt``: how often its
+    owner was restarted within this assignment."""
+    REVOKED = 9
+    """This daemon lets go of it; ``offset``: where the next one begins. ``code`` 1: it was not
+    drained (lost, or the time was over)."""
+
+
+class Refusal(IntEnum):
+    """Why an acknowledgement was not wanted."""
+
+    DUPLICATE = 1
+    NEVER_OFFERED = 2
+    NOT_OWNED = 3
+
+
+WAITED = 1
+"""Flag of PRODUCED and PRODUCE_FAILED: somebody waited for the answer (a synchronous produce)."""
+AUTO = 2
+"""Flag of ACKED: acknowledged because the answer was sent, not by the client."""
+
+COLUMNS = ("kind", "time", "stream", "offset", "attempt", "timestamp", "took", "code", "flags")
+"""``time``: microseconds since 1970. ``stream``: index into the batch's streams. ``timestamp``: the
+message's, milliseconds since 1970, -1 where it has none. ``took``: microseconds, -1 if unknown."""
+
+
+class JournalFormatError(PixyError):
+    """A record is not a journal batch, or of a version that this program does not know."""
+
+
+class Stream:
+    """What many events have in common. Compared by identity: whoever writes keeps its own."""
+
+    __slots__ = ("generation", "group", "partition", "topic")
+
+    def __init__(self, topic: str, partition: int, group: str = "", generation: int = 0) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.group = group
+        """Empty for what was produced."""
+        self.generation = generation
+        """Number of the assignment on this daemon; every assignment has another one."""
+
+
+Event = tuple[int, int, Stream, int, int, int, int, int, int]
+"""In the order of :data:`COLUMNS`, with the stream itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Events that happened and were not written: the gap is known, its content is not."""
+
+    events: int = 0
+    first: int = 0
+    """Time of the first of them, microseconds since 1970."""
+    last: int = 0
+
+    def __add__(self, other: Lost) -> Lost:
+        if not self.events or not other.events:
+            return self if self.events else other
+        return Lost(
+            self.events + other.events, min(self.first, other.first), max(self.last, other.last)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """``base`` plus each unsigned number in ``data``, ``width`` bytes each; width 0: all ``base``."""
+
+    base: int
+    width: int
+    data: bytes
+
+    def values(self, count: int) -> list[int]:
+        """The numbers."""
+        if not self.width:
+            return [self.base] * count
+        numbers = array(_CODES[self.width])
+        numbers.frombytes(self.data)
+        if sys.byteorder == "big":
+            numbers.byteswap()
+        return [self.base + number for number in numbers]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One record of the journal."""
+
+    client: str
+    """``client_id`` of the daemon."""
+    epoch: int
+    """When this journal began, microseconds since 1970: a restart begins another."""
+    sequence: int
+    """Numbers the batches of an epoch from 0: one that is missing was lost."""
+    count: int
+    streams: tuple[tuple[str, int, str, int], ...]
+    """(topic, partition, group, generation)"""
+    columns: dict[str, Column] = field(default_factory=dict)
+    lost: Lost = Lost()
+    final: bool = False
+    """Whether the daemon stopped in order after this batch."""
+    time: int = 0
+    """When it was made, microseconds since 1970: what happened before is in the batches so far."""
+    heartbeat: int = 0
+    """Microseconds after which there is another batch, if nothing happens; a daemon that is silent
+    for longer has died, or can not reach Kafka."""
+
+    def events(self) -> list[dict[str, Any]]:
+        """The events one by one: for people and tests, not for ten million."""
+        columns = [self.columns[name].values(self.count) for name in COLUMNS]
+        made = []
+        for row in zip(*columns, strict=True):
+            event: dict[str, Any] = dict(zip(COLUMNS, row, strict=True))
+            topic, partition, group, generation = self.streams[event.pop("stream")]
+            event |= {
+                "kind": Kind(event["kind"]), "topic": topic, "partition": partition,
+                "group": group, "generation": generation, "client": self.client,
+            }
+            made.append(event)
+        return made
+
+
+HEARTBEAT = 10.0
+"""Seconds of silence after which a daemon says that nothing has happened."""
+
+_CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
+
+
+def encode(
+    client: str, epoch: int, sequence: int, events: Sequence[Event], *, time: int = 0,
+    heartbeat: int = 0, lost: Lost = Lost(), final: bool = False,
+) -> bytes:
+    """One record's value.
+
+    Frame of reference (the smallest value, and the distance to it) rather than deltas from event to
+    event: nearly as small after the producer's compression, and a reader needs no running sum. It
+    takes some 0.7 microseconds an event (1,000 events, CPython 3.11).
+    """
+    index: dict[Stream, int] = {}
+    columns: list[Any] = list(zip(*events, strict=True)) or [()] * len(COLUMNS)
+    columns[2] = [index.setdefault(stream, len(index)) for stream in columns[2]]
+    packed: bytes = msgpack.packb({
+        "version": VERSION, "client": client, "epoch": epoch, "sequence": sequence,
+        "count": len(events),
+        "streams": [
+            (stream.topic, stream.partition, stream.group, stream.generation) for stream in index
+        ],
+        "columns": {
+            name: _column(values) for name, values in zip(COLUMNS, columns, strict=True)
+        },
+        "lost": (lost.events, lost.first, lost.last), "final": final, "time": time,
+        "heartbeat": heartbeat,
+    }, unicode_errors="replace")
+    return packed
+
+
+def _column(values: Sequence[int]) -> tuple[int, int, bytes]:
+    if not values:
+        return 0, 0, b""
+    base, most = min(values), max(values)
+    spread = most - base
+    if not spread:
+        return base, 0, b""
+    width = 1 if spread < 1 << 8 else 2 if spread < 1 << 16 else 4 if spread < 1 << 32 else 8
+    numbers = array(_CODES[width], [value - base for value in values] if base else values)
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return base, width, numbers.tobytes()
+
+
+def decode(value: bytes) -> Batch:
+    """The batch in a record's value; its columns stay packed.
+
+    Raises:
+        JournalFormatError: another version, or not a batch; the text says what is wrong with it.
+    """
+    try:
+        found = msgpack.unpackb(value)
+    except (ValueError, msgpack.UnpackException) as error:
+        raise JournalFormatError(f"not a journal batch: {error}") from error
+    if not isinstance(found, dict) or "version" not in found:
+        raise JournalFormatError("not a journal batch: no msgpack map with a version")
+    if found["version"] != VERSION:
+        raise JournalFormatError(
+            f"journal version {found['version']!r} is unknown: this program reads {VERSION}"
+        )
+    try:
+        batch = Batch(
+            found["client"], found["epoch"], found["sequence"], found["count"],
+            tuple((topic, part, group, gen) for topic, part, group, gen in found["streams"]),
+            {name: Column(*found["columns"][name]) for name in COLUMNS},
+            Lost(*found["lost"]), found["final"], found["time"], found["heartbeat"],
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise JournalFormatError(f"journal batch is damaged: {error!r}") from error
+    _check(batch)
+    return batch
+
+
+def _check(batch: Batch) -> None:
+    for name, column in batch.columns.items():
+        if column.width not in (0, *_CODES) or len(column.data) != column.width * batch.count:
+            raise JournalFormatError(
+                f"journal batch is damaged: column {name} has {len(column.data)} bytes for "
+                f"{batch.count} events of {column.width}"
+            )
+
+
+__all__ = [
+    "AUTO", "COLUMNS", "HEARTBEAT", "VERSION", "WAITED", "Batch", "Column", "Event", "JournalFormatError",
+    "Kind", "Lost", "Refusal", "Stream", "decode", "encode",
+]

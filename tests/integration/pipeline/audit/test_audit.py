@@ -1,0 +1,236 @@
+"""The audit of real traffic: clean is clean, and each planted fault is found. Real Kafka, real Spark."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from confluent_kafka import Producer
+
+from pixy.errors import PixyError
+from pixy.journal import Kind
+from pixy.pipeline.audit import output
+from pixy.pipeline.audit.report import render
+from tests.integration.pipeline.audit.world import Event, World, of
+from tests.kafka.cluster import Cluster
+from tests.support import ROOT
+
+MESSAGES = 200
+
+pytestmark = pytest.mark.timeout(600)
+"""Spark's start alone takes a minute on a machine that is busy with other tests."""
+
+
+@pytest.fixture(scope="module")
+def world(kafka: Cluster, spark: Any, tmp_path_factory: pytest.TempPathFactory) -> World:
+    """Messages through the daemon and into a lake; read it, do not change it."""
+    import uuid
+
+    made = World(kafka, f"t{uuid.uuid4().hex[:12]}", tmp_path_factory.mktemp("audit"))
+    made.live(MESSAGES)
+    made.archive(spark)
+    return made
+
+
+def only(rows: list[dict[str, Any]], **wanted: Any) -> dict[str, Any]:
+    found = [row for row in rows if all(row[key] == value for key, value in wanted.items())]
+    assert len(found) == 1, (wanted, rows)
+    return found[0]
+
+
+def test_what_went_well_is_told_so(world: World, spark: Any) -> None:
+    result, summary = world.audit(spark, "clean")
+    assert summary["verdict"] == "clean", summary["findings"]
+    assert summary["sources"] == ["lake", "journal", "log", "committed"]
+    topic = only(summary["topics"], topic=world.topic)
+    assert (topic["produced"], topic["answered"], topic["archived"]) == (MESSAGES,) * 3
+    group = only(summary["groups"], topic=world.topic, group="g")
+    assert (group["offered"], group["acked"]) == (MESSAGES, MESSAGES)
+    assert (group["retried"], group["duplicates_retried"]) == (1, 1)
+    assert group["deliveries"] == MESSAGES + 1
+    assert (group["lost"], group["unknown"], group["duplicates_unexplained"], group["out_of_order"]) == (0,) * 4
+    for metric in ("produce_offer", "offer_ack"):
+        p50, p95, p99, most = (group[f"{metric}_{part}_ms"] for part in ("p50", "p95", "p99", "max"))
+        assert 0 < p50 <= p95 <= p99 <= most * 1.02 < 60_000
+    assert 0 < topic["archive_delay_p50_ms"] < 600_000
+    assert {(each.topic, each.log) for each in result.partitions} == {
+        (world.topic, (0, each.rows)) for each in result.partitions
+    }
+
+    files = output.write(result, summary, render(result, summary))
+    assert {Path(path).name for path in files} == {
+        "windows.parquet", "latencies.parquet", "partitions.parquet", "findings.parquet", "report.html",
+        "audit.json",
+    }
+    rows = pq.read_table(Path(result.request.out, "windows.parquet")).to_pylist()
+    assert sum(row["acked"] for row in rows) == MESSAGES
+    html = Path(result.request.out, "report.html").read_text()
+    assert html.count("<svg") == 1
+    assert summary["inputs_digest"] in html
+    assert "http://" not in html.replace("http://www.w3.org", "").replace("http://purl.org", "").replace(
+        "http://creativecommons.org", ""
+    ), "it needs nothing from elsewhere"
+    assert json.loads(Path(result.request.out, "audit.json").read_text()) == json.loads(json.dumps(summary))
+
+
+def test_a_planted_loss_duplicate_and_reorder_in_the_lake_are_found(world: World, spark: Any) -> None:
+    def change(table: pa.Table) -> pa.Table:
+        # Row 10 is gone, row 20 is there twice, rows 30 and 31 have changed places.
+        order = [at for at in range(len(table)) if at != 10]
+        order.insert(order.index(20), 20)
+        first = order.index(30)
+        order[first], order[first + 1] = order[first + 1], order[first]
+        return table.take(pa.array(order))
+
+    lake = world.doctored_lake(change)
+    result, summary = world.audit(spark, "planted-lake", lake=lake)
+    assert summary["verdict"] == "loss"
+    topic = only(summary["topics"], topic=world.topic)
+    assert (topic["archive_lost"], topic["archive_duplicates"], topic["archive_out_of_order"]) == (1, 1, 1)
+    assert (topic["archived"], topic["produced"]) == (MESSAGES - 1, MESSAGES)
+    lost = only(summary["findings"], kind="missing in the lake")
+    assert (lost["start"], lost["end"], lost["why"]) == (10, 11, "loss: the broker has it")
+    assert only(summary["findings"], kind="archived twice")["start"] == 20
+    assert only(summary["findings"], kind="archived out of order")["start"] == 30
+    window = next(row for key, row in result.windows.rows.items() if row.get("archive_lost"))
+    assert window["produced"] >= 1, "the loss is in the window of the record, not in one of its own"
+
+
+def test_a_planted_loss_duplicate_and_reorder_in_the_journal_are_found(world: World, spark: Any) -> None:
+    def change(events: list[Event]) -> list[Event]:
+        events.remove(of(events, Kind.ACKED, 0, 5))
+        events.append(dict(of(events, Kind.OFFERED, 0, 6)))
+        early, late = of(events, Kind.OFFERED, 1, 7), of(events, Kind.OFFERED, 1, 12)
+        early["time"], late["time"] = late["time"] + 1, early["time"]
+        return events
+
+    _, summary = world.audit(spark, "planted-journal", journal=world.doctored_journal(change), topics=(world.topic,))
+    assert summary["verdict"] == "loss"
+    group = only(summary["groups"], topic=world.topic, group="g")
+    assert (group["lost"], group["duplicates_unexplained"]) == (1, 1)
+    assert group["acked"] == MESSAGES - 1
+    assert group["out_of_order"] >= 1
+    lost = only(summary["findings"], kind="lost to the group")
+    assert (lost["partition"], lost["start"], lost["end"]) == (0, 5, 6)
+    assert only(summary["findings"], kind="offered twice")["start"] == 6
+    wrong = [row for row in summary["findings"] if row["kind"] == "offered out of order"]
+    assert all(row["partition"] == 1 and 7 <= row["start"] < 12 for row in wrong)
+
+
+def test_late_data_restates_closed_windows(world: World, spark: Any, tmp_path: Path) -> None:
+    lake, hour = str(tmp_path / "lake"), 3_600_000
+    now = 1_790_000_000_000 - 1_790_000_000_000 % hour
+    name = world.kafka.create_topic(f"{world.topic}-late", 1, **{"retention.ms": "-1"})
+
+    def produce(*hours: int) -> None:
+        producer = Producer({"bootstrap.servers": world.kafka.bootstrap()[0]})
+        for at in hours:
+            producer.produce(name, b"v", timestamp=now - at * hour)
+        producer.flush()
+        world.archive(spark, lake, name)
+
+    def audited() -> dict[str, Any]:
+        request = {"lake": lake, "window": hour, "proxy": None, "journal": "", "topics": (name,)}
+        result, summary = world.audit(spark, "late", **request)
+        output.write(result, summary, render(result, summary))
+        return summary
+
+    produce(5, 4, 4, 0)
+    first = audited()
+    assert (first["run"], first["windows"]["count"], first["windows"]["restated"]) == (1, 3, 0)
+    again = audited()
+    assert (again["run"], again["windows"]["restated"]) == (2, 0)
+    assert again["inputs_digest"] == first["inputs_digest"], "the same sources"
+    produce(4, 3, 0)
+    late = audited()
+    assert late["windows"]["restated"] == 2
+    assert len(late["windows"]["restated_windows"]) == 2
+    assert late["inputs_digest"] != first["inputs_digest"]
+    rows = pq.read_table(world.folder / "late" / "windows.parquet").to_pylist()
+    by_hour = {(now - round(row["window"].timestamp() * 1000)) // hour: row for row in rows}
+    assert {at: (row["produced"], row["revision"], row["restated"]) for at, row in by_hour.items()} == {
+        5: (1, 1, False), 4: (3, 2, True), 3: (1, 2, True), 0: (2, 2, False),
+    }
+    assert only(late["topics"], topic=name)["produced"] == 7
+    with pytest.raises(PixyError, match="has windows of 3600 s"):
+        world.audit(spark, "late", lake=lake, proxy=None, window=60_000)
+
+
+@pytest.mark.parametrize(("more", "told"), [
+    ({"journal": "no-such-topic"}, "journal topic no-such-topic does not exist"),
+    ({"topics": ("no-such-topic",)}, "topic no-such-topic does not exist"),
+    ({"lake": "/no/such/lake"}, "/no/such/lake is not a lake"),
+])
+def test_what_is_not_there_is_named(world: World, spark: Any, more: dict[str, Any], told: str) -> None:
+    with pytest.raises(PixyError, match=told):
+        world.audit(spark, "refused", **more)
+
+
+def test_records_that_are_no_journal_are_named(world: World, spark: Any) -> None:
+    topic = world.kafka.create_topic(f"{world.topic}-no-journal", 1)
+    producer = Producer({"bootstrap.servers": world.kafka.bootstrap()[0]})
+    for value in (world.journal_values()[0], b"Good news everyone!", world.journal_values()[0].replace(
+        b"\xa7version\x01", b"\xa7version\x63"
+    )):
+        producer.produce(topic, value, partition=0)
+    producer.flush()
+    with pytest.raises(PixyError) as caught:
+        world.audit(spark, "refused", journal=topic)
+    assert f"journal {topic}/0, offset 1: not a journal batch" in str(caught.value)
+    assert "1 more" in str(caught.value)
+
+
+def test_a_lake_that_was_altered_is_named(world: World, spark: Any) -> None:
+    lake = Path(world.doctored_lake(lambda table: table))
+    file = next(lake.glob("data/**/*.parquet"))
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-1])
+    with pytest.raises(PixyError, match=f"{file} is {len(whole) - 1} bytes long, and {len(whole)} in its manifest"):
+        world.audit(spark, "refused", lake=str(lake))
+    file.write_bytes(b"x" * len(whole))
+    with pytest.raises(PixyError, match=file.name):
+        world.audit(spark, "refused", lake=str(lake), proxy=None)
+    file.unlink()
+    with pytest.raises(PixyError, match=f"{file} is missing"):
+        world.audit(spark, "refused", lake=str(lake))
+    manifest = next(lake.glob("_manifests/*.json"))
+    manifest.write_text(manifest.read_text().replace('"rows"', '"Rows"'))
+    with pytest.raises(PixyError, match="was altered"):
+        world.audit(spark, "refused", lake=str(lake))
+
+
+def test_the_command(world: World) -> None:
+    out = world.folder / "command"
+
+    def run(*args: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "pixy.cli.main", "pipeline", "audit", *args], cwd=ROOT, text=True,
+            capture_output=True, timeout=400, check=False,
+        )
+
+    refused = run("--out", str(out))
+    assert (refused.returncode, "give --lake, or --config" in refused.stderr) == (2, True)
+    taken = world.folder / "taken"
+    taken.mkdir()
+    (taken / "letter.txt").write_text("mine")
+    refused = run("--lake", world.lake, "--out", str(taken))
+    assert (refused.returncode, "is not empty and no audit" in refused.stderr) == (1, True), refused.stderr
+    assert [path.name for path in taken.iterdir()] == ["letter.txt"]
+
+    done = run("--lake", world.lake, "--out", str(out), "--master", "local[2]", "--json", "--window", "1h")
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)
+    assert (summary["ok"], summary["verdict"], summary["sources"]) == (True, "clean", ["lake"])
+    assert only(summary["topics"], topic=world.topic)["archived"] == MESSAGES
+    assert (out / "report.html").exists()
+
+
+def test_importing_the_pipeline_needs_no_spark() -> None:
+    code = "import sys, pixy.pipeline, pixy.cli.serve; sys.exit(any(m in sys.modules for m in ('pyspark', 'pyarrow', 'numpy')))"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0

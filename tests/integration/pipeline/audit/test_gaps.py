@@ -1,0 +1,174 @@
+"""Why offsets are missing, on a real broker: a test for each reason."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from pixy.config import Kafka, Proxy
+from pixy.kafka import settings
+from pixy.kafka.blocking import ClusterView
+from pixy.pipeline.audit.gaps import Gap, Log, Why, classify
+from pixy.pipeline.audit.log_scan import scan
+from pixy.pipeline.errors import SourceError
+from pixy.pipeline.intervals import Intervals
+from tests.kafka.cluster import Cluster
+
+
+class Topic:
+    """A topic of one partition, written and read with confluent-kafka."""
+
+    def __init__(self, kafka: Cluster, name: str, **config: str) -> None:
+        self.kafka, self.name = kafka, kafka.create_topic(name, 1, **config)
+        self.proxy = Proxy(kafka=Kafka(seed_peers=kafka.bootstrap()))
+        self.view = ClusterView(settings.admin(self.proxy))
+
+    def producer(self, **more: str) -> Producer:
+        return Producer({"bootstrap.servers": self.kafka.bootstrap()[0], "linger.ms": 50, **more})
+
+    def produce(self, count: int, key: Callable[[int], str] = str, **more: str) -> None:
+        producer = self.producer(**more)
+        for at in range(count):
+            producer.produce(self.name, b"v" * 20, key(at))
+        producer.flush()
+
+    def transaction(self, count: int, *, commit: bool) -> None:
+        producer = self.producer(**{"transactional.id": f"{self.name}-{commit}"})
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        for at in range(count):
+            producer.produce(self.name, b"t", str(at))
+        producer.flush()
+        (producer.commit_transaction if commit else producer.abort_transaction)(30)
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        return self.view.bounds([(self.name, 0)])[self.name, 0]
+
+    def read(self) -> set[int]:
+        """Offsets that a reader of committed records gets."""
+        start, _ = self.bounds
+        consumer = Consumer({
+            "bootstrap.servers": self.kafka.bootstrap()[0], "group.id": "reads", "enable.partition.eof": True,
+            "isolation.level": "read_committed",
+        })
+        consumer.assign([TopicPartition(self.name, 0, start)])
+        found = set()
+        while True:
+            message = consumer.poll(10)
+            assert message is not None
+            if message.error() is not None:
+                break
+            found.add(message.offset())
+        consumer.close()
+        return found
+
+    def log(self, missing: Intervals) -> Log:
+        start, end = self.bounds
+        config = self.view.configs([self.name])[self.name]
+        return Log(
+            start, end, scan(self.proxy, self.name, 0, missing, start),
+            compacted="compact" in config["cleanup.policy"], deleting="delete" in config["cleanup.policy"],
+            retention_ms=int(config["retention.ms"]), retention_bytes=int(config["retention.bytes"]),
+            now=time.time_ns() // 1_000_000,
+        )
+
+    def gaps(self, *lost: int) -> list[Gap]:
+        """Of the offsets that a reader does not get, and of ``lost``, which it pretends not to."""
+        missing = Intervals.span(0, self.bounds[1]) - Intervals.offsets(self.read() - set(lost))
+        return classify(missing, self.log(missing))
+
+
+def until(check: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + 60
+    while not check():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.1)
+
+
+def reasons(gaps: list[Gap]) -> list[tuple[int, int, Why]]:
+    return [(gap.start, gap.end, gap.why) for gap in gaps]
+
+
+def test_transactions_leave_markers_and_aborted_records(kafka: Cluster, name: str) -> None:
+    topic = Topic(kafka, name)
+    topic.produce(3)  # 0 1 2
+    topic.transaction(4, commit=True)  # 3 to 6, marker 7
+    topic.transaction(5, commit=False)  # 8 to 12, marker 13
+    topic.produce(2)  # 14 15
+    assert reasons(topic.gaps()) == [
+        (7, 8, Why.MARKER), (8, 13, Why.ABORTED), (13, 14, Why.MARKER),
+    ]
+
+
+def test_what_the_broker_has_and_the_lake_has_not_is_lost(kafka: Cluster, name: str) -> None:
+    topic = Topic(kafka, name)
+    for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
+        topic.produce(10, **{"compression.type": codec})
+    topic.transaction(2, commit=False)
+    gaps = topic.gaps(4, 17, 18, 33, 49)
+    assert reasons(gaps) == [
+        (4, 5, Why.LOSS), (17, 19, Why.LOSS), (33, 34, Why.LOSS), (49, 50, Why.LOSS),
+        (50, 52, Why.ABORTED), (52, 53, Why.MARKER),
+    ]
+    missing = Intervals.offsets([4, 33])
+    stamps = dict(pair for span in topic.log(missing).spans for pair in span.stamps)
+    assert set(stamps) == {4, 33}
+    assert all(abs(stamp / 1000 - time.time()) < 600 for stamp in stamps.values())
+
+
+def test_compaction(kafka: Cluster, name: str) -> None:
+    topic = Topic(kafka, name, **{
+        "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "segment.ms": "100",
+        "min.compaction.lag.ms": "0", "max.compaction.lag.ms": "100",
+    })
+    topic.produce(40, key=lambda at: f"k{at % 4}")
+    until(lambda: _rolled_and_cleaned(topic), "nothing was compacted")
+    gaps = topic.gaps(39)
+    assert gaps[0].start == 0, "the oldest of each key are gone"
+    assert {gap.why for gap in gaps if gap.end <= 36} == {Why.COMPACTION}
+    assert reasons(gaps)[-1] == (39, 40, Why.LOSS)
+
+
+def _rolled_and_cleaned(topic: Topic) -> bool:
+    time.sleep(0.2)
+    topic.produce(1, key=lambda _at: "roll")  # a segment is rolled when something is written
+    return 0 not in topic.read()
+
+
+def test_retention(kafka: Cluster, name: str) -> None:
+    topic = Topic(kafka, name, **{"retention.ms": "1000", "segment.ms": "200"})
+    topic.produce(10)
+    until(lambda: _expired(topic), "nothing has expired")
+    gaps = topic.gaps()
+    assert (gaps[0].start, gaps[0].why) == (0, Why.RETENTION)
+    assert 10 <= gaps[0].end <= topic.bounds[0]
+
+
+def _expired(topic: Topic) -> bool:
+    time.sleep(0.3)
+    topic.produce(1)
+    return topic.bounds[0] >= 10
+
+
+def test_delete_records_inside_a_batch_and_between_batches(kafka: Cluster, name: str) -> None:
+    inside, between = Topic(kafka, name), Topic(kafka, f"{name}-b", **{"retention.ms": "-1"})
+    for topic, at in ((inside, 7), (between, 10)):
+        for _ in range(2):
+            topic.produce(10)
+        kafka.admin().delete_records([TopicPartition(topic.name, 0, at)])[
+            TopicPartition(topic.name, 0, at)
+        ].result(30)
+        until(lambda topic=topic, at=at: topic.bounds[0] == at, "the log's start does not move")
+        gaps = topic.gaps(15)
+        assert reasons(gaps) == [(0, at, Why.DELETED), (15, 16, Why.LOSS)]
+    assert "inside the batch of 0" in classify(Intervals.span(0, 5), inside.log(Intervals.span(0, 5)))[0].evidence
+
+
+def test_a_topic_that_is_not_there_is_named(kafka: Cluster, name: str) -> None:
+    proxy = Proxy(kafka=Kafka(seed_peers=kafka.bootstrap()))
+    with pytest.raises(SourceError, match=f"{name}/0 can not be looked at"):
+        scan(proxy, name, 0, Intervals.span(0, 5), 0)

@@ -1,0 +1,123 @@
+"""The journal on real Kafka: what the daemon did is in the topic, and a broken topic harms nobody."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from confluent_kafka import Consumer, TopicPartition
+
+from pixy.config import App
+from pixy.journal import Batch, Kind, Refusal, decode
+from tests.kafka.cluster import Cluster
+from tests.support import eventually, make_config, serving
+
+
+def config(kafka: Cluster, journal: str, **consumer: Any) -> App:
+    made = make_config(kafka.bootstrap(), **consumer)
+    proxy = made.proxies["default"]
+    proxy.client_id = "daemon-1"
+    proxy.journal.topic, proxy.journal.linger = journal, 0.05  # type: ignore[assignment]
+    return made
+
+
+def batches(kafka: Cluster, topic: str) -> list[Batch]:
+    """All batches of a journal of one partition."""
+    consumer = Consumer({"bootstrap.servers": kafka.bootstrap()[0], "group.id": "reads"})
+    try:
+        _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10)
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        found: list[Any] = []
+        while len(found) < end:
+            message = consumer.poll(10)
+            assert message is not None and message.error() is None, f"{len(found)} of {end}"
+            assert message.key() == b"daemon-1", "one daemon's batches stay in order"
+            found.append(message)
+        return [decode(message.value()) for message in found]
+    finally:
+        consumer.close()
+
+
+async def test_the_journal_tells_answers_offers_acks_retries_and_drops(kafka: Cluster, name: str) -> None:
+    topic, journal = kafka.create_topic(name), kafka.create_topic(f"{name}-journal")
+    settings = config(
+        kafka, journal, ack_timeout=0.3, max_retries=1, subscription_timeout=2.0, max_pending_messages=50
+    )
+    async with serving(settings) as daemon:
+        for at in range(4):
+            assert (await daemon.produce(topic, b"v%d" % at))[1] == at
+        await daemon.post(f"/topics/{topic}/messages", "asynchronous")
+        first = await daemon.consume(topic, "g", no_ack=True)
+        await daemon.ack(topic, "g", first)
+        second = await daemon.consume(topic, "g", no_ack=True)
+        await daemon.consume(topic, "g", auto_ack=True)
+        assert second.offset == 1
+        again = await eventually(
+            lambda: daemon.consume(topic, "g", no_ack=True), lambda found: found.offset == 1
+        )
+        assert again.offset == 1
+        answer = await daemon.post(f"/topics/{topic}/acks?group=g&partition=0&offset=4711")
+        assert answer.status == 400
+        await eventually(lambda: daemon.offsets(topic, "g"), lambda found: found[0].offset >= 3)
+
+    found = batches(kafka, journal)
+    assert [batch.sequence for batch in found] == list(range(len(found)))
+    assert found[-1].final
+    assert {batch.lost.events for batch in found} == {0}
+    events = [event for batch in found for event in batch.events()]
+    assert [event["time"] for event in events if event["kind"] == Kind.PRODUCED] == sorted(
+        event["time"] for event in events if event["kind"] == Kind.PRODUCED
+    )
+
+    def of(kind: Kind) -> list[dict[str, Any]]:
+        return [event for event in events if event["kind"] == kind]
+
+    produced = of(Kind.PRODUCED)
+    assert [(event["topic"], event["offset"]) for event in produced] == [(topic, at) for at in range(5)]
+    assert [event["flags"] for event in produced] == [1, 1, 1, 1, 0]
+    assert all(0 < event["took"] < 10_000_000 and event["timestamp"] > 10**12 for event in produced)
+    offers = of(Kind.OFFERED)
+    assert all(event["group"] == "g" and event["took"] > 0 for event in offers)
+    assert [event["attempt"] for event in offers if event["offset"] == 1] == [0, 1]
+    acked = {event["offset"]: event for event in of(Kind.ACKED)}
+    assert acked[0]["flags"] == 0
+    assert acked[2]["flags"] == 2, "auto-ack"
+    assert acked[0]["took"] > 0
+    dropped = of(Kind.DROPPED)
+    assert (1, 1) in [(event["offset"], event["attempt"]) for event in dropped]
+    assert [event["code"] for event in of(Kind.ACK_REFUSED)] == [Refusal.NEVER_OFFERED]
+    assert [event["offset"] for event in of(Kind.ASSIGNED)] == [0]
+    revoked = of(Kind.REVOKED)
+    assert [event["generation"] for event in revoked] == [of(Kind.ASSIGNED)[0]["generation"]]
+    assert revoked[0]["offset"] >= 3
+
+
+async def test_a_journal_that_can_not_be_written_harms_nobody(kafka: Cluster, name: str, caplog: Any) -> None:
+    topic = kafka.create_topic(name)
+    settings = config(kafka, f"{name}-missing")
+    settings.proxies["default"].journal.buffer_events = 1000
+    settings.proxies["default"].journal.shutdown_timeout = 0.2  # type: ignore[assignment]
+    async with serving(settings) as daemon:
+        async def round_trip(at: int) -> None:
+            await daemon.produce(topic, b"v%d" % at)
+            await daemon.consume(topic, "g", auto_ack=True)
+
+        async with asyncio.timeout(60):
+            await asyncio.gather(*(round_trip(at) for at in range(1200)))
+        offsets = await eventually(
+            lambda: daemon.offsets(topic, "g"), lambda found: found[0].offset == 1200
+        )
+        assert offsets[0].lag == 0
+    assert caplog.text.count("events are lost, writing to") <= 2, "it complains once a reason"
+
+
+async def test_reading_the_journal_through_the_proxy_makes_no_more_of_it(kafka: Cluster, name: str) -> None:
+    topic, journal = kafka.create_topic(name), kafka.create_topic(f"{name}-journal")
+    async with serving(config(kafka, journal)) as daemon:
+        await daemon.produce(topic, b"v")
+        events: list[Any] = []
+        while not any(event["kind"] == Kind.PRODUCED for event in events):
+            message = await daemon.consume(journal, "auditor", auto_ack=True)
+            events += decode(message.message).events()
+    told = [event for batch in batches(kafka, journal) for event in batch.events()]
+    assert {event["topic"] for event in told} == {topic}
