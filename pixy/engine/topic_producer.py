@@ -29,6 +29,7 @@ _HEADER_OVERHEAD = 10
 _LOOKUPS = 3
 _LOOKUP_PAUSE = 0.25
 _IDLE = 300.0
+_PRODUCED, _FAILED = int(Kind.PRODUCED), int(Kind.PRODUCE_FAILED)
 _ROUND_ROBIN_REFRESH = 10.0
 
 Writable = Callable[[str], Awaitable[tuple[int, ...] | None]]
@@ -278,7 +279,7 @@ class TopicProducer(Actor):
             stream = self._streams[partition] = Stream(self._topic, partition)
         now = self.now()
         self._journal.add(
-            Kind.PRODUCED if error is None else Kind.PRODUCE_FAILED, now, stream, offset, 0,
+            _PRODUCED if error is None else _FAILED, now, stream, offset, 0,
             item.timestamp, now - item.arrived,
             error.code if isinstance(error, KafkaError) else 0,
             0 if item.reply is None else WAITED,
