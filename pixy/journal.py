@@ -175,23 +175,37 @@ def encode(
     client: str, epoch: int, sequence: int, events: Sequence[Event], *, time: int = 0,
     heartbeat: int = 0, lost: Lost = Lost(), final: bool = False,
 ) -> bytes:
+    """One record's value, from events; see :func:`encode_columns`."""
+    columns: list[Any] = list(zip(*events, strict=True)) or [()] * len(COLUMNS)
+    return encode_columns(
+        client, epoch, sequence, columns, time=time, heartbeat=heartbeat, lost=lost, final=final
+    )
+
+
+def encode_columns(
+    client: str, epoch: int, sequence: int, columns: Sequence[Sequence[Any]], *, time: int = 0,
+    heartbeat: int = 0, lost: Lost = Lost(), final: bool = False,
+) -> bytes:
     """One record's value.
 
     Frame of reference (the smallest value, and the distance to it) rather than deltas from event to
     event: nearly as small after the producer's compression, and a reader needs no running sum. It
-    takes some 0.7 microseconds an event (1,000 events, CPython 3.11).
+    takes some 0.6 microseconds an event (1,000 events, CPython 3.11).
+
+    Args:
+        columns: in the order of :data:`COLUMNS`, all of one length; ``stream`` has Stream objects.
     """
     index: dict[Stream, int] = {}
-    columns: list[Any] = list(zip(*events, strict=True)) or [()] * len(COLUMNS)
-    columns[2] = [index.setdefault(stream, len(index)) for stream in columns[2]]
+    numbers = list(columns)
+    numbers[2] = [index.setdefault(stream, len(index)) for stream in columns[2]]
     packed: bytes = msgpack.packb({
         "version": VERSION, "client": client, "epoch": epoch, "sequence": sequence,
-        "count": len(events),
+        "count": len(columns[0]),
         "streams": [
             (stream.topic, stream.partition, stream.group, stream.generation) for stream in index
         ],
         "columns": {
-            name: _column(values) for name, values in zip(COLUMNS, columns, strict=True)
+            name: _column(values) for name, values in zip(COLUMNS, numbers, strict=True)
         },
         "lost": (lost.events, lost.first, lost.last), "final": final, "time": time,
         "heartbeat": heartbeat,
@@ -253,5 +267,5 @@ def _check(batch: Batch) -> None:
 
 __all__ = [
     "AUTO", "COLUMNS", "HEARTBEAT", "VERSION", "WAITED", "Batch", "Column", "Event", "JournalFormatError",
-    "Kind", "Lost", "Refusal", "Stream", "decode", "encode",
+    "Kind", "Lost", "Refusal", "Stream", "decode", "encode", "encode_columns",
 ]

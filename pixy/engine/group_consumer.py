@@ -213,8 +213,8 @@ class GroupConsumer(Actor):
             return
         if self._journal is not None and request.topic != self._journal.topic:
             self._journal.add(
-                Kind.ACK_REFUSED, self._now(), Stream(*partition, self._group), request.offset,
-                code=Refusal.NOT_OWNED,
+                int(Kind.ACK_REFUSED), self._now(), Stream(*partition, self._group), request.offset,
+                code=int(Refusal.NOT_OWNED),
             )
         if partition in self._lost:
             reply.try_fail(PartitionLost(self._group, *partition))

@@ -13,9 +13,9 @@ from typing import Any, Protocol
 
 from actors import Actor, Backoff, Intensity, Supervision
 from pixy.config import model
-from pixy.engine.journal import Journal, micros
+from pixy.engine.journal import Journal, RawEvent, micros
 from pixy.errors import KafkaError
-from pixy.journal import HEARTBEAT, Event, Lost, encode
+from pixy.journal import HEARTBEAT, Lost, encode_columns
 from pixy.kafka.errors import translate
 from pixy.kafka.producer import Report
 
@@ -153,12 +153,16 @@ class JournalWriter(Actor):
         if partly and self._journal.clock() - self._wrote_at >= HEARTBEAT:
             self._send([], Lost(), final=False)
 
-    def _send(self, events: list[Event], lost: Lost, *, final: bool) -> None:
-        own = Lost(len(events), events[0][1], events[-1][1]) if events else Lost()
+    def _send(self, events: list[RawEvent], lost: Lost, *, final: bool) -> None:
+        shift = self._journal.shift
+        own = Lost(
+            len(events), micros(events[0][1] + shift), micros(events[-1][1] + shift)
+        ) if events else Lost()
         try:
-            value = encode(
-                self._client_id, self._epoch, self._sequence, events, lost=lost, final=final,
-                time=micros(self._journal.wall()), heartbeat=micros(HEARTBEAT),
+            value = encode_columns(
+                self._client_id, self._epoch, self._sequence, self._journal.columns(events),
+                lost=lost, final=final, time=micros(self._journal.wall()),
+                heartbeat=micros(HEARTBEAT),
             )
         except Exception:
             self._journal.not_written(own, lost)

@@ -8,6 +8,10 @@ from pixy.engine.journal import AUTO, Journal, Kind, Refusal, Stream
 from pixy.engine.offers import AckResult, Offer
 from pixy.kafka.consumer import Partition
 
+# Plain numbers: a member of an enumeration costs 0.1 microseconds wherever it is compared.
+_OFFERED, _RETURNED, _ACKED, _DROPPED = (
+    int(kind) for kind in (Kind.OFFERED, Kind.RETURNED, Kind.ACKED, Kind.DROPPED)
+)
 _REFUSED = {
     AckResult.DUPLICATE: Refusal.DUPLICATE, AckResult.NEVER_OFFERED: Refusal.NEVER_OFFERED,
 }
@@ -29,50 +33,52 @@ class OwnerJournal:
     def assigned(self, position: int, restarts: int) -> None:
         """Begins at ``position``."""
         journal = self._journal
-        journal.add(Kind.ASSIGNED, journal.clock(), self._stream, position, restarts)
+        journal.add(int(Kind.ASSIGNED), journal.clock(), self._stream, position, restarts)
 
     def revoked(self, position: int, *, drained: bool) -> None:
         """Ends at ``position``."""
         journal = self._journal
         journal.add(
-            Kind.REVOKED, journal.clock(), self._stream, position, code=0 if drained else 1
+            int(Kind.REVOKED), journal.clock(), self._stream, position, code=0 if drained else 1
         )
 
     def offered(self, offer: Offer, now: float) -> None:
         """Handed to a request."""
-        self._journal.add(
-            Kind.OFFERED, now, self._stream, offer.offset, offer.retries, _timestamp(offer)
+        journal, timestamp = self._journal, _timestamp(offer)
+        journal.add(
+            _OFFERED, now, self._stream, offer.offset, offer.retries, timestamp,
+            max(0.0, now + journal.shift - timestamp / 1000) if timestamp >= 0 else -1.0,
         )
 
     def returned(self, offer: Offer) -> None:
         """The request's client was gone."""
-        self._note(Kind.RETURNED, offer)
+        self._note(_RETURNED, offer)
 
     def acked(self, offer: Offer, *, auto: bool) -> None:
         """Done."""
-        self._note(Kind.ACKED, offer, AUTO if auto else 0)
+        self._note(_ACKED, offer, AUTO if auto else 0)
 
     def answered(self, offset: int, offer: Offer | None, result: AckResult) -> None:
         """A client's ack was answered with ``result``; ``offer`` is what it was for, if pending."""
         journal = self._journal
         if result is not AckResult.DONE:
             journal.add(
-                Kind.ACK_REFUSED, journal.clock(), self._stream, offset, code=_REFUSED[result]
+                int(Kind.ACK_REFUSED), journal.clock(), self._stream, offset, code=int(_REFUSED[result])
             )
         elif offer is not None:
-            self._note(Kind.ACKED, offer)
+            self._note(_ACKED, offer)
         else:  # offered by an earlier life
-            journal.add(Kind.ACKED, journal.clock(), self._stream, offset)
+            journal.add(int(Kind.ACKED), journal.clock(), self._stream, offset)
 
     def dropped(self, offer: Offer) -> None:
         """Given up after too many retries."""
-        self._note(Kind.DROPPED, offer)
+        self._note(_DROPPED, offer)
 
-    def _note(self, kind: Kind, offer: Offer, flags: int = 0) -> None:
+    def _note(self, kind: int, offer: Offer, flags: int = 0) -> None:
         now = self._journal.clock()
         self._journal.add(
             kind, now, self._stream, offer.offset, offer.retries, _timestamp(offer),
-            now - offer.deadline + self._ack_timeout, 0, flags,
+            max(0.0, now - offer.deadline + self._ack_timeout), 0, flags,
         )
 
 

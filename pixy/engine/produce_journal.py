@@ -10,6 +10,9 @@ from pixy.errors import KafkaError, PixyError
 if TYPE_CHECKING:
     from pixy.engine.outgoing import Batch, Item, Written
 
+# Plain numbers: a member of an enumeration costs 0.1 microseconds wherever it is compared.
+_PRODUCED, _FAILED = int(Kind.PRODUCED), int(Kind.PRODUCE_FAILED)
+
 
 class ProduceJournal:
     """One producer's notes; nothing without a journal."""
@@ -51,6 +54,6 @@ class ProduceJournal:
             stream = self._streams[partition] = Stream(self._topic, partition)
         now = self.now()
         self._journal.add(
-            Kind.PRODUCED if error is None else Kind.PRODUCE_FAILED, now, stream, offset, 0,
+            _PRODUCED if error is None else _FAILED, now, stream, offset, 0,
             timestamp, now - arrived, error.code if isinstance(error, KafkaError) else 0, flags,
         )
