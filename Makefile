@@ -5,7 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: install run demo test unit lint bench bench-actors proto messages clean
+.PHONY: install pipeline-install run demo test unit lint bench bench-actors bench-pipeline pipeline-demo proto messages clean
 
 install: $(VENV)/.installed
 
@@ -15,8 +15,18 @@ $(VENV)/.installed: setup.cfg pyproject.toml constraints.txt proto/kafkapixy.pro
 	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install -q -e .
 	touch $@
 
-$(VENV)/.dev: $(VENV)/.installed
-	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install -q -e '.[test,lint]'
+# The data pipeline: Spark's Python package, and the connector's jars by Maven. Fails without Java 17 or Maven.
+pipeline-install: $(VENV)/.pipeline
+
+$(VENV)/.pipeline: $(VENV)/.installed pixy/pipeline/pom.xml
+	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install -q -e '.[pipeline]'
+	$(BIN)/python -m pixy.pipeline.jars
+	touch $@
+
+# Without Java or Maven this says so, and the tests that need them skip; in CI it fails.
+$(VENV)/.dev: $(VENV)/.installed pixy/pipeline/pom.xml
+	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install -q -e '.[test,lint,pipeline]'
+	$(BIN)/python -m pixy.pipeline.jars || test -z "$$CI"
 	touch $@
 
 proto: $(VENV)/.dev
@@ -53,6 +63,12 @@ bench: $(VENV)/.bench
 
 bench-actors: $(VENV)/.bench
 	$(BIN)/python -m tests.bench actors
+
+bench-pipeline: $(VENV)/.pipeline $(VENV)/.dev
+	$(BIN)/python -m tests.bench pipeline
+
+pipeline-demo: $(VENV)/.pipeline $(VENV)/.dev
+	$(BIN)/python -m examples.pipeline_demo
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .hypothesis

@@ -1,4 +1,4 @@
-"""``python -m tests.bench [daemon] [actors]``: the named parts, or both; fails if a row misses."""
+"""``python -m tests.bench [daemon] [actors] [pipeline]``: the named parts, or all; fails if a row misses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,13 @@ def _actors() -> bool:
     return suite.run()
 
 
-PARTS: dict[str, Callable[[], bool]] = {"daemon": _daemon, "actors": _actors}
+def _pipeline() -> bool:
+    from tests.bench.pipeline import suite
+
+    return suite.run()
+
+
+PARTS: dict[str, Callable[[], bool]] = {"daemon": _daemon, "actors": _actors, "pipeline": _pipeline}
 """Imported when run: each part needs its own packages only."""
 
 

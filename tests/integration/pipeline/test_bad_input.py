@@ -87,7 +87,7 @@ def test_checkpoints_and_log_must_fit(world: World, name: str) -> None:
     # One entry altered: nothing is added to a log that is not whole.
     first = Path(lake.path(manifest_path(0)))
     first.write_text(first.read_text().replace('"count": 10', '"count": 9'))
-    with pytest.raises(LakeError, match="000000000000.json was altered"):
+    with pytest.raises(LakeError, match=r"000000000000.json was altered"):
         world.archive(name)
 
 

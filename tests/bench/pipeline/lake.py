@@ -1,0 +1,237 @@
+"""Archive against Spark's own Kafka-to-Parquet sink, replay against confluent-kafka's own produce."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+from confluent_kafka import Producer
+
+from pixy.config import Kafka, Proxy
+from pixy.kafka import settings
+from pixy.kafka.bulk import bulk_settings
+from tests.bench.report import ROOT, Report, console
+from tests.kafka.cluster import Cluster
+
+MESSAGES = 1_000_000
+SIZE = 1000
+PARTITIONS = 4
+ROUNDS = 3
+ARCHIVE, REPLAY = 0.80, 0.50
+MEMORY_MIB = 2600
+BYTES = 1.10
+
+
+def values() -> list[bytes]:
+    """A thousandth of a megabyte each; a quarter is noise, the rest compresses as JSON does."""
+    chance = random.Random(7)
+    return [
+        b'{"id": "%s", "name": "%s", "payload": "%s"}'
+        % (b"%08d" % at, chance.randbytes(60).hex().encode(), b"the same again and again " * 33)
+        for at in range(10_000)
+    ]
+
+
+def pad(value: bytes) -> bytes:
+    return value[:SIZE].ljust(SIZE, b".")
+
+
+def fill(bootstrap: str, topic: str) -> None:
+    producer = Producer({
+        "bootstrap.servers": bootstrap, "linger.ms": 50, "batch.size": 1 << 20,
+        "queue.buffering.max.kbytes": 1 << 19,
+    })
+    pool = [pad(value) for value in values()]
+    for at in range(MESSAGES):
+        while True:
+            try:
+                producer.produce(topic, pool[at % len(pool)], b"%d" % at, at % PARTITIONS)
+                break
+            except BufferError:
+                producer.poll(0.1)
+    producer.flush()
+
+
+# -- archive --------------------------------------------------------------------------------------
+
+
+def plain_sink(spark: Any, bootstrap: str, topic: str, folder: Path) -> float:
+    """Spark's own sink: the same columns, the same codec; records a second."""
+    shutil.rmtree(folder, ignore_errors=True)
+    began = time.monotonic()
+    (
+        spark.readStream.format("kafka").option("kafka.bootstrap.servers", bootstrap)
+        .option("subscribe", topic).option("includeHeaders", "true")
+        .option("startingOffsets", "earliest").load()
+        .writeStream.format("parquet").option("compression", "zstd").option("path", str(folder / "data"))
+        .option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()
+        .awaitTermination()
+    )
+    return MESSAGES / (time.monotonic() - began)
+
+
+def our_archive(spark: Any, proxy: Proxy, topic: str, folder: Path) -> float:
+    from pixy.pipeline.archive import Archive, Job, admin_view
+    from pixy.pipeline.subscription import Subscription
+
+    shutil.rmtree(folder, ignore_errors=True)
+    began = time.monotonic()
+    archive = Archive(
+        spark, Job("main", proxy, str(folder), Subscription((topic,)), "bench"), admin_view(proxy)
+    )
+    archive.run()
+    if archive.progress.records != MESSAGES:
+        raise RuntimeError(f"{archive.progress.records} records archived")
+    return MESSAGES / (time.monotonic() - began)
+
+
+def disk(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*.parquet"))
+
+
+def _peak(process: subprocess.Popen[str], found: dict[int, int]) -> None:
+    """The largest resident size of a process and its children, in KiB each, until it ends."""
+    while process.poll() is None:
+        for pid in (process.pid, *_children(process.pid)):
+            try:
+                lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+            except OSError:
+                continue
+            peak = next((line for line in lines if line.startswith("VmHWM")), "x 0")
+            found[pid] = max(found.get(pid, 0), int(peak.split()[1]))
+        time.sleep(0.2)
+
+
+def _children(pid: int) -> Iterator[int]:
+    try:
+        below = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except OSError:
+        return
+    for child in below:
+        yield int(child)
+        yield from _children(int(child))
+
+
+def memory(bootstrap: str, topic: str, folder: Path) -> dict[str, float]:
+    """The command as users run it; peaks in MiB."""
+    config = folder / "pixy.yaml"
+    config.write_text(yaml.safe_dump({"proxies": {"main": {"kafka": {"seed_peers": [bootstrap]}}}}))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pixy.cli.main", "pipeline", "archive", "--config", str(config),
+         "--topics", topic, "--lake", str(folder / "memory"), "--master", "local[2]", "--json"],
+        cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, text=True,
+    )
+    found: dict[int, int] = {}
+    watch = threading.Thread(target=_peak, args=(process, found))
+    watch.start()
+    watch.join()
+    if process.returncode:
+        raise RuntimeError(f"the archive ended with {process.returncode}")
+    return {
+        "python": found.pop(process.pid) / 1024,
+        "jvm": max(found.values()) / 1024,
+    }
+
+
+def bench_archive(report: Report, spark: Any, proxy: Proxy, topic: str, folder: Path) -> None:
+    bootstrap = proxy.kafka.seed_peers[0]
+    theirs, ours = [], []
+    for round_ in range(ROUNDS + 1):
+        pair = (
+            our_archive(spark, proxy, topic, folder / "lake"),
+            plain_sink(spark, bootstrap, topic, folder / "plain"),
+        )
+        if round_:  # the first one warms the JVM up
+            ours.append(pair[0])
+            theirs.append(pair[1])
+    report.ratio("archive of 1,000,000 messages of 1 KB, of Spark's plain sink", ARCHIVE, ours, theirs)
+    mine, plain = disk(folder / "lake" / "data"), disk(folder / "plain" / "data")
+    report.add(
+        "bytes a record on disk, of the plain sink's", f"{mine / plain:.2f} x", f"<= {BYTES:g} x",
+        mine / plain <= BYTES, f"{mine / MESSAGES:.1f} against {plain / MESSAGES:.1f}; a hash of 8 is in it",
+    )
+
+
+# -- replay ---------------------------------------------------------------------------------------
+
+
+def own_produce(proxy: Proxy, topic: str) -> float:
+    """confluent-kafka alone with the same settings: no lake, no timestamps, no reports."""
+    producer = Producer(bulk_settings(settings.producer(proxy, "consistent_random")))
+    pool = [pad(value) for value in values()]
+    producer.list_topics(topic, timeout=30)
+    began = time.monotonic()
+    for at in range(MESSAGES):
+        while True:
+            try:
+                producer.produce(topic, pool[at % len(pool)], b"%d" % at, at % PARTITIONS)
+                break
+            except BufferError:
+                producer.poll(0.05)
+    producer.flush()
+    return MESSAGES / (time.monotonic() - began)
+
+
+def our_replay(proxy: Proxy, lake: Path, topic: str, to: str, state: Path) -> float:
+    from pixy.pipeline.archive import admin_view
+    from pixy.pipeline.lake import Lake
+    from pixy.pipeline.replay_job import ReplayJob, Wish
+    from pixy.pipeline.replay_state import ReplayState
+    from pixy.pipeline.selection import Selection
+
+    began = time.monotonic()
+    result = ReplayJob(
+        Lake.open(str(lake)), Wish(topic, to, Selection()), proxy, admin_view(proxy), ReplayState(str(state))
+    ).run()
+    if result.done.records != MESSAGES:
+        raise RuntimeError(f"{result.done.records} records replayed")
+    return MESSAGES / (time.monotonic() - began)
+
+
+def bench_replay(report: Report, kafka: Cluster, proxy: Proxy, topic: str, folder: Path) -> None:
+    theirs, ours = [], []
+    for round_ in range(ROUNDS):
+        names = [f"replay-{kind}-{round_}" for kind in ("ours", "own")]
+        for name in names:
+            kafka.create_topic(name, PARTITIONS)
+        ours.append(our_replay(proxy, folder / "lake", topic, names[0], folder / f"state-{round_}"))
+        theirs.append(own_produce(proxy, names[1]))
+        for future in kafka.admin().delete_topics(names).values():
+            future.result(30)
+    report.ratio("replay of 1,000,000 messages of 1 KB, of confluent-kafka's own produce", REPLAY, ours, theirs)
+
+
+def run(report: Report) -> None:
+    """Add the rows."""
+    from pixy.pipeline.session import open_session
+
+    console.print(f"\nfilling a topic with {MESSAGES:,} messages of {SIZE} bytes ...")
+    folder = Path(tempfile.mkdtemp(prefix="bench-pipeline-"))
+    kafka = Cluster(heap="768m")
+    try:
+        proxy = Proxy(kafka=Kafka(seed_peers=kafka.bootstrap()))
+        kafka.create_topic("bench", PARTITIONS)
+        fill(kafka.bootstrap()[0], "bench")
+        peak = memory(kafka.bootstrap()[0], "bench", folder)
+        report.add(
+            "peak memory of that archive, driver's JVM", f"{peak['jvm']:,.0f} MiB", f"<= {MEMORY_MIB} MiB",
+            peak["jvm"] <= MEMORY_MIB, f"spark.driver.memory is 2g; Python beside it {peak['python']:,.0f} MiB",
+        )
+        spark = open_session("bench", "local[2]")
+        try:
+            bench_archive(report, spark, proxy, "bench", folder)
+        finally:
+            spark.stop()
+        bench_replay(report, kafka, proxy, "bench", folder)
+    finally:
+        kafka.close()
+        shutil.rmtree(folder, ignore_errors=True)
