@@ -102,6 +102,15 @@ async def test_full_batches_go_at_once_and_the_rest_after_linger() -> None:
         await until(lambda: bench.journal.held == 0)
 
 
+async def test_each_full_batch_goes_at_once() -> None:
+    async with ActorSystem() as system:
+        bench = Bench(system, linger=3600.0)
+        await bench.ref
+        for at in range(5):
+            bench.add(10, first=10 * at)
+            await until(lambda at=at: len(bench.clients[0].sent) == 2 + at)
+
+
 async def test_what_does_not_fit_is_dropped_and_its_number_is_written() -> None:
     async with ActorSystem() as system:
         bench = Bench(system, buffer_events=30)
