@@ -175,9 +175,14 @@ class KafkaInstance:
         elif most:
             self._look()
         else:
-            tick = _TICK if self._joined or time.monotonic() - self._looked > _JOINING else _TICK_JOINING
-            tick *= 2 if self._paused else 1
-            self._wake.wait(tick)
+            joining = not self._joined and time.monotonic() - self._looked < _JOINING
+            tick = _TICK * (2 if self._paused else 1)
+            if joining:
+                with _pace:  # a thousand that join at once do so at its pace
+                    tick = max(_TICK_JOINING, _pace.slice)
+                    self._wake.wait(tick)
+            else:
+                self._wake.wait(tick)
             if time.monotonic() - self._polled >= tick:
                 self._rest()
 
