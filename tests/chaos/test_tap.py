@@ -171,7 +171,7 @@ async def test_a_reader_that_does_not_read_is_felt_by_the_sender_and_costs_one_b
 def _connections(tap: TapService) -> list[Any]:
     from pixy.tap.actors import Connection
 
-    return [ref._cell.actor for ref in tap.system.find("/tap/*") if isinstance(ref._cell.actor, Connection)]
+    return [ref._cell.actor for ref in tap.system.find("/tap/**") if isinstance(ref._cell.actor, Connection)]
 
 
 async def test_thousands_of_connects() -> None:
