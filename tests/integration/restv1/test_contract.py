@@ -73,9 +73,11 @@ async def test_schemathesis_finds_no_5xx_and_nothing_undocumented(kafka: Cluster
             operation = found.ok()
             if operation.path.startswith("/clusters/") and operation.method != "get":
                 continue  # the same handlers again
+            if vendor and {"messages", "groups"} & set(operation.definition.raw["tags"]):
+                continue  # Kafka-Pixy's own, which know no media types but JSON
             attacked.append(operation.label)
             await asyncio.to_thread(_attack, operation, headers)
-        assert len(attacked) > 30
+        assert len(attacked) > 25
 
 
 def _attack(operation: Any, headers: dict[str, str]) -> None:
