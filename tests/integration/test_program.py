@@ -243,8 +243,9 @@ def test_logging(tmp_path: Path) -> None:
     assert records[0]["category"] == "/service" and records[0]["logLevel"] == "INFO"
     assert {"hostname", "filename", "funcName", "lineno", "timestamp", "pid", "tid"} <= set(records[0])
     for severity, shown in (("info", True), ("error", False)):
-        with Program("--sandbox", "--grpcAddr=127.0.0.1:0", "--tcpAddr=127.0.0.1:0", f'--logging=[{{"severity":"{severity}"}}]') as program:
-            time.sleep(2)
+        port = free_port()
+        with Program("--sandbox", "--grpcAddr=127.0.0.1:0", f"--tcpAddr=127.0.0.1:{port}", f'--logging=[{{"severity":"{severity}"}}]') as program:
+            wait_until(lambda port=port: alive(port))  # type: ignore[misc]
             program.process.send_signal(signal.SIGTERM)
             code, output = program.wait()
         pattern = r'^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6} (Z|[+-]\d\d) info </service> "serving grpc on .*"$'
