@@ -7,6 +7,7 @@ import contextlib
 import gc
 import logging
 import os
+import resource
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Iterator, Sequence
@@ -46,6 +47,7 @@ def run(args: Sequence[str]) -> int:
     # alternate sooner (see docs/performance.md for what it is worth).
     sys.setswitchinterval(_SWITCH_INTERVAL)
     _tune_collector()
+    allow_open_files()
     sandbox = _sandbox(app, bool(options.sandbox))
     try:
         with configured(app.logging), _pid_file(options.pidFile):
@@ -67,6 +69,16 @@ def _tune_collector() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(*_COLLECT_AFTER)
+
+
+def allow_open_files() -> None:
+    """As many as the system lets us have: librdkafka aborts the process when it can open no more.
+
+    Each group and each consumer instance has a Kafka client with some eight of them.
+    """
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _run_loop(main: Callable[[], Coroutine[Any, Any, int]]) -> int:

@@ -69,6 +69,10 @@ def check_group(group: str) -> None:
     """A group has a name, and Kafka's strings have a bound. Raises InvalidParameter."""
     if not group:
         raise InvalidParameter("bad group: must not be empty")
+    if group != group.strip():
+        # librdkafka takes it off: another group, or none, with which confluent-kafka's Consumer
+        # ends the process by an assertion.
+        raise InvalidParameter("bad group: must not begin or end with white space")
     if len(group.encode(errors="replace")) > _MAX_GROUP:
         raise InvalidParameter(f"bad group: longer than {_MAX_GROUP} bytes")
     if "\x00" in group:

@@ -23,7 +23,7 @@ from confluent_kafka.admin import (
 from pixy.errors import KafkaError
 from pixy.kafka.consumer import Commit, Partition
 from pixy.kafka.errors import translate, unknown_topic, unsupported
-from pixy.kafka.settings import Settings
+from pixy.kafka.settings import Settings, group_id
 
 T = TypeVar("T")
 
@@ -186,7 +186,7 @@ class KafkaAdmin:
 
         def blocking() -> list[TopicPartition]:
             client = Consumer(
-                {**self._settings, "group.id": group, "enable.auto.commit": False}
+                {**self._settings, "group.id": group_id(group), "enable.auto.commit": False}
             )
             try:
                 return act(client)

@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetS
 from pixy.errors import KafkaError, UnknownTopic
 from pixy.kafka.consumer import Commit
 from pixy.kafka.errors import OUT_OF_BROKERS, translate
-from pixy.kafka.settings import Settings
+from pixy.kafka.settings import Settings, group_id
 
 T = TypeVar("T")
 
@@ -188,7 +188,7 @@ class ClusterView:
                 raise translate(part.error)
 
     def _member(self, group: str) -> Consumer:
-        return Consumer({**self._settings, "group.id": group, "enable.auto.commit": False})
+        return Consumer({**self._settings, "group.id": group_id(group), "enable.auto.commit": False})
 
     def _wait(self, future: Future[T]) -> T:
         try:

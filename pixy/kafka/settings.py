@@ -6,6 +6,7 @@ import logging
 from typing import Any
 
 from pixy.config.model import Kafka, Net, Proxy
+from pixy.errors import InvalidParameter
 
 logger = logging.getLogger("pixy.kafka.librdkafka")
 
@@ -99,7 +100,7 @@ def consumer(proxy: Proxy, group: str) -> Settings:
     conf = proxy.consumer
     settings: Settings = {
         **common(proxy),
-        "group.id": group,
+        "group.id": group_id(group),
         "group.protocol": conf.group_protocol,
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
@@ -157,7 +158,7 @@ def instance(proxy: Proxy, group: str, name: str, reset: str, isolation: str) ->
     settings: Settings = {
         **common(proxy),
         "client.id": f"{proxy.client_id}.{name}",
-        "group.id": group,
+        "group.id": group_id(group),
         "group.protocol": proxy.consumer.group_protocol,
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
@@ -181,3 +182,17 @@ def instance(proxy: Proxy, group: str, name: str, reset: str, isolation: str) ->
         settings["session.timeout.ms"] = _ms(conf.session_timeout, 1)
         settings["heartbeat.interval.ms"] = _ms(conf.heartbeat_interval, 1)
     return settings
+
+
+def group_id(group: str) -> str:
+    """The name of a group, as librdkafka can take it.
+
+    It takes white space off both ends of a setting; with nothing left, confluent-kafka's Consumer
+    ends the process by an assertion, and with a part left it would be another group.
+
+    Raises:
+        InvalidParameter: the name is empty, or begins or ends with white space.
+    """
+    if not group or group != group.strip():
+        raise InvalidParameter(f"bad group name {group!r}: empty, or white space at an end")
+    return group
