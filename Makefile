@@ -5,7 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: install pipeline-install run demo test unit lint bench bench-actors bench-pipeline pipeline-demo proto messages clean
+.PHONY: install pipeline-install run demo test unit lint bench bench-actors bench-pipeline proto messages clean
 
 install: $(VENV)/.installed
 
@@ -66,9 +66,6 @@ bench-actors: $(VENV)/.bench
 
 bench-pipeline: $(VENV)/.pipeline $(VENV)/.dev
 	$(BIN)/python -m tests.bench pipeline
-
-pipeline-demo: $(VENV)/.pipeline $(VENV)/.dev
-	$(BIN)/python -m examples.pipeline_demo
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .hypothesis
