@@ -42,8 +42,9 @@ run: install
 demo: install
 	$(BIN)/python -m pixy.cli.demo
 
+# Most tests wait for Kafka: two processes take little more than half of one's time.
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder
 
 unit: $(VENV)/.dev
 	$(BIN)/python -m pytest tests/unit

@@ -98,9 +98,8 @@ class Cell(Faculties):
         all of them, took 770 ns a message to 560.
         """
         mailbox, clock, slow_ns = self.mailbox, self.clock, self.system.slow_ns
-        normal, waits, runs, recent = mailbox.normal, self.waits, self.runs, self.recent
-        if recent is None:
-            recent = self.recent = deque(maxlen=RECENT)
+        normal, waits, runs = mailbox.normal, self.waits, self.runs
+        recent = self.recent if self.recent is not None else self._begin_recent()
         self.began = began = clock()
         while limit and self.state is RUNNING:
             limit -= 1
@@ -115,7 +114,7 @@ class Cell(Faculties):
             # Looked up for each message: replacing the method on the class (a mock) has its effect.
             receive = self.receive or self.actor.on_receive
             if kind in _SPECIAL:
-                special = _SPECIAL[kind](self, envelope)
+                special = self._special(kind, envelope)
                 if special is None:
                     continue
                 receive, message = special
@@ -145,9 +144,10 @@ class Cell(Faculties):
                 hooks.ended(self, envelope, began, ended, error)
             if run > slow_ns:
                 self._slow(kind, run)
-            began, self.envelope, self.trace = ended, None, None
+            began = ended
             if error is not None:
                 self._handler_failed(envelope, error)
+        self.envelope = self.trace = None
         return None
 
     def _begin_following(self, handler: CoroutineType[Any, Any, Any]) -> None:
@@ -206,12 +206,15 @@ class Cell(Faculties):
         message, _, sent, sender, _ = envelope
         self.began = self.ended = ended = self.clock()
         self._count_long(began - sent, ended - began)
-        if self.recent is None:
-            self.recent = deque(maxlen=RECENT)
-        self.recent.append((type(message), sender, sent))
+        recent = self.recent if self.recent is not None else self._begin_recent()
+        recent.append((type(message), sender, sent))
         if self.hooks is not None:
             self.hooks.ended(self, envelope, began, ended, error)
         self.envelope = self.trace = None
+
+    def _begin_recent(self) -> deque[tuple[type, Cell | None, int]]:
+        recent = self.recent = deque(maxlen=RECENT)
+        return recent
 
     def _count_long(self, wait: int, run: int) -> None:
         for counts, duration in ((self.waits, wait), (self.runs, run)):
@@ -224,7 +227,7 @@ class Cell(Faculties):
 
     def _handler_failed(self, envelope: Envelope, error: BaseException) -> None:
         self.failed += 1
-        self._reply = None
+        self._reply = self.envelope = self.trace = None
         if envelope[1] is not None:
             envelope[1].try_fail(error)  # also if the handler had taken the reply over
         if envelope[1] is not None and isinstance(error, Exception):
@@ -238,6 +241,10 @@ class Cell(Faculties):
         self.fail(error, "on_receive", resumable=True)
 
     # -- the runtime's own messages -----------------------------------------------------------------
+
+    def _special(self, kind: type, envelope: Envelope) -> tuple[Callable[[Any], Any], Any] | None:
+        self.envelope = self.trace = None
+        return _SPECIAL[kind](self, envelope)
 
     def _stop_asked(self, envelope: Envelope) -> None:
         if envelope[1] is not None:

@@ -12,9 +12,9 @@ Lanes, in the order in which they are served, each first in, first out:
 Closing and putting exclude each other: an ask can not slip into a mailbox that nobody will ever read
 again (pykka 4.5 loses such asks). Senders in other threads do it under a lock. On the loop where the
 actor itself lives nobody takes or closes meanwhile, so the usual message is put without it
-(``with lock`` was 150 to 300 of a tell's 650 ns); a sender in a thread can at most have taken the last
-place between the look and the append, which a second look finds. Taking needs no lock: one reader,
-and ``deque.popleft`` is atomic.
+(``with lock`` was 150 to 300 of a tell's 650 ns), and taken back under it if it stands beyond the
+bound then: a look before would not help, for a sender in a thread can take the last place after it.
+Taking needs no lock: one reader, and ``deque.popleft`` is atomic.
 """
 
 from __future__ import annotations
@@ -56,8 +56,9 @@ class Mailbox:
     """Any thread puts, the actor takes. Also what pykka calls an inbox: ``put``, ``get``, ``empty``."""
 
     __slots__ = (
-        "_cell", "_home", "_lock", "_priority", "_system", "_unstashed", "_waiting", "asleep",
-        "capacity", "closed", "dropped", "hooks", "normal", "overflow", "rare", "rejected",
+        "_cell", "_lock", "_priority", "_system", "_unstashed", "asleep",
+        "capacity", "closed", "dropped", "home", "hooks", "normal", "overflow", "rare", "rejected",
+        "waiting",
     )
 
     def __init__(self, cell: Cell, capacity: int, overflow: Overflow = FAIL) -> None:
@@ -73,14 +74,14 @@ class Mailbox:
         self.dropped = self.rejected = 0
         self.hooks = cell.hooks
         self._cell = cell
-        self._home = 0 if cell.threaded else cell.system.thread
+        self.home = 0 if cell.threaded else cell.system.thread
         self._lock = threading.Lock()
         self.normal: deque[Envelope] = deque()
         # Made when needed: an empty deque takes 760 bytes.
         self._system: deque[Envelope] | None = None
         self._priority: deque[Envelope] | None = None
         self._unstashed: deque[Envelope] | None = None
-        self._waiting: deque[tuple[Envelope, Future[None]]] | None = None
+        self.waiting: deque[tuple[Envelope, Future[None]]] | None = None
 
     def __len__(self) -> int:
         return sum(len(lane) for lane in self._lanes())
@@ -109,19 +110,15 @@ class Mailbox:
         """
         if self.hooks is not None and not self.hooks.admits(self._cell, envelope, NORMAL):
             return
-        lane = self.normal
-        if (
-            get_ident() != self._home or len(lane) >= self.capacity
-            or self.closed or self._waiting
-        ):
+        if get_ident() != self.home or self.closed or self.waiting:
             self._push_locked(envelope)
             return
+        lane = self.normal
         lane.append(envelope)
-        if len(lane) > self.capacity and self._taken_back(envelope):
-            self.overflow.resolve(self, envelope)
-        elif self.asleep:
-            self.asleep = False
-            self._cell.wake()
+        if len(lane) > self.capacity:
+            self.look_again(envelope)
+        else:
+            self.rouse()
 
     def _push_locked(self, envelope: Envelope) -> None:
         lock = self._lock
@@ -129,7 +126,7 @@ class Mailbox:
         try:
             closed = self.closed
             # Whoever waits for room comes first: a place that was just freed is theirs.
-            fits = not closed and len(self.normal) < self.capacity and not self._waiting
+            fits = not closed and len(self.normal) < self.capacity and not self.waiting
             if fits:
                 self.normal.append(envelope)
         finally:
@@ -141,13 +138,16 @@ class Mailbox:
         else:
             self.overflow.resolve(self, envelope)
 
-    def _taken_back(self, envelope: Envelope) -> bool:
-        """A sender in a thread was there first. (A request to stop may stand beyond the bound.)"""
+    def look_again(self, envelope: Envelope) -> None:
+        """Take a message back that stands beyond the bound. (A request to stop may stand there.)"""
         with self._lock:
             beyond = len(self.normal) > self.capacity and self.normal[-1] is envelope
             if beyond:
                 self.normal.pop()
-        return beyond
+        if beyond:
+            self.overflow.resolve(self, envelope)
+        else:
+            self.rouse()
 
     def push_priority(self, envelope: Envelope) -> None:
         """Add a message to the priority lane. Raises as :meth:`push` does."""
@@ -227,9 +227,9 @@ class Mailbox:
                 envelope = urgent.popleft()
             elif self.normal:
                 envelope = self.normal.popleft()
-                if self._waiting:
+                if self.waiting:
                     self._let_in()
-            if self._system or self._priority or self._unstashed or self._waiting:
+            if self._system or self._priority or self._unstashed or self.waiting:
                 self.rare = True
             return envelope
         return self.normal.popleft() if self.normal else None
@@ -246,7 +246,7 @@ class Mailbox:
         with self._lock:
             self.closed = True
             left = list(self)
-            waiting, self._waiting = self._waiting, None
+            waiting, self.waiting = self.waiting, None
             self._system = self._priority = self._unstashed = None
             self.normal.clear()
         for envelope, room in waiting or ():
@@ -258,7 +258,7 @@ class Mailbox:
     def close_if_empty(self) -> bool:
         """Accept nothing more if nothing is in it and nobody waits; whether it was so."""
         with self._lock:
-            if not self.empty() or any(not room.done() for _, room in self._waiting or ()):
+            if not self.empty() or any(not room.done() for _, room in self.waiting or ()):
                 return False
             self.closed = True
             return True
@@ -326,7 +326,7 @@ class Mailbox:
         room: Future[None] | None = None
         with self._lock:
             closed = self.closed
-            if not closed and len(self.normal) < self.capacity and not self._waiting:
+            if not closed and len(self.normal) < self.capacity and not self.waiting:
                 self.normal.append(envelope)
             elif not closed:
                 room = self._queue(envelope)
@@ -337,15 +337,15 @@ class Mailbox:
         return room
 
     def _queue(self, envelope: Envelope) -> Future[None]:
-        if self._waiting is None:
-            self._waiting = deque()
-        if len(self._waiting) >= MAX_WAITING:
-            self._waiting = deque(each for each in self._waiting if not each[1].done())
-        if len(self._waiting) >= MAX_WAITING:
+        if self.waiting is None:
+            self.waiting = deque()
+        if len(self.waiting) >= MAX_WAITING:
+            self.waiting = deque(each for each in self.waiting if not each[1].done())
+        if len(self.waiting) >= MAX_WAITING:
             raise self.full(MAX_WAITING)
         room: Future[None] = Future()
         room.target = self._cell
-        self._waiting.append((envelope, room))
+        self.waiting.append((envelope, room))
         self.rare = True
         return room
 
@@ -366,8 +366,8 @@ class Mailbox:
     def _let_in(self) -> None:
         # Under the lock a waiting message goes straight into the freed place: nobody overtakes it.
         with self._lock:
-            while self._waiting and len(self.normal) < self.capacity:
-                envelope, room = self._waiting.popleft()
+            while self.waiting and len(self.normal) < self.capacity:
+                envelope, room = self.waiting.popleft()
                 reply = envelope[1]
                 if (reply is None or not reply.done()) and room.try_set(None):
                     self.normal.append(envelope)
@@ -386,7 +386,7 @@ class Mailbox:
         return MailboxStatistics(
             depth=len(self), capacity=self.capacity, normal=len(lanes[0]), priority=len(lanes[1]),
             system=len(lanes[2]), stashed=len(self._cell.stashed or ()),
-            waiting=sum(not room.done() for _, room in tuple(self._waiting or ())),
+            waiting=sum(not room.done() for _, room in tuple(self.waiting or ())),
             dropped=self.dropped, rejected=self.rejected,
             oldest_age=0.0 if oldest is None else max(0, now - oldest) / 1e9,
         )

@@ -105,7 +105,7 @@ def load(ref: ActorRef[Any]) -> int:
     cell = ref._cell
     mailbox = cell.mailbox
     busy = cell.envelope is not None or cell.state != RUNNING
-    return len(mailbox) + len(mailbox._waiting or ()) + busy
+    return len(mailbox) + len(mailbox.waiting or ()) + busy
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,13 +47,13 @@ from pixy.errors import (
 )
 from pixy.kafka.fetcher import Read
 from pixy.kafka.producer import Headers
+from pixy.kafka.settings import group_id
 
 T = TypeVar("T")
 
 _ATTEMPTS = 3
 _MAX_NAME = 249
 _NAME_CHARS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
-_MAX_GROUP = 32_767
 
 
 def check_topic(topic: str) -> None:
@@ -63,20 +63,6 @@ def check_topic(topic: str) -> None:
             f"bad topic: {topic!r} must be 1 to {_MAX_NAME} characters of a-z, A-Z, 0-9, '.', '_' "
             "and '-'"
         )
-
-
-def check_group(group: str) -> None:
-    """A group has a name, and Kafka's strings have a bound. Raises InvalidParameter."""
-    if not group:
-        raise InvalidParameter("bad group: must not be empty")
-    if group != group.strip():
-        # librdkafka takes it off: another group, or none, with which confluent-kafka's Consumer
-        # ends the process by an assertion.
-        raise InvalidParameter("bad group: must not begin or end with white space")
-    if len(group.encode(errors="replace")) > _MAX_GROUP:
-        raise InvalidParameter(f"bad group: longer than {_MAX_GROUP} bytes")
-    if "\x00" in group:
-        raise InvalidParameter("bad group: must not contain NUL")
 
 
 class ClusterClient:
@@ -181,7 +167,7 @@ class ClusterClient:
         A caller that is cancelled meanwhile gets nothing and loses nothing.
         """
         check_topic(topic)
-        check_group(group)
+        group_id(group)
         request = Consume(topic, auto_ack, ack)
         for _ in range(_ATTEMPTS):
             ref = self._groups.get(group)
@@ -208,7 +194,7 @@ class ClusterClient:
             NeverOffered: the offset was not handed out.
         """
         check_topic(topic)
-        check_group(group)
+        group_id(group)
         ref = self._groups.get(group)
         if ref is None or not ref.is_alive():
             raise NotConsumed(group, topic, partition)
@@ -225,7 +211,7 @@ class ClusterClient:
     async def get_offsets(self, topic: str, group: str) -> list[PartitionOffset]:
         """The group's offsets in each partition of the topic."""
         check_topic(topic)
-        check_group(group)
+        group_id(group)
         found: list[PartitionOffset] = await self._ask_admin(GetOffsets(group, topic))
         return found
 
@@ -234,7 +220,7 @@ class ClusterClient:
     ) -> None:
         """Commit (partition, offset, metadata) for a group that nobody consumes."""
         check_topic(topic)
-        check_group(group)
+        group_id(group)
         await self._ask_admin(SetOffsets(group, topic, offsets))
 
     async def topics(self, *, with_partitions: bool, with_config: bool) -> list[TopicInfo]:
@@ -286,7 +272,7 @@ class ClusterClient:
         """Who consumes the topic: group to client to partitions."""
         check_topic(topic)
         if group:
-            check_group(group)
+            group_id(group)
         found: Consumers = await self._ask_admin(GetConsumers(topic, group))
         return found
 

@@ -15,6 +15,10 @@ Settings = dict[str, Any]
 _ACKS = {"no_response": 0, "wait_for_local": 1, "wait_for_all": -1}
 
 
+MAX_GROUP_BYTES = 32_767
+"""A string of Kafka's protocol has an int16 length."""
+
+
 def _ms(seconds: float, least: int = 0) -> int:
     return max(least, round(seconds * 1000))
 
@@ -185,14 +189,20 @@ def instance(proxy: Proxy, group: str, name: str, reset: str, isolation: str) ->
 
 
 def group_id(group: str) -> str:
-    """The name of a group, as librdkafka can take it.
+    """The name of a group, if Kafka's strings and librdkafka can take it.
 
-    It takes white space off both ends of a setting; with nothing left, confluent-kafka's Consumer
-    ends the process by an assertion, and with a part left it would be another group.
+    librdkafka takes white space off both ends of a setting; with nothing left, confluent-kafka's
+    Consumer ends the process by an assertion, and with a part left it would be another group.
 
     Raises:
-        InvalidParameter: the name is empty, or begins or ends with white space.
+        InvalidParameter: the name is empty or too long, has NUL in it or white space at an end.
     """
-    if not group or group != group.strip():
-        raise InvalidParameter(f"bad group name {group!r}: empty, or white space at an end")
+    if not group:
+        raise InvalidParameter("bad group: must not be empty")
+    if group != group.strip():
+        raise InvalidParameter("bad group: must not begin or end with white space")
+    if len(group.encode(errors="replace")) > MAX_GROUP_BYTES:
+        raise InvalidParameter(f"bad group: longer than {MAX_GROUP_BYTES} bytes")
+    if "\x00" in group:
+        raise InvalidParameter("bad group: must not contain NUL")
     return group

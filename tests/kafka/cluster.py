@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import shutil
 import signal
 import socket
@@ -32,6 +33,14 @@ def libs(major: int) -> Path:
     if missing:
         raise Unavailable(f"{' and '.join(missing)} not found: real Kafka can not be started")
     target = BUILD / str(major)
+    target.mkdir(parents=True, exist_ok=True)
+    with (BUILD / f"{major}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # tests run in several processes
+        _fetch(major, target)
+    return target
+
+
+def _fetch(major: int, target: Path) -> None:
     if not (target / ".complete").exists():
         subprocess.run(
             [
@@ -41,7 +50,6 @@ def libs(major: int) -> Path:
             check=True, timeout=900,
         )
         (target / ".complete").touch()
-    return target
 
 
 def free_port() -> int:

@@ -21,7 +21,7 @@ from pixy.api.restv1.errors import ApiError
 from pixy.api.restv1.negotiation import Format
 from pixy.api.restv1.reads import render
 from pixy.api.restv1.routes import Route, Routes
-from pixy.engine.client import check_group, check_topic
+from pixy.engine.client import check_topic
 from pixy.engine.instance_messages import (
     AssignPartitions,
     CommitOffsets,
@@ -37,6 +37,7 @@ from pixy.engine.instance_messages import (
 )
 from pixy.engine.instance_parts import BEGINNING, END
 from pixy.kafka.consumer import Commit
+from pixy.kafka.settings import group_id
 
 _RECORD_COST = 200
 _ON_LOOP = 1000
@@ -48,8 +49,7 @@ Answer = Callable[[Call, bytes], Awaitable[web.StreamResponse]]
 
 
 async def _create(call: Call) -> web.StreamResponse:
-    group = call.params["group"]
-    check_group(group)
+    group = group_id(call.params["group"])
     body = await call.body()
     name, spec = parse_options(body, call.cluster.proxy.instances)
     answer = await call.peers.elsewhere(call.request, group, name, body)

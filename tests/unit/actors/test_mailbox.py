@@ -15,6 +15,7 @@ from actors import (
     FAIL,
     Actor,
     ActorDeadError,
+    ActorRef,
     ActorSystem,
     ControlMessage,
     DeadLetter,
@@ -313,21 +314,21 @@ async def test_timed_asks_expire_and_are_not_executed() -> None:
 
 
 class Interrupted(deque[Any]):
-    """A lane that lets another thread go first, once, after it has been looked at."""
+    """A lane that lets another thread go first, once."""
 
     meanwhile: Any = None
 
-    def __len__(self) -> int:
-        length = super().__len__()
+    def append(self, envelope: Any) -> None:
         meanwhile, self.meanwhile = self.meanwhile, None
         if meanwhile is not None:
             other = threading.Thread(target=meanwhile)
             other.start()
             other.join()
-        return length
+        super().append(envelope)
 
 
-async def test_the_last_place_is_taken_by_a_thread_while_the_loop_puts_a_message() -> None:
+@pytest.mark.parametrize("send", [ActorRef.tell, lambda ref, message: ref.ask(message, block=False)])
+async def test_the_last_place_is_taken_by_a_thread_while_the_loop_puts_a_message(send: Any) -> None:
     async with ActorSystem() as system:
         actor, gate, seen = await busy(system, FAIL)
         mailbox = actor.actor_inbox
@@ -335,7 +336,8 @@ async def test_the_last_place_is_taken_by_a_thread_while_the_loop_puts_a_message
         lane = mailbox.normal = Interrupted(mailbox.normal)
         lane.meanwhile = lambda: actor.tell("from the thread")
         with pytest.raises(MailboxFull):
-            actor.tell("from the loop")
+            refused = send(actor, "from the loop")
+            await refused  # an ask
         assert mailbox.statistics().normal == mailbox.capacity
         gate.set()
         await actor.stop(block=False)
