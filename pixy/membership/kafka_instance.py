@@ -13,10 +13,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from pixy.config.model import Proxy
-from pixy.errors import PixyError
+from pixy.errors import PixyError, Unavailable
 from pixy.kafka import settings
 from pixy.kafka.consumer import Commit, Partition
 from pixy.kafka.errors import translate
@@ -44,7 +45,7 @@ _FIRST_CHUNK = 64
 
 
 _pace = Pace()
-
+_starter = ThreadPoolExecutor(1, thread_name_prefix="instance-starter")
 
 class KafkaInstance:
     """See :class:`pixy.membership.instance.InstanceSession`.
@@ -82,7 +83,8 @@ class KafkaInstance:
         self._settings = settings.instance(proxy, group, name, reset, isolation)
         self._client: InstanceClient
         self._thread = threading.Thread(target=self._run, name=f"kafka-{name}"[:60], daemon=True)
-        self._thread.start()
+        # Not on the loop: it waits until the thread runs, with a thousand others up to seconds.
+        self._started = self._loop.run_in_executor(_starter, self._start)
 
     # -- commands, from the loop ------------------------------------------------------------------
 
@@ -131,7 +133,9 @@ class KafkaInstance:
         self._commands.append(end)
         self._wake.set()
         self._release.set()
-        await asyncio.to_thread(self._thread.join, timeout)
+        await self._started
+        if self._thread.ident is not None:
+            await asyncio.to_thread(self._thread.join, timeout)
         if self._thread.is_alive():
             logger.warning("%s: leaving takes longer than %.1f s", self._label, timeout)
 
@@ -144,6 +148,12 @@ class KafkaInstance:
 
         self._commands.append(command)
         self._wake.set()
+
+    def _start(self) -> None:
+        try:
+            self._thread.start()
+        except RuntimeError as error:  # as many threads as the system allows
+            self._post(Failed(Unavailable(f"{self._label}: {error}")))
 
     # -- the thread -------------------------------------------------------------------------------
 

@@ -28,7 +28,11 @@ GHZ_VERSION = "v0.93.0"
 
 @contextmanager
 def process(*args: str, wait_port: int) -> Iterator[subprocess.Popen[bytes]]:
-    child = subprocess.Popen([sys.executable, *args], cwd=ROOT, stdout=subprocess.DEVNULL)
+    """A server until the end of the block; what it says is in build/bench-server.log."""
+    log = ROOT / "build" / "bench-server.log"
+    log.parent.mkdir(exist_ok=True)
+    with log.open("ab") as output:
+        child = subprocess.Popen([sys.executable, *args], cwd=ROOT, stdout=output, stderr=output)
     try:
         _wait_for(wait_port, child)
         yield child

@@ -10,6 +10,8 @@ from tests.bench.report import Report, pairs
 ASKS = 5_000
 TELLS = 50_000
 THREAD_ASKS = 5_000
+ROUNDS = 11
+"""Of the rows beside pykka: what the scheduler does to its threads doubles or halves a round's figure."""
 
 
 def on_the_loop(report: Report) -> None:
@@ -38,7 +40,7 @@ def _beside_pykka(report: Report, what: str, name: str, count: int, target: floa
     """
     ours, pykka, ours_kept, pykka_kept = map(column, in_turn([
         Scenario(peer, name, count, kept) for kept in (False, True) for peer in ("actors", "pykka")
-    ]))
+    ], ROUNDS))
     beside = statistics.median(pairs(ours_kept, pykka_kept))
     report.times(
         f"{what}, against pykka", target, ours, pykka,

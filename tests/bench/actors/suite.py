@@ -21,7 +21,7 @@ def run() -> bool:
     """Run the rows; tell whether all met their targets."""
     console.print(
         f"{os.cpu_count()} CPUs, Python {sys.version.split()[0]}, asyncio's own loop, {ROUNDS} "
-        f"rounds a row ({pipeline.ROUNDS} of pipelines), medians of pairs; "
+        f"rounds a row ({messages.ROUNDS} beside pykka, {pipeline.ROUNDS} of pipelines), medians of pairs; "
         f"load average {os.getloadavg()[0]:.1f} before\n"
     )
     report = Report()

@@ -1,0 +1,54 @@
+"""How an instance's thread begins: never on the loop, and not at all where the system has no more."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from pixy.errors import Unavailable
+from pixy.membership import kafka_instance
+from pixy.membership.instance import Failed
+from pixy.membership.kafka_instance import KafkaInstance
+from tests.support import make_config
+
+
+def opened(post: Any) -> KafkaInstance:
+    proxy = make_config(["127.0.0.1:1"]).proxies["default"]
+    return KafkaInstance(proxy, "g", "c", "earliest", "read_committed", {}, post)
+
+
+async def test_without_a_thread_the_session_fails_and_closes(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Refused(threading.Thread):
+        def start(self) -> None:
+            if self.name == "kafka-c":
+                raise RuntimeError("can't start new thread")
+            super().start()
+
+    monkeypatch.setattr(kafka_instance.threading, "Thread", Refused)
+    events: asyncio.Queue[Any] = asyncio.Queue()
+    session = opened(events.put_nowait)
+    failed = await asyncio.wait_for(events.get(), 5)
+    assert isinstance(failed, Failed)
+    assert isinstance(failed.error, Unavailable)
+    assert "instance c of group g: can't start new thread" in str(failed.error)
+    await asyncio.wait_for(session.close([], 5), 5)
+
+
+async def test_a_thread_that_is_slow_to_start_does_not_hold_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    may_start = threading.Event()
+
+    class Slow(threading.Thread):
+        def start(self) -> None:
+            if self.name == "kafka-c" and not may_start.wait(10):
+                raise AssertionError("the loop waits for this")
+            super().start()
+
+    monkeypatch.setattr(kafka_instance.threading, "Thread", Slow)
+    events: list[Any] = []
+    session = opened(events.append)
+    may_start.set()  # not reached while the constructor waits for the thread
+    await asyncio.wait_for(session.close([], 10), 15)
+    assert not events
