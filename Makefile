@@ -44,7 +44,7 @@ demo: install
 
 # Most tests wait for Kafka: two processes take little more than half of one's time.
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 unit: $(VENV)/.dev
 	$(BIN)/python -m pytest tests/unit

@@ -25,20 +25,14 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 
 LONGEST = ("tests/integration/pipeline/", "tests/integration/restv1/", "tests/integration/", "tests/chaos/")
-"""Begun first, in this order: what is left for the end is short, so that the processes end together."""
+"""Begun first, in this order: what is left for the end is short, so that processes end together."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """For ``-n``: one process a file, whose clusters are its own; all that needs Spark in one."""
-    groups = {item: _group(item.nodeid.partition("::")[0]) for item in items}
-    for item, (_, group) in groups.items():
-        item.add_marker(pytest.mark.xdist_group(group))
-    items.sort(key=lambda item: groups[item][0])
-
-
-def _group(file: str) -> tuple[int, str]:
-    rank = next((rank for rank, folder in enumerate(LONGEST) if file.startswith(folder)), len(LONGEST))
-    return rank, LONGEST[0] if rank == 0 else file
+    """For ``-n 2 --dist loadfile --no-loadscope-reorder``, which hands files out in this order."""
+    items.sort(key=lambda item: next(
+        (rank for rank, folder in enumerate(LONGEST) if item.nodeid.startswith(folder)), len(LONGEST)
+    ))
 
 
 def _cluster(**options: Any) -> Iterator[Cluster]:
