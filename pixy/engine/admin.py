@@ -52,7 +52,9 @@ class GetOffsets:
 
 @dataclass(frozen=True, slots=True)
 class SetOffsets:
-    """Commit offsets for a group that nobody consumes. -1 means the end, -2 the beginning."""
+    """Commit offsets for a group that nobody consumes. -1 and -2 are stored as they are: who consumes
+    next begins at the end, or at the beginning.
+    """
 
     group: str
     topic: str
@@ -240,17 +242,7 @@ class Admin(Actor):
                 )
         if not request.offsets:
             return
-        symbolic = [number for number, offset, _ in request.offsets if offset < 0]
-        bounds = await client.bounds(request.topic, symbolic) if symbolic else {}
-        commits = [
-            Commit(
-                request.topic, number,
-                # Kafka's clients do not send negative offsets: what they mean now is committed.
-                offset if offset >= 0 else bounds[number][1 if offset == _NEWEST else 0],
-                metadata,
-            )
-            for number, offset, metadata in request.offsets
-        ]
+        commits = [Commit(request.topic, *each) for each in request.offsets]
         try:
             await client.set_offsets(request.group, commits)
         except KafkaError as error:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from confluent_kafka import (
-    Consumer,
     KafkaException,
     TopicPartition,
 )
@@ -23,6 +22,7 @@ from confluent_kafka.admin import (
 from pixy.errors import KafkaError
 from pixy.kafka.consumer import Commit, Partition
 from pixy.kafka.errors import translate, unknown_topic, unsupported
+from pixy.kafka.group_offsets import GroupOffsets
 from pixy.kafka.settings import Settings, group_id
 
 T = TypeVar("T")
@@ -149,54 +149,28 @@ class KafkaAdmin:
         self, group: str, topic: str, partitions: Iterable[int]
     ) -> dict[int, tuple[int, str]]:
         """Committed offset and metadata by partition; -1 where there is none."""
-        wanted = [TopicPartition(topic, partition) for partition in partitions]
-        found = await self._as_group(
-            group, lambda client: client.committed(wanted, timeout=self._timeout)
-        )
-        offsets: dict[int, tuple[int, str]] = {}
-        for part in found:
-            if part.error is not None:
-                raise translate(part.error)
-            offset = -1 if part.offset == _NO_OFFSET else part.offset
-            offsets[part.partition] = (offset, part.metadata or "")
-        return offsets
+        wanted = [(topic, partition) for partition in partitions]
+        found = await self._with_offsets(group, lambda offsets: offsets.committed(wanted))
+        return {
+            partition: (-1 if each.offset is None else each.offset, each.metadata)
+            for (_, partition), each in found.items()
+        }
 
     async def set_offsets(self, group: str, commits: Sequence[Commit]) -> None:
-        """Commit on behalf of a group without members."""
-        wanted = [
-            TopicPartition(commit.topic, commit.partition, commit.offset, commit.metadata)
-            for commit in commits
-        ]
-        done = await self._as_group(
-            group, lambda client: client.commit(offsets=wanted, asynchronous=False)
-        )
-        for part in done:
-            if part.error is not None:
-                raise translate(part.error).wrapped(
-                    f"failed to commit offset, partition={part.partition}"
-                )
+        """Commit on behalf of a group without members; negative offsets to the letter."""
+        errors = await self._with_offsets(group, lambda offsets: offsets.commit(commits))
+        for (_, partition), error in errors.items():
+            raise error.wrapped(f"failed to commit offset, partition={partition}")
 
-    async def _as_group(self, group: str, act: Callable[[Consumer], list[TopicPartition]]) -> Any:
-        """Use a consumer that has the group's name and does not join it.
-
-        AdminClient.list_consumer_group_offsets would need no such client, but librdkafka 2.16
-        dereferences a null pointer, and ends the process, when a coordinator answers it with an
-        error that asks to look for the coordinator again.
-        """
-
-        def blocking() -> list[TopicPartition]:
-            client = Consumer(
-                {**self._settings, "group.id": group_id(group), "enable.auto.commit": False}
-            )
+    async def _with_offsets(self, group: str, act: Callable[[GroupOffsets], T]) -> T:
+        def blocking() -> T:
+            offsets = GroupOffsets(self._settings, group_id(group))
             try:
-                return act(client)
+                return act(offsets)
             finally:
-                client.close()
+                offsets.close()
 
-        try:
-            return await asyncio.to_thread(blocking)
-        except KafkaException as error:
-            raise translate(error) from error
+        return await asyncio.to_thread(blocking)
 
     async def groups(self) -> list[str]:
         """The names of all consumer groups."""

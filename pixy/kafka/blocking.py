@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import closing
 from typing import Any, TypeVar
 
 from confluent_kafka import (
-    Consumer,
     IsolationLevel,
     KafkaException,
     TopicCollection,
@@ -19,6 +19,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetS
 from pixy.errors import KafkaError, UnknownTopic
 from pixy.kafka.consumer import Commit
 from pixy.kafka.errors import OUT_OF_BROKERS, translate
+from pixy.kafka.group_offsets import GroupOffsets
 from pixy.kafka.settings import Settings, group_id
 
 T = TypeVar("T")
@@ -155,40 +156,19 @@ class ClusterView:
 
     def committed(self, group: str, places: Sequence[Place]) -> dict[Place, tuple[int, str]]:
         """A group's committed offsets and metadata; a partition without one is left out."""
-        client = self._member(group)
-        try:
-            found = client.committed([TopicPartition(*place) for place in places], timeout=self._timeout)
-        except KafkaException as error:
-            raise translate(error) from error
-        finally:
-            client.close()
+        with closing(GroupOffsets(self._settings, group_id(group))) as offsets:
+            found = offsets.committed(places, patience=self._timeout)
         return {
-            (part.topic, part.partition): (part.offset, part.metadata or "")
-            for part in found
-            if part.offset != _NO_OFFSET
+            place: (each.offset, each.metadata)
+            for place, each in found.items() if each.offset is not None
         }
 
     def commit(self, group: str, commits: Sequence[Commit]) -> None:
         """Commit for a group that has no members now."""
-        client = self._member(group)
-        try:
-            done = client.commit(
-                offsets=[
-                    TopicPartition(each.topic, each.partition, each.offset, each.metadata)
-                    for each in commits
-                ],
-                asynchronous=False,
-            )
-        except KafkaException as error:
-            raise translate(error) from error
-        finally:
-            client.close()
-        for part in done or ():
-            if part.error is not None:
-                raise translate(part.error)
-
-    def _member(self, group: str) -> Consumer:
-        return Consumer({**self._settings, "group.id": group_id(group), "enable.auto.commit": False})
+        with closing(GroupOffsets(self._settings, group_id(group))) as offsets:
+            errors = offsets.commit(commits, patience=self._timeout)
+        for error in errors.values():
+            raise error
 
     def _wait(self, future: Future[T]) -> T:
         try:

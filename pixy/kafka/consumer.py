@@ -3,37 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from pixy.errors import PixyError
 from pixy.kafka.errors import translate
+from pixy.kafka.group_offsets import Commit, Committed, GroupOffsets, Partition, parse_member
 from pixy.kafka.settings import Settings
 
-Partition = tuple[str, int]
-
 _END, _BEGINNING = -1, -2
-_NO_OFFSET = -1001
-
-
-@dataclass(frozen=True, slots=True)
-class Committed:
-    """A committed offset; None if there is none."""
-
-    offset: int | None
-    metadata: str
-
-
-@dataclass(frozen=True, slots=True)
-class Commit:
-    """An offset to commit."""
-
-    topic: str
-    partition: int
-    offset: int
-    metadata: str
+_PATIENCE = 5.0
 
 
 class ConsumerClient:
@@ -43,7 +23,7 @@ class ConsumerClient:
         assign: called inside :meth:`poll` with new partitions; it must call :meth:`assign`.
         revoke: called inside :meth:`poll` or :meth:`close` before partitions are taken away.
         lost: called when partitions were taken away already.
-        committed: called inside :meth:`poll` with the outcome of :meth:`commit`.
+        committed: called inside :meth:`commit` with its outcome, unless it waits for it.
     """
 
     def __init__(
@@ -51,12 +31,9 @@ class ConsumerClient:
         revoke: Callable[[list[Partition]], None], lost: Callable[[list[Partition]], None],
         committed: Callable[[PixyError | None, dict[Partition, PixyError]], None],
     ) -> None:
-        self._consumer = Consumer({
-            **settings,
-            "on_commit": lambda error, parts: committed(
-                translate(error) if error is not None else None, _errors(parts)
-            ),
-        })
+        self._consumer = Consumer(settings)
+        self._offsets = GroupOffsets(settings, settings["group.id"])
+        self._on_commit = committed
         self._on_assign = lambda _consumer, parts: assign(_keys(parts))
         self._on_revoke = lambda _consumer, parts: revoke(_keys(parts))
         self._on_lost = lambda _consumer, parts: lost(_keys(parts))
@@ -102,27 +79,15 @@ class ConsumerClient:
 
     def committed(self, partitions: list[Partition], timeout: float) -> dict[Partition, Committed]:
         """The group's committed offsets. Raises PixyError."""
-        try:
-            found = self._consumer.committed(
-                [TopicPartition(*partition) for partition in partitions], timeout=timeout
-            )
-        except KafkaException as error:
-            raise translate(error) from error
-        _raise_first(found)
-        return {
-            (part.topic, part.partition): Committed(
-                None if part.offset == _NO_OFFSET else part.offset, part.metadata or ""
-            )
-            for part in found
-        }
+        return self._offsets.committed(partitions, patience=timeout)
 
     def bounds(self, partitions: list[Partition], timeout: float) -> dict[Partition, tuple[int, int]]:
         """The oldest offset and the next to be written of each partition. Raises PixyError."""
-        begin = self._offsets(partitions, _BEGINNING, timeout)
-        end = self._offsets(partitions, _END, timeout)
+        begin = self._list_offsets(partitions, _BEGINNING, timeout)
+        end = self._list_offsets(partitions, _END, timeout)
         return {partition: (begin[partition], end[partition]) for partition in partitions}
 
-    def _offsets(
+    def _list_offsets(
         self, partitions: list[Partition], which: int, timeout: float
     ) -> dict[Partition, int]:
         try:
@@ -137,37 +102,34 @@ class ConsumerClient:
         return {(part.topic, part.partition): part.offset for part in found}
 
     def commit(self, commits: Iterable[Commit], *, wait: bool) -> None:
-        """Commit; the outcome comes through ``committed``, or as PixyError with ``wait``."""
-        parts = [
-            TopicPartition(commit.topic, commit.partition, commit.offset, commit.metadata)
-            for commit in commits
-        ]
+        """Commit as this member; the outcome goes to ``committed``, or is a PixyError with ``wait``.
+
+        With ``wait`` a coordinator that is on the move is waited for; without it, not.
+        """
         try:
-            if not wait:
-                self._consumer.commit(offsets=parts, asynchronous=True)
-                return
-            done = self._consumer.commit(offsets=parts, asynchronous=False)
+            member = parse_member(self._consumer.consumer_group_metadata())
         except KafkaException as error:
             raise translate(error) from error
-        _raise_first(done or [])
+        errors = self._offsets.commit(commits, member, patience=_PATIENCE if wait else 0.0)
+        if not wait:
+            self._on_commit(None, dict(errors))
+        elif errors:
+            raise next(iter(errors.values()))
 
     def close(self) -> None:
         """Leave the group; the revoke callback is called for what is still assigned."""
         self._consumer.close()
+        self._offsets.close()
 
 
 def _keys(parts: Iterable[TopicPartition]) -> list[Partition]:
     return [(part.topic, part.partition) for part in parts]
 
 
-def _errors(parts: Iterable[TopicPartition] | None) -> dict[Partition, PixyError]:
-    return {
-        (part.topic, part.partition): translate(part.error)
-        for part in parts or []
-        if part.error is not None
-    }
-
-
 def _raise_first(parts: Iterable[TopicPartition]) -> None:
-    for error in _errors(parts).values():
-        raise error
+    for part in parts:
+        if part.error is not None:
+            raise translate(part.error)
+
+
+__all__ = ["Commit", "Committed", "ConsumerClient", "Partition"]

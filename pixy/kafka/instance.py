@@ -79,4 +79,4 @@ class InstanceClient(ConsumerClient):
         self, partitions: Iterable[Partition], timeout: float, *, oldest: bool
     ) -> dict[Partition, int]:
         """The oldest offset of each partition, or the next to be written. Raises PixyError."""
-        return self._offsets(list(partitions), _OLDEST if oldest else _NEWEST, timeout)
+        return self._list_offsets(list(partitions), _OLDEST if oldest else _NEWEST, timeout)

@@ -7,12 +7,14 @@ import json
 
 import grpc
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 from google.protobuf import descriptor_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from pixy.proto import kafkapixy_pb2 as pb
+from pixy.wire.aio import GroupClient
 from tests.kafka.cluster import Cluster
 from tests.support import Daemon, eventually, make_config, serving, status_of
 
@@ -43,8 +45,43 @@ async def test_offsets_round_trip(kafka: Cluster, name: str) -> None:
             pb.PartitionOffset(partition=0, offset=-2), pb.PartitionOffset(partition=1, offset=-1),
         ]))
         found = await daemon.offsets(name, "g")
-        assert (found[0].offset, found[0].lag) == (0, found[0].count)
-        assert (found[1].offset, found[1].lag) == (found[1].end, 0)
+        assert (found[0].offset, found[0].lag) == (-2, found[0].count)
+        assert (found[1].offset, found[1].lag) == (-1, 0)
+
+
+@pytest.mark.parametrize(("offset", "first"), [(-2, b"old"), (-1, b"new"), (1, b"young")])
+async def test_who_consumes_begins_at_the_offset_that_was_set(
+    kafka: Cluster, name: str, offset: int, first: bytes
+) -> None:
+    kafka.create_topic(name)
+    config = make_config(kafka.bootstrap(), long_polling_timeout=0.5, initial_offset="newest")
+    async with serving(config) as daemon:
+        for value in (b"old", b"young"):
+            await daemon.produce(name, value)
+        document = json.dumps([{"partition": 0, "offset": offset}])
+        assert (await daemon.post(f"/topics/{name}/offsets?group={name}", document)).status == 200
+        if offset == -1:
+            assert (await daemon.get(f"/topics/{name}/messages?group={name}")).status == 408
+        await daemon.produce(name, b"new")
+        assert (await daemon.consume(name, name, auto_ack=True)).message == first
+
+
+async def test_metadata_are_stored_as_they_are_and_read_without_an_old_terminator(
+    kafka: Cluster, name: str
+) -> None:
+    kafka.create_topic(name, 2)
+    consumer = Consumer({"bootstrap.servers": kafka.bootstrap()[0], "group.id": name})
+    await asyncio.to_thread(
+        consumer.commit, offsets=[TopicPartition(name, 1, 3, "A100")], asynchronous=False
+    )
+    consumer.close()
+    async with serving(make_config(kafka.bootstrap())) as daemon:
+        path = f"/topics/{name}/offsets?group={name}"
+        assert (await daemon.post(path, '[{"partition": 0, "offset": 301, "metadata": "BBHC"}]')).status == 200
+        async with GroupClient(kafka.bootstrap()[0], name) as others:
+            stored = (await others.fetch_offsets([(name, 0), (name, 1)])).offsets
+        assert [stored[name, number].metadata for number in (0, 1)] == ["BBHC", "A100\0"]
+        assert [each["metadata"] for each in (await daemon.get(path)).json] == ["BBHC", "A100"]
 
 
 async def test_offset_errors(kafka: Cluster, name: str) -> None:

@@ -9,6 +9,7 @@ import grpc
 import pytest
 
 from pixy.proto import kafkapixy_pb2 as pb
+from pixy.wire.aio import GroupClient
 from tests.kafka.cluster import Cluster
 from tests.support import Daemon, eventually, make_config, serving, status_of
 
@@ -106,11 +107,14 @@ async def test_a_chain_of_explicit_acks(kafka: Cluster, name: str) -> None:
         )
 
 
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
 async def test_a_restart_goes_on_at_the_committed_offset_and_skips_sparse_acks(
-    kafka: Cluster, name: str
+    kafka: Cluster, name: str, protocol: str
 ) -> None:
     kafka.create_topic(name)
-    config = make_config(kafka.bootstrap(), long_polling_timeout=1.0, drain_timeout=0.2)
+    config = make_config(
+        kafka.bootstrap(), long_polling_timeout=1.0, drain_timeout=0.2, group_protocol=protocol
+    )
     async with serving(config) as daemon:
         await fill(daemon, name, 12)
         got = [await daemon.consume(name, "g", no_ack=True) for _ in range(8)]
@@ -123,6 +127,9 @@ async def test_a_restart_goes_on_at_the_committed_offset_and_skips_sparse_acks(
             lambda: daemon.offsets(name, "g"), lambda found: found[0].sparse_acks == "1-2,3-5"
         )
         assert found[0].metadata == "BBBC" and found[0].lag == 10
+        async with GroupClient(kafka.bootstrap()[0], "g") as others:
+            stored = await others.fetch_offset(name, 0)
+        assert (stored.offset, stored.metadata) == (2, "BBBC"), "what the Go original reads"
     async with serving(config) as daemon:
         left = [int(value) for value in await drain(daemon, name, "g")]
         assert left == [int(got[at].message) for at in (2, 4, 7)] + [

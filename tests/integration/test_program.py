@@ -19,7 +19,7 @@ import pytest
 
 from pixy.config import App
 from tests.kafka.cluster import PASSWORD, USER, Certificates, Cluster, free_port
-from tests.support import ROOT, Program, make_config, serving
+from tests.support import ROOT, Program, eventually, make_config, serving
 
 
 def wait_until(check, within: float = 30.0):  # type: ignore[no-untyped-def]
@@ -267,7 +267,8 @@ async def test_kafka_over_tls_and_sasl(
     async with serving(config) as daemon:
         assert await daemon.produce(name, b"secret") == (0, 0)
         assert (await daemon.consume(name, name, auto_ack=True)).message == b"secret"
-        assert (await daemon.offsets(name, name))[0].end == 1
+        found = await eventually(lambda: daemon.offsets(name, name), lambda found: found[0].offset == 1)
+        assert found[0].end == 1
 
 
 def _secured(cluster: Cluster, listener: str, mechanism: str) -> App:

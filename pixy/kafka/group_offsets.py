@@ -1,0 +1,229 @@
+"""A group's committed offsets, read and stored through our own wire library. Blocking.
+
+Not through confluent-kafka (2.16). It counts the terminator of the C string into a commit's metadata:
+what it stores is ``"BK\\0"``, and even ``"\\0"`` for none; and it looks for a terminator where it reads
+metadata that others have stored, and returns what lies behind them in memory up to one. Either way
+sparse acks are not understood, here or by the Go original, and what they say is done is delivered
+again. Besides, librdkafka sends no negative offsets, and ends the process (a null pointer) when a
+coordinator answers ``AdminClient.list_consumer_group_offsets`` with "look again".
+"""
+
+from __future__ import annotations
+
+import ssl
+import struct
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from confluent_kafka import KafkaError as LibraryError
+
+from pixy.errors import KafkaError
+from pixy.kafka.errors import TRANSIENT_CODES, translate
+from pixy.kafka.settings import Settings
+from pixy.wire.client import (
+    AuthenticationError,
+    GroupClient,
+    Member,
+    RequestTimedOutError,
+    Sasl,
+    TransportError,
+)
+from pixy.wire.connection import Options
+from pixy.wire.errors import KafkaError as WireKafkaError
+from pixy.wire.exceptions import WireError
+from pixy.wire.group import NOBODY
+
+T = TypeVar("T")
+Partition = tuple[str, int]
+
+_MEMBER = b"CGMDv2:"
+_MAX_IDLE = 240.0
+"""Seconds; a broker closes a connection that lies unused for ten minutes."""
+_REQUEST_TIMEOUT = 10.0
+_PORT = 9092
+_BACKOFF, _MAX_BACKOFF = 0.05, 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A committed offset; None if there is none."""
+
+    offset: int | None
+    metadata: str
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """An offset to commit."""
+
+    topic: str
+    partition: int
+    offset: int
+    metadata: str
+
+
+class GroupOffsets:
+    """One connection to a group's coordinator, made when it is needed; for one thread at a time.
+
+    Args:
+        settings: of a client, in librdkafka's terms (:mod:`pixy.kafka.settings`).
+    """
+
+    def __init__(self, settings: Settings, group: str) -> None:
+        self._settings = settings
+        self._group = group
+        self._client: GroupClient | None = None
+
+    def commit(
+        self, commits: Iterable[Commit], member: Member = NOBODY, *, patience: float = 0.0
+    ) -> dict[Partition, KafkaError]:
+        """Store offsets; what went wrong by partition.
+
+        Args:
+            member: who commits; the default is nobody, for a group without members.
+            patience: seconds to try again while the coordinator is not to be found. A coordinator
+                that has moved, or has hung up, is looked for again once in any case.
+
+        Raises:
+            KafkaError: the coordinator could not be asked, or refused everything for one reason.
+        """
+        wanted = {(each.topic, each.partition): (each.offset, each.metadata) for each in commits}
+        if not wanted:
+            return {}
+
+        def attempt(client: GroupClient) -> dict[Partition, KafkaError]:
+            codes = client.commit_offsets(wanted, member)
+            errors = {place: error_of(code) for place, code in codes.items() if code}
+            _raise_transient(errors.values())
+            return errors
+
+        return self._patiently(attempt, patience)
+
+    def committed(
+        self, partitions: Iterable[Partition], *, patience: float = 0.0
+    ) -> dict[Partition, Committed]:
+        """What is stored for partitions, -1 and -2 to the letter where somebody has stored them.
+
+        Raises:
+            KafkaError: the coordinator could not be asked, or refused.
+        """
+        wanted = list(partitions)
+
+        def attempt(client: GroupClient) -> dict[Partition, Committed]:
+            found = client.fetch_offsets(wanted)
+            if found.error_code:
+                raise error_of(found.error_code)
+            answers = {place: found.of(*place) for place in wanted}
+            errors = [error_of(each.error_code) for each in answers.values() if each.error_code]
+            _raise_transient(errors)
+            for error in errors:
+                raise error
+            return {
+                # An earlier version of this daemon stored the terminator, too.
+                place: Committed(None if each.offset == -1 else each.offset, (each.metadata or "").rstrip("\0"))
+                for place, each in answers.items()
+            }
+
+        return self._patiently(attempt, patience)
+
+    def close(self) -> None:
+        """Close the connection, if there is one; the next call makes another."""
+        if self._client is not None:
+            self._client.close()
+
+    def _patiently(self, attempt: Callable[[GroupClient], T], patience: float) -> T:
+        deadline, pause = time.monotonic() + patience, 0.0
+        while True:
+            try:
+                return self._once(attempt)
+            except KafkaError as error:
+                again = not pause or time.monotonic() + pause < deadline
+                if error.code not in TRANSIENT_CODES or not again:
+                    raise
+            if self._client is not None:
+                self._client.forget()
+            time.sleep(pause)
+            pause = min(_MAX_BACKOFF, pause * 2 or _BACKOFF)
+
+    def _once(self, attempt: Callable[[GroupClient], T]) -> T:
+        try:
+            if self._client is None:
+                self._client = GroupClient(
+                    bootstrap(self._settings), self._group, **wire_options(self._settings)
+                )
+            return attempt(self._client)
+        except WireKafkaError as error:
+            raise error_of(error.code) from error
+        except RequestTimedOutError as error:
+            raise error_of(LibraryError._TIMED_OUT) from error
+        except TransportError as error:
+            raise error_of(LibraryError._TRANSPORT) from error
+        except AuthenticationError as error:
+            raise error_of(LibraryError._AUTHENTICATION) from error
+        except (WireError, OSError) as error:
+            raise translate(error) from error
+
+
+def error_of(code: int) -> KafkaError:
+    """Our error for a code of Kafka's, or one of librdkafka's own."""
+    return translate(LibraryError(code))
+
+
+def _raise_transient(errors: Iterable[KafkaError]) -> None:
+    for error in errors:
+        if error.code in TRANSIENT_CODES:
+            raise error
+
+
+def parse_member(data: bytes) -> Member:
+    """Who a consumer is in its group, out of librdkafka's ``rd_kafka_consumer_group_metadata_write``.
+
+    ``CGMDv2:``, the generation (int32 in the machine's order), then group and member id, each ended by
+    NUL, a byte that says whether there is no instance id, and the instance id, ended by NUL.
+
+    Raises:
+        ValueError: another format.
+    """
+    if not data.startswith(_MEMBER):
+        raise ValueError(f"librdkafka's group metadata have another format: {data[:16]!r}")
+    at = len(_MEMBER) + 4
+    (generation,) = struct.unpack_from("=i", data, len(_MEMBER))
+    _group, member, rest = data[at:].split(b"\0", 2)
+    instance = None if rest[:1] == b"\1" else rest[1:].rstrip(b"\0").decode()
+    return Member(member.decode(), generation, instance)
+
+
+def bootstrap(settings: Settings) -> list[str]:
+    """The addresses to begin with; librdkafka's default port where none is named."""
+    peers = [peer.strip().rpartition("://")[2] for peer in settings["bootstrap.servers"].split(",")]
+    return [peer if peer.rpartition(":")[2].isdigit() else f"{peer}:{_PORT}" for peer in peers if peer]
+
+
+def wire_options(settings: Settings) -> Options:
+    """A client's settings in the wire library's terms. Reads the files of certificates."""
+    protocol = settings["security.protocol"]
+    options = Options(
+        client_id=settings["client.id"],
+        dial_timeout=settings["socket.connection.setup.timeout.ms"] / 1000,
+        request_timeout=min(_REQUEST_TIMEOUT, settings["socket.timeout.ms"] / 1000),
+        conn_max_idle=_MAX_IDLE,
+    )
+    if protocol.endswith("SSL"):
+        options["tls"] = _tls(settings)
+    if protocol.startswith("SASL"):
+        options["sasl"] = Sasl(
+            settings["sasl.mechanisms"], settings["sasl.username"], settings["sasl.password"]
+        )
+    return options
+
+
+def _tls(settings: Settings) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=settings.get("ssl.ca.location"))
+    if settings.get("enable.ssl.certificate.verification") is False:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if certificate := settings.get("ssl.certificate.location"):
+        context.load_cert_chain(certificate, settings.get("ssl.key.location"))
+    return context
