@@ -123,6 +123,9 @@ def test_api_versions_falls_back_to_version_0() -> None:
     assert response.version == 0 and response.body["ApiKeys"][0]["MaxVersion"] == 2
     other = frames.encode_response("ApiVersions", 3, 4, {"ErrorCode": 42})
     assert frames.decode_response(other[4:], "ApiVersions", 3).version == 3
+    mock = bytes.fromhex("0000000700230100120000000200000000")  # librdkafka's, captured
+    response = frames.decode_response(mock, "ApiVersions", 3)
+    assert response == (7, "ApiVersionsResponse", 0, {"ErrorCode": 35, "ApiKeys": []}, {})
 
 
 def test_what_has_no_api() -> None:
