@@ -215,7 +215,7 @@ async def test_formats(kafka: Cluster, name: str) -> None:
 
 
 async def test_headers_and_timestamps_come_along(kafka: Cluster, name: str) -> None:
-    kafka.create_topic(name)
+    kafka.create_topic(name, **{"retention.ms": "-1"})  # it is of 1970
     record = {"value": "dg==", "timestamp": 1234567, "headers": [{"key": "h", "value": "dw=="}, {"key": "n", "value": None}]}
     async with serving(make_config(kafka.bootstrap())) as daemon:
         await produce(daemon, name, [record])
