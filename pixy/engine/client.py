@@ -31,7 +31,7 @@ from pixy.engine.cluster import (
     record_headers_unsupported,
 )
 from pixy.engine.fetcher import Fetch
-from pixy.engine.group_consumer import AckMessage, Consume
+from pixy.engine.group_messages import AckMessage, Consume
 from pixy.engine.instance_client import InstanceClient
 from pixy.engine.outgoing import Record, Written
 from pixy.engine.polls import Delivery, Message

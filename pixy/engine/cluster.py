@@ -13,7 +13,8 @@ from pixy.config.model import Proxy
 from pixy.engine import journal_writer
 from pixy.engine.admin import Admin, Catalogue
 from pixy.engine.fetcher import Fetcher
-from pixy.engine.group_consumer import GroupConsumer, GroupLeaving, Leave, Owned
+from pixy.engine.group_consumer import GroupConsumer
+from pixy.engine.group_messages import GroupLeaving, Leave, Owned
 from pixy.engine.instance_messages import InstanceSpec
 from pixy.engine.instances import CloseInstances, Instances
 from pixy.engine.journal import Journal

@@ -10,6 +10,7 @@ from typing import Any
 
 from actors import ESCALATE, Actor, ActorDeadError, ActorRef, Supervision
 from pixy.config.model import Proxy
+from pixy.engine.group_messages import AckMessage, Consume, GroupLeaving, Leave, Owned
 from pixy.engine.journal import Journal, Kind, Refusal, Stream
 from pixy.engine.offset_committer import Forget, OffsetCommitter, to_commit
 from pixy.engine.partition_owner import (
@@ -59,45 +60,6 @@ logger = logging.getLogger("pixy.engine")
 _LEAVE_TIMEOUT = 10.0
 
 SessionFactory = Callable[[str, Callable[[Event], None]], Session]
-
-
-@dataclass(frozen=True, slots=True)
-class Consume:
-    """A long poll. The reply is a :class:`pixy.engine.polls.Delivery`, or the error to answer.
-
-    ``ack`` is a message consumed earlier, as (partition, offset); whether it could be acknowledged
-    never changes the reply.
-    """
-
-    topic: str
-    auto_ack: bool = False
-    ack: tuple[int, int] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class AckMessage:
-    """Acknowledge one message. The reply is None, or the reason why not."""
-
-    topic: str
-    partition: int
-    offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class Owned:
-    """Ask which partitions this instance owns: topic to sorted partitions."""
-
-
-@dataclass(frozen=True, slots=True)
-class Leave:
-    """Drain, commit, leave the group; the reply comes when that is done."""
-
-
-@dataclass(frozen=True, slots=True)
-class GroupLeaving:
-    """To the cluster: this group takes no more requests and will stop."""
-
-    group: str
 
 
 @dataclass(frozen=True, slots=True)

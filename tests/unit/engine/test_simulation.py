@@ -17,7 +17,8 @@ import pytest
 from actors import ActorDeadError, Backoff, Intensity, Supervision
 from actors.testing import Crash, Injected, Sim, simulate
 from pixy.config.model import Proxy
-from pixy.engine.group_consumer import AckMessage, Consume, GroupConsumer, Leave
+from pixy.engine.group_consumer import GroupConsumer
+from pixy.engine.group_messages import AckMessage, Consume, Leave
 from pixy.errors import PixyError
 from pixy.kafka.consumer import Commit, Partition
 from pixy.membership import Assigned, Committed, Event, Fetched, Revoking, Start
