@@ -27,11 +27,11 @@ _COLUMNS = (
 _TOLD = pa.schema([
     ("topic", pa.string()), ("partition", pa.int32()), ("event", pa.string()), ("start", pa.int64()),
     ("end", pa.int64()), ("producer_id", pa.int64()), ("producer_epoch", pa.int32()),
-    ("sequence", pa.int64()), ("count", pa.int64()), ("uncovered", pa.int64()),
+    ("sequence", pa.int64()), ("size", pa.int64()), ("uncovered", pa.int64()),
 ])
 _TOLD_DDL = (
     "topic string, partition int, event string, start bigint, `end` bigint, producer_id bigint, "
-    "producer_epoch int, sequence bigint, count bigint, uncovered bigint"
+    "producer_epoch int, sequence bigint, size bigint, uncovered bigint"
 )
 
 
@@ -68,7 +68,7 @@ def scan_sequences(spark: SparkSession, proxy: Proxy, bounds: Mapping[Place, tup
         names.setdefault(topic, []).append(partition)
     # One task a partition, so that its batches come in their order.
     rows = (
-        spark.read.format("pixy").schema(_COLUMNS).options(**from_proxy(proxy).as_options()).options(
+        spark.read.format("pixy").schema(_COLUMNS).options(**from_proxy(proxy).spark_options()).options(
             mode="batches", assign=json.dumps(names), startingOffsets=_offsets(wanted, 0),
             endingOffsets=_offsets(wanted, 1), failOnDataLoss="false",
         ).load()
@@ -133,20 +133,20 @@ def of_sequences(found: Sequences, configs: Mapping[str, Mapping[str, str]]) -> 
 
 
 def _finding(topic: str, partition: int, told: Told, compacted: bool) -> Finding:
-    last = (told.sequence + told.count - 1) % (1 << 31)
+    last = (told.sequence + told.size - 1) % (1 << 31)
     which = f"producer {told.producer_id}, epoch {told.producer_epoch}: sequence {told.sequence} to {last}"
     if told.event is Event.REPEATED:
         return Finding(
             Severity.FAULT, "sequence repeated", topic, partition, None, told.start, told.end,
             f"{which} was there before: a retry was written again",
         )
-    if compacted and told.uncovered >= told.count:
+    if compacted and told.uncovered >= told.size:
         return Finding(
             Severity.EXPLAINED, "sequence missing", topic, partition, None, told.start, told.end,
             f"{which}: compaction, {told.uncovered} offsets have no batch",
         )
     why = (
-        f"the log has no batch for {told.uncovered} offsets" if told.uncovered >= told.count
+        f"the log has no batch for {told.uncovered} offsets" if told.uncovered >= told.size
         else f"sent and never written, before offset {told.end}"
     )
     return Finding(

@@ -32,7 +32,7 @@ class Told(NamedTuple):
 
     Attributes:
         sequence: the first number that is missing or repeated; -1 where it is about none.
-        count: how many numbers.
+        size: how many numbers.
         uncovered: offsets that no batch of the log covers, in which the missing ones may have been.
     """
 
@@ -42,7 +42,7 @@ class Told(NamedTuple):
     producer_id: int = -1
     producer_epoch: int = -1
     sequence: int = -1
-    count: int = 0
+    size: int = 0
     uncovered: int = 0
 
 

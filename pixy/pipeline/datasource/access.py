@@ -79,6 +79,36 @@ class Access:
             made["sasl"] = Sasl(*self.sasl)
         return made
 
+    def spark_options(self) -> dict[str, str]:
+        """The options that say the same."""
+        found = {
+            "bootstrap.servers": ",".join(self.bootstrap), "client.id": self.client_id,
+            "security.protocol": ("SASL_" if self.sasl else "") + ("SSL" if self.tls else "PLAINTEXT"),
+            "socket.connection.setup.timeout.ms": str(max(1, round(self.dial_timeout * 1000))),
+            "request.timeout.ms": str(max(1, round(self.request_timeout * 1000))),
+        }
+        if self.sasl is not None:
+            mechanism, user, password = (re.sub(r'([\\"])', r"\\\1", each) for each in self.sasl)
+            found["sasl.mechanism"] = mechanism
+            found["sasl.jaas.config"] = f'LoginModule required username="{user}" password="{password}";'
+        found |= self._tls_options()
+        made = {f"kafka.{name}": value for name, value in found.items()}
+        return made | ({"insecure": "true"} if self.tls is not None and not self.tls.verify else {})
+
+    def _tls_options(self) -> dict[str, str]:
+        tls = self.tls
+        if tls is None:
+            return {}
+        found = {} if tls.check_hostname or not tls.verify else {"ssl.endpoint.identification.algorithm": ""}
+        if tls.ca:
+            found |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": tls.ca}
+        if tls.certificate:
+            found |= {
+                "ssl.keystore.type": "PEM", "ssl.keystore.certificate.chain": tls.certificate,
+                "ssl.keystore.key": tls.key,
+            }
+        return found | ({"ssl.key.password": tls.key_password} if tls.key_password is not None else {})
+
 
 @contextlib.contextmanager
 def _file(text: str) -> Iterator[str]:
@@ -95,14 +125,17 @@ def _file(text: str) -> Iterator[str]:
 # -- from options ---------------------------------------------------------------------------------
 
 
-def from_kafka(given: Mapping[str, str], dial_timeout: float, request_timeout: float) -> Access:
+def from_kafka(
+    given: Mapping[str, str], dial_timeout: float, request_timeout: float, *, insecure: bool = False
+) -> Access:
     """From options without their ``kafka.``; raises UsageError that names the option."""
     bootstrap = tuple(each.strip() for each in given.get("bootstrap.servers", "").split(",") if each.strip())
     if not bootstrap:
         raise UsageError("option kafka.bootstrap.servers is needed, or config, for the daemon's configuration")
     for each in bootstrap:
         try:
-            parse_address(each)
+            if ":" in each:  # else the name of an SRV record
+                parse_address(each)
         except ValueError as error:
             raise UsageError(f"option kafka.bootstrap.servers: {error}") from None
     protocol = given.get("security.protocol", "PLAINTEXT").upper()
@@ -114,12 +147,12 @@ def from_kafka(given: Mapping[str, str], dial_timeout: float, request_timeout: f
         raise UsageError(f"option kafka.{secured[0]}: kafka.security.protocol is {protocol}")
     return Access(
         bootstrap, given.get("client.id", "kafka-pixy-spark"),
-        _tls(given) if protocol.endswith("SSL") else None, _sasl(given) if "SASL" in protocol else None,
+        _tls(given, insecure) if protocol.endswith("SSL") else None, _sasl(given) if "SASL" in protocol else None,
         dial_timeout, request_timeout,
     )
 
 
-def _tls(given: Mapping[str, str]) -> Tls:
+def _tls(given: Mapping[str, str], insecure: bool) -> Tls:
     algorithm = given.get("ssl.endpoint.identification.algorithm", "https")
     if algorithm.lower() not in ("https", ""):
         raise UsageError(
@@ -132,7 +165,7 @@ def _tls(given: Mapping[str, str]) -> Tls:
         raise UsageError("option kafka.ssl.keystore.key is needed: the key store has a certificate only")
     if key and not store:
         raise UsageError("option kafka.ssl.keystore.certificate.chain is needed with kafka.ssl.keystore.key")
-    return Tls(ca, store, key, given.get("ssl.key.password"), bool(algorithm))
+    return Tls(ca, store, key, given.get("ssl.key.password"), bool(algorithm) and not insecure, not insecure)
 
 
 def _pem(given: Mapping[str, str], store: str, text: str) -> str:
@@ -196,7 +229,8 @@ def from_proxy(proxy: Proxy) -> Access:
             _read(getattr(kafka, name), f"kafka.{name}") if getattr(kafka, name) else ""
             for name in ("ca_certificate_file", "client_certificate_file", "client_key_file")
         ]
-        tls = Tls(*texts, check_hostname=not kafka.insecure, verify=not kafka.insecure)
+        ca, certificate, key = texts
+        tls = Tls(ca, certificate, key, None, not kafka.insecure, not kafka.insecure)
     sasl = (net.sasl.mechanism, net.sasl.user, net.sasl.password) if net.sasl.enable else None
     return Access(
         tuple(kafka.seed_peers), f"{proxy.client_id}-spark", tls, sasl, net.dial_timeout,

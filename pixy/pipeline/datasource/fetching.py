@@ -38,6 +38,7 @@ class Found:
 
     Attributes:
         buffer: the record set; the batch is ``buffer[start:end]``.
+        first: where reading began; what the batch has before is not wanted.
         header: None for magic 0 and 1.
         crc_valid: whether the checksum matches; always true where it was asked to be checked.
     """
@@ -45,6 +46,7 @@ class Found:
     buffer: bytes
     start: int
     end: int
+    first: int
     header: Header | None
     crc_valid: bool = True
 
@@ -212,7 +214,7 @@ class RangeFetcher:
             self._starved(result)
 
     def _slices(self, buffer: bytes) -> Iterator[Found]:
-        offset = self._position
+        offset = first = self._position
         try:
             for start, end, magic in slices(buffer):
                 offset = _OFFSET.unpack_from(buffer, start)[0]
@@ -222,11 +224,11 @@ class RangeFetcher:
                 if magic < 2:
                     # Of a compressed one this is the last offset in it.
                     self._position = max(self._position, offset + 1)
-                    yield Found(buffer, start, end, None)
+                    yield Found(buffer, start, end, first, None)
                     continue
                 header = batch_header.read(buffer, start, check_crc=self._check_crc)
                 valid = self._check_crc or _crc(buffer, start, end) == header.crc
-                yield Found(buffer, start, end, header, valid)
+                yield Found(buffer, start, end, first, header, valid)
         except DecodeError as error:
             raise batch_error(self._range, offset, error) from error
 

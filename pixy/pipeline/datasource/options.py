@@ -31,7 +31,7 @@ _KAFKA: Final = (
 _OWN: Final = (
     "arrowBatchBytes", "arrowBatchRecords", "assign", "cluster", "config", "endingOffsets",
     "endingOffsetsByTimestamp", "endingTimestamp", "failOnDataLoss", "fetchOffset.numRetries",
-    "fetchOffset.retryIntervalMs", "includeControl", "includeHeaders", "isolationLevel",
+    "fetchOffset.retryIntervalMs", "includeControl", "includeHeaders", "insecure", "isolationLevel",
     "kafkaConsumer.pollTimeoutMs", "maxBatchBytes", "maxOffsetsPerTrigger", "minPartitions", "mode",
     "startingOffsets", "startingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy",
     "startingTimestamp", "subscribe", "subscribePattern",
@@ -157,7 +157,9 @@ def _access(given: Mapping[str, str]) -> Access:
     if "config" not in given:
         if "cluster" in given:
             raise UsageError("option cluster: it is one of the daemon's configuration, which config must name")
-        return access.from_kafka(kafka, dial, request)
+        return access.from_kafka(kafka, dial, request, insecure=_flag(given, "insecure", False))
+    if "insecure" in given:
+        raise UsageError("option insecure: config says how to reach the cluster, give one of them")
     for name in kafka:
         if name.startswith(("bootstrap.", "client.", "sasl.", "security.", "ssl.", "request.", "socket.")):
             raise UsageError(f"option kafka.{name}: config says how to reach the cluster, give one of them")

@@ -71,7 +71,7 @@ class RecordRows:
             records, size, about = self._old(found) if header is None else self._new(found, header)
         except WireError as error:
             raise batch_error(self._range, offset, error) from error
-        start, end = self._range.start, self._range.end
+        start, end = found.first, self._range.end
         if records and (records[0].offset < start or records[-1].offset >= end):
             records = [each for each in records if start <= each.offset < end]
         if not records:
