@@ -33,8 +33,13 @@ class StreamPlanner:
         """What was answered last; asked again before it was planned, the answer is the same."""
 
     def initial(self) -> dict[str, Any]:
-        """Where the stream begins; the same each time, until something is planned."""
-        return self._start().document()
+        """Where the stream begins; the same each time.
+
+        Asked when the first batch is planned again after a restart, it is that batch's end that says where it
+        begins, see :mod:`pixy.pipeline.datasource.progress`; the brokers are not asked again.
+        """
+        at = self._start()
+        return (at if at.initial else Progress(at.begin, at.ids, initial=True)).document()
 
     def _start(self) -> Progress:
         if self._at is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -94,13 +95,14 @@ def test_ranges_and_splitting_read_each_record_once(world: World, name: str) -> 
     assert rows(ours(world, name, mode="batches", minPartitions=50), "partition", "baseOffset", "count") == heads
     assert sum(row["count"] for row in heads) == 3000
 
-    start, end = '{"%s": {"0": 10, "1": -2, "2": 990}}' % name, '{"%s": {"0": 20, "1": -1, "2": 995}}' % name
+    start = json.dumps({name: {"0": 10, "1": -2, "2": 990}})
+    end = json.dumps({name: {"0": 20, "1": -1, "2": 995}})
     for options in (
         {"startingOffsets": start, "endingOffsets": end},
-        {"assign": '{"%s": [2]}' % name}, {"subscribePattern": f"{name}.*"},
+        {"assign": json.dumps({name: [2]})}, {"subscribePattern": f"{name}.*"},
         {"startingTimestamp": str(every[1500]["timestamp"])},
         {"endingTimestamp": str(every[1500]["timestamp"])},
-        {"startingOffsetsByTimestamp": '{"%s": {"0": 0, "1": 99999999999999, "2": 0}}' % name,
+        {"startingOffsetsByTimestamp": json.dumps({name: {"0": 0, "1": 99999999999999, "2": 0}}),
          "startingOffsetsByTimestampStrategy": "latest"},
     ):
         assert rows(ours(world, name, **options)) == rows(jvm(world, name, **options)), options
