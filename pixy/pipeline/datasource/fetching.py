@@ -193,7 +193,8 @@ class RangeFetcher:
     # -- batches ---------------------------------------------------------------------------------
 
     def _batches(self, result: FetchResult) -> Iterator[Found]:
-        begun = sorted(result.aborted, key=lambda each: each[1], reverse=True)
+        listed = result.aborted if self._source.read_committed else ()
+        begun = sorted(listed, key=lambda each: each[1], reverse=True)
         aborting: set[int] = set()
         before = self._position
         for found in self._slices(result.record_set):

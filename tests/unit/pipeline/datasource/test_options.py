@@ -105,13 +105,13 @@ def test_positions_must_name_what_is_read() -> None:
 def test_jaas_and_pem_as_java_has_them(tmp_path: Path) -> None:
     store = tmp_path / "both.pem"
     store.write_text("-----BEGIN PRIVATE KEY-----\n-----BEGIN CERTIFICATE-----\n")
-    found = parsed(**{
-        "kafka_security_protocol": "SASL_SSL", "kafka_sasl_mechanism": "scram-sha-512",
-        "kafka_sasl_jaas_config":
+    found = parse({
+        **BASE, "kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "scram-sha-512",
+        "kafka.sasl.jaas.config":
             'org.apache.kafka.common.security.scram.ScramLoginModule required username="al\\"ice" password="a\\\\b;c" ;',
-        "kafka_ssl_truststore_type": "PEM", "kafka_ssl_truststore_certificates": "CA",
-        "kafka_ssl_keystore_type": "PEM", "kafka_ssl_keystore_location": str(store),
-        "kafka_ssl_endpoint_identification_algorithm": "",
+        "kafka.ssl.truststore.type": "PEM", "kafka.ssl.truststore.certificates": "CA",
+        "kafka.ssl.keystore.type": "PEM", "kafka.ssl.keystore.location": str(store),
+        "kafka.ssl.endpoint.identification.algorithm": "",
     }).access
     assert found.sasl == ("SCRAM-SHA-512", 'al"ice', "a\\b;c")
     assert found.tls == Tls("CA", store.read_text(), "", None, check_hostname=False)

@@ -55,7 +55,7 @@ def test_division_covers_each_range_once(sizes: list[int], least: int) -> None:
 
 
 def test_division_is_that_of_spark_s_source() -> None:
-    # The table of KafkaOffsetRangeCalculatorSuite.
+    # Worked out by hand from its rule; test_batch compares with the source itself.
     def sizes(given_: dict[int, int], least: int) -> list[tuple[int, int, int]]:
         return [(each.partition, each.start, each.end) for each in split([Range("t", at, 1, end) for at, end in given_.items()], least)]
 
