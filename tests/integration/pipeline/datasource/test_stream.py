@@ -213,14 +213,14 @@ def test_offsets_that_expired_are_named(world: World, name: str) -> None:
 
 @pytest.mark.parametrize(("options", "told"), [
     ({"endingOffsets": "latest"}, "option endingOffsets: a stream has no end"),
-    ({"startingOffsets": "earliest", "subscribe": "T-not-there"}, "topic T-not-there does not exist"),
+    ({"startingOffsets": "earliest", "subscribe": "TOPIC-not-there"}, "topic TOPIC-not-there does not exist"),
     ({"maxOffsetsPerTrigger": "many"}, "option maxOffsetsPerTrigger: 'many' is not a whole number"),
 ])
 def test_what_can_not_be_is_named(world: World, name: str, options: dict[str, str], told: str) -> None:
     world.kafka.create_topic(name, 1)
     with pytest.raises(Exception) as caught:
-        Stream(world, name).query(**{key: value.replace("T", name) for key, value in options.items()}).awaitTermination(60)
-    assert told.replace("T", name) in str(caught.value)
+        Stream(world, name).query(**{key: value.replace("TOPIC", name) for key, value in options.items()}).awaitTermination(60)
+    assert told.replace("TOPIC", name) in str(caught.value)
 
 
 PROGRAM = """
