@@ -50,7 +50,7 @@ class Log:
     """A topic of one partition."""
 
     def __init__(self, kafka: Cluster, name: str, **config: str) -> None:
-        self.kafka, self.name = kafka, kafka.create_topic(name, 1, **config)
+        self.kafka, self.name = kafka, kafka.create_topic(name, 1, **{"retention.ms": "-1", **config})
         self.proxy = Proxy(kafka=Kafka(seed_peers=kafka.bootstrap()))
 
     def numbered(self, producer: int, sequence: int, values: list[bytes], stamp: int) -> int:
@@ -155,6 +155,7 @@ def test_compaction_and_real_producers_leave_no_unexplained_gap(
         "bootstrap.servers": kafka.bootstrap()[0], "enable.idempotence": True, "linger.ms": 0, "batch.num.messages": 1,
     })
     view = ClusterView(settings.admin(log.proxy))
+    producer.produce(name, b"stays", b"the only one of its key")
     deadline, sent = time.monotonic() + 60, 0
     while True:
         for _ in range(20):
