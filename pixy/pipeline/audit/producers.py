@@ -35,7 +35,7 @@ def look(
     if asked and request.sequences and request.proxy is not None:
         offsets = sum(end - start for start, end in found.bounds.values())
         told(f"sequence numbers: the headers of the batches of {offsets:,} offsets")
-        sequences = scan_sequences(spark, request.proxy, found.bounds)
+        sequences = scan_sequences(spark, request.proxy, found.bounds, found.configs)
         findings += of_sequences(sequences, found.configs)
     if request.contents:
         rows = _rows(spark, request, found, unarchived if asked else {})

@@ -6,7 +6,7 @@ Every batch's header is read, so every byte of the log comes over the network; n
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -19,6 +19,9 @@ from pixy.pipeline.audit.sequences import Event, Header, SequenceTracker, Told
 from pixy.pipeline.intervals import Intervals
 
 Place = tuple[str, int]
+
+MOST_EXPLAINED = 1000
+"""Holes that compaction explains and that are told one by one, of a partition."""
 
 _COLUMNS = (
     "topic string, partition int, baseOffset bigint, lastOffset bigint, producerId bigint, producerEpoch int, "
@@ -54,8 +57,14 @@ class Sequences:
         )
 
 
-def scan_sequences(spark: SparkSession, proxy: Proxy, bounds: Mapping[Place, tuple[int, int]]) -> Sequences:
-    """Look at every batch of these ranges of offsets. Raises SourceError if one can not be read."""
+def scan_sequences(
+    spark: SparkSession, proxy: Proxy, bounds: Mapping[Place, tuple[int, int]],
+    configs: Mapping[str, Mapping[str, str]],
+) -> Sequences:
+    """Look at every batch of these ranges of offsets; ``configs`` are the topics' settings.
+
+    Raises SourceError if a batch can not be read.
+    """
     from pixy.pipeline.datasource import register
     from pixy.pipeline.datasource.access import from_proxy
 
@@ -73,7 +82,8 @@ def scan_sequences(spark: SparkSession, proxy: Proxy, bounds: Mapping[Place, tup
             endingOffsets=_offsets(wanted, 1), failOnDataLoss="false",
         ).load()
     )
-    found = engine.run(lambda: rows.mapInArrow(_track, _TOLD_DDL).toArrow(), "the log can not be read")
+    track = _track(frozenset(topic for topic in names if _compacted(configs, topic)))
+    found = engine.run(lambda: rows.mapInArrow(track, _TOLD_DDL).toArrow(), "the log can not be read")
     return _sequences(found)
 
 
@@ -84,22 +94,56 @@ def _offsets(bounds: Mapping[Place, tuple[int, int]], side: int) -> str:
     return json.dumps(found)
 
 
-def _track(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    trackers: dict[Place, SequenceTracker] = {}
-    for batch in batches:
-        topics, partitions, *columns = (column.to_pylist() for column in batch.columns)
-        rows = [
-            (place, told)
+def _track(compacted: frozenset[str]) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """What a task does with the headers of a partition."""
+
+    def track(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        trackers: dict[Place, _Partition] = {}
+        for batch in batches:
+            topics, partitions, *columns = (column.to_pylist() for column in batch.columns)
+            rows: list[tuple[Place, Told]] = []
             for place, header in zip(
                 zip(topics, partitions, strict=True), map(Header, *columns), strict=True
-            )
-            for told in trackers.setdefault(place, SequenceTracker()).see(header)
-        ]
-        if rows:
-            yield _made(rows)
-    rest = [(place, told) for place, tracker in trackers.items() for told in tracker.finish()]
-    if rest:
-        yield _made(rest)
+            ):
+                if place not in trackers:
+                    trackers[place] = _Partition(place[0] in compacted)
+                rows += [(place, told) for told in trackers[place].see(header)]
+            if rows:
+                yield _made(rows)
+        rest = [(place, told) for place, tracker in trackers.items() for told in tracker.finish()]
+        if rest:
+            yield _made(rest)
+
+    return track
+
+
+class _Partition:
+    """A tracker that tells the first MOST_EXPLAINED holes of compaction, and the others in one."""
+
+    def __init__(self, compacted: bool) -> None:
+        self._tracker = SequenceTracker()
+        self._compacted = compacted
+        self._explained = 0
+        self._more: Told | None = None
+
+    def see(self, header: Header) -> Iterator[Told]:
+        for told in self._tracker.see(header):
+            if not (self._compacted and told.event is Event.MISSING and told.uncovered >= told.size):
+                yield told
+                continue
+            self._explained += 1
+            if self._explained <= MOST_EXPLAINED:
+                yield told
+            else:
+                more = self._more or told._replace(producer_id=-1, producer_epoch=-1, sequence=-1, size=0, uncovered=0)
+                self._more = more._replace(
+                    end=told.end, size=more.size + told.size, uncovered=more.uncovered + told.uncovered
+                )
+
+    def finish(self) -> Iterator[Told]:
+        if self._more is not None:
+            yield self._more
+        yield from self._tracker.finish()
 
 
 def _made(rows: list[tuple[Place, Told]]) -> pa.RecordBatch:
@@ -127,13 +171,21 @@ def _sequences(table: pa.Table) -> Sequences:
 def of_sequences(found: Sequences, configs: Mapping[str, Mapping[str, str]]) -> Iterator[Finding]:
     """Findings; ``configs`` are the topics' settings."""
     for (topic, partition), every in found.told.items():
-        compacted = "compact" in configs.get(topic, {}).get("cleanup.policy", "").split(",")
         for told in every:
-            yield _finding(topic, partition, told, compacted)
+            yield _finding(topic, partition, told, _compacted(configs, topic))
+
+
+def _compacted(configs: Mapping[str, Mapping[str, str]], topic: str) -> bool:
+    return "compact" in configs.get(topic, {}).get("cleanup.policy", "").split(",")
 
 
 def _finding(topic: str, partition: int, told: Told, compacted: bool) -> Finding:
     last = (told.sequence + told.size - 1) % (1 << 31)
+    if told.producer_id < 0:
+        return Finding(
+            Severity.EXPLAINED, "sequence missing", topic, partition, None, told.start, told.end,
+            f"compaction, {told.size} more numbers of any producers",
+        )
     which = f"producer {told.producer_id}, epoch {told.producer_epoch}: sequence {told.sequence} to {last}"
     if told.event is Event.REPEATED:
         return Finding(

