@@ -39,6 +39,7 @@ def batch(base: int, count: int, sequence: int, producer: int = 7, epoch: int = 
     # The same batch again, part of it again, and on after it.
     ([batch(0, 5, 0), batch(5, 5, 0), batch(10, 5, 5)], [Told(Event.REPEATED, 5, 10, 7, 0, 0, 5)]),
     ([batch(0, 5, 0), batch(5, 5, 3), batch(10, 5, 8)], [Told(Event.REPEATED, 5, 7, 7, 0, 3, 2)]),
+    ([batch(0, 5, 0), batch(5, 5, 5), batch(10, 5, 0), batch(15, 5, 10)], [Told(Event.REPEATED, 10, 15, 7, 0, 0, 5)]),
     # A new epoch begins at 0, or lacks something.
     ([batch(0, 5, 0), batch(5, 5, 0, epoch=1), batch(10, 5, 5, epoch=1)], []),
     ([batch(0, 5, 0), batch(5, 5, 2, epoch=1)], [Told(Event.MISSING, 5, 5, 7, 1, 0, 2, 0)]),
