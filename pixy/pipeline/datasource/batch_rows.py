@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from pixy.pipeline.datasource import columns
-from pixy.pipeline.datasource.fetching import Found, batch_error
+from pixy.pipeline.datasource.fetching import Found, RangeFetcher, batch_error
 from pixy.pipeline.datasource.options import Source
 from pixy.pipeline.datasource.plan import Range
 from pixy.pipeline.datasource.rows import codecs, micros
@@ -40,6 +40,10 @@ class BatchRows:
     def __init__(self, source: Source, range_: Range, wanted: Sequence[str]) -> None:
         self._source, self._range = source, range_
         self._schema = columns.arrow_schema(columns.BATCHES, wanted)
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        """The range, fetched. Raises SourceError."""
+        return self.of(iter(RangeFetcher(self._source, self._range, check_crc=False)))
 
     def of(self, batches: Iterator[Found]) -> Iterator[pa.RecordBatch]:
         """A row each. Raises SourceError for messages of the formats before Kafka 0.11."""

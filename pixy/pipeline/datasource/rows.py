@@ -17,7 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from pixy.pipeline.datasource import columns
-from pixy.pipeline.datasource.fetching import Found, batch_error
+from pixy.pipeline.datasource.fetching import Found, RangeFetcher, batch_error
 from pixy.pipeline.datasource.options import Source
 from pixy.pipeline.datasource.plan import Range
 from pixy.wire import compression, message_set
@@ -66,6 +66,10 @@ class RecordRows:
         self._parts: list[list[Record]] = []
         self._batches: list[tuple[int, ...]] = []
         self._rows = self._bytes = 0
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        """The range, fetched. Raises SourceError."""
+        return self.of(iter(RangeFetcher(self._source, self._range)))
 
     def of(self, batches: Iterator[Found]) -> Iterator[pa.RecordBatch]:
         """All records of the batches. Raises SourceError for a batch that can not be read."""

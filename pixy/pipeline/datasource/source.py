@@ -16,7 +16,6 @@ from pyspark.sql.types import StructType
 from pixy.pipeline.datasource import columns, options
 from pixy.pipeline.datasource.batch_rows import BatchRows
 from pixy.pipeline.datasource.cluster import ClusterReader, check_there, places_of
-from pixy.pipeline.datasource.fetching import RangeFetcher
 from pixy.pipeline.datasource.options import Source
 from pixy.pipeline.datasource.plan import Range, split
 from pixy.pipeline.datasource.positions import Kind, Place, Position
@@ -53,10 +52,8 @@ def read(source: Source, wanted: tuple[str, ...], range_: Range | None) -> Itera
     """What a task does. Raises SourceError, whose text names topic, partition and offset."""
     if range_ is None:  # how Spark says that there is nothing to read
         return
-    if source.mode == columns.BATCHES:
-        yield from BatchRows(source, range_, wanted).of(iter(RangeFetcher(source, range_, check_crc=False)))
-    else:
-        yield from RecordRows(source, range_, wanted).of(iter(RangeFetcher(source, range_)))
+    rows = BatchRows if source.mode == columns.BATCHES else RecordRows
+    yield from rows(source, range_, wanted).read()
 
 
 class PixyReader(DataSourceReader):

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from tests.integration.pipeline.support import FAST_START, World
+from tests.integration.pipeline.support import FAST_START, World, command
 from tests.kafka.cluster import PASSWORD, USER, Cluster
 from tests.support import ROOT
 from tests.unit.pipeline.datasource.log_broker import LogBroker
@@ -92,6 +92,21 @@ def test_security_as_java_and_as_the_daemon_have_it(secure_kafka: Cluster, name:
     with pytest.raises(SourceError, match=told) as caught:
         PixyDataSource(wrong).reader(schema).partitions()
     assert "no-secret" not in str(caught.value)
+
+
+def test_the_command_counts_by_headers(world: World, name: str) -> None:
+    from tests.integration.pipeline import oddities
+    from tests.integration.pipeline.datasource.reading import jvm
+
+    oddities.everything(world, name)
+    code, summary, told = command("scan", "--config", world.config(), "--topics", name)
+    assert (code, summary["ok"], summary["bad_crc"]) == (0, True, 0), told
+    assert summary["records"] == jvm(world, name).count() == sum(row["records"] for row in summary["topics"])
+    rows = {row["codec"]: row for row in summary["topics"]}
+    assert set(rows) == set(oddities.CODECS)
+    assert (rows["none"]["control"], rows["zstd"]["records"]) == (3, len(oddities.RECORDS))
+    code, summary, _ = command("scan", "--config", world.config(), "--topics", f"{name}-no")
+    assert (code, summary["error"]) == (1, f"topic {name}-no does not exist")
 
 
 def test_the_example(world: World, name: str, tmp_path: Path) -> None:
