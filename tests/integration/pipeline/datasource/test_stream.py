@@ -168,7 +168,7 @@ def test_transactions_both_ways(world: World, name: str) -> None:
 
     oddities.everything(world, name)
     for level in ("read_committed", "read_uncommitted"):
-        stream = Stream(world, name, isolationLevel=level, maxOffsetsPerTrigger=20)
+        stream = Stream(world, name, isolationLevel=level, maxOffsetsPerTrigger=50)
         stream.checkpoint = str(world.folder / level)
         query = stream.query(trigger={"processingTime": "0 seconds"})
         want = sorted(
@@ -260,10 +260,9 @@ def test_killed_and_started_again_nothing_is_lost_or_twice(world: World, name: s
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
-    for total in (4000, 8000):
-        world.produce(name, 4000, 2)
-        wanted = commits() + 2 + total // 4000
-        run_until(lambda wanted=wanted: commits() >= wanted)
+    world.produce(name, 4000, 2)
+    run_until(lambda: commits() >= 2)
+    world.produce(name, 4000, 2)
     run_until(lambda: len(committed(world, tmp_path)) >= 8000)
     assert sorted(committed(world, tmp_path)) == every(2, 8000)
 
