@@ -126,8 +126,14 @@ def parse(options: Mapping[str, str], *, streaming: bool | None = None) -> Sourc
         raise UsageError(f"option {NAMES[ending[0]]}: a stream has no end, it is for batch queries only")
     if streaming is False and "maxoffsetspertrigger" in given:
         logger.warning("option maxOffsetsPerTrigger means nothing in a batch query")
+    reached, limits = _access(given), _limits(given)
+    if limits.fetch_wait_ms >= reached.request_timeout * 1000:
+        raise UsageError(
+            f"option kafka.fetch.max.wait.ms: {limits.fetch_wait_ms} is not less than a request may take, "
+            f"{reached.request_timeout * 1000:.0f} (kafka.request.timeout.ms)"
+        )
     return Source(
-        access=_access(given), selection=_selection(given), mode=mode_of(given),
+        access=reached, selection=_selection(given), mode=mode_of(given),
         start=_start(given, streaming), end=_end(given), read_committed=_isolation(given),
         headers=_flag(given, "includeHeaders", True), control=_flag(given, "includeControl", False),
         fail_on_data_loss=_flag(given, "failOnDataLoss", True),
@@ -135,7 +141,7 @@ def parse(options: Mapping[str, str], *, streaming: bool | None = None) -> Sourc
         min_partitions=_optional(given, "minPartitions", _MAX_INT),
         retries=_number(given, "fetchOffset.numRetries", 3, 0),
         retry_interval=_number(given, "fetchOffset.retryIntervalMs", 1000, 0) / 1000,
-        limits=_limits(given),
+        limits=limits,
     )
 
 

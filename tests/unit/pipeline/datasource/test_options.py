@@ -161,3 +161,8 @@ def test_a_bad_certificate_is_told() -> None:
     }, 1, 1)
     with pytest.raises(UsageError, match="TLS certificates or the key can not be used"):
         access.options()
+
+
+def test_a_broker_may_not_wait_longer_than_it_is_waited_for() -> None:
+    with pytest.raises(UsageError, match=r"option kafka.fetch.max.wait.ms: 5000 is not less than .* 5000 \(kafka.request.timeout.ms\)"):
+        parse({**BASE, "kafka.fetch.max.wait.ms": "5000", "kafka.request.timeout.ms": "5000"})
