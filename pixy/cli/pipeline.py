@@ -1,4 +1,4 @@
-"""``kafka-pixy pipeline``: archive, compact, replay, verify and audit topics.
+"""``kafka-pixy pipeline``: archive, compact, replay, verify, scan and audit topics.
 
 A command's module is imported when it is called: ``verify`` needs no Spark, ``--help`` needs nothing.
 """
@@ -18,6 +18,7 @@ MODULES = {
     "compact": ("pixy.cli.pipeline_compact", "rewrite a lake's closed days to large files"),
     "replay": ("pixy.cli.pipeline_replay", "write records of a lake to a topic"),
     "verify": ("pixy.cli.pipeline_verify", "check a lake: manifests against files against checksums"),
+    "scan": ("pixy.cli.pipeline_scan", "count records by the headers of their batches"),
     "audit": ("pixy.cli.pipeline_audit", "tell what was lost, doubled or late"),
 }
 """By command: the module, which has ``add_parser(subparsers)``, and its line in the help.

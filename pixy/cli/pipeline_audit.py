@@ -61,6 +61,15 @@ def add_parser(commands: Any) -> None:
         help="read the broker's log where the lake does not reach (default: yes)",
     )
     parser.add_argument(
+        "--sequences", action=argparse.BooleanOptionalAction, default=True,
+        help="follow the sequence numbers of idempotent producers through the log; all of its bytes are fetched, "
+        "none decompressed (default: yes)",
+    )
+    parser.add_argument(
+        "--contents", action=argparse.BooleanOptionalAction, default=True,
+        help="look for the same content at two offsets (default: yes)",
+    )
+    parser.add_argument(
         "--settle", metavar="2s", type=parse_duration, default=2.0,
         help="time for running daemons to write what they know; more than their journal.linger (default: 2s)",
     )
@@ -113,7 +122,7 @@ def _audit(args: argparse.Namespace, cluster: str, proxy: Proxy | None) -> int:
 
     request = Request(
         args.out, args.lake, cluster, proxy, args.topics, tuple(args.group), args.window, args.watermark,
-        args.journal, args.log, args.settle,
+        args.journal, args.log, args.settle, args.sequences, args.contents,
     )
     spark = open_session("audit", args.master, args.jars, args.conf, verbose=args.verbose)
     try:

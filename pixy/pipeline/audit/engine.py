@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 def survey_journal(records: DataFrame) -> list[bytes]:
     """The first pass over a journal."""
-    return [bytes(row.survey) for row in _run(
+    return [bytes(row.survey) for row in run(
         lambda: records.mapInArrow(survey, SURVEY_DDL).collect(), "the journal can not be read"
     )]
 
@@ -91,7 +91,7 @@ def run_judge(spark: SparkSession, facts: Iterable[DataFrame], context: Context)
         ], schema=TALLIES)
 
     every = reduce(DataFrame.unionByName, parts)
-    found = _run(
+    found = run(
         lambda: every.groupBy("tp", "block").applyInArrow(judged, TALLIES_DDL).toArrow(),
         "a source can not be read",
     )
@@ -112,7 +112,8 @@ def merge(tallies: pa.Table) -> pa.Table:
     return pa.concat_tables(part.cast(TALLIES) for part in parts).combine_chunks()
 
 
-def _run(query: Callable[[], T], failed: str) -> T:
+def run(query: Callable[[], T], failed: str) -> T:
+    """The query's result; raises SourceError, whose text begins with ``failed``, if Spark can not run it."""
     try:
         return query()
     except (PySparkException, Py4JJavaError) as error:
@@ -126,4 +127,4 @@ def set_up(spark: SparkSession) -> None:
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(_RECORDS_PER_BATCH))
 
 
-__all__ = ["journal_facts", "merge", "packed", "run_judge", "set_up", "survey_journal"]
+__all__ = ["journal_facts", "merge", "packed", "run", "run_judge", "set_up", "survey_journal"]

@@ -38,6 +38,8 @@ class Request:
         journal: the topic that holds the journal; empty: the one that the configuration names.
         log: read the broker's log where the lake does not reach.
         settle: seconds that daemons have to write what they know.
+        sequences: follow idempotent producers' sequence numbers through the whole log.
+        contents: look for content that is there twice.
     """
 
     out: str
@@ -51,6 +53,8 @@ class Request:
     journal: str = ""
     log: bool = True
     settle: float = 2.0
+    sequences: bool = True
+    contents: bool = True
 
 
 @dataclass(slots=True)

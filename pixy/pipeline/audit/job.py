@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from pixy.pipeline.audit import engine, findings, missing, output, sources, tables
+from pixy.pipeline.audit import engine, findings, missing, output, producers, sources, tables
 from pixy.pipeline.audit.facts import NO_GROUP, NO_WINDOW, TALLIES, What
 from pixy.pipeline.audit.findings import Finding
 from pixy.pipeline.audit.gather import Gathered, Request, describe, gather
@@ -81,6 +81,7 @@ def audit(spark: SparkSession, request: Request, told: Callable[[str], None]) ->
             *findings.of_ranges(ranges), *findings.of_partitions(views),
             *(findings.of_holes(journal.holes(found.now)) if journal else ()),
             *findings.of_skips({key: watch.skipped for key, watch in watches.items()}),
+            *producers.look(spark, request, found, ranges, _unarchived(found), told),
         ]),
         [row for row in tables.sketch_rows(tallies, names) if tables.key_of(row) not in carried]
         + [row for row in previous.sketches if tables.key_of(row) in carried],

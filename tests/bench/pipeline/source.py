@@ -1,0 +1,143 @@
+"""``format("pixy")`` against Spark's own Kafka source: counting by headers, and reading records."""
+
+from __future__ import annotations
+
+import os
+import random
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Producer
+
+from tests.bench.report import ROOT, Report, console
+from tests.kafka.cluster import Cluster
+
+MESSAGES = 1_000_000
+PARTITIONS = 4
+ROUNDS = 3
+COUNT, READ = 2.0, 0.35
+
+_JVM = (
+    "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, "
+    "timestampType int, headers array<struct<key:string,value:binary>>"
+)
+
+
+def fill(bootstrap: str, topic: str) -> None:
+    """A million messages of 1 KB in zstd, a quarter of them noise."""
+    chance = random.Random(7)
+    pool = [
+        (chance.randbytes(120).hex().encode() + b" the same again and again" * 40)[:1000] for _ in range(10_000)
+    ]
+    producer = Producer({
+        "bootstrap.servers": bootstrap, "linger.ms": 50, "batch.size": 1 << 20, "compression.type": "zstd",
+        "queue.buffering.max.kbytes": 1 << 19,
+    })
+    for at in range(MESSAGES):
+        while True:
+            try:
+                producer.produce(topic, pool[at % len(pool)], b"%d" % at, at % PARTITIONS)
+                break
+            except BufferError:
+                producer.poll(0.1)
+    producer.flush()
+
+
+def _frame(spark: Any, kind: str, bootstrap: str, topic: str, **options: str) -> Any:
+    return spark.read.format(kind).option("kafka.bootstrap.servers", bootstrap).option("subscribe", topic).options(**options)
+
+
+def count_by_headers(spark: Any, bootstrap: str, topic: str) -> int:
+    """The sum of the batches' counts."""
+    frame = _frame(spark, "pixy", bootstrap, topic, mode="batches").schema("count int, isControl boolean").load()
+    return int(frame.where("not isControl").selectExpr("sum(count)").first()[0])
+
+
+def count_by_records(spark: Any, bootstrap: str, topic: str) -> int:
+    """``count()`` of Spark's source."""
+    return int(_frame(spark, "kafka", bootstrap, topic).load().count())
+
+
+def read_pixy(spark: Any, bootstrap: str, topic: str) -> int:
+    """The columns of Spark's source, to nowhere."""
+    _frame(spark, "pixy", bootstrap, topic).schema(_JVM).load().write.format("noop").mode("overwrite").save()
+    return MESSAGES
+
+
+def read_kafka(spark: Any, bootstrap: str, topic: str) -> int:
+    """The same by Spark's source."""
+    _frame(spark, "kafka", bootstrap, topic, includeHeaders="true").load().write.format("noop").mode("overwrite").save()
+    return MESSAGES
+
+
+def processor(pid: int) -> float:
+    """Seconds of processor that a process and what it started have used."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        children = Path(f"/proc/{pid}/task").glob("*/children")
+        below = [int(child) for each in children for child in each.read_text().split()]
+    except OSError:
+        return 0.0
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK") + sum(processor(child) for child in below)
+
+
+def measure(work: Callable[[Any, str, str], int], spark: Any, bootstrap: str, topic: str) -> tuple[float, float]:
+    """Records a second, and records a second of processor (Spark's JVM and its Python workers)."""
+    jvm = spark.sparkContext._gateway.proc.pid
+    began, before = time.monotonic(), processor(jvm)
+    found = work(spark, bootstrap, topic)
+    if found != MESSAGES:
+        raise RuntimeError(f"{work.__name__}: {found} of {MESSAGES} records")
+    return MESSAGES / (time.monotonic() - began), MESSAGES / (processor(jvm) - before)
+
+
+def row(report: Report, what: str, target: float, ours: Callable[..., int], theirs: Callable[..., int], *args: Any) -> None:
+    """Both in turn; the first round warms both up. By processor time: others use the machine too."""
+    rates: list[tuple[tuple[float, float], tuple[float, float]]] = []
+    for round_ in range(ROUNDS + 1):
+        pair = measure(ours, *args), measure(theirs, *args)
+        if round_:
+            rates.append(pair)
+    mine, other = (statistics.median(pair[side][0] for pair in rates) for side in (0, 1))
+    report.times(
+        f"{what}, records a second of processor", target, [pair[0][1] for pair in rates],
+        [pair[1][1] for pair in rates], f"{mine:,.0f} against {other:,.0f} by the clock",
+    )
+
+
+def run(report: Report) -> None:
+    """Add the rows."""
+    from pixy.pipeline.datasource import register
+    from pixy.pipeline.session import open_session
+
+    console.print(f"\nfilling a topic with {MESSAGES:,} messages of 1 KB in zstd ...")
+    kafka = Cluster(heap="768m")
+    try:
+        kafka.create_topic("source", PARTITIONS)
+        bootstrap = kafka.bootstrap()[0]
+        fill(bootstrap, "source")
+        spark = open_session("bench", "local[2]")
+        try:
+            register(spark)
+            args = spark, bootstrap, "source"
+            row(
+                report, "counting 1,000,000 compressed messages by headers, against count() of Spark's source",
+                COUNT, count_by_headers, count_by_records, *args,
+            )
+            row(
+                report, "reading 1,000,000 compressed messages of 1 KB, against Spark's source", READ,
+                read_pixy, read_kafka, *args,
+            )
+        finally:
+            spark.stop()
+    finally:
+        kafka.close()
+
+
+if __name__ == "__main__":
+    REPORT = Report()
+    run(REPORT)
+    raise SystemExit(not REPORT.finish(ROOT / "build" / "bench-source.json"))

@@ -1,0 +1,186 @@
+"""What producers lost or wrote again, planted in a real log: gaps and repeats of sequence numbers, the same twice.
+
+A broker refuses sequence numbers that do not follow one another, as long as it knows the producer. This one
+forgets producers at once, so it takes what a broker takes that has lost its producers' state.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from pixy.config import Kafka, Proxy
+from pixy.kafka import settings
+from pixy.kafka.blocking import ClusterView
+from pixy.pipeline.audit.gather import Request
+from pixy.pipeline.audit.job import audit
+from pixy.pipeline.audit.summary import summarize
+from pixy.pipeline.intervals import Intervals
+from pixy.wire.batch import Builder
+from pixy.wire.client import PartitionProducer
+from tests.kafka.cluster import Cluster
+
+pytestmark = pytest.mark.timeout(600)
+
+T = 1_700_000_000_123
+OUT_OF_ORDER, DUPLICATE = 45, 46
+
+
+@pytest.fixture(scope="module")
+def forgetful() -> Iterator[Cluster]:
+    """A broker that forgets producers after a moment."""
+    cluster = Cluster()
+    try:
+        with (cluster.folder / "node-1.properties").open("a") as file:
+            file.write("producer.id.expiration.ms=1\nproducer.id.expiration.check.interval.ms=50\n")
+        cluster.kill(1)
+        cluster.start(1)
+        cluster.wait_ready()
+        yield cluster
+    finally:
+        cluster.close()
+
+
+class Log:
+    """A topic of one partition."""
+
+    def __init__(self, kafka: Cluster, name: str, **config: str) -> None:
+        self.kafka, self.name = kafka, kafka.create_topic(name, 1, **{"retention.ms": "-1", **config})
+        self.proxy = Proxy(kafka=Kafka(seed_peers=kafka.bootstrap()))
+
+    def numbered(self, producer: int, sequence: int, values: list[bytes], stamp: int) -> int:
+        """A batch of an idempotent producer; the offset it got."""
+        builder = Builder(producer_id=producer, producer_epoch=0, base_sequence=sequence)
+        for value in values:
+            builder.add(b"k", value, timestamp=stamp)
+        deadline = time.monotonic() + 60
+        with PartitionProducer(self.kafka.bootstrap()[0], self.name, 0) as client:
+            while True:
+                end = client.list_offsets().offset
+                found = client.produce(builder.build())
+                # A broker that still knows a batch answers with the offset it has, and writes nothing.
+                if not found.error_code and found.base_offset >= end:
+                    return found.base_offset
+                assert found.error_code in (0, 3, 6, OUT_OF_ORDER, DUPLICATE), found
+                assert time.monotonic() < deadline, "the broker does not forget"
+                time.sleep(0.05)
+
+    def produce(self, *values: bytes, stamp: int = T, **config: Any) -> None:
+        producer = Producer({"bootstrap.servers": self.kafka.bootstrap()[0], "linger.ms": 5, **config})
+        for value in values:
+            producer.produce(self.name, value, b"k", timestamp=stamp)
+        assert producer.flush(30) == 0
+
+    def audit(self, spark: Any, folder: Path, **more: Any) -> dict[str, Any]:
+        given = {"proxy": self.proxy, "topics": (self.name,), "settle": 0.1, **more}
+        return summarize(audit(spark, Request(str(folder / "audit"), **given), lambda _line: None))
+
+
+def found(summary: dict[str, Any], kind: str) -> list[tuple[str, int, int, str]]:
+    return sorted(
+        (row["severity"], row["start"], row["end"], row["why"]) for row in summary["findings"] if row["kind"] == kind
+    )
+
+
+def values(count: int, prefix: bytes = b"v") -> list[bytes]:
+    return [b"%s%d" % (prefix, at) for at in range(count)]
+
+
+def test_a_gap_and_a_repeat_of_sequence_numbers(forgetful: Cluster, spark: Any, name: str, tmp_path: Path) -> None:
+    log = Log(forgetful, name)
+    log.numbered(4242, 0, values(5), T)  # 0 to 4
+    log.numbered(4242, 5, values(5), T + 1)  # 5 to 9
+    log.numbered(4243, 0, values(3, b"w"), T + 2)  # 10 to 12
+    log.numbered(4242, 20, values(5), T + 3)  # 13 to 17; 10 to 19 never came
+    log.numbered(4243, 0, values(3, b"w"), T + 2)  # 18 to 20: the same batch again
+    log.numbered(4243, 3, values(3, b"w"), T + 4)  # 21 to 23: what follows is in order
+    summary = log.audit(spark, tmp_path)
+    assert summary["verdict"] == "loss"
+    assert found(summary, "sequence missing") == [
+        ("loss", 10, 13, "producer 4242, epoch 0: sequence 10 to 19: sent and never written, before offset 13"),
+    ]
+    assert found(summary, "sequence repeated") == [
+        ("fault", 18, 21, "producer 4243, epoch 0: sequence 0 to 2 was there before: a retry was written again"),
+    ]
+    assert found(summary, "written twice") == [
+        ("fault", 18, 21, f"as {name}/0 from 10 on: its sequence number is there twice, a retry was written again"),
+    ]
+    without = log.audit(spark, tmp_path / "without", sequences=False, contents=False)
+    assert (without["verdict"], without["findings"]) == ("clean", [])
+
+
+def test_content_that_is_there_twice_is_explained_or_not(forgetful: Cluster, spark: Any, name: str, tmp_path: Path) -> None:
+    from pixy.pipeline.archive import Archive, Job
+    from pixy.pipeline.subscription import Subscription
+
+    log = Log(forgetful, name)
+    log.produce(b"a", b"b", b"c")  # 0 to 2, no idempotence
+    log.produce(b"b", b"c", b"d")  # 3 to 5: b and c again, made at the same time
+    log.produce(b"b", stamp=T + 1)  # 6: at another time, which is another message
+    log.produce(b"e", b"e", **{"enable.idempotence": True})  # 7 and 8: two messages, numbered
+    told = [
+        ("explained", 8, 9, f"as {name}/0 from 7 on: sent twice, each has a sequence number of its own"),
+        ("fault", 3, 5, f"as {name}/0 from 1 on: its producer is not idempotent, so a retry may have been written again"),
+    ]
+    summary = log.audit(spark, tmp_path)
+    assert found(summary, "written twice") == told
+    assert summary["verdict"] == "fault"
+
+    view, lake = ClusterView(settings.admin(log.proxy)), str(tmp_path / "lake")
+    Archive(spark, Job("default", log.proxy, lake, Subscription((name,), ""), "job"), view, lambda *_: None).run()
+    log.produce(b"d", b"z")  # 9 and 10, behind the lake's end: d is in the lake
+    assert found(log.audit(spark, tmp_path / "lake-and-log", lake=lake), "written twice") == [
+        *told[:1], told[1],
+        ("fault", 9, 10, f"as {name}/0 from 5 on: its producer is not idempotent, so a retry may have been written again"),
+    ]
+    alone = log.audit(spark, tmp_path / "alone", lake=lake, proxy=None)
+    assert [(severity, start, end) for severity, start, end, _ in found(alone, "written twice")] == [
+        ("unknown", 3, 5), ("unknown", 8, 9),
+    ]
+
+
+def test_compaction_and_real_producers_leave_no_unexplained_gap(
+    kafka: Cluster, spark: Any, name: str, tmp_path: Path
+) -> None:
+    log = Log(kafka, name, **{
+        "cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.01",
+        "max.compaction.lag.ms": "100",
+    })
+    producer = Producer({
+        "bootstrap.servers": kafka.bootstrap()[0], "enable.idempotence": True, "linger.ms": 0, "batch.num.messages": 1,
+    })
+    view = ClusterView(settings.admin(log.proxy))
+    producer.produce(name, b"stays", b"the only one of its key")
+    deadline, sent = time.monotonic() + 60, 0
+    while True:
+        for _ in range(20):
+            sent += 1
+            producer.produce(name, b"%d" % sent, b"key %d" % (sent % 3))
+            producer.flush(30)
+        summary = log.audit(spark, tmp_path / str(sent), contents=False)
+        if found(summary, "sequence missing"):
+            break
+        assert time.monotonic() < deadline, "nothing was compacted"
+        time.sleep(0.3)
+    assert {severity for severity, *_ in found(summary, "sequence missing")} == {"explained"}
+    gaps = Intervals.of((start, end) for _, start, end, _ in found(summary, "sequence missing"))
+    [(start, end)] = view.bounds([(name, 0)]).values()
+    assert gaps and gaps.start >= start and gaps.end <= end
+    assert summary["verdict"] == "clean"
+
+    # Transactions, epochs, several producers on one partition: nothing is wrong, so nothing is told.
+    other = Log(kafka, f"{name}-tx")
+    transactional = Producer({"bootstrap.servers": kafka.bootstrap()[0], "transactional.id": name})
+    transactional.init_transactions(30)
+    for number in range(4):
+        transactional.begin_transaction()
+        for at in range(5):
+            transactional.produce(other.name, b"%d-%d" % (number, at))
+        (transactional.abort_transaction if number == 2 else transactional.commit_transaction)(30)
+        other.produce(b"i%d" % number, stamp=T + number, **{"enable.idempotence": True})
+    assert other.audit(spark, tmp_path / "tx")["findings"] == []
