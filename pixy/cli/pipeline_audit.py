@@ -64,6 +64,11 @@ def add_parser(commands: Any) -> None:
         "--settle", metavar="2s", type=parse_duration, default=2.0,
         help="time for running daemons to write what they know; more than their journal.linger (default: 2s)",
     )
+    parser.add_argument(
+        "--prometheus", metavar="FILE", default="",
+        help="write the figures in Prometheus' text format too, replaced as a whole; name it *.prom in the folder of "
+        "node_exporter's textfile collector",
+    )
     parser.add_argument("--strict", action="store_true", help="exit code 3 also for duplicates and disorder that nothing explains")
     parser.set_defaults(run=run)
 
@@ -86,9 +91,10 @@ def run(args: argparse.Namespace) -> int:
     """Run the command; returns its exit code."""
     set_up_logging(args)
     # Spark's start takes seconds: what can be refused is refused before.
-    from pixy.pipeline.audit import output
+    from pixy.pipeline.audit import output, prometheus
     from pixy.pipeline.errors import UsageError
 
+    prometheus.check_file(args.prometheus)
     cluster, proxy = _cluster(args)
     if not args.lake and proxy is None:
         raise UsageError("give --lake, or --config for the cluster, or both: there is nothing to look at")
@@ -104,7 +110,7 @@ def _cluster(args: argparse.Namespace) -> tuple[str, Proxy | None]:
 
 
 def _audit(args: argparse.Namespace, cluster: str, proxy: Proxy | None) -> int:
-    from pixy.pipeline.audit import output
+    from pixy.pipeline.audit import output, prometheus
     from pixy.pipeline.audit.gather import Request
     from pixy.pipeline.audit.job import audit
     from pixy.pipeline.audit.report import render
@@ -122,6 +128,8 @@ def _audit(args: argparse.Namespace, cluster: str, proxy: Proxy | None) -> int:
         spark.stop()
     summary = summarize(result)
     files = output.write(result, summary, render(result, summary))
+    if args.prometheus:
+        prometheus.write(args.prometheus, summary)
     verdict = summary["verdict"]
     code = EXIT_FOUND if verdict == "loss" or (args.strict and verdict == "fault") else EXIT_OK
     return report(args, summary if args.json else _short(summary, files), code)
