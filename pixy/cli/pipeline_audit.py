@@ -61,7 +61,7 @@ def add_parser(commands: Any) -> None:
         help="read the broker's log where the lake does not reach (default: yes)",
     )
     parser.add_argument(
-        "--settle", metavar="2s", type=parse_duration, default=2.0,
+        "--settle", metavar="2s", type=_seconds, default=2.0,
         help="time for running daemons to write what they know; more than their journal.linger (default: 2s)",
     )
     parser.add_argument(
@@ -77,11 +77,18 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
 
 
-def _millis(text: str) -> int:
+def _seconds(text: str) -> float:
     try:
-        found = round(parse_duration(text) * 1000)
+        found = parse_duration(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+    if found < 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is negative")
+    return found
+
+
+def _millis(text: str) -> int:
+    found = round(_seconds(text) * 1000)
     if found <= 0:
         raise argparse.ArgumentTypeError(f"{text!r} must be more than 0")
     return found
@@ -102,11 +109,25 @@ def run(args: argparse.Namespace) -> int:
         if not re.fullmatch(r"[A-Za-z0-9._-]{1,249}", topic):
             raise UsageError(f"--topics: {topic!r} is not a name of a topic")
     output.previous(args.out)
+    if proxy is not None:
+        _ask(args, proxy)
     return _audit(args, cluster, proxy)
 
 
 def _cluster(args: argparse.Namespace) -> tuple[str, Proxy | None]:
     return load_cluster(args) if args.config else ("", None)
+
+
+def _ask(args: argparse.Namespace, proxy: Proxy) -> None:
+    """Raise, naming it, for a cluster that does not answer and for topics that are nowhere."""
+    from pixy.kafka import settings
+    from pixy.kafka.blocking import ClusterView
+    from pixy.pipeline.errors import SourceError
+
+    known = ClusterView(settings.admin(proxy), proxy.net.dial_timeout).topics()
+    missing = sorted(set(args.topics) - set(known))
+    if missing and not args.lake and not (args.journal or proxy.journal.topic):
+        raise SourceError(f"topic {', '.join(missing)} does not exist in the cluster, and no lake is named that may have it")
 
 
 def _audit(args: argparse.Namespace, cluster: str, proxy: Proxy | None) -> int:

@@ -287,7 +287,7 @@ class TopicProducer(Actor):
             else:
                 if item.reply is not None:
                     item.reply.try_set((partition, offset))
-                self.journal.one(item, partition, offset)
+        self.journal.landed(reports, self)
         if self._in_flight == 0 and self._gathered:
             self._settle()
 
