@@ -32,9 +32,10 @@ def _die_with_parent() -> None:
 
 def start(arguments: list[str], **streams: Any) -> subprocess.Popen[Any]:
     """``kafka-pixy ...`` in a session of its own: the terminal's ctrl-C goes to the demo alone."""
-    return subprocess.Popen(  # noqa: PLW1509: the function is one system call, it takes no lock
+    return subprocess.Popen(
         [sys.executable, "-m", "pixy.cli.main", *arguments], cwd=ROOT, start_new_session=True,
-        preexec_fn=_die_with_parent, stdin=subprocess.DEVNULL, **streams,
+        preexec_fn=_die_with_parent,  # noqa: PLW1509 - one system call, no lock
+        stdin=subprocess.DEVNULL, **streams,
     )
 
 

@@ -127,7 +127,7 @@ class Journal:
         columns: list[Sequence[Any]] = list(zip(*events, strict=True)) or [()] * len(COLUMNS)
         shift = micros(self.shift)
         columns[1] = [int(at * 1e6) + shift for at in columns[1]]
-        columns[6] = [int(took * 1e6) if took >= 0 else -1 for took in columns[6]]
+        columns[6] = [int(took * 1e6) if took >= 0.0 else -1 for took in columns[6]]
         return columns
 
     def written(self, events: int) -> None:
