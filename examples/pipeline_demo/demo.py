@@ -32,6 +32,8 @@ MARK = ".pipeline-demo"
 _SAY_EVERY = 5.0
 
 console = Console(highlight=False)
+if not console.is_terminal:
+    console.width = 120
 
 
 class Demo:
@@ -161,13 +163,13 @@ class Demo:
         lake = Lake.open(str(self.lake))
         for topic in (TOPIC, REPLAYED):
             read = checks.read(lake, topic)
-            self._row(f"messages sent, {topic} in the lake", f"{sent.count:,}", f"{read.count:,}", sent.count == read.count == self.messages)
-            self._row(f"keys and values sent, {topic} in the lake", f"{sent.checksum:016x}", f"{read.checksum:016x}", sent.checksum == read.checksum)
+            self._row(f"messages sent, in the lake as {topic}", f"{sent.count:,}", f"{read.count:,}", sent.count == read.count == self.messages)
+            self._row(f"their keys' and values' checksum", f"{sent.checksum:016x}", f"{read.checksum:016x}", sent.checksum == read.checksum)
         first, second = checks.figures(lake, TOPIC), checks.figures(lake, REPLAYED)
         for partition in sorted(first.keys() | second.keys()):
             one, other = first.get(partition, (0, 0, 0)), second.get(partition, (0, 0, 0))
             self._row(
-                f"partition {partition}: records and content checksum, {TOPIC} against {REPLAYED}",
+                f"partition {partition} of {TOPIC} and {REPLAYED}",
                 f"{one[0]:,} {one[2]:016x}", f"{other[0]:,} {other[2]:016x}", one == other,
             )
         self._row("records replayed", f"{replay['records']:,}", f"{self.messages:,}", replay["records"] == self.messages)
@@ -207,7 +209,7 @@ class Demo:
         self._rows.append((what, found, wanted, equal))
 
     def _verdict(self) -> bool:
-        table = Table("compared", "", "", "equal", title="What was compared", title_justify="left")
+        table = Table("compared", "", "with", "equal")
         for what, found, wanted, equal in self._rows:
             table.add_row(what, found, wanted, "yes" if equal else "[bold red]NO[/bold red]")
         console.print()

@@ -45,11 +45,7 @@ class OwnerJournal:
     def offered(self, offer: Offer, now: float) -> None:
         """Handed to a request."""
         journal, timestamp = self._journal, _timestamp(offer)
-        took = -1.0
-        if timestamp >= 0:
-            took = now + journal.shift - timestamp / 1000
-            if took < 0.0:
-                took = 0.0
+        took = -1.0 if timestamp < 0 else max(0.0, now + journal.shift - timestamp / 1000)
         journal.put((
             _OFFERED, now, self._stream, offer.offset, offer.retries, timestamp, took, 0, 0
         ))

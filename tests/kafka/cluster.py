@@ -321,6 +321,7 @@ class Cluster:
 
     def close(self) -> None:
         """Stop everything and remove the data."""
+        self._admin = None  # it would complain about brokers that are gone
         for process in self._processes.values():
             process.kill()
         if self._zookeeper is not None:
