@@ -44,11 +44,11 @@ class Demo:
         self._stack = ExitStack()
         self._step = 0
         self._rows: list[tuple[str, str, str, bool]] = []
-        _check_java()
         if folder.is_dir() and any(folder.iterdir()):
             if not (folder / MARK).exists():
                 raise DemoError(f"--out {folder} is not empty and not of an earlier demo")
             shutil.rmtree(folder)
+        _check_java()
         folder.mkdir(parents=True, exist_ok=True)
         (folder / MARK).touch()
         self.lake = folder / "lake"
