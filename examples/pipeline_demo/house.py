@@ -35,7 +35,8 @@ def start(arguments: list[str], **streams: Any) -> subprocess.Popen[Any]:
     return subprocess.Popen(
         [sys.executable, "-m", "pixy.cli.main", *arguments], cwd=ROOT, start_new_session=True,
         preexec_fn=_die_with_parent,  # noqa: PLW1509 - one system call, no lock
-        stdin=subprocess.DEVNULL, **streams,
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, "COLUMNS": "200"}, **streams,
     )
 
 
