@@ -61,7 +61,7 @@ def test_the_queries_read_what_the_log_lists_and_nothing_else(lake: Path, name: 
     assert rows[0][:5] == ["partition", "records", "first", "last", "bytes"]
     assert [row[:4] for row in rows[1:]] == [["0", "15", "0", "14"], ["1", "15", "0", "14"]]
 
-    done = example("pipeline_query_spark.py", str(lake), name, "SELECT count(*) AS c FROM records WHERE cast(value AS string) = 'value 7'")
+    done = example("pipeline_query_spark.py", str(lake), name, "SELECT count(*) AS c FROM records WHERE cast(value AS string) = 'value 17'")
     assert [line for line in done.stdout.splitlines() if line.startswith("|")][1].strip("|").strip() == "1"
 
     for program in ("pipeline_query_pyarrow.py", "pipeline_query_spark.py"):
