@@ -164,7 +164,7 @@ class Demo:
         for topic in (TOPIC, REPLAYED):
             read = checks.read(lake, topic)
             self._row(f"messages sent, in the lake as {topic}", f"{sent.count:,}", f"{read.count:,}", sent.count == read.count == self.messages)
-            self._row(f"their keys' and values' checksum", f"{sent.checksum:016x}", f"{read.checksum:016x}", sent.checksum == read.checksum)
+            self._row("their keys' and values' checksum", f"{sent.checksum:016x}", f"{read.checksum:016x}", sent.checksum == read.checksum)
         first, second = checks.figures(lake, TOPIC), checks.figures(lake, REPLAYED)
         for partition in sorted(first.keys() | second.keys()):
             one, other = first.get(partition, (0, 0, 0)), second.get(partition, (0, 0, 0))

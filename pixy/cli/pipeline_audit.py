@@ -142,6 +142,7 @@ def _audit(args: argparse.Namespace, cluster: str, proxy: Proxy | None) -> int:
         args.out, args.lake, cluster, proxy, args.topics, tuple(args.group), args.window, args.watermark,
         args.journal, args.log, args.settle,
     )
+    console.print("starting Spark ...")
     spark = open_session("audit", args.master, args.jars, args.conf, verbose=args.verbose)
     try:
         result = audit(spark, request, lambda line: console.print(line, markup=False))
