@@ -194,9 +194,9 @@ def encode_columns(
     Args:
         columns: in the order of :data:`COLUMNS`, all of one length; ``stream`` has Stream objects.
     """
-    index: dict[Stream, int] = dict.fromkeys(columns[2], 0)
-    for number, stream in enumerate(index):
-        index[stream] = number
+    index: dict[Stream, int] = {
+        stream: number for number, stream in enumerate(dict.fromkeys(columns[2]))
+    }
     numbers = list(columns)
     numbers[2] = list(map(index.__getitem__, columns[2]))
     packed: bytes = msgpack.packb({
