@@ -5,7 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: install pipeline-install run demo test unit lint bench bench-actors bench-pipeline proto messages clean
+.PHONY: install pipeline-install run demo kafka pipeline-demo test unit lint bench bench-actors bench-pipeline proto messages clean
 
 install: $(VENV)/.installed
 
@@ -41,6 +41,14 @@ run: install
 
 demo: install
 	$(BIN)/python -m pixy.cli.demo
+
+# A real broker to try things on, and build/kafka.yaml, the daemon's configuration for it; until Ctrl-C.
+kafka: install
+	$(BIN)/python -m tests.kafka build/kafka.yaml
+
+# A million messages through the proxy into a lake, out and in again; MESSAGES=20000 for a quick look. Some minutes.
+pipeline-demo: pipeline-install
+	$(BIN)/python -m examples.pipeline_demo $(if $(MESSAGES),--messages $(MESSAGES))
 
 # Most tests wait for Kafka: two processes take little more than half of one's time.
 test: $(VENV)/.dev

@@ -113,6 +113,7 @@ def run(args: argparse.Namespace) -> int:
     view = admin_view(proxy)
     subscription.find(view.topics())
     metrics = Metrics(name, args.metrics_file, args.metrics_port)
+    console.print("starting Spark ...")
     spark = open_session(f"archive {subscription}", args.master, args.jars, args.conf, verbose=args.verbose)
     try:
         archive = Archive(spark, job, view, lambda progress, manifest: _tell(metrics, progress, manifest))

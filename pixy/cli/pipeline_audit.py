@@ -70,8 +70,13 @@ def add_parser(commands: Any) -> None:
         help="look for the same content at two offsets (default: yes)",
     )
     parser.add_argument(
-        "--settle", metavar="2s", type=parse_duration, default=2.0,
+        "--settle", metavar="2s", type=_seconds, default=2.0,
         help="time for running daemons to write what they know; more than their journal.linger (default: 2s)",
+    )
+    parser.add_argument(
+        "--prometheus", metavar="FILE", default="",
+        help="write the figures in Prometheus' text format too, replaced as a whole; name it *.prom in the folder of "
+        "node_exporter's textfile collector",
     )
     parser.add_argument("--strict", action="store_true", help="exit code 3 also for duplicates and disorder that nothing explains")
     parser.set_defaults(run=run)
@@ -81,11 +86,18 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
 
 
-def _millis(text: str) -> int:
+def _seconds(text: str) -> float:
     try:
-        found = round(parse_duration(text) * 1000)
+        found = parse_duration(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+    if found < 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is negative")
+    return found
+
+
+def _millis(text: str) -> int:
+    found = round(_seconds(text) * 1000)
     if found <= 0:
         raise argparse.ArgumentTypeError(f"{text!r} must be more than 0")
     return found
@@ -95,9 +107,10 @@ def run(args: argparse.Namespace) -> int:
     """Run the command; returns its exit code."""
     set_up_logging(args)
     # Spark's start takes seconds: what can be refused is refused before.
-    from pixy.pipeline.audit import output
+    from pixy.pipeline.audit import output, prometheus
     from pixy.pipeline.errors import UsageError
 
+    prometheus.check_file(args.prometheus)
     cluster, proxy = _cluster(args)
     if not args.lake and proxy is None:
         raise UsageError("give --lake, or --config for the cluster, or both: there is nothing to look at")
@@ -105,6 +118,8 @@ def run(args: argparse.Namespace) -> int:
         if not re.fullmatch(r"[A-Za-z0-9._-]{1,249}", topic):
             raise UsageError(f"--topics: {topic!r} is not a name of a topic")
     output.previous(args.out)
+    if proxy is not None:
+        _ask(args, proxy)
     return _audit(args, cluster, proxy)
 
 
@@ -112,8 +127,20 @@ def _cluster(args: argparse.Namespace) -> tuple[str, Proxy | None]:
     return load_cluster(args) if args.config else ("", None)
 
 
+def _ask(args: argparse.Namespace, proxy: Proxy) -> None:
+    """Raise, naming it, for a cluster that does not answer and for topics that are nowhere."""
+    from pixy.kafka import settings
+    from pixy.kafka.blocking import ClusterView
+    from pixy.pipeline.errors import SourceError
+
+    known = ClusterView(settings.admin(proxy), proxy.net.dial_timeout).topics()
+    missing = sorted(set(args.topics) - set(known))
+    if missing and not args.lake and not (args.journal or proxy.journal.topic):
+        raise SourceError(f"topic {', '.join(missing)} does not exist in the cluster, and no lake is named that may have it")
+
+
 def _audit(args: argparse.Namespace, cluster: str, proxy: Proxy | None) -> int:
-    from pixy.pipeline.audit import output
+    from pixy.pipeline.audit import output, prometheus
     from pixy.pipeline.audit.gather import Request
     from pixy.pipeline.audit.job import audit
     from pixy.pipeline.audit.report import render
@@ -124,6 +151,7 @@ def _audit(args: argparse.Namespace, cluster: str, proxy: Proxy | None) -> int:
         args.out, args.lake, cluster, proxy, args.topics, tuple(args.group), args.window, args.watermark,
         args.journal, args.log, args.settle, args.sequences, args.contents,
     )
+    console.print("starting Spark ...")
     spark = open_session("audit", args.master, args.jars, args.conf, verbose=args.verbose)
     try:
         result = audit(spark, request, lambda line: console.print(line, markup=False))
@@ -131,6 +159,8 @@ def _audit(args: argparse.Namespace, cluster: str, proxy: Proxy | None) -> int:
         spark.stop()
     summary = summarize(result)
     files = output.write(result, summary, render(result, summary))
+    if args.prometheus:
+        prometheus.write(args.prometheus, summary)
     verdict = summary["verdict"]
     code = EXIT_FOUND if verdict == "loss" or (args.strict and verdict == "fault") else EXIT_OK
     return report(args, summary if args.json else _short(summary, files), code)

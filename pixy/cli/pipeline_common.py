@@ -95,7 +95,8 @@ def report(args: argparse.Namespace, summary: dict[str, Any], code: int = EXIT_O
         out.print(f"{key.replace('_', ' ')}: {shown}", markup=False)
     for key, rows in tables.items():
         if rows:
-            table = Table(*rows[0], title=key.replace("_", " "), box=None, pad_edge=False)
+            # With spaces, so that a narrow terminal breaks the names and cuts none.
+            table = Table(*[name.replace("_", " ") for name in rows[0]], title=key.replace("_", " "), box=None, pad_edge=False)
             for row in rows:
                 table.add_row(*[_shown(cell) for cell in row.values()])
             out.print(table)

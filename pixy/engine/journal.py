@@ -63,18 +63,39 @@ class Journal:
             timestamp: the message's, in milliseconds; -1: it has none.
             took: seconds; -1: not known.
         """
+        self.put((kind, at, stream, offset, attempt, timestamp, took, code, flags))
+
+    def put(self, event: RawEvent) -> None:
+        """The same, with all of it as one tuple: what is done for each message calls this."""
         if self._held >= self._bound:
+            at = event[1]
             self._lost_first = self._lost_first if self._lost else at
             self._lost += 1
             self._lost_last = at
             return
         self._held += 1
         events = self._events
-        events.append((kind, at, stream, offset, attempt, timestamp, took, code, flags))
-        if len(events) == self._full:
-            self._full += self._batch
-            if self.wake is not None:
-                self.wake()
+        events.append(event)
+        if len(events) >= self._full:
+            self._filled()
+
+    def put_many(self, events: Sequence[RawEvent]) -> None:
+        """Note events that happened together: the bound is looked at once."""
+        count = len(events)
+        if self._held + count > self._bound:
+            for event in events:
+                self.put(event)
+            return
+        self._held += count
+        waiting = self._events
+        waiting += events
+        if len(waiting) >= self._full:
+            self._filled()
+
+    def _filled(self) -> None:
+        self._full = len(self._events) // self._batch * self._batch + self._batch
+        if self.wake is not None:
+            self.wake()
 
     def take(self, *, partly: bool) -> list[tuple[list[RawEvent], Lost]]:
         """Batches to write, the first with what was lost before; ``partly``: the last may be short."""
@@ -106,7 +127,7 @@ class Journal:
         columns: list[Sequence[Any]] = list(zip(*events, strict=True)) or [()] * len(COLUMNS)
         shift = micros(self.shift)
         columns[1] = [int(at * 1e6) + shift for at in columns[1]]
-        columns[6] = [int(took * 1e6) if took >= 0 else -1 for took in columns[6]]
+        columns[6] = [int(took * 1e6) if took >= 0.0 else -1 for took in columns[6]]
         return columns
 
     def written(self, events: int) -> None:

@@ -66,7 +66,7 @@ class Item:
         self.owner = owner
 
     def fail(self, error: PixyError) -> None:
-        self.owner.journal.one(self, -1, -1, error)
+        self.owner.journal.failed(self, error)
         if self.reply is None or not self.reply.try_fail(error):
             logger.error("%s: an asynchronous message is lost: %s", self.owner.path, error)
 
@@ -105,7 +105,7 @@ class Batch(Bulk):
             records = [records[at] for at in self._places]
             sizes = [size for size in sizes if size <= fits]
         self.wanted = [record.partition for record in records]
-        super().__init__(records, sum(sizes), plain, owner, tell)
+        super().__init__(records, sum(sizes), plain, owner, tell, stamp=owner.journal.on)
 
     def fail(self, error: PixyError) -> None:
         """None of them is sent."""
@@ -120,11 +120,15 @@ class Batch(Bulk):
                 result if type(result) is tuple else self._error(result, partition)
                 for result, partition in zip(written, self.wanted, strict=True)
             ]
+        stamps = self.stamps
         if self._written:
             for at, result in zip(self._places, written, strict=True):
                 self._written[at] = result
             written = self._written
-        self.owner.journal.many(self, written)
+            if stamps is not None:
+                known = dict(zip(self._places, stamps, strict=True))
+                stamps = [known.get(at, -1) for at in range(len(written))]
+        self.owner.journal.many(self, written, stamps)
         self.reply.try_set(written)
 
     @staticmethod

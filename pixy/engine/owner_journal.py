@@ -45,10 +45,10 @@ class OwnerJournal:
     def offered(self, offer: Offer, now: float) -> None:
         """Handed to a request."""
         journal, timestamp = self._journal, _timestamp(offer)
-        journal.add(
-            _OFFERED, now, self._stream, offer.offset, offer.retries, timestamp,
-            max(0.0, now + journal.shift - timestamp / 1000) if timestamp >= 0 else -1.0,
-        )
+        took = -1.0 if timestamp < 0 else max(0.0, now + journal.shift - timestamp / 1000)
+        journal.put((
+            _OFFERED, now, self._stream, offer.offset, offer.retries, timestamp, took, 0, 0
+        ))
 
     def returned(self, offer: Offer) -> None:
         """The request's client was gone."""
@@ -75,11 +75,13 @@ class OwnerJournal:
         self._note(_DROPPED, offer)
 
     def _note(self, kind: int, offer: Offer, flags: int = 0) -> None:
-        now = self._journal.clock()
-        self._journal.add(
+        journal = self._journal
+        now = journal.clock()
+        took = now - offer.deadline + self._ack_timeout
+        journal.put((
             kind, now, self._stream, offer.offset, offer.retries, _timestamp(offer),
-            max(0.0, now - offer.deadline + self._ack_timeout), 0, flags,
-        )
+            took if took > 0.0 else 0.0, 0, flags,
+        ))
 
 
 def _timestamp(offer: Offer) -> int:

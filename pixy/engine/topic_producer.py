@@ -284,10 +284,9 @@ class TopicProducer(Actor):
                 item.settle()
             elif error is not None:
                 item.fail(translate(error))
-            else:
-                if item.reply is not None:
-                    item.reply.try_set((partition, offset))
-                self.journal.one(item, partition, offset)
+            elif item.reply is not None:
+                item.reply.try_set((partition, offset))
+        self.journal.landed(reports, self)
         if self._in_flight == 0 and self._gathered:
             self._settle()
 

@@ -58,16 +58,19 @@ class Bulk:
         size: bytes of keys, values and headers.
         plain: whether all are without headers and timestamps.
         sent: how many, from the front, librdkafka has been offered.
+        stamps: the records' timestamps as Kafka has them, milliseconds, -1 until known; None: nobody
+            wants to know.
         done: whether the loop knows the end.
     """
 
     __slots__ = (
         "_landed", "_refused", "_tell", "done", "owner", "plain", "records", "results", "sent", "size",
+        "stamps",
     )
 
     def __init__(
         self, records: Sequence[Message], size: int, plain: bool, owner: Any,
-        tell: Callable[[Bulk], None],
+        tell: Callable[[Bulk], None], *, stamp: bool = False,
     ) -> None:
         self.records = records
         self.owner = owner
@@ -75,6 +78,7 @@ class Bulk:
         self.size = size
         self.plain = plain
         self.sent = 0
+        self.stamps = [-1] * len(records) if stamp else None
         self.done = False
         self._landed = self._refused = 0
         self._tell = tell
@@ -82,6 +86,8 @@ class Bulk:
     def landed(self, at: int, error: Any, message: Any) -> None:
         """In librdkafka's thread: the report of one record."""
         self.results[at] = (message.partition(), message.offset()) if error is None else error
+        if self.stamps is not None and error is None:
+            self.stamps[at] = message.timestamp()[1]
         self._landed += 1
         if self._landed + self._refused == len(self.results):
             self._tell(self)

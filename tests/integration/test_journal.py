@@ -8,7 +8,8 @@ from typing import Any
 from confluent_kafka import Consumer, TopicPartition
 
 from pixy.config import App
-from pixy.journal import Batch, Kind, Refusal, decode
+from pixy.journal import WAITED, Batch, Kind, Refusal, decode
+from tests.integration.restv1.support import b64, produce
 from tests.kafka.cluster import Cluster
 from tests.support import eventually, make_config, serving
 
@@ -121,3 +122,28 @@ async def test_reading_the_journal_through_the_proxy_makes_no_more_of_it(kafka: 
             events += decode(message.message).events()
     told = [event for batch in batches(kafka, journal) for event in batch.events()]
     assert {event["topic"] for event in told} == {topic}
+
+
+async def test_records_of_a_batch_have_kafka_s_own_timestamps(kafka: Cluster, name: str) -> None:
+    """Kafka's own: of a topic with LogAppendTime nobody else knows them; one that is too large has none."""
+    topic = kafka.create_topic(name, 1, **{"message.timestamp.type": "LogAppendTime"})
+    journal = kafka.create_topic(f"{name}-journal")
+    settings = config(kafka, journal)
+    settings.proxies["default"].producer.max_message_bytes = 1000
+    async with serving(settings) as daemon:
+        values = [b"0", b"x" * 2000, b"2", b"3"]
+        answer = await produce(daemon, topic, [{"value": b64(value)} for value in values])
+        assert answer.status == 200, answer
+    consumer = Consumer({"bootstrap.servers": kafka.bootstrap()[0], "group.id": "reads"})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    stamps = {}
+    while len(stamps) < 3:
+        message = consumer.poll(10)
+        assert message is not None and message.error() is None
+        stamps[message.offset()] = message.timestamp()[1]
+    consumer.close()
+    events = [event for batch in batches(kafka, journal) for event in batch.events()]
+    assert {event["offset"]: event["timestamp"] for event in events if event["kind"] == Kind.PRODUCED} == stamps
+    [failed] = [event for event in events if event["kind"] == Kind.PRODUCE_FAILED]
+    assert (failed["offset"], failed["timestamp"], failed["flags"]) == (-1, -1, WAITED)
+    assert all(0 < event["took"] < 10_000_000 for event in events if event["kind"] == Kind.PRODUCED)

@@ -11,10 +11,13 @@ import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import trustme
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
+
+if TYPE_CHECKING:
+    import trustme
 
 HERE = Path(__file__).parent
 BUILD = HERE.parent.parent / "build" / "kafka"
@@ -114,12 +117,18 @@ def tool(major: int, main: str, *args: str) -> str:
     return done.stdout
 
 
+def _new_ca() -> trustme.CA:
+    import trustme  # of the tests' packages; a cluster without TLS does without (make pipeline-demo)
+
+    return trustme.CA()
+
+
 @dataclass
 class Certificates:
     """A CA and files signed by it."""
 
     folder: Path
-    ca: trustme.CA = field(default_factory=trustme.CA)
+    ca: trustme.CA = field(default_factory=_new_ca)
 
     def __post_init__(self) -> None:
         self.ca_file = str(self.folder / "ca.pem")
@@ -320,6 +329,7 @@ class Cluster:
 
     def close(self) -> None:
         """Stop everything and remove the data."""
+        self._admin = None  # it would complain about brokers that are gone
         for process in self._processes.values():
             process.kill()
         if self._zookeeper is not None:

@@ -96,7 +96,7 @@ def gather(spark: SparkSession, request: Request, told: Callable[[str], None]) -
         told(f"lake {request.lake}: {len(found.state.files):,} files, log entry {found.state.seq}")
     clustered: dict[str, int] = {}
     if request.proxy is not None:
-        found.view = ClusterView(settings.admin(request.proxy))
+        found.view = ClusterView(settings.admin(request.proxy), request.proxy.net.dial_timeout)
         clustered = found.view.topics()
     _journal(spark, request, found, clustered, told)
     _places(request, found, clustered)

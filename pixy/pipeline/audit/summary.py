@@ -91,7 +91,7 @@ def _latencies(result: Result) -> dict[tuple[str, str | None], dict[str, float]]
             row[column] for key, row in result.windows.rows.items()
             if key[0] == topic and (what in _OF_TOPIC or key[2] == group) and row.get(column) is not None
         ), default=None)
-        found[topic, group] |= quantile_columns(what, sorted(buckets.items()))
+        found[topic, group] |= quantile_columns(what, sorted(buckets.items()), most)
         if most is not None:
             found[topic, group][column] = most
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -97,16 +98,21 @@ def windows(tallies: pa.Table, names: Names) -> dict[Key, Row]:
         else:
             row[f"{kind.name.lower().removeprefix('max_')}_max_ms"] = n / 1000
     for (key, kind), pairs in buckets.items():
-        counts[key] |= quantile_columns(kind, pairs)
+        row = counts[key]
+        row |= quantile_columns(kind, pairs, row.get(f"{METRICS[kind]}_max_ms"))
     return _with_topic(counts)
 
 
-def quantile_columns(kind: What, pairs: Sequence[tuple[int, int]]) -> Row:
-    """p50, p95 and p99 in milliseconds from (bucket, count) pairs."""
+def quantile_columns(kind: What, pairs: Sequence[tuple[int, int]], most: float | None) -> Row:
+    """p50, p95 and p99 in milliseconds from (bucket, count) pairs.
+
+    Args:
+        most: the largest value, which is known exactly: a bucket's middle may lie above it.
+    """
     both: NDArray[np.int64] = np.array(pairs, np.int64).reshape(-1, 2)
     found = sketch.quantiles(both[:, 0], both[:, 1], QUANTILES)
     return {
-        f"{METRICS[kind]}_p{round(q * 100)}_ms": round(each / 1000, 3)
+        f"{METRICS[kind]}_p{round(q * 100)}_ms": min(round(each / 1000, 3), math.inf if most is None else most)
         for q, each in zip(QUANTILES, found, strict=True)
     }
 

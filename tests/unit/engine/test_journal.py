@@ -111,6 +111,47 @@ async def test_each_full_batch_goes_at_once() -> None:
             await until(lambda at=at: len(bench.clients[0].sent) == 2 + at)
 
 
+def many(journal: Journal, count: int, first: int = 0) -> None:
+    now = journal.clock()
+    journal.put_many([(int(Kind.PRODUCED), now, STREAM, at, 0, -1, 0.0, 0, 0) for at in range(first, first + count)])
+
+
+async def test_events_that_come_together_are_written_like_those_that_come_alone() -> None:
+    async with ActorSystem() as system:
+        bench = Bench(system, linger=3600.0)
+        await bench.ref
+        client = bench.clients[0]
+        many(bench.journal, 7)
+        bench.add(2, first=7)
+        many(bench.journal, 0)
+        assert [batch.count for batch in client.batches] == [0]
+        many(bench.journal, 26, first=9)  # past three batches' ends at once
+        await until(lambda: len(client.sent) == 4)
+        many(bench.journal, 4, first=35)
+        bench.add(1, first=39)
+        await until(lambda: len(client.sent) == 5)
+        assert [batch.count for batch in client.batches] == [0, 10, 10, 10, 10]
+        assert offsets(client.batches) == list(range(40))
+        await until(lambda: bench.journal.held == 0)
+
+
+async def test_of_events_that_come_together_those_that_fit_are_kept() -> None:
+    async with ActorSystem() as system:
+        bench = Bench(system, buffer_events=30)
+        await bench.ref
+        client = bench.clients[0]
+        client.at_once = False
+        many(bench.journal, 25)
+        many(bench.journal, 12, first=25)
+        assert bench.journal.held == 30
+        await until(lambda: len(client.sent) == 4)
+        client.at_once = True
+        client.land(client.sent[:])
+        await until(lambda: bench.journal.held == 0)
+        await until(lambda: sum(batch.lost.events for batch in client.batches) == 7)
+        assert offsets(client.batches) == list(range(30))
+
+
 async def test_what_does_not_fit_is_dropped_and_its_number_is_written() -> None:
     async with ActorSystem() as system:
         bench = Bench(system, buffer_events=30)

@@ -57,7 +57,7 @@ def test_what_went_well_is_told_so(world: World, spark: Any) -> None:
     assert (group["lost"], group["unknown"], group["duplicates_unexplained"], group["out_of_order"]) == (0,) * 4
     for metric in ("produce_offer", "offer_ack"):
         p50, p95, p99, most = (group[f"{metric}_{part}_ms"] for part in ("p50", "p95", "p99", "max"))
-        assert 0 < p50 <= p95 <= p99 <= most * 1.02 < 60_000
+        assert 0 < p50 <= p95 <= p99 <= most < 60_000
     assert 0 < topic["archive_delay_p50_ms"] < 600_000
     assert {(each.topic, each.log) for each in result.partitions} == {
         (world.topic, (0, each.rows)) for each in result.partitions

@@ -1,0 +1,69 @@
+"""What the demo compares: sums over the lake's live files, and the report as a browser shows it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pyarrow.dataset as ds
+
+from pixy.pipeline.lake import Lake
+
+from .house import DemoError
+from .traffic import Tally
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+_PATIENCE = 120.0
+
+Figures = dict[int, tuple[int, int, int]]
+"""By partition: records, bytes, checksum of the content."""
+
+
+def figures(lake: Lake, topic: str) -> Figures:
+    """What the lake's log says of a topic."""
+    return {
+        partition: (stats.count, stats.bytes, stats.content_checksum)
+        for partition, stats in lake.state().partition_stats(topic).items()
+    }
+
+
+def read(lake: Lake, topic: str) -> Tally:
+    """What is in the live files, counted as the clients counted what they sent."""
+    tally = Tally()
+    files = [lake.path(file.path) for file in lake.state().select(topic)]
+    for batch in ds.dataset(files, format="parquet").to_batches(columns=["key", "value"]):
+        for key, value in zip(*(batch.column(name).to_pylist() for name in ("key", "value")), strict=True):
+            tally.add(key, value)
+    return tally
+
+
+def find_browser() -> str | None:
+    """A browser that can look at a page without a screen."""
+    return next((path for name in BROWSERS if (path := shutil.which(name))), None)
+
+
+def look_at(report: Path, picture: Path, browser: str) -> tuple[str, int]:
+    """Open the report as a file: its verdict and how many plots the browser has drawn; takes a picture.
+
+    Raises:
+        DemoError: the browser shows something else than a report.
+    """
+    with tempfile.TemporaryDirectory(prefix="pipeline-demo-") as profile:
+        options = [
+            browser, "--headless", "--disable-gpu", "--hide-scrollbars", f"--user-data-dir={profile}",
+            "--window-size=1180,1500", *(["--no-sandbox"] if os.geteuid() == 0 else []),
+        ]
+        page = subprocess.run(
+            [*options, "--dump-dom", report.as_uri()], capture_output=True, text=True, timeout=_PATIENCE, check=False
+        ).stdout
+        subprocess.run(
+            [*options, f"--screenshot={picture}", report.as_uri()], capture_output=True, timeout=_PATIENCE, check=False
+        )
+    verdict = re.search(r'<h1>Delivery audit <span class="verdict (\w+)">', page)
+    if verdict is None or not picture.is_file():
+        raise DemoError(f"{browser} does not show {report} as a report")
+    return verdict[1], page.count("<svg")

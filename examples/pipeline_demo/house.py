@@ -1,0 +1,131 @@
+"""What the demo starts: Kafka, the daemon, the pipeline's commands. Whatever happens, it ends with it."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
+_START = 60.0
+_STOP = 60.0
+
+
+class DemoError(Exception):
+    """A step failed; the text says which and how."""
+
+
+def _die_with_parent() -> None:
+    # Even if the demo is killed, nothing may be left running.
+    ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL)
+
+
+def start(arguments: list[str], **streams: Any) -> subprocess.Popen[Any]:
+    """``kafka-pixy ...`` in a session of its own: the terminal's ctrl-C goes to the demo alone."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "pixy.cli.main", *arguments], cwd=ROOT, start_new_session=True,
+        preexec_fn=_die_with_parent,  # noqa: PLW1509 - one system call, no lock
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, "COLUMNS": "200"}, **streams,
+    )
+
+
+class Daemon:
+    """The proxy, logging into a file."""
+
+    def __init__(self, config: Path, log: Path, grpc: int, rest: int) -> None:
+        self.grpc, self.rest, self._log = grpc, rest, log
+        with log.open("wb") as output:
+            self._process = start(["--config", str(config)], stdout=output, stderr=output)
+        deadline = time.monotonic() + _START
+        while not _listens(rest):
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise DemoError(f"the daemon did not start, see {log}:\n{log.read_text()[-2000:]}")
+            time.sleep(0.05)
+
+    def stop(self) -> None:
+        """Drain; raises DemoError unless it says that everything was written."""
+        self._process.terminate()
+        if self._process.wait(_STOP) != 0:
+            raise DemoError(f"the daemon did not drain (exit code {self._process.returncode}), see {self._log}")
+
+    def close(self) -> None:
+        """End it whatever it does."""
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+
+
+def _listens(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), 1).close()
+    except OSError:
+        return False
+    return True
+
+
+class Command:
+    """``kafka-pixy pipeline ... --json``; what it says on stderr is passed on line by line."""
+
+    def __init__(self, arguments: list[str], told: Callable[[str], None]) -> None:
+        self.name = arguments[0]
+        self._told = told
+        self._lines: list[str] = []
+        self._news = threading.Condition()
+        self._process = start(
+            ["pipeline", *arguments, "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        for line in self._process.stderr:  # type: ignore[union-attr]
+            with self._news:
+                self._lines.append(line.rstrip())
+                self._news.notify_all()
+            self._told(line.rstrip())
+        with self._news:
+            self._lines.append("")
+            self._news.notify_all()
+
+    def wait_for(self, text: str) -> None:
+        """Until it says a line that begins with ``text``; raises DemoError if it ends before."""
+        with self._news:
+            self._news.wait_for(lambda: any(line.startswith(text) or not line for line in self._lines))
+            if not any(line.startswith(text) for line in self._lines):
+                raise DemoError(f"{self.name} ended before it said {text!r}: {self._said()}")
+
+    def kill(self) -> None:
+        """Kill -9: it and all that it started, Spark's JVM too."""
+        self.close()
+        if self._process.returncode != -signal.SIGKILL:
+            raise DemoError(f"{self.name} had ended before it was killed: {self._said()}")
+
+    def result(self) -> dict[str, Any]:
+        """Its summary; raises DemoError unless it ended well."""
+        output = self._process.stdout.read()  # type: ignore[union-attr]
+        code = self._process.wait()
+        self._reader.join()
+        if code != 0:
+            raise DemoError(f"{self.name} ended with exit code {code}: {self._said()}")
+        found: dict[str, Any] = json.loads(output)
+        return found
+
+    def _said(self) -> str:
+        return "\n".join(line for line in self._lines[-10:] if line) or "it said nothing"
+
+    def close(self) -> None:
+        """End it whatever it does."""
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()

@@ -1,0 +1,46 @@
+"""Query a lake with pyarrow alone: neither Spark nor Java.
+
+    python examples/pipeline_query_pyarrow.py LAKE TOPIC
+
+Which files count is what the lake's log says: a file that it does not list (the rest of a job that was
+killed, or one that a compaction has replaced) must not be read. docs/pipeline.md documents the columns.
+"""
+
+import sys
+
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from pixy.pipeline.arrow_store import filesystem_of, reading_store
+from pixy.pipeline.lake import Lake
+
+
+def main(uri: str, topic: str) -> None:
+    lake = Lake.open(uri, reading_store(uri))
+    files = [lake.path(file.path) for file in lake.state().select(topic)]
+    if not files:
+        sys.exit(f"{uri} has no records of {topic}; it has {', '.join(lake.state().topics()) or 'nothing'}")
+    records = ds.dataset(files, format="parquet", filesystem=filesystem_of(lake.store))
+
+    # Figures need not touch the payload: the columns size and hash stand for it.
+    found = records.to_table(columns=["partition", "offset", "timestamp", "size"])
+    print(f"{topic}: {found.num_rows:,} records, {pc.sum(found['size']).as_py():,} bytes in {len(files)} files")
+    by_partition = found.group_by("partition").aggregate([
+        ("offset", "min"), ("offset", "max"), ("timestamp", "max"), ("size", "sum"),
+    ])
+    for row in by_partition.sort_by("partition").to_pylist():
+        print(
+            f"  partition {row['partition']}: offsets {row['offset_min']:,} to {row['offset_max']:,}, "
+            f"{row['size_sum']:,} bytes, the last of {row['timestamp_max']:%Y-%m-%d %H:%M:%S}"
+        )
+
+    # A filter is pushed into the files: row groups that can not match are not read.
+    first = records.to_table(filter=(ds.field("partition") == 0) & (ds.field("offset") < 3))
+    for row in first.sort_by("offset").to_pylist():
+        print(f"  offset {row['offset']}: key {row['key']!r}, value {row['value']!r}, headers {row['headers']}")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
+    main(*sys.argv[1:])

@@ -1,0 +1,51 @@
+"""Query a lake with Spark SQL.
+
+    python examples/pipeline_query_spark.py LAKE TOPIC ["SELECT ... FROM records ..."]
+
+Which files count is what the lake's log says: `spark.read.parquet(LAKE)` would also read the rest of a
+job that was killed, and what a compaction has replaced. The view `records` has the columns of Spark's Kafka
+source, and `size` and `hash` (docs/pipeline.md).
+"""
+
+import sys
+
+from pyspark.sql import SparkSession
+
+from pixy.pipeline.arrow_store import reading_store
+from pixy.pipeline.lake import Lake
+
+SQL = """
+SELECT partition,
+       count(*) AS records,
+       min(offset) AS first,
+       max(offset) AS last,
+       sum(size) AS bytes,
+       count(DISTINCT key) AS keys,
+       count_if(value IS NULL) AS tombstones,
+       max(timestamp) AS newest
+FROM records
+GROUP BY partition
+ORDER BY partition
+"""
+
+
+def main(uri: str, topic: str, sql: str = SQL) -> None:
+    lake = Lake.open(uri, reading_store(uri))
+    files = [f"{uri}/{file.path}" for file in lake.state().select(topic)]
+    if not files:
+        sys.exit(f"{uri} has no records of {topic}; it has {', '.join(lake.state().topics()) or 'nothing'}")
+    spark = (
+        SparkSession.builder.appName("query").master("local[*]")
+        .config("spark.sql.session.timeZone", "UTC").config("spark.ui.enabled", "false").getOrCreate()
+    )
+    try:
+        spark.read.parquet(*files).createOrReplaceTempView("records")
+        spark.sql(sql).show(50, truncate=False)
+    finally:
+        spark.stop()
+
+
+if __name__ == "__main__":
+    if not 3 <= len(sys.argv) <= 4:
+        sys.exit(__doc__)
+    main(*sys.argv[1:])

@@ -1,0 +1,44 @@
+"""``make kafka``: a real broker to try things on, until ctrl-C, and the daemon's configuration for it."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from pathlib import Path
+
+import yaml
+
+from tests.kafka.cluster import Cluster, Unavailable
+
+
+def main() -> int:
+    """Run it; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="make kafka", description=__doc__)
+    parser.add_argument("config", type=Path, help="where the configuration is written; gone when the broker is")
+    config: Path = parser.parse_args().config
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    print("starting Kafka (the first time Maven fetches its jars) ...", flush=True)
+    try:
+        kafka = Cluster(auto_create=True)
+    except Unavailable as error:
+        print(error, file=sys.stderr)
+        return 1
+    try:
+        kafka.create_topic("journal")
+        config.parent.mkdir(parents=True, exist_ok=True)
+        config.write_text(yaml.safe_dump({"proxies": {"main": {
+            "kafka": {"seed_peers": kafka.bootstrap()}, "consumer": {"initial_offset": "oldest"},
+            "journal": {"topic": "journal"},
+        }}}))
+        print(f"Kafka is on {kafka.bootstrap()[0]}; {config} is the daemon's configuration for it. Ctrl-C stops it.", flush=True)
+        signal.pause()
+    except KeyboardInterrupt:
+        return 0
+    finally:
+        config.unlink(missing_ok=True)
+        kafka.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
