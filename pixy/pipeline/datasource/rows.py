@@ -1,8 +1,7 @@
 """Batches of Kafka into batches of Arrow: a column at a time, and only the columns that are wanted.
 
 Records come from the wire library as tuples; from there on everything is done by columns. What is the
-batch's is kept once a batch and repeated by numpy. A row at a time through Spark's converters costs some
-ten times as much.
+batch's is kept once a batch and repeated by numpy.
 """
 
 from __future__ import annotations
@@ -39,7 +38,8 @@ CODECS: Final = [codec.name.lower() for codec in compression.Codec]
 def _uncollected() -> Iterator[None]:
     """Without the collector of cycles: records make none, and it would look at each of them, several times.
 
-    50,000 records of 1 KB in zstd: 260,000 a second of processor time with it, 325,000 without.
+    50,000 records of 1 KB in zstd, twenty rounds of each in turn on a busy machine: 246,000 records a second of
+    processor time without it, 199,000 with it; 1.21 times is the median of the pairs.
     """
     was = gc.isenabled()
     gc.disable()
@@ -130,7 +130,7 @@ class RecordRows:
 
     def _flush(self) -> pa.RecordBatch:
         records = self._parts[0] if len(self._parts) == 1 else [each for part in self._parts for each in part]
-        # One pass makes columns of tuples; 10,000 records of 1 KB: 0.5 ms, an attribute each 2.5 ms.
+        # One pass makes columns of tuples; of 10,000 records in 1.5 ms, a comprehension a field takes 1.9 ms.
         offsets, stamps, keys, values, headers, _ = zip(*records, strict=True)
         about = np.array(self._batches, np.int64)
         rows = _Rows(self._range, offsets, stamps, keys, values, headers, about)
