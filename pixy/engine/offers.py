@@ -36,7 +36,7 @@ class AckResult(enum.Enum):
 class Offer:
     """A message that was handed out, or will be again."""
 
-    __slots__ = ("deadline", "offset", "out", "record", "retries")
+    __slots__ = ("deadline", "offset", "out", "record", "retries", "timestamp")
 
     def __init__(self, offset: int, record: Record) -> None:
         self.offset = offset
@@ -46,6 +46,8 @@ class Offer:
         self.deadline = 0.0
         self.out = False
         """Whether a client has it now."""
+        self.timestamp = -1
+        """The message's own, milliseconds; a journal asks it at each offer and keeps it here."""
 
 
 class OfferBook:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pixy.engine.journal import AUTO, Journal, Kind, Refusal, Stream
 from pixy.engine.offers import AckResult, Offer
 from pixy.kafka.consumer import Partition
@@ -44,7 +42,8 @@ class OwnerJournal:
 
     def offered(self, offer: Offer, now: float) -> None:
         """Handed to a request."""
-        journal, timestamp = self._journal, _timestamp(offer)
+        journal, record = self._journal, offer.record
+        timestamp = offer.timestamp = record.timestamp()[1]  # type: ignore[attr-defined]
         took = -1.0 if timestamp < 0 else max(0.0, now + journal.shift - timestamp / 1000)
         journal.put((
             _OFFERED, now, self._stream, offer.offset, offer.retries, timestamp, took, 0, 0
@@ -79,14 +78,9 @@ class OwnerJournal:
         now = journal.clock()
         took = now - offer.deadline + self._ack_timeout
         journal.put((
-            kind, now, self._stream, offer.offset, offer.retries, _timestamp(offer),
+            kind, now, self._stream, offer.offset, offer.retries, offer.timestamp,
             took if took > 0.0 else 0.0, 0, flags,
         ))
-
-
-def _timestamp(offer: Offer) -> int:
-    record: Any = offer.record
-    return record.timestamp()[1]  # type: ignore[no-any-return]
 
 
 __all__ = ["OwnerJournal"]

@@ -98,17 +98,18 @@ def command(config: Path, topic: str, lake: Path, *more: str) -> tuple[float, fl
          "--lake", str(lake), "--master", "local[2]", *more],
         cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )
-    peaks: dict[str, float] = {}
+    java = python = 0.0
     watched = psutil.Process(process.pid)
     while process.poll() is None:
         with contextlib.suppress(psutil.NoSuchProcess):
-            for each in (watched, *watched.children(recursive=True)):
-                name = each.name()
-                peaks[name] = max(peaks.get(name, 0.0), each.memory_info().rss / 2**20)
+            python = max(python, watched.memory_info().rss / 2**20)
+            for each in watched.children(recursive=True):
+                # What the JVM forks to start a program has its size for a moment, by another name.
+                java = max(java, each.memory_info().rss / 2**20 if each.name() == "java" else 0.0)
         time.sleep(0.1)
     if process.returncode:
         raise RuntimeError(f"the archive of {topic} ended with {process.returncode}")
-    return time.monotonic() - began, peaks.get("java", 0.0), max(size for name, size in peaks.items() if name != "java")
+    return time.monotonic() - began, java, python
 
 
 def memory(kafka: Cluster, config: Path, folder: Path) -> None:
