@@ -150,7 +150,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _failed(what: str, path: Path, error: OSError) -> LakeError:
-    hint = ": the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
+    hint = ": the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) else ""
     return LakeError(f"can not {what} {path}{hint} ({error.strerror})")
 
 
