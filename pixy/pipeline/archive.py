@@ -314,8 +314,8 @@ def _locked(store: Store) -> Iterator[None]:
 
 _CAUSES: tuple[tuple[str, Callable[[Any, str], PipelineError]], ...] = (
     (FULL, lambda job, text: PipelineError(
-        f"the disk of {job.lake} (or Spark's temporary folder) is full; what was published is whole, "
-        f"the batch under way was not published: {text}"
+        f"the disk of {job.lake} (or Spark's temporary folder) is full, or files may not grow (quota, ulimit); what was "
+        f"published is whole, the batch under way was not published: {text}"
     )),
     (r"OffsetOutOfRange|data may have been lost|KAFKA_DATA_LOSS|out of range", lambda _, text: SourceError(
         f"Kafka no longer has offsets that were to be archived (retention, DeleteRecords, or a topic "

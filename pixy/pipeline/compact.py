@@ -243,8 +243,8 @@ class Compactor:
         short = cause(text)
         if re.search(FULL, text):
             return PipelineError(
-                f"the disk of {self._lake.store.root} (or Spark's temporary folder) is full; {group.topic} of "
-                f"{group.date} is left as it is: {short}"
+                f"the disk of {self._lake.store.root} (or Spark's temporary folder) is full, or files may not "
+                f"grow (quota, ulimit); {group.topic} of {group.date} is left as it is: {short}"
             )
         named = [file.path for file in group.files if file.path.rpartition("/")[2] in text]
         where = named[0] if len(named) == 1 else self._first_damaged(group)

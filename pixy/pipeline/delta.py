@@ -174,7 +174,7 @@ def _statistics(file: DataFile) -> dict[str, Any]:
     low: dict[str, Any] = {"partition": min(file.partitions), "offset": min(each.first for each in parts)}
     high: dict[str, Any] = {"partition": max(file.partitions), "offset": max(each.last for each in parts)}
     times = [time for each in parts for time in (each.min_timestamp, each.max_timestamp)]
-    if 0 <= min(times) and max(times) < _YEAR_10000:
+    if min(times) >= 0 and max(times) < _YEAR_10000:
         low["timestamp"], high["timestamp"] = _iso(min(times)), _iso(max(times))
     return {
         "numRecords": file.rows, "minValues": low, "maxValues": high, "nullCount": dict.fromkeys(low, 0),

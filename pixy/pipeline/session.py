@@ -32,8 +32,6 @@ _DEFAULTS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "8",
-    # A file per topic and day is open in a task; with more of them Spark sorts first.
-    "spark.sql.maxConcurrentOutputFileWriters": "8",
     # What a killed attempt leaves is not looked at, so a task may commit without the driver.
     "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
     "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
