@@ -117,7 +117,8 @@ class DeltaTable:
             except Py4JJavaError as error:
                 tries += 1
                 # Another job of this lake was faster; what it committed is looked at again.
-                if "Concurrent" not in error.java_exception.getClass().getName() or tries >= _TRIES:
+                conflict = error.java_exception.getClass().getName().startswith("io.delta.exceptions.")
+                if not conflict or tries >= _TRIES:
                     raise PipelineError(
                         f"entry {missing[0]} of the log is published, but the Delta table {self.path} could "
                         f"not take it over: {_text(error)}; the next run does"

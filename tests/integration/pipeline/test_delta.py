@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from tests.integration.pipeline.support import World, assert_sound, command
 pytestmark = pytest.mark.timeout(240)
 
 DAY = 86_400_000
+FOREVER = {"retention.ms": "-1"}
 Place = tuple[str, int, int]
 
 
@@ -60,7 +61,7 @@ def commits(world: World) -> list[int]:
 
 
 def test_the_table_has_what_the_lake_has(world: World, name: str) -> None:
-    world.kafka.create_topic(name, 2)
+    world.kafka.create_topic(name, 2, **FOREVER)
     produce(world, name, 40)
     assert world.archive(name, delta=True).records == 40
     produce(world, name, 20)
@@ -84,7 +85,7 @@ def test_the_table_has_what_the_lake_has(world: World, name: str) -> None:
 
 
 def test_a_commit_that_was_not_made_is_made_by_the_next_run(world: World, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    world.kafka.create_topic(name, 2)
+    world.kafka.create_topic(name, 2, **FOREVER)
     produce(world, name, 10)
     world.archive(name, delta=True)
     produce(world, name, 10)
@@ -104,24 +105,20 @@ def test_a_commit_that_was_not_made_is_made_by_the_next_run(world: World, name: 
 
 
 def test_followers_at_the_same_time_commit_once(world: World, name: str) -> None:
-    world.kafka.create_topic(name, 1)
+    world.kafka.create_topic(name, 1, **FOREVER)
     for _ in range(4):
         produce(world, name, 4, 1)
         world.archive(name)
-    made: list[int] = []
     tables = [DeltaTable(world.spark, world.lake()) for _ in range(3)]
-    threads = [threading.Thread(target=lambda one=table: made.append(one.follow())) for table in tables]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(3) as followers:
+        made = list(followers.map(DeltaTable.follow, tables))
     assert sum(made) == 4, made
     assert commits(world) == [0, 1, 2, 3]
     assert by_delta(world) == by_manifests(world)
 
 
 def test_a_table_is_not_left_behind_nor_mixed_up(world: World, name: str) -> None:
-    world.kafka.create_topic(name, 2)
+    world.kafka.create_topic(name, 2, **FOREVER)
     produce(world, name, 10)
     world.archive(name, delta=True)
     with pytest.raises(UsageError, match=r"has a Delta table .data/_delta_log., which an archive without it would leave behind"):
@@ -143,7 +140,7 @@ def test_a_table_is_not_left_behind_nor_mixed_up(world: World, name: str) -> Non
 
 
 def test_from_the_command_line(world: World, name: str) -> None:
-    world.kafka.create_topic(name, 2)
+    world.kafka.create_topic(name, 2, **FOREVER)
     produce(world, name, 10)
     arguments = ("archive", "--config", world.config(), "--topics", name, "--lake", str(world.folder / "lake"), "--master", "local[2]")
     (world.folder / "empty").mkdir()
