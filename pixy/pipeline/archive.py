@@ -228,7 +228,9 @@ class Archive:
                 return "asked to stop"
             if isinstance(self._error, PixyError):
                 raise self._error from error
-            raise explain(str(error), job) from error
+            # What failed in the batch is told better by itself than by the query that it ended.
+            own = self._error if self._error is not None else error
+            raise explain(f"{error}\n{own}", job, cause(str(own))) from error
         finally:
             with contextlib.suppress(Exception):
                 running.stop()
@@ -333,9 +335,9 @@ _CAUSES: tuple[tuple[str, Callable[[Any, str], PipelineError]], ...] = (
 )
 
 
-def explain(text: str, job: Job) -> PipelineError:
-    """Our error for the text of one of Spark's."""
-    short = cause(text)
+def explain(text: str, job: Job, short: str = "") -> PipelineError:
+    """Our error for the text of one of Spark's; ``short`` is what to show of it."""
+    short = short or cause(text)
     for pattern, made in _CAUSES:
         if re.search(pattern, text):
             return made(job, short)

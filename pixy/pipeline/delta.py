@@ -59,13 +59,13 @@ class DeltaTable:
 
     def __init__(self, spark: SparkSession, lake: Lake) -> None:
         self._spark = spark
-        self._jvm: Any = spark._jvm
+        jvm: Any = spark._jvm
+        self._jvm = jvm
         self._lake = lake
         self._app = f"kafka-pixy-lake-{lake.identity.id}"
         self.path = lake.path(DATA)
         try:
-            opened = self._jvm.org.apache.spark.sql.delta.DeltaLog.forTable
-            self._log = opened(spark._jsparkSession, self.path)  # type: ignore[operator]
+            self._log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, self.path)
         except TypeError:
             raise SetupError("this Spark session was started without Delta's jars: give --delta-jars") from None
         except Py4JJavaError as error:

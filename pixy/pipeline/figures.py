@@ -80,12 +80,12 @@ def _of_batch(batch: pa.RecordBatch) -> list[tuple[tuple[str, int], Stats]]:
     record = _hash_long(content, _hash_int(kind, _hash_long(offset, _hash_int(partition, seeds))))
     changes = np.flatnonzero((partition[1:] != partition[:-1]) | (which[1:] != which[:-1])) + 1
     starts = np.concatenate(([0], changes))
-    offset, time, size = (words.view(np.int64) for words in (offset, time, size))
+    offsets, times = offset.view(np.int64), time.view(np.int64)
     sums = zip(
         starts.tolist(), np.diff(np.append(starts, len(batch))).tolist(),
-        np.add.reduceat(size, starts).tolist(), np.minimum.reduceat(offset, starts).tolist(),
-        np.maximum.reduceat(offset, starts).tolist(), np.minimum.reduceat(time, starts).tolist(),
-        np.maximum.reduceat(time, starts).tolist(), np.add.reduceat(record, starts).tolist(),
+        np.add.reduceat(size, starts).tolist(), np.minimum.reduceat(offsets, starts).tolist(),
+        np.maximum.reduceat(offsets, starts).tolist(), np.minimum.reduceat(times, starts).tolist(),
+        np.maximum.reduceat(times, starts).tolist(), np.add.reduceat(record, starts).tolist(),
         np.add.reduceat(content, starts).tolist(), strict=True,
     )
     return [((names[which[start]], int(partition[start])), Stats(*rest)) for start, *rest in sums]
