@@ -46,7 +46,6 @@ SMALL_TASK = 250_000
 """Partitions with few records share tasks, and so files, of about as many records as this."""
 SEVERAL = 0.2
 """If more of a batch's records than this are in partitions with several days, the next one is written by day."""
-PARQUET = {"compression": "zstd"}
 
 _READERS = 4
 _DAY = 86_400_000
@@ -180,7 +179,7 @@ class BatchWriter:
         return sorted(written, key=_order)
 
     def _writer(self, rows: DataFrame) -> DataFrameWriter:
-        return rows.write.options(**PARQUET)
+        return rows.write.options(**columns.PARQUET)
 
     def _save_by_day(self, rows: DataFrame, folder: str) -> list[Written]:
         """Write a file per task, topic and day."""

@@ -202,7 +202,7 @@ class Compactor:
             rows = rows.repartitionByRange(group.into, "partition", "offset")
         else:
             rows = rows.coalesce(1)
-        rows.sortWithinPartitions("partition", "offset").write.option("compression", "zstd").parquet(
+        rows.sortWithinPartitions("partition", "offset").write.options(**columns.PARQUET).parquet(
             self._lake.path(staging)
         )
 
