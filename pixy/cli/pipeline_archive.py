@@ -8,7 +8,14 @@ import time
 from datetime import UTC, datetime
 from typing import Any
 
-from pixy.cli.pipeline_common import common_parser, console, load_cluster, report, set_up_logging
+from pixy.cli.pipeline_common import (
+    add_delta_jars,
+    common_parser,
+    console,
+    load_cluster,
+    report,
+    set_up_logging,
+)
 from pixy.config.durations import parse_duration
 
 DESCRIPTION = """\
@@ -35,6 +42,11 @@ def add_parser(commands: Any) -> None:
         "--from", dest="start", metavar="start|end|TIME", type=parse_start, default="start",
         help="where partitions begin that are new to the job: ISO 8601 or milliseconds for a time (default: start)",
     )
+    parser.add_argument(
+        "--format", choices=("parquet", "delta"), default=None,
+        help="delta: keep a Delta table over the same files, LAKE/data (default: what the lake has; parquet for a new one)",
+    )
+    add_delta_jars(parser)
     parser.add_argument("--job", default="", help="the job's name (default: made from cluster and topics)")
     parser.add_argument("--checkpoint", metavar="DIR", default="", help="default: within the lake")
     parser.add_argument(
@@ -92,6 +104,21 @@ def parse_start(text: str) -> str | int:
     return text if text in ("start", "end") else parse_time(text)
 
 
+def _delta(args: argparse.Namespace) -> bool:
+    """Whether a Delta table is wanted: said so, or the lake has one."""
+    from pixy.pipeline.delta import has_table
+    from pixy.pipeline.errors import UsageError
+    from pixy.pipeline.store import LocalStore, is_local, local_path
+
+    if args.format == "parquet" and args.delta_jars is not None:
+        raise UsageError("--delta-jars goes with --format delta")
+    if args.format is not None:
+        return bool(args.format == "delta")
+    return args.delta_jars is not None or (
+        is_local(args.lake) and has_table(LocalStore(local_path(args.lake)))
+    )
+
+
 def run(args: argparse.Namespace) -> int:
     """Run the command; returns its exit code."""
     set_up_logging(args)
@@ -108,13 +135,16 @@ def run(args: argparse.Namespace) -> int:
     job = Job(
         cluster, proxy, args.lake, subscription, name, args.checkpoint, args.trigger, args.start,
         args.batch_records, args.max_rate, args.read_committed, args.on_data_loss == "skip",
-        args.commit_as,
+        args.commit_as, _delta(args),
     )
     view = admin_view(proxy)
     subscription.find(view.topics())
     metrics = Metrics(name, args.metrics_file, args.metrics_port)
     console.print("starting Spark ...")
-    spark = open_session(f"archive {subscription}", args.master, args.jars, args.conf, verbose=args.verbose)
+    spark = open_session(
+        f"archive {subscription}", args.master, args.jars, args.conf, verbose=args.verbose,
+        delta=(args.delta_jars or "") if job.delta else None,
+    )
     try:
         archive = Archive(spark, job, view, lambda progress, manifest: _tell(metrics, progress, manifest))
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -56,6 +56,15 @@ def common_parser(*, cluster: bool, spark: bool) -> argparse.ArgumentParser:
     return parser
 
 
+def add_delta_jars(parser: argparse.ArgumentParser) -> None:
+    """Add the option that says where Delta Lake's jars are."""
+    parser.add_argument(
+        "--delta-jars", metavar="DIR|COORDINATES", default=None,
+        help="Delta Lake's jars: a folder, or Maven coordinates such as io.delta:delta-spark_2.13:4.0.0, fetched "
+        "once (default: $KAFKA_PIXY_DELTA_JARS, or where `python -m pixy.pipeline.jars --delta` puts them)",
+    )
+
+
 def load_cluster(args: argparse.Namespace) -> tuple[str, Proxy]:
     """The name and configuration of the cluster that the arguments mean.
 
@@ -124,6 +133,6 @@ def fail(args: argparse.Namespace, error: PixyError, code: int) -> int:
 
 
 __all__ = [
-    "EXIT_ERROR", "EXIT_FOUND", "EXIT_OK", "EXIT_USAGE", "common_parser", "console", "fail",
+    "EXIT_ERROR", "EXIT_FOUND", "EXIT_OK", "EXIT_USAGE", "add_delta_jars", "common_parser", "console", "fail",
     "load_cluster", "report", "set_up_logging",
 ]

@@ -6,7 +6,7 @@ import argparse
 import re
 from typing import Any
 
-from pixy.cli.pipeline_common import common_parser, console, report, set_up_logging
+from pixy.cli.pipeline_common import add_delta_jars, common_parser, console, report, set_up_logging
 from pixy.config.durations import parse_duration
 
 DESCRIPTION = """\
@@ -31,6 +31,7 @@ def add_parser(commands: Any) -> None:
         "--keep", type=_duration, default=24 * 3600.0, metavar="DURATION",
         help="how long replaced files stay on disk, for readers that have them open (default 24h)",
     )
+    add_delta_jars(parser)
     parser.add_argument("--dry-run", action="store_true", help="say what there is to do; Spark is not started")
     parser.set_defaults(run=run)
 
@@ -61,13 +62,17 @@ def run(args: argparse.Namespace) -> int:
     """Run the command; returns its exit code."""
     set_up_logging(args)
     from pixy.pipeline.compact import Compactor, plan, today
+    from pixy.pipeline.delta import has_table
     from pixy.pipeline.hadoop import store_for
     from pixy.pipeline.lake import Lake
     from pixy.pipeline.store import is_local
 
-    before, target = args.before or today(), args.target_mb << 20
+    before, target, delta = args.before or today(), args.target_mb << 20, args.delta_jars
     if is_local(args.lake):
-        groups = plan(Lake.open(args.lake).state(), before, args.topic, target)
+        local = Lake.open(args.lake)
+        groups = plan(local.state(), before, args.topic, target)
+        if delta is None and has_table(local.store):
+            delta = ""
         if args.dry_run:
             return report(args, {"lake": args.lake, "days": [
                 {
@@ -79,10 +84,12 @@ def run(args: argparse.Namespace) -> int:
         console.print(f"{len(groups)} days to compact", markup=False)
     from pixy.pipeline.session import open_session
 
-    spark = open_session(f"compact {args.lake}", args.master, args.jars, args.conf, verbose=args.verbose)
+    spark = open_session(
+        f"compact {args.lake}", args.master, args.jars, args.conf, verbose=args.verbose, delta=delta,
+    )
     try:
         lake = Lake.open(args.lake, store_for(args.lake, spark))
-        done = Compactor(spark, lake, args.keep).run(before, args.topic, target)
+        done = Compactor(spark, lake, args.keep, delta=delta is not None).run(before, args.topic, target)
     finally:
         spark.stop()
     return report(args, {

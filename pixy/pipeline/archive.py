@@ -23,10 +23,12 @@ from pixy.kafka.blocking import ClusterView, Place
 from pixy.kafka.consumer import Commit
 from pixy.pipeline.batch import BatchWriter
 from pixy.pipeline.checkpoint import Checkpoint, Offsets, Owner
+from pixy.pipeline.delta import DeltaTable, refuse_without
 from pixy.pipeline.errors import CheckpointError, PipelineError, SourceError
 from pixy.pipeline.hadoop import store_for
 from pixy.pipeline.lake import CHECKPOINTS, STAGING, Lake, Manifest, State
 from pixy.pipeline.source import kafka_options
+from pixy.pipeline.spark_errors import FULL, cause
 from pixy.pipeline.store import LocalStore, Store
 from pixy.pipeline.subscription import (
     Subscription,
@@ -58,6 +60,7 @@ class Job:
         max_rate: records a second; 0 is unlimited.
         skip_lost: go on where offsets are that expired unread.
         commit_as: a group to commit the archived offsets for, so that lag tools see the job.
+        delta: keep a Delta table over the lake's files too, see :mod:`pixy.pipeline.delta`.
     """
 
     cluster: str
@@ -73,6 +76,7 @@ class Job:
     read_committed: bool = True
     skip_lost: bool = False
     commit_as: str = ""
+    delta: bool = False
 
 
 @dataclass
@@ -131,6 +135,9 @@ class Archive:
         self._error: BaseException | None = None
         cluster_id = view.cluster_id()
         self._lake = Lake.open_or_create(job.lake, job.cluster, cluster_id, store_for(job.lake, spark))
+        if not job.delta:
+            refuse_without(self._lake.store, "an archive without it")
+        self._table = DeltaTable(spark, self._lake) if job.delta else None
         where = job.checkpoint or self._lake.path(f"{CHECKPOINTS}/{job.name}")
         self._store = store_for(where, spark)
         self._owner = Owner(job.name, self._lake.identity.id, cluster_id, str(job.subscription))
@@ -150,6 +157,9 @@ class Archive:
             if not self._job.skip_lost:
                 bounds = self._view.bounds(places, committed=self._job.read_committed)
                 check_offsets(resume, bounds)
+            if self._table is not None:
+                self._table.check(state)
+                self._table.follow()  # what a killed run has published and not committed
             self._lake.store.remove(f"{STAGING}/{self._job.name}")
             return self._stream(state, checkpoint, places, resume)
 
@@ -218,7 +228,9 @@ class Archive:
                 return "asked to stop"
             if isinstance(self._error, PixyError):
                 raise self._error from error
-            raise explain(str(error), job) from error
+            # What failed in the batch is told better by itself than by the query that it ended.
+            own = self._error if self._error is not None else error
+            raise explain(f"{error}\n{own}", job, cause(str(own))) from error
         finally:
             with contextlib.suppress(Exception):
                 running.stop()
@@ -255,6 +267,8 @@ class Archive:
             manifest = writer.write(rows, batch)
             if manifest is None:
                 return
+            if self._table is not None:
+                self._table.follow()
             self.progress.add(manifest, time.monotonic() - began)
             self._publish_progress(manifest)
             if self._job.max_rate:
@@ -301,9 +315,9 @@ def _locked(store: Store) -> Iterator[None]:
 
 
 _CAUSES: tuple[tuple[str, Callable[[Any, str], PipelineError]], ...] = (
-    (r"No space left on device|Disk quota exceeded", lambda job, text: PipelineError(
-        f"the disk of {job.lake} (or Spark's temporary folder) is full; what was published is whole, "
-        f"the batch under way was not published: {text}"
+    (FULL, lambda job, text: PipelineError(
+        f"the disk of {job.lake} (or Spark's temporary folder) is full, or files may not grow (quota, ulimit); what was "
+        f"published is whole, the batch under way was not published: {text}"
     )),
     (r"OffsetOutOfRange|data may have been lost|KAFKA_DATA_LOSS|out of range", lambda _, text: SourceError(
         f"Kafka no longer has offsets that were to be archived (retention, DeleteRecords, or a topic "
@@ -321,11 +335,9 @@ _CAUSES: tuple[tuple[str, Callable[[Any, str], PipelineError]], ...] = (
 )
 
 
-def explain(text: str, job: Job) -> PipelineError:
-    """Our error for the text of one of Spark's."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    caused = [line for line in lines if "Caused by:" in line or "Exception" in line.partition(":")[0]]
-    short = (caused or lines or ["no text"])[-1].removeprefix("Caused by: ")[:500]
+def explain(text: str, job: Job, short: str = "") -> PipelineError:
+    """Our error for the text of one of Spark's; ``short`` is what to show of it."""
+    short = short or cause(text)
     for pattern, made in _CAUSES:
         if re.search(pattern, text):
             return made(job, short)

@@ -57,11 +57,16 @@ def content_hash(
     return found
 
 
+def text_hash(text: str, seed: int) -> int:
+    """Unsigned 64-bit hash of a text's UTF-8: a link of the chain."""
+    return xxh64_intdigest(text.encode(), seed)
+
+
 def record_hash(
     topic: str, partition: int, offset: int, timestamp_type: int, content: int
 ) -> int:
     """Unsigned 64-bit hash of a record in its place; ``content`` from :func:`content_hash`."""
-    found = xxh64_intdigest(topic.encode(), SEED)
+    found = text_hash(topic, SEED)
     found = xxh64_intdigest(_i32(partition), found)
     found = xxh64_intdigest(_i64(offset), found)
     found = xxh64_intdigest(_i32(timestamp_type), found)

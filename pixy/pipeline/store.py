@@ -150,7 +150,10 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _failed(what: str, path: Path, error: OSError) -> LakeError:
-    hint = ": the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
+    hint = {
+        errno.ENOSPC: ": the disk is full", errno.EDQUOT: ": the disk's quota is used up",
+        errno.EFBIG: ": files may not be that large here",
+    }.get(error.errno or 0, "")
     return LakeError(f"can not {what} {path}{hint} ({error.strerror})")
 
 

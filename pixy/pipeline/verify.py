@@ -78,7 +78,7 @@ def verify(
     known = {*state.files, *state.replaced}
     verdict.unlisted = [
         path for path in lake.store.walk(DATA)
-        if path not in known and not path.endswith(".crc")
+        if path not in known and not path.endswith(".crc") and "/_delta_log/" not in path
     ]
     return verdict
 

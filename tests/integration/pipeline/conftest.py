@@ -1,4 +1,4 @@
-"""Real Spark on real Kafka: one JVM for all tests that can share it."""
+"""Real Spark on real Kafka: one JVM for all tests that can share it, the audit's among them."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ def spark() -> Iterator[Any]:
 
     try:
         jars.install()
+        jars.install_delta()
     except SetupError as error:
         if os.environ.get("CI"):
             raise
         pytest.skip(f"!!! NOT TESTED on real Spark: {error} !!!")
     for key, value in FAST_START.items():
         os.environ.setdefault(key, value)
-    session = open_session("tests", "local[2]", settings=[
+    session = open_session("tests", "local[2]", delta="", settings=[
         "spark.driver.memory=1g", "spark.sql.shuffle.partitions=2", "spark.default.parallelism=2",
     ])
     yield session

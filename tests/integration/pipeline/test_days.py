@@ -1,0 +1,98 @@
+"""A file holds one topic and one day, whichever way the batch was written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from pixy.pipeline.batch import BatchWriter
+from pixy.pipeline.errors import PipelineError
+from tests.integration.pipeline.support import World, assert_sound
+
+pytestmark = pytest.mark.timeout(240)
+
+DAY = 86_400_000
+MIDNIGHT = 1_700_006_400_000
+"""2023-11-15."""
+
+
+def produce(world: World, topic: str, partitions: int, times: list[int]) -> None:
+    producer = Producer({"bootstrap.servers": world.kafka.bootstrap()[0], "linger.ms": 5})
+    for number, time in enumerate(times):
+        producer.produce(topic, b"value %d" % number, b"k", number % partitions, timestamp=time)
+    assert producer.flush(30) == 0
+
+
+@pytest.fixture
+def ways(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """How batches were written: flat, split, by day."""
+    taken: list[str] = []
+    split, by_day = BatchWriter._split, BatchWriter._save_by_day
+
+    def splitting(self: BatchWriter, written: Any, staging: str) -> Any:
+        taken.append("flat")
+        return split(self, written, staging)
+
+    def saving(self: BatchWriter, *args: Any) -> Any:
+        taken.append("by day")
+        return by_day(self, *args)
+
+    monkeypatch.setattr(BatchWriter, "_split", splitting)
+    monkeypatch.setattr(BatchWriter, "_save_by_day", saving)
+    return taken
+
+
+def check(world: World, topic: str, dates: set[str]) -> None:
+    lake = world.lake()
+    assert_sound(lake)
+    assert lake.state().partition_stats(topic) == world.truth(topic)
+    files = lake.state().select(topic)
+    assert {file.date for file in files} == dates
+    for file in files:
+        for stats in file.partitions.values():
+            assert stats.min_timestamp // DAY == stats.max_timestamp // DAY, file
+
+
+def test_one_day_is_written_once(world: World, name: str, ways: list[str]) -> None:
+    world.kafka.create_topic(name, 2, **{"retention.ms": "-1"})
+    produce(world, name, 2, [MIDNIGHT + at for at in range(40)])
+    world.archive(name)
+    assert ways == ["flat"]
+    assert len(world.lake().state().files) == 2
+    check(world, name, {"2023-11-15"})
+
+
+def test_midnight_splits_the_file_it_falls_into(world: World, name: str, ways: list[str]) -> None:
+    world.kafka.create_topic(name, 2, **{"retention.ms": "-1"})
+    # Partition 0 is of one day, partition 1 has late records and one before 1970's second day.
+    produce(world, name, 2, [MIDNIGHT + 5 if at % 2 == 0 else MIDNIGHT - 20 + at for at in range(40)] + [MIDNIGHT, 7])
+    world.archive(name)
+    assert ways == ["flat", "by day"]
+    check(world, name, {"2023-11-14", "2023-11-15", "1970-01-01"})
+    # Half of it was of several days: the next batch of the same run is written by day at once.
+    produce(world, name, 2, [MIDNIGHT + at % 4 * DAY for at in range(80)])
+    ways.clear()
+    world.archive(name, batch_records=40)
+    assert ways[:2] == ["flat", "by day"] and set(ways[2:]) == {"by day"}
+    check(world, name, {"1970-01-01", *(f"2023-11-{day}" for day in range(14, 19))})
+
+
+def test_many_thin_partitions_share_files(world: World, name: str, ways: list[str]) -> None:
+    world.kafka.create_topic(name, 7, **{"retention.ms": "-1"})
+    produce(world, name, 7, [MIDNIGHT + at % 3 * DAY for at in range(70)])
+    world.archive(name)
+    assert ways == ["by day"]
+    assert len(world.lake().state().files) <= 6
+    check(world, name, {"2023-11-15", "2023-11-16", "2023-11-17"})
+
+
+def test_a_split_that_loses_a_record_is_not_published(world: World, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    by_day = BatchWriter._save_by_day
+    monkeypatch.setattr(BatchWriter, "_save_by_day", lambda self, rows, folder: by_day(self, rows.where("offset != 3"), folder))
+    world.kafka.create_topic(name, 1, **{"retention.ms": "-1"})
+    produce(world, name, 1, [MIDNIGHT - 5 + at for at in range(10)])
+    with pytest.raises(PipelineError, match="nothing is published"):
+        world.archive(name)
+    assert world.lake().state().files == {}
