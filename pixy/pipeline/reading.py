@@ -76,7 +76,7 @@ def header_lists(column: pa.Array) -> list[list[tuple[str, bytes | None]] | None
 
 def millis(column: pa.Array) -> list[int]:
     """A timestamp column's milliseconds."""
-    found: list[int] = column.cast(pa.int64()).to_pylist()
+    found: list[int] = column.cast(pa.int64()).to_numpy(zero_copy_only=False).tolist()
     return found
 
 

@@ -63,6 +63,11 @@ def appended(world: World, topic: str) -> None:
     _write(_producer(world), topic, 0, T)
 
 
+def more(world: World, topic: str) -> None:
+    """The same records once more, in one partition."""
+    _write(_producer(world), topic, 0, T)
+
+
 def compacted(world: World, topic: str) -> None:
     """A log with holes: 5 keys, of which older values were removed."""
     world.kafka.create_topic(topic, 1, **{
