@@ -52,7 +52,7 @@ pipeline-demo: pipeline-install
 
 # Most tests wait for Kafka: two processes take little more than half of one's time.
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=20
 
 unit: $(VENV)/.dev
 	$(BIN)/python -m pytest tests/unit
