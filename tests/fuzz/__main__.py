@@ -11,8 +11,8 @@ from pathlib import Path
 
 import atheris
 
-with atheris.instrument_imports(include=["pixy.wire"]):
-    from pixy.wire import compression
+with atheris.instrument_imports(include=["pixy.wire", "pixy.tap"]):
+    from pixy.wire import compression, frames
     from tests.fuzz.targets import TARGETS
 
 from tests.unit.wire.samples import message, typical
@@ -30,6 +30,12 @@ def seeds() -> dict[str, list[bytes]]:
         "records": [b"\x06" + plain.payload],
         "packed": [bytes((each.codec,)) + each.payload for each in whole],
         "messages": [*old, *wrapped],
+        "tap": [b"\x05" + b"".join(
+            bytes((way | len(frame),)) + frame for way, frame in (
+                (0x80, frames.encode_request("Heartbeat", 3, 1, "c", {"GroupId": "g", "GenerationId": 1, "MemberId": "m"})),
+                (0, frames.encode_response("Heartbeat", 3, 1, {})),
+            )
+        )],
         "internals": [bytes.fromhex("00010001670001740000000a"), bytes.fromhex("0003" + "00" * 22)],
     }
 
@@ -40,7 +46,7 @@ def main() -> None:
         sys.exit(f"usage: python -m tests.fuzz {{{','.join(TARGETS)}}} [-max_total_time=SECONDS] ...")
     name = sys.argv.pop(1)
     with tempfile.TemporaryDirectory(prefix=f"fuzz-{name}-") as folder:
-        for number, seed in enumerate(seeds()[name]):
+        for number, seed in enumerate(seeds().get(name, [])):
             Path(folder, f"seed-{number}").write_bytes(seed)
         atheris.Setup([*sys.argv, folder], TARGETS[name])
         atheris.Fuzz()

@@ -1,4 +1,5 @@
 """What any bytes may do to :mod:`pixy.wire`: raise its typed errors, with an offset inside the bytes; nothing else.
+And to the tap: nothing, they pass as they are.
 
 A target takes bytes. Hypothesis drives them in the unit tests, atheris (coverage-guided) in ``python -m tests.fuzz``.
 """
@@ -21,6 +22,7 @@ from pixy.wire import (
 )
 from pixy.wire.batch import Builder
 from pixy.wire.exceptions import DecodeError, UnsupportedVersionError
+from tests.unit.tap.stage import Stage, forward
 
 MAX_SIZE = 1 << 20
 
@@ -133,8 +135,22 @@ def _control(data: bytes) -> None:
     control.parse(record.Record(0, 0, data[:4], data[4:]))
 
 
+def tap(data: bytes) -> None:
+    """Both ways of a connection: the step in the first byte, then pieces after a byte of way and length."""
+    stage = Stage(in_flight=8, capture=256)
+    conversation = stage.client().conversation
+    step, at = 1 + data[0] % 40 if data else 1, 1
+    while at < len(data):
+        tape = conversation.to_broker if data[at] & 0x80 else conversation.to_client
+        piece = data[at + 1:at + 1 + (data[at] & 0x7F)]
+        assert forward(tape, piece, step) == piece
+        at += 1 + len(piece)
+    assert not conversation.counts["defects"] and not stage.observer.counts["defects"]
+    stage.observer.snapshot(stage.now)
+
+
 TARGETS: dict[str, Callable[[bytes], None]] = {
     function.__name__.rstrip("_"): function for function in (
-        record_sets, batches, records, packed, messages, frames_, subscriptions, internals,
+        record_sets, batches, records, packed, messages, frames_, subscriptions, internals, tap,
     )
 }
