@@ -7,7 +7,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from pixy.errors import PixyError
+from pixy.errors import PixyError, Unavailable
 from pixy.kafka.errors import translate
 from pixy.kafka.group_offsets import Commit, Committed, GroupOffsets, Partition, parse_member
 from pixy.kafka.settings import Settings
@@ -31,7 +31,11 @@ class ConsumerClient:
         revoke: Callable[[list[Partition]], None], lost: Callable[[list[Partition]], None],
         committed: Callable[[PixyError | None, dict[Partition, PixyError]], None],
     ) -> None:
-        self._consumer = Consumer(settings)
+        try:
+            self._consumer = Consumer(settings)
+        except RuntimeError as error:
+            # Each takes one of the C library's keys of thread-local storage: PTHREAD_KEYS_MAX, 1024.
+            raise Unavailable(f"this process has as many Kafka clients as it can have: {error}") from error
         self._offsets = GroupOffsets(settings, settings["group.id"])
         self._on_commit = committed
         self._on_assign = lambda _consumer, parts: assign(_keys(parts))
@@ -118,8 +122,13 @@ class ConsumerClient:
 
     def close(self) -> None:
         """Leave the group; the revoke callback is called for what is still assigned."""
-        self._consumer.close()
-        self._offsets.close()
+        try:
+            self._consumer.close()
+        finally:
+            self._offsets.close()
+            # Freed now, its key of thread-local storage with it, and not when the cyclic collector
+            # comes: it and our callbacks know each other.
+            del self._consumer
 
 
 def _keys(parts: Iterable[TopicPartition]) -> list[Partition]:

@@ -1,16 +1,21 @@
-"""How an instance's thread begins: never on the loop, and not at all where the system has no more."""
+"""How an instance's thread begins and ends: never on the loop, not where the system has no more, without a trace."""
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
+import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer
 
 from pixy.errors import Unavailable
 from pixy.membership import kafka_instance
 from pixy.membership.instance import Failed
+from pixy.membership.kafka import KafkaSession
 from pixy.membership.kafka_instance import KafkaInstance
 from tests.support import make_config
 
@@ -52,3 +57,42 @@ async def test_a_thread_that_is_slow_to_start_does_not_hold_the_loop(monkeypatch
     may_start.set()  # not reached while the constructor waits for the thread
     await asyncio.wait_for(session.close([], 10), 15)
     assert not events
+
+
+def consumers() -> int:
+    return sum(isinstance(each, Consumer) for each in gc.get_objects())
+
+
+async def test_a_closed_session_frees_its_client_at_once() -> None:
+    """A process can have some 1,000: each takes one of 1,024 keys of thread-local storage."""
+    gc.collect()
+    gc.disable()
+    try:
+        before = consumers()
+        proxy = make_config(["127.0.0.1:1"]).proxies["default"]
+        sessions = [opened(lambda _event: None), KafkaSession(proxy, "g", lambda _event: None)]
+        await asyncio.to_thread(_until, lambda: consumers() == before + 2)
+        for session in sessions:
+            await asyncio.wait_for(session.close([], 10), 15)
+        await asyncio.to_thread(_until, lambda: consumers() == before)
+    finally:
+        gc.enable()
+
+
+def _until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+async def test_a_client_too_many_is_an_error_with_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(_settings: object) -> None:
+        raise RuntimeError("Failed to initialize thread local storage")
+
+    monkeypatch.setattr("pixy.kafka.consumer.Consumer", refused)
+    events: asyncio.Queue[Any] = asyncio.Queue()
+    session = opened(events.put_nowait)
+    failed = await asyncio.wait_for(events.get(), 5)
+    assert isinstance(failed.error, Unavailable) and "as many Kafka clients as it can have" in str(failed.error)
+    await asyncio.wait_for(session.close([], 5), 10)
