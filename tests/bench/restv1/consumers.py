@@ -29,6 +29,7 @@ ROUNDS = 5
 IDLE = 1000
 TRIES = 5
 WAITING = 200
+COMMIT_ROUNDS = 5
 ARRIVALS = 220
 MAX_BYTES = 1_048_576
 V2 = {"Content-Type": "application/vnd.kafka.v2+json", "Accept": "application/vnd.kafka.v2+json"}
@@ -279,16 +280,17 @@ async def waiting(bench: Bench, made: Instances, pid: int) -> None:
     await made.read(active, 5000)
     reads = [asyncio.ensure_future(made.read(base, 40_000)) for base in bases]
     await asyncio.sleep(1)
-    took, of_waiting = [], []
+    took: list[float] = []
+    of_waiting: list[float] = []
     spent, began = cpu(pid), time.monotonic()
-    for at in range(100):
+    for at in range(100 * COMMIT_ROUNDS):
         place = {"topic": "committed", "partition": 0, "offset": at}
         begun = time.perf_counter()
         await made.call("POST", f"{active}/offsets", {"offsets": [place]})
         took.append(time.perf_counter() - begun)
         begun = time.perf_counter()
         place = {"topic": "wait", "partition": 0, "offset": 0}
-        await made.call("POST", f"{bases[at]}/offsets", {"offsets": [place]})
+        await made.call("POST", f"{bases[at % WAITING]}/offsets", {"offsets": [place]})
         of_waiting.append(time.perf_counter() - begun)
     share = (cpu(pid) - spent) / (time.monotonic() - began)
     if any(read.done() for read in reads):
@@ -299,10 +301,11 @@ async def waiting(bench: Bench, made: Instances, pid: int) -> None:
     for base in [*bases, active]:
         await made.call("DELETE", base)
     for what, found in (("an instance that does not", took), ("one of those that do", of_waiting)):
-        p50, p99 = statistics.median(found) * 1e3, sorted(found)[98] * 1e3
+        rounds = [sorted(found[at:at + 100]) for at in range(0, len(found), 100)]
+        p50, p99 = statistics.median(found) * 1e3, statistics.median(each[98] for each in rounds) * 1e3
         bench.report.add(
             f"{WAITING} reads wait: a commit on {what}, p99", f"{p99:.1f} ms", "<= 50 ms", p99 <= 50,
-            f"p50 {p50:.1f} ms; {share:.0%} of a core",
+            f"median of {COMMIT_ROUNDS} rounds of 100; p50 {p50:.1f} ms; {share:.0%} of a core",
         )
 
 
