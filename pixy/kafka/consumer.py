@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
@@ -11,6 +12,7 @@ from pixy.errors import PixyError, Unavailable
 from pixy.kafka.errors import translate
 from pixy.kafka.group_offsets import Commit, Committed, GroupOffsets, Partition, parse_member
 from pixy.kafka.settings import Settings
+from pixy.wire.client import Member
 
 _END, _BEGINNING = -1, -2
 _PATIENCE = 5.0
@@ -23,7 +25,7 @@ class ConsumerClient:
         assign: called inside :meth:`poll` with new partitions; it must call :meth:`assign`.
         revoke: called inside :meth:`poll` or :meth:`close` before partitions are taken away.
         lost: called when partitions were taken away already.
-        committed: called inside :meth:`commit` with its outcome, unless it waits for it.
+        committed: called in another thread with the outcome of a :meth:`commit` that is not waited for.
     """
 
     def __init__(
@@ -38,6 +40,8 @@ class ConsumerClient:
             raise Unavailable(f"this process has as many Kafka clients as it can have: {error}") from error
         self._offsets = GroupOffsets(settings, settings["group.id"])
         self._on_commit = committed
+        self._aside: ThreadPoolExecutor | None = None
+        self._under_way: Future[None] | None = None
         self._on_assign = lambda _consumer, parts: assign(_keys(parts))
         self._on_revoke = lambda _consumer, parts: revoke(_keys(parts))
         self._on_lost = lambda _consumer, parts: lost(_keys(parts))
@@ -83,6 +87,7 @@ class ConsumerClient:
 
     def committed(self, partitions: list[Partition], timeout: float) -> dict[Partition, Committed]:
         """The group's committed offsets. Raises PixyError."""
+        self._settle()
         return self._offsets.committed(partitions, patience=timeout)
 
     def bounds(self, partitions: list[Partition], timeout: float) -> dict[Partition, tuple[int, int]]:
@@ -106,11 +111,14 @@ class ConsumerClient:
         return {(part.topic, part.partition): part.offset for part in found}
 
     def commit(self, commits: Iterable[Commit], *, wait: bool) -> None:
-        """Commit as this member; the outcome goes to ``committed``, or is a PixyError with ``wait``.
+        """Commit as this member, after what is under way; the outcome goes to ``committed``, or is a
+        PixyError with ``wait``.
 
-        With ``wait`` a coordinator that is on the move is waited for; without it, not.
+        With ``wait`` a coordinator that is on the move is waited for. Without it, another thread waits
+        for the answer: messages go on to come while a coordinator does not answer.
         """
         batch = tuple(commits)
+        self._settle()
         try:
             if wait and not any(commit.metadata for commit in batch):
                 self._commit_plain(batch)
@@ -118,11 +126,27 @@ class ConsumerClient:
             member = parse_member(self._consumer.consumer_group_metadata())
         except KafkaException as error:
             raise translate(error) from error
-        errors = self._offsets.commit(batch, member, patience=_PATIENCE if wait else 0.0)
-        if not wait:
-            self._on_commit(None, dict(errors))
-        elif errors:
-            raise next(iter(errors.values()))
+        if wait:
+            for failure in self._offsets.commit(batch, member, patience=_PATIENCE).values():
+                raise failure
+            return
+        if self._aside is None:
+            self._aside = ThreadPoolExecutor(1, thread_name_prefix="kafka-commit")
+        self._under_way = self._aside.submit(self._commit_aside, batch, member)
+
+    def _commit_aside(self, batch: tuple[Commit, ...], member: Member) -> None:
+        try:
+            errors: dict[Partition, PixyError] = {**self._offsets.commit(batch, member)}
+        except Exception as error:
+            self._on_commit(error if isinstance(error, PixyError) else translate(error), {})
+        else:
+            self._on_commit(None, errors)
+
+    def _settle(self) -> None:
+        # One commit at a time, in their order, over one connection.
+        under_way, self._under_way = self._under_way, None
+        if under_way is not None:
+            under_way.result()
 
     def _commit_plain(self, batch: tuple[Commit, ...]) -> None:
         # Without metadata the library does nothing wrong, and it has its connection already: with 200
@@ -135,6 +159,9 @@ class ConsumerClient:
         try:
             self._consumer.close()
         finally:
+            self._settle()
+            if self._aside is not None:
+                self._aside.shutdown()
             self._offsets.close()
             # Freed now, its key of thread-local storage with it, and not when the cyclic collector
             # comes: it and our callbacks know each other.

@@ -206,7 +206,7 @@ def wire_options(settings: Settings) -> Options:
     protocol = settings["security.protocol"]
     options = Options(
         client_id=settings["client.id"],
-        dial_timeout=settings["socket.connection.setup.timeout.ms"] / 1000,
+        dial_timeout=min(_REQUEST_TIMEOUT, settings["socket.connection.setup.timeout.ms"] / 1000),
         request_timeout=min(_REQUEST_TIMEOUT, settings["socket.timeout.ms"] / 1000),
         conn_max_idle=_MAX_IDLE,
     )

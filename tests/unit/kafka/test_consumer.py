@@ -1,0 +1,125 @@
+"""Commits of a consumer that are not waited for: who waits instead, in which order, and what is told."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from pixy.errors import KafkaError, PixyError
+from pixy.kafka import consumer as module
+from pixy.kafka.consumer import Commit, ConsumerClient, Partition
+
+LONG = 10.0
+Outcome = tuple[PixyError | None, dict[Partition, PixyError], str]
+
+
+class Coordinator:
+    """In the place of GroupOffsets: answers a commit when it is let, and remembers the order."""
+
+    def __init__(self, *_: Any) -> None:
+        self.seen: list[tuple[str, int]] = []
+        self.answer = threading.Event()
+        self.failure: Exception | None = None
+        self.errors: dict[Partition, KafkaError] = {}
+        self.closed = False
+
+    def commit(self, commits: tuple[Commit, ...], *_: Any, **__: Any) -> dict[Partition, KafkaError]:
+        assert self.answer.wait(LONG)
+        assert not self.closed
+        self.seen += [("commit", each.offset) for each in commits]
+        if self.failure is not None:
+            raise self.failure
+        return self.errors
+
+    def committed(self, partitions: list[Partition], **_: Any) -> dict[Partition, Any]:
+        self.seen += [("committed", number) for _, number in partitions]
+        return {}
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Fixture:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(module, "GroupOffsets", Coordinator)
+        self.outcomes: list[Outcome] = []
+        self.told = threading.Event()
+        self.client = ConsumerClient(
+            {"group.id": "g", "bootstrap.servers": "127.0.0.1:1", "log_level": 0},
+            assign=_never, revoke=_never, lost=_never, committed=self._committed,
+        )
+        coordinator = self.client._offsets
+        assert isinstance(coordinator, Coordinator)
+        self.coordinator = coordinator
+
+    def _committed(self, error: PixyError | None, partitions: dict[Partition, PixyError]) -> None:
+        self.outcomes.append((error, partitions, threading.current_thread().name))
+        self.told.set()
+
+
+def _never(_: list[Partition]) -> None:
+    raise AssertionError("nothing is assigned here")
+
+
+@pytest.fixture
+def one(monkeypatch: pytest.MonkeyPatch) -> Iterator[Fixture]:
+    fixture = Fixture(monkeypatch)
+    yield fixture
+    fixture.coordinator.answer.set()
+    if not fixture.coordinator.closed:
+        fixture.client.close()
+
+
+def commit(at: int) -> tuple[Commit, ...]:
+    return (Commit("t", 0, at, "metadata"),)
+
+
+def test_the_caller_goes_on_while_the_coordinator_does_not_answer(one: Fixture) -> None:
+    one.client.commit(commit(1), wait=False)  # a commit that blocks here ends in the fake's LONG, failed
+    assert one.client.poll(0) is None and one.coordinator.seen == [] and one.outcomes == []
+    one.coordinator.answer.set()
+    assert one.told.wait(LONG)
+    assert one.outcomes == [(None, {}, "kafka-commit_0")]
+
+
+def test_what_follows_comes_after_it(one: Fixture) -> None:
+    one.client.commit(commit(1), wait=False)
+    threading.Timer(0.05, one.coordinator.answer.set).start()
+    one.client.commit(commit(2), wait=True)
+    one.client.commit(commit(3), wait=False)
+    one.client.committed([("t", 4)], 1.0)
+    assert one.coordinator.seen == [("commit", 1), ("commit", 2), ("commit", 3), ("committed", 4)]
+
+
+def test_closing_waits_for_it(one: Fixture) -> None:
+    one.client.commit(commit(1), wait=False)
+    threading.Timer(0.05, one.coordinator.answer.set).start()
+    one.client.close()
+    assert one.coordinator.seen == [("commit", 1)] and one.coordinator.closed
+    assert one.outcomes == [(None, {}, "kafka-commit_0")]
+
+
+@pytest.mark.parametrize(("failure", "text"), [
+    (KafkaError("kafka: no", -1, "NO"), "kafka: no"), (ValueError("a surprise"), "kafka: a surprise"),
+])
+def test_its_failure_is_told(one: Fixture, failure: Exception, text: str) -> None:
+    one.coordinator.failure = failure
+    one.coordinator.answer.set()
+    one.client.commit(commit(1), wait=False)
+    assert one.told.wait(LONG)
+    error, partitions, _ = one.outcomes[0]
+    assert isinstance(error, KafkaError) and str(error) == text and partitions == {}
+
+
+def test_the_failure_of_a_partition(one: Fixture) -> None:
+    refused = KafkaError("kafka: no", -1, "NO")
+    one.coordinator.errors = {("t", 0): refused}
+    one.coordinator.answer.set()
+    one.client.commit(commit(1), wait=False)
+    assert one.told.wait(LONG)
+    assert one.outcomes[0][:2] == (None, {("t", 0): refused})
+    with pytest.raises(KafkaError, match="kafka: no"):
+        one.client.commit(commit(1), wait=True)
