@@ -9,12 +9,8 @@ owners to drain; the group's other partitions go on being served from what they 
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import itertools
 import logging
-import threading
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -34,6 +30,7 @@ from pixy.membership import (
     SessionFailed,
     Start,
 )
+from pixy.membership.member_thread import MemberThread
 from pixy.membership.start import begin
 
 logger = logging.getLogger("pixy.membership")
@@ -44,7 +41,7 @@ _QUERY_TIMEOUT = 10.0
 _DRAIN_SLACK = 0.5
 
 
-class KafkaSession:
+class KafkaSession(MemberThread[Event]):
     """See :class:`pixy.membership.Session`.
 
     Args:
@@ -52,26 +49,19 @@ class KafkaSession:
     """
 
     def __init__(self, proxy: Proxy, group: str, post: Callable[[Event], None]) -> None:
+        super().__init__(f"group {group}", f"kafka-{group}", post)
         self._conf = proxy.consumer
-        self._group = group
-        self._post_event = post
-        self._loop = asyncio.get_running_loop()
         self._flow: FlowControl[Partition] = FlowControl(
             self._conf.prefetch_max_messages, self._conf.fetch_max_bytes
         )
-        self._commands: deque[Callable[[], None]] = deque()
         self._fences = itertools.count(1)
         self._fence: dict[Partition, int] = {}
         self._known: dict[str, int] = {}
         self._subscribed = False
-        self._closing = False
-        self._released: tuple[Commit, ...] = ()
-        self._release = threading.Event()
         self._client = ConsumerClient(
             settings.consumer(proxy, group), assign=self._assign, revoke=self._revoke,
             lost=self._lost, committed=self._committed,
         )
-        self._thread = threading.Thread(target=self._run, name=f"kafka-{group}", daemon=True)
         self._thread.start()
 
     # -- commands, from the loop ------------------------------------------------------------------
@@ -97,47 +87,20 @@ class KafkaSession:
         batch = tuple(commits)
         self._command(lambda: self._commit(batch))
 
-    def release(self, commits: Iterable[Commit]) -> None:
-        """See :class:`pixy.membership.Session`."""
-        self._released = tuple(commits)
-        self._release.set()
-
-    async def close(self, commits: Iterable[Commit], timeout: float) -> None:
-        """See :class:`pixy.membership.Session`. Never raises: what fails is logged."""
-        batch = tuple(commits)
-
-        def end() -> None:
-            self._closing = True
-            if batch:
-                self._commit_finally(batch)
-
-        self._command(end)
-        self._release.set()
-        await asyncio.to_thread(self._thread.join, timeout)
-        if self._thread.is_alive():
-            logger.warning("group %s: leaving takes longer than %.1f s", self._group, timeout)
-
     def _command(self, command: Callable[[], None]) -> None:
         self._commands.append(command)
+        self._wake_up()
+
+    def _wake_up(self) -> None:
         self._flow.nudge()
 
     # -- the thread -------------------------------------------------------------------------------
 
-    def _run(self) -> None:
-        try:
-            while not self._closing:
-                self._step()
-        except Exception as error:
-            logger.exception("group %s: the session failed", self._group)
-            failure = error if isinstance(error, PixyError) else translate(error)
-            self._closing = True
-            self._post(SessionFailed(failure))
-        with contextlib.suppress(Exception):
-            self._client.close()
+    def _failed(self, error: PixyError) -> Event:
+        return SessionFailed(error)
 
     def _step(self) -> None:
-        while self._commands:
-            self._commands.popleft()()
+        self._obey()
         if self._closing:
             return
         demand = self._flow.demand()
@@ -176,7 +139,7 @@ class KafkaSession:
         error = message.error()
         if error.fatal():
             raise translate(error)
-        logger.warning("group %s: %s", self._group, error.str())
+        logger.warning("%s: %s", self._name, error.str())
 
     def _pause_and_resume(self) -> None:
         pause, resume = self._flow.changes()
@@ -185,11 +148,7 @@ class KafkaSession:
                 try:
                     act(partitions)
                 except Exception as error:  # revoked a moment ago
-                    logger.info("group %s: flow control: %s", self._group, error)
-
-    def _post(self, event: Event) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(self._post_event, event)
+                    logger.info("%s: flow control: %s", self._name, error)
 
     # -- commands, in the thread ------------------------------------------------------------------
 
@@ -216,15 +175,6 @@ class KafkaSession:
             self._client.commit(batch, wait=False)
         except PixyError as error:
             self._post(Committed(error, {}))
-
-    def _commit_finally(self, batch: tuple[Commit, ...]) -> None:
-        try:
-            self._client.commit(batch, wait=True)
-        except PixyError as error:
-            logger.warning(
-                "group %s: the last commit failed, messages will be delivered again: %s",
-                self._group, error,
-            )
 
     # -- callbacks, in the thread -----------------------------------------------------------------
 
@@ -258,17 +208,8 @@ class KafkaSession:
 
     def _revoke(self, partitions: list[Partition]) -> None:
         if not self._closing and partitions:
-            self._release.clear()
-            self._released = ()
-            self._post(Revoking(tuple(partitions)))
-            if not self._release.wait(self._conf.drain_timeout + _DRAIN_SLACK):
-                logger.warning("group %s: %s not drained in time", self._group, partitions)
-            if released := self._final_commits():
-                self._commit_finally(released)
+            self._give_up(Revoking(tuple(partitions)), self._conf.drain_timeout + _DRAIN_SLACK, partitions)
         self._forget(partitions)
-
-    def _final_commits(self) -> tuple[Commit, ...]:
-        return self._released  # set by the loop's thread, which mypy can not know
 
     def _lost(self, partitions: list[Partition]) -> None:
         self._forget(partitions)

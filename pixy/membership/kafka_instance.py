@@ -6,12 +6,9 @@ else waits for the end of that poll. Hence polls are short slices (:mod:`pixy.me
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import logging
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -32,6 +29,7 @@ from pixy.membership.instance import (
     Ready,
     Trouble,
 )
+from pixy.membership.member_thread import MemberThread
 from pixy.membership.pace import Pace
 
 logger = logging.getLogger("pixy.membership")
@@ -43,11 +41,11 @@ _RELEASE_TIMEOUT = _WAKING_TIMEOUT = 1.0
 _CHUNK = 1000
 _FIRST_CHUNK = 64
 
-
 _pace = Pace()
 _starter = ThreadPoolExecutor(1, thread_name_prefix="instance-starter")
 
-class KafkaInstance:
+
+class KafkaInstance(MemberThread[InstanceEvent]):
     """See :class:`pixy.membership.instance.InstanceSession`.
 
     Args:
@@ -57,17 +55,16 @@ class KafkaInstance:
         post: called on the loop with each event, in order.
     """
 
+    _client: InstanceClient
+
     def __init__(
         self, proxy: Proxy, group: str, name: str, reset: str, isolation: str,
         resume: Mapping[Partition, int], post: Callable[[InstanceEvent], None],
     ) -> None:
-        self._label = f"instance {name} of group {group}"
+        super().__init__(f"instance {name} of group {group}", f"kafka-{name}", post)
         self._oldest = reset == "earliest"
         self._pause_after = proxy.instances.pause_after
         self._resume_at = dict(resume)
-        self._post_event = post
-        self._loop = asyncio.get_running_loop()
-        self._commands: deque[Callable[[], None]] = deque()
         self._wake = threading.Event()
         self._wanted = (0, 0, True)
         self._ahead: list[Any] = []
@@ -77,14 +74,9 @@ class KafkaInstance:
         self._joined = False
         self._looked = self._polled = time.monotonic()
         self._paused = False
-        self._closing = False
-        self._released: tuple[Commit, ...] = ()
-        self._release = threading.Event()
         self._settings = settings.instance(proxy, group, name, reset, isolation)
-        self._client: InstanceClient
-        self._thread = threading.Thread(target=self._run, name=f"kafka-{name}"[:60], daemon=True)
         # Not on the loop: it waits until the thread runs, with a thousand others up to seconds.
-        self._started = self._loop.run_in_executor(_starter, self._start)
+        self._starting = self._loop.run_in_executor(_starter, self._start)
 
     # -- commands, from the loop ------------------------------------------------------------------
 
@@ -116,29 +108,6 @@ class KafkaInstance:
         if most:
             self._wake.set()
 
-    def release(self, commits: Iterable[Commit]) -> None:
-        """See :class:`pixy.membership.instance.InstanceSession`."""
-        self._released = tuple(commits)
-        self._release.set()
-
-    async def close(self, commits: Iterable[Commit], timeout: float) -> None:
-        """See :class:`pixy.membership.instance.InstanceSession`."""
-        batch = tuple(commits)
-
-        def end() -> None:
-            self._closing = True
-            if batch:
-                self._commit_finally(batch)
-
-        self._commands.append(end)
-        self._wake.set()
-        self._release.set()
-        await self._started
-        if self._thread.ident is not None:
-            await asyncio.to_thread(self._thread.join, timeout)
-        if self._thread.is_alive():
-            logger.warning("%s: leaving takes longer than %.1f s", self._label, timeout)
-
     def _command(self, token: int, act: Callable[[], Any]) -> None:
         def command() -> None:
             try:
@@ -149,34 +118,33 @@ class KafkaInstance:
         self._commands.append(command)
         self._wake.set()
 
+    def _wake_up(self) -> None:
+        self._wake.set()
+
+    async def _started(self) -> None:
+        await self._starting
+
     def _start(self) -> None:
         try:
             self._thread.start()
         except RuntimeError as error:  # as many threads as the system allows
-            self._post(Failed(Unavailable(f"{self._label}: {error}")))
+            self._post(Failed(Unavailable(f"{self._name}: {error}")))
 
     # -- the thread -------------------------------------------------------------------------------
 
-    def _run(self) -> None:
-        try:
-            # Here and not on the loop: it takes milliseconds.
-            self._client = InstanceClient(
-                self._settings, assign=self._assign, revoke=self._revoke, lost=self._lost,
-                committed=lambda _error, _parts: None,
-            )
-            while not self._closing:
-                self._step()
-        except Exception as error:
-            logger.exception("%s: its session failed", self._label)
-            self._closing = True
-            self._post(Failed(error if isinstance(error, PixyError) else translate(error)))
-        with contextlib.suppress(Exception):
-            self._client.close()
+    def _open(self) -> None:
+        # Here and not on the loop: it takes milliseconds.
+        self._client = InstanceClient(
+            self._settings, assign=self._assign, revoke=self._revoke, lost=self._lost,
+            committed=lambda _error, _parts: None,
+        )
+
+    def _failed(self, error: PixyError) -> InstanceEvent:
+        return Failed(error)
 
     def _step(self) -> None:
         self._wake.clear()
-        while self._commands:
-            self._commands.popleft()()
+        self._obey()
         most = self._wanted[0]
         if self._closing:
             return
@@ -249,7 +217,7 @@ class KafkaInstance:
         try:
             self._client.ends(self._assigned, _WAKING_TIMEOUT, oldest=False)
         except PixyError as error:
-            logger.info("%s: fetching goes on: %s", self._label, error)
+            logger.info("%s: fetching goes on: %s", self._name, error)
 
     def _keep(self, message: Any, found: list[Any]) -> bool:
         error = message.error()
@@ -259,13 +227,9 @@ class KafkaInstance:
         if error.fatal():
             raise translate(error)
         if not passes_by_itself(error):
-            logger.warning("%s: %s", self._label, error.str())
+            logger.warning("%s: %s", self._name, error.str())
             self._post(Trouble(translate(error)))
         return False
-
-    def _post(self, event: InstanceEvent) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(self._post_event, event)
 
     # -- commands, in the thread ------------------------------------------------------------------
 
@@ -290,14 +254,6 @@ class KafkaInstance:
     def _seek(self, offsets: dict[Partition, int]) -> None:
         self._client.seek_all(offsets, _QUERY_TIMEOUT)
         self._ahead = [message for message in self._ahead if place_of(message) not in offsets]
-
-    def _commit_finally(self, batch: tuple[Commit, ...]) -> None:
-        try:
-            self._client.commit(batch, wait=True)
-        except PixyError as error:
-            logger.warning(
-                "%s: the last commit failed, records will be read again: %s", self._label, error
-            )
 
     def _starts(self, partitions: list[Partition]) -> dict[Partition, int]:
         """Where each partition begins, asked for partition by partition and before the first read:
@@ -331,18 +287,9 @@ class KafkaInstance:
 
     def _revoke(self, partitions: list[Partition]) -> None:
         if not self._closing and partitions:
-            self._release.clear()
-            self._released = ()
-            self._post(Leaving(tuple(partitions)))
-            if not self._release.wait(_RELEASE_TIMEOUT):
-                logger.warning("%s: %s not released in time", self._label, partitions)
+            self._give_up(Leaving(tuple(partitions)), _RELEASE_TIMEOUT, partitions)
             self._joined = False
-            if released := self._final_commits():
-                self._commit_finally(released)
         self._forget(partitions)
-
-    def _final_commits(self) -> tuple[Commit, ...]:
-        return self._released  # set by the loop's thread, which mypy can not know
 
     def _lost(self, partitions: list[Partition]) -> None:
         self._forget(partitions)

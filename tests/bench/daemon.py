@@ -16,7 +16,7 @@ from contextlib import contextmanager
 
 from confluent_kafka import Producer
 
-from tests.bench.report import ROOT, Report, console
+from tests.bench.report import ROOT, Report, console, on_kafka
 from tests.bench.servers import VALUE
 from tests.kafka.cluster import Cluster, free_port
 
@@ -286,14 +286,4 @@ class Bench:
 
 def run() -> bool:
     """Run the daemon's rows; tell whether all met their targets."""
-    console.print(
-        f"{os.cpu_count()} CPUs, Python {sys.version.split()[0]}, real Kafka on loopback, "
-        f"{ROUNDS} rounds a row, medians of pairs\n"
-    )
-    report = Report()
-    cluster = Cluster()
-    try:
-        Bench(cluster, report).run()
-    finally:
-        cluster.close()
-    return report.finish(RESULT)
+    return on_kafka(lambda cluster, report: Bench(cluster, report).run(), RESULT, f"{ROUNDS} rounds a row")

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import statistics
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
+
+from tests.kafka.cluster import Cluster
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -79,3 +83,15 @@ class Report:
         path.write_text(json.dumps([vars(row) for row in self.rows], indent=2) + "\n")
         console.print(f"written to {path.relative_to(ROOT)}")
         return all(row.met for row in self.rows)
+
+
+def on_kafka(rows: Callable[[Cluster, Report], None], path: Path, about: str) -> bool:
+    """Run rows that need a broker on one of their own; tell whether all met their targets."""
+    console.print(f"{os.cpu_count()} CPUs, Python {sys.version.split()[0]}, real Kafka on loopback, {about}, medians of pairs\n")
+    report = Report()
+    cluster = Cluster()
+    try:
+        rows(cluster, report)
+    finally:
+        cluster.close()
+    return report.finish(path)

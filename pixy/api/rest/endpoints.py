@@ -8,6 +8,7 @@ from typing import Any
 from aiohttp import web
 
 from pixy import errors
+from pixy.api import bodies
 from pixy.api.handlers import CONFIG_VERSION, record_headers
 from pixy.api.rest import go_json, params
 from pixy.api.rest.params import Params
@@ -274,23 +275,11 @@ async def read_body(request: web.BaseRequest, limit: int, failed: str) -> bytes:
         BodyTooLarge: it is longer.
         InvalidParameter: with the text ``failed``: the connection broke, or it is no valid body.
     """
-    size = request.content_length
-    if size is not None and size > limit:
-        raise BodyTooLarge(size, limit)
-    if not request.body_exists:
-        return b""
-    if request.headers.get("Expect", "").lower() == "100-continue" and request.transport:
-        request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-    chunks: list[bytes] = []
-    total = 0
+    def grows(total: int) -> None:
+        if total > limit:
+            raise BodyTooLarge(request.content_length, limit)
+
     try:
-        async for chunk in request.content.iter_any():
-            total += len(chunk)
-            if total > limit:
-                raise BodyTooLarge(None, limit)
-            chunks.append(chunk)
-    except errors.PixyError:
-        raise
-    except Exception as error:  # whatever aiohttp's parser finds wrong with it
+        return await bodies.read(request, grows)
+    except (bodies.UnreadableBody, ConnectionError) as error:
         raise errors.InvalidParameter(failed.format(error)) from error
-    return chunks[0] if len(chunks) == 1 else b"".join(chunks)

@@ -8,10 +8,10 @@ from typing import TypeVar
 import msgspec
 from aiohttp import web
 
+from pixy.api import bodies as reading
 from pixy.api.restv1 import errors
 from pixy.api.restv1.budget import Share
 from pixy.api.restv1.errors import ApiError
-from pixy.errors import PixyError
 
 T = TypeVar("T")
 
@@ -31,31 +31,18 @@ async def read(request: web.BaseRequest, limit: int, share: Share) -> bytes:
         ApiError: 413 it is longer, 415 it is packed in another way, 400 it is no valid body.
         OverBudget: there is no room for it now.
     """
-    size = request.content_length
-    if size is not None and size > limit:
-        raise too_large(limit)
-    if not request.body_exists:
-        return b""
-    packed = _packed(request)
-    # Before a client that waits for leave is told to go on.
-    share.take(size or 0)
-    if request.headers.get("Expect", "").lower() == "100-continue" and request.transport:
-        request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-    chunks: list[bytes] = []
-    total = 0
+    packed = request.body_exists and _packed(request)
+
+    def grows(total: int) -> None:
+        if total > limit:
+            raise too_large(limit)
+        if total > share.held:
+            share.take(total - share.held)
+
     try:
-        async for chunk in request.content.iter_any():
-            total += len(chunk)
-            if total > limit:
-                raise too_large(limit)
-            if total > share.held:
-                share.take(total - share.held)
-            chunks.append(chunk)
-    except (PixyError, ConnectionError):
-        raise
-    except Exception as error:  # whatever aiohttp's parser finds wrong with it
+        body = await reading.read(request, grows)
+    except reading.UnreadableBody as error:
         raise ApiError(errors.BAD_REQUEST, f"failed to read the body: {error}") from error
-    body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
     return unpack(body, limit, share) if packed and body else body
 
 

@@ -19,6 +19,7 @@ from confluent_kafka import Producer
 from pixy.config import Kafka, Proxy
 from pixy.kafka import settings
 from pixy.kafka.bulk import bulk_settings
+from tests.bench.pipeline.topics import fill, produce
 from tests.bench.report import ROOT, Report, console
 from tests.kafka.cluster import Cluster
 
@@ -43,22 +44,6 @@ def values() -> list[bytes]:
 
 def pad(value: bytes) -> bytes:
     return value[:SIZE].ljust(SIZE, b".")
-
-
-def fill(bootstrap: str, topic: str) -> None:
-    producer = Producer({
-        "bootstrap.servers": bootstrap, "linger.ms": 50, "batch.size": 1 << 20,
-        "queue.buffering.max.kbytes": 1 << 19,
-    })
-    pool = [pad(value) for value in values()]
-    for at in range(MESSAGES):
-        while True:
-            try:
-                producer.produce(topic, pool[at % len(pool)], b"%d" % at, at % PARTITIONS)
-                break
-            except BufferError:
-                producer.poll(0.1)
-    producer.flush()
 
 
 # -- archive --------------------------------------------------------------------------------------
@@ -170,14 +155,7 @@ def own_produce(proxy: Proxy, topic: str) -> float:
     pool = [pad(value) for value in values()]
     producer.list_topics(topic, timeout=30)
     began = time.monotonic()
-    for at in range(MESSAGES):
-        while True:
-            try:
-                producer.produce(topic, pool[at % len(pool)], b"%d" % at, at % PARTITIONS)
-                break
-            except BufferError:
-                producer.poll(0.05)
-    producer.flush()
+    produce(producer, topic, pool, MESSAGES, PARTITIONS)
     return MESSAGES / (time.monotonic() - began)
 
 
@@ -220,7 +198,7 @@ def run(report: Report) -> None:
     try:
         proxy = Proxy(kafka=Kafka(seed_peers=kafka.bootstrap()))
         kafka.create_topic("bench", PARTITIONS)
-        fill(kafka.bootstrap()[0], "bench")
+        fill(kafka.bootstrap()[0], "bench", [pad(value) for value in values()], MESSAGES, PARTITIONS)
         peak = memory(kafka.bootstrap()[0], "bench", folder)
         report.add(
             "peak memory of that archive, driver's JVM", f"{peak['jvm']:,.0f} MiB", f"<= {MEMORY_MIB} MiB",

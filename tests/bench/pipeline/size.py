@@ -18,12 +18,12 @@ from typing import Any
 
 import psutil
 import yaml
-from confluent_kafka import Producer
 from rich.table import Table
 
 from pixy.config import Kafka, Proxy
 from pixy.pipeline.lake import Lake
 from tests.bench.pipeline.lake import pad, values
+from tests.bench.pipeline.topics import fill
 from tests.bench.report import ROOT, console
 from tests.kafka.cluster import Cluster
 
@@ -34,21 +34,6 @@ SIZES = (100, 1_000, 10_000, 100_000)
 VOLUME = 200_000_000
 """Bytes of payload in each topic of :data:`SIZES`."""
 BATCHES = (25_000, 100_000, 400_000)
-
-
-def fill(bootstrap: str, topic: str, pool: list[bytes], count: int, partitions: int) -> None:
-    """Spread over the partitions."""
-    producer = Producer({
-        "bootstrap.servers": bootstrap, "linger.ms": 50, "batch.size": 1 << 20, "queue.buffering.max.kbytes": 1 << 18,
-    })
-    for at in range(count):
-        while True:
-            try:
-                producer.produce(topic, pool[at % len(pool)], b"%d" % at, at % partitions)
-                break
-            except BufferError:
-                producer.poll(0.1)
-    producer.flush()
 
 
 def archive(spark: Any, proxy: Proxy, topic: str, folder: Path) -> float:

@@ -10,8 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Producer
-
+from tests.bench.pipeline.topics import fill
 from tests.bench.report import ROOT, Report, console
 from tests.kafka.cluster import Cluster
 
@@ -25,24 +24,10 @@ _JVM = (
 )
 
 
-def fill(bootstrap: str, topic: str) -> None:
-    """A million messages of 1 KB in zstd, a quarter of them noise."""
+def values() -> list[bytes]:
+    """Of 1 KB each, a quarter of it noise."""
     chance = random.Random(7)
-    pool = [
-        (chance.randbytes(120).hex().encode() + b" the same again and again" * 40)[:1000] for _ in range(10_000)
-    ]
-    producer = Producer({
-        "bootstrap.servers": bootstrap, "linger.ms": 50, "batch.size": 1 << 20, "compression.type": "zstd",
-        "queue.buffering.max.kbytes": 1 << 19,
-    })
-    for at in range(MESSAGES):
-        while True:
-            try:
-                producer.produce(topic, pool[at % len(pool)], b"%d" % at, at % PARTITIONS)
-                break
-            except BufferError:
-                producer.poll(0.1)
-    producer.flush()
+    return [(chance.randbytes(120).hex().encode() + b" the same again and again" * 40)[:1000] for _ in range(10_000)]
 
 
 def _frame(spark: Any, kind: str, bootstrap: str, topic: str, **options: str) -> Any:
@@ -121,7 +106,7 @@ def run(report: Report) -> None:
     try:
         kafka.create_topic("source", PARTITIONS)
         bootstrap = kafka.bootstrap()[0]
-        fill(bootstrap, "source")
+        fill(bootstrap, "source", values(), MESSAGES, PARTITIONS, "zstd")
         spark = open_session("bench", "local[2]")
         try:
             register(spark)

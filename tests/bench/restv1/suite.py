@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import statistics
 import subprocess
 import sys
@@ -13,7 +12,7 @@ from collections.abc import Callable
 from confluent_kafka import Producer
 
 from tests.bench.daemon import process
-from tests.bench.report import ROOT, Report, console
+from tests.bench.report import ROOT, Report, console, on_kafka
 from tests.bench.restv1 import consumers
 from tests.bench.restv1.client import VALUE
 from tests.kafka.cluster import Cluster, free_port
@@ -125,14 +124,4 @@ def bare_lone(bootstrap: str, topic: str, calls: int) -> float:
 
 def run() -> bool:
     """Run the rows; tell whether all met their targets."""
-    console.print(
-        f"{os.cpu_count()} CPUs, Python {sys.version.split()[0]}, real Kafka on loopback, 64-byte "
-        f"values, {ROUNDS} rounds a row, medians of pairs\n"
-    )
-    report = Report()
-    cluster = Cluster()
-    try:
-        Bench(cluster, report).run()
-    finally:
-        cluster.close()
-    return report.finish(RESULT)
+    return on_kafka(lambda cluster, report: Bench(cluster, report).run(), RESULT, f"64-byte values, {ROUNDS} rounds a row")
