@@ -22,42 +22,14 @@ from pixy.engine.group_messages import AckMessage, Consume, Leave
 from pixy.errors import PixyError
 from pixy.kafka.consumer import Commit, Partition
 from pixy.membership import Assigned, Committed, Event, Fetched, Revoking, Start
+from tests.unit.engine.records import TOPIC, Record
 
-TOPIC = "t"
 PARTITIONS = 3
 MESSAGES = 60
 BATCH = 4
 AHEAD = 3
 """Batches that are asked for before the first has come."""
 
-
-
-class Record:
-    """What the engine needs of confluent-kafka's message."""
-
-    def __init__(self, partition: int, offset: int) -> None:
-        self._partition, self._offset = partition, offset
-
-    def topic(self) -> str:
-        return TOPIC
-
-    def partition(self) -> int:
-        return self._partition
-
-    def offset(self) -> int:
-        return self._offset
-
-    def key(self) -> None:
-        return None
-
-    def value(self) -> bytes:
-        return b"v"
-
-    def timestamp(self) -> tuple[int, int]:
-        return 1, 1_700_000_000_000 + self._offset
-
-    def __len__(self) -> int:
-        return 10
 
 
 class Log:

@@ -1,0 +1,37 @@
+"""Messages of the models of Kafka."""
+
+from __future__ import annotations
+
+TOPIC = "t"
+
+
+class Record:
+    """What the engine needs of confluent-kafka's message."""
+
+    def __init__(self, partition: int, offset: int, size: int = 10) -> None:
+        self._partition, self._offset, self._size = partition, offset, size
+
+    def topic(self) -> str:
+        return TOPIC
+
+    def partition(self) -> int:
+        return self._partition
+
+    def offset(self) -> int:
+        return self._offset
+
+    def key(self) -> None:
+        return None
+
+    def value(self) -> bytes:
+        return b"v"
+
+    def timestamp(self) -> tuple[int, int]:
+        return 1, 1_700_000_000_000 + self._offset
+
+    def __len__(self) -> int:
+        return self._size
+
+    @property
+    def at(self) -> tuple[int, int]:
+        return self._partition, self._offset
