@@ -14,10 +14,11 @@ import sys
 from itertools import pairwise
 
 from tests.bench.daemon import fill
+from tests.bench.pipeline.toggled import LINGER
 from tests.bench.report import ROOT, Report, console
 from tests.kafka.cluster import Cluster, free_port
 
-PERIODS = 61
+PERIODS = 361
 CALLERS = {"produce": 64, "consume": 16}
 BACKLOG = 700_000
 MOST = 0.03
@@ -32,6 +33,7 @@ def measure(kind: str, bootstrap: str) -> list[float]:
     config.write_text(
         f"grpc_addr: 127.0.0.1:{grpc}\ntcp_addr: 127.0.0.1:{http}\nproxies:\n  default:\n    kafka:\n"
         f"      seed_peers: [{bootstrap}]\n    consumer:\n      initial_offset: oldest\n    journal:\n      topic: journal\n"
+        f"      linger: {LINGER}\n"
     )
     daemon = subprocess.Popen(
         [sys.executable, "-m", "tests.bench.pipeline.toggled", str(config), kind, str(PERIODS)], cwd=ROOT,
@@ -45,7 +47,7 @@ def measure(kind: str, bootstrap: str) -> list[float]:
             [sys.executable, "-m", "tests.bench.load", kind, f"127.0.0.1:{grpc}", kind, str(CALLERS[kind]), str(10**8)],
             cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )
-        output, _ = daemon.communicate(timeout=60 + PERIODS * 5)
+        output, _ = daemon.communicate(timeout=120 + PERIODS * 2)
     finally:
         for process in (load, daemon):
             if process is not None and process.poll() is None:

@@ -23,8 +23,12 @@ from pixy.engine.engine import Engine
 from pixy.engine.partition_owner import PartitionOwner
 from pixy.engine.topic_producer import TopicProducer
 
-SETTLE, MEASURE = 0.7, 1.5
+SETTLE, MEASURE = 0.15, 0.4
 """Seconds. The first is longer than the journal's linger: what was noted before is written."""
+LINGER = "100ms"
+"""Of the journal. The default is 500: shorter makes more batches, so what is found is rather too much. But the
+machine's pace changes within seconds, and periods that follow each other quickly share it: with 61 of 2.2 seconds the
+median was known to 5.5 %, with 241 of 0.55, in the same two minutes, to 2.8 %."""
 ENOUGH = 50
 """Requests of a period that counts."""
 
