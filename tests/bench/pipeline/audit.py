@@ -30,7 +30,7 @@ from tests.kafka.cluster import Cluster
 EVENTS = 10_000_000
 SECONDS = 120.0
 FEW = EVENTS // 100
-ROUNDS = 3
+ROUNDS = 5
 LINEAR = 2.2
 """Twice the events may take this many times as much, the part that does not grow apart."""
 
