@@ -154,8 +154,8 @@ class ReplayJob:
                 raise SourceError(f"topic {wish.to} does not exist; --create makes it")
             self._view.create_topic(wish.to, max(selection.ends) + 1, CREATED)
             self._remark(
-                f"topic {wish.to} was created with retention.ms=-1: by the broker's default old records would "
-                "be deleted as soon as they are there"
+                f"topic {wish.to} was created with retention.ms=-1, it keeps records for ever: retention goes by "
+                "their timestamps, and a bounded one would delete old records as soon as they are written"
             )
             topics = self._view.topics()
         self._check_settings()
