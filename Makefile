@@ -73,7 +73,7 @@ bench: $(VENV)/.bench
 bench-actors: $(VENV)/.bench
 	$(BIN)/python -m tests.bench actors
 
-bench-pipeline: $(VENV)/.pipeline $(VENV)/.dev
+bench-pipeline: $(VENV)/.bench $(VENV)/.pipeline
 	$(BIN)/python -m tests.bench pipeline
 
 clean:
