@@ -18,9 +18,9 @@ from tests.bench.pipeline.toggled import LINGER
 from tests.bench.report import ROOT, Report, console
 from tests.kafka.cluster import Cluster, free_port
 
-PERIODS = 361
+PERIODS = 721
 CALLERS = {"produce": 64, "consume": 16}
-BACKLOG = 700_000
+BACKLOG = 1_500_000
 MOST = 0.03
 WHAT = {"produce": "sync produce, 64 callers", "consume": "consume with auto-ack, 16 callers"}
 
