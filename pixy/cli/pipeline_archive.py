@@ -10,6 +10,7 @@ from typing import Any
 
 from pixy.cli.pipeline_common import (
     add_delta_jars,
+    add_topics,
     common_parser,
     console,
     load_cluster,
@@ -30,9 +31,7 @@ def add_parser(commands: Any) -> None:
         "archive", parents=[common_parser(cluster=True, spark=True)],
         help="write topics to a lake, exactly once", description=DESCRIPTION,
     )
-    which = parser.add_mutually_exclusive_group(required=True)
-    which.add_argument("--topics", metavar="A,B", help="topics to archive")
-    which.add_argument("--pattern", metavar="P", help="archive the topics whose whole name matches (Java's regular expressions)")
+    add_topics(parser, "archive", "Java")
     parser.add_argument("--lake", metavar="DIR", required=True, help="folder or Hadoop URI of the lake; made if it is not there")
     parser.add_argument(
         "--trigger", metavar="once|30s", type=_trigger, default=None,

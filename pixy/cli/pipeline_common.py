@@ -56,6 +56,15 @@ def common_parser(*, cluster: bool, spark: bool) -> argparse.ArgumentParser:
     return parser
 
 
+def add_topics(parser: argparse.ArgumentParser, verb: str, dialect: str) -> None:
+    """Add the choice between a list of topics and a pattern; ``dialect``: whose regular expressions those are."""
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--topics", metavar="A,B", help=f"topics to {verb}")
+    which.add_argument(
+        "--pattern", metavar="P", help=f"{verb} the topics whose whole name matches ({dialect}'s regular expressions)"
+    )
+
+
 def add_delta_jars(parser: argparse.ArgumentParser) -> None:
     """Add the option that says where Delta Lake's jars are."""
     parser.add_argument(
@@ -133,6 +142,6 @@ def fail(args: argparse.Namespace, error: PixyError, code: int) -> int:
 
 
 __all__ = [
-    "EXIT_ERROR", "EXIT_FOUND", "EXIT_OK", "EXIT_USAGE", "add_delta_jars", "common_parser", "console", "fail",
-    "load_cluster", "report", "set_up_logging",
+    "EXIT_ERROR", "EXIT_FOUND", "EXIT_OK", "EXIT_USAGE", "add_delta_jars", "add_topics", "common_parser", "console",
+    "fail", "load_cluster", "report", "set_up_logging",
 ]

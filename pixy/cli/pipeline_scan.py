@@ -10,6 +10,7 @@ from typing import Any
 from pixy.cli.pipeline_common import (
     EXIT_FOUND,
     EXIT_OK,
+    add_topics,
     common_parser,
     console,
     load_cluster,
@@ -28,9 +29,7 @@ def add_parser(commands: Any) -> None:
         "scan", parents=[common_parser(cluster=True, spark=False)],
         help="count records by the headers of their batches", description=DESCRIPTION,
     )
-    which = parser.add_mutually_exclusive_group(required=True)
-    which.add_argument("--topics", metavar="A,B", help="topics to count")
-    which.add_argument("--pattern", metavar="P", help="count the topics whose whole name matches (Python's regular expressions)")
+    add_topics(parser, "count", "Python")
     parser.set_defaults(run=run)
 
 

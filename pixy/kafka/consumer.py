@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
@@ -40,8 +40,7 @@ class ConsumerClient:
             raise Unavailable(f"this process has as many Kafka clients as it can have: {error}") from error
         self._offsets = GroupOffsets(settings, settings["group.id"])
         self._on_commit = committed
-        self._aside: ThreadPoolExecutor | None = None
-        self._under_way: Future[None] | None = None
+        self._under_way: threading.Thread | None = None
         self._on_assign = lambda _consumer, parts: assign(_keys(parts))
         self._on_revoke = lambda _consumer, parts: revoke(_keys(parts))
         self._on_lost = lambda _consumer, parts: lost(_keys(parts))
@@ -130,9 +129,12 @@ class ConsumerClient:
             for failure in self._offsets.commit(batch, member, patience=_PATIENCE).values():
                 raise failure
             return
-        if self._aside is None:
-            self._aside = ThreadPoolExecutor(1, thread_name_prefix="kafka-commit")
-        self._under_way = self._aside.submit(self._commit_aside, batch, member)
+        # A daemon: the end of the process does not wait for a coordinator that does not answer, as it
+        # would for an executor's thread.
+        self._under_way = threading.Thread(
+            target=self._commit_aside, args=(batch, member), name="kafka-commit", daemon=True
+        )
+        self._under_way.start()
 
     def _commit_aside(self, batch: tuple[Commit, ...], member: Member) -> None:
         try:
@@ -146,7 +148,7 @@ class ConsumerClient:
         # One commit at a time, in their order, over one connection.
         under_way, self._under_way = self._under_way, None
         if under_way is not None:
-            under_way.result()
+            under_way.join()
 
     def _commit_plain(self, batch: tuple[Commit, ...]) -> None:
         # Without metadata the library does nothing wrong, and it has its connection already: with 200
@@ -160,8 +162,6 @@ class ConsumerClient:
             self._consumer.close()
         finally:
             self._settle()
-            if self._aside is not None:
-                self._aside.shutdown()
             self._offsets.close()
             # Freed now, its key of thread-local storage with it, and not when the cyclic collector
             # comes: it and our callbacks know each other.

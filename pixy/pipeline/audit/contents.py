@@ -6,7 +6,6 @@ message twice makes two of them, which differ in their time as a rule, and in th
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -69,24 +68,8 @@ def lake_rows(spark: SparkSession, lake: Lake, state: State, topics: Iterable[st
 
 def log_rows(spark: SparkSession, proxy: Proxy, bounds: Mapping[Place, tuple[int, int]]) -> DataFrame | None:
     """The same of the broker's log; None if the ranges are empty."""
-    from pixy.pipeline.datasource import register
-    from pixy.pipeline.datasource.access import from_proxy
-
-    wanted = {place: each for place, each in bounds.items() if each[0] < each[1]}
-    if not wanted:
-        return None
-    register(spark)
-    documents: list[dict[str, dict[str, int]]] = [{}, {}]
-    for (topic, partition), pair in wanted.items():
-        for document, offset in zip(documents, pair, strict=True):
-            document.setdefault(topic, {})[str(partition)] = offset
-    starts, ends = documents
-    rows = spark.read.format("pixy").schema(_NEEDED).options(**from_proxy(proxy).spark_options()).options(
-        assign=json.dumps({topic: [int(number) for number in found] for topic, found in starts.items()}),
-        startingOffsets=json.dumps(starts), endingOffsets=json.dumps(ends), isolationLevel="read_committed",
-        failOnDataLoss="false",
-    ).load()
-    return rows.select("topic", "partition", "offset", content_hash().alias("hash"))
+    rows = engine.read_log(spark, proxy, bounds, _NEEDED, isolationLevel="read_committed")
+    return None if rows is None else rows.select("topic", "partition", "offset", content_hash().alias("hash"))
 
 
 def find_twice(rows: DataFrame) -> list[Twice]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import reduce
 from typing import TypeVar
 
@@ -12,6 +13,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from pixy.config.model import Proxy
 from pixy.pipeline.audit.facts import (
     FACTS,
     FIRST_MAXIMUM,
@@ -35,6 +37,7 @@ _BATCHES = 500
 
 _LINES = 3
 
+Place = tuple[str, int]
 T = TypeVar("T")
 
 
@@ -99,6 +102,36 @@ def run_judge(spark: SparkSession, facts: Iterable[DataFrame], context: Context)
     return merge(found)
 
 
+def read_log(
+    spark: SparkSession, proxy: Proxy, bounds: Mapping[Place, tuple[int, int]], schema: str, **options: str
+) -> DataFrame | None:
+    """Ranges of offsets of the broker's log, by ``format("pixy")``, one task a partition; what is gone is left out.
+
+    Returns:
+        None if the ranges are empty.
+    """
+    from pixy.pipeline.datasource import register
+    from pixy.pipeline.datasource.access import from_proxy
+
+    partitions: dict[str, list[int]] = {}
+    starts: dict[str, dict[str, int]] = {}
+    ends: dict[str, dict[str, int]] = {}
+    for (topic, partition), (start, end) in bounds.items():
+        if start < end:
+            partitions.setdefault(topic, []).append(partition)
+            starts.setdefault(topic, {})[str(partition)] = start
+            ends.setdefault(topic, {})[str(partition)] = end
+    if not partitions:
+        return None
+    register(spark)
+    return (
+        spark.read.format("pixy").schema(schema).options(**from_proxy(proxy).spark_options(), **options).options(
+            assign=json.dumps(partitions), startingOffsets=json.dumps(starts), endingOffsets=json.dumps(ends),
+            failOnDataLoss="false",
+        ).load()
+    )
+
+
 def merge(tallies: pa.Table) -> pa.Table:
     """Tallies of many blocks as one: counts and sketches add up, maxima do not, ranges stay."""
     what = tallies.column("what").to_numpy()
@@ -127,4 +160,4 @@ def set_up(spark: SparkSession) -> None:
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(_RECORDS_PER_BATCH))
 
 
-__all__ = ["journal_facts", "merge", "packed", "run", "run_judge", "set_up", "survey_journal"]
+__all__ = ["journal_facts", "merge", "packed", "read_log", "run", "run_judge", "set_up", "survey_journal"]

@@ -6,44 +6,23 @@ whose count fits its offsets is not decompressed.
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Iterator
+from dataclasses import replace
 
 from pixy.config.model import Proxy
 from pixy.pipeline.audit.gaps import Span
+from pixy.pipeline.datasource.access import from_proxy
 from pixy.pipeline.errors import SourceError
 from pixy.pipeline.intervals import Intervals
 from pixy.wire import control
 from pixy.wire.batch import Batch
 from pixy.wire.client import PartitionFetcher
-from pixy.wire.connection import Options
 from pixy.wire.errors import describe
 from pixy.wire.exceptions import WireError
 from pixy.wire.partition import FetchResult
-from pixy.wire.sasl import Sasl
 
 _MAX_BYTES = 4 << 20
 _MAX_WAIT_MS = 100
-
-
-def wire_options(proxy: Proxy) -> Options:
-    """A configured cluster in the wire library's terms."""
-    kafka, net = proxy.kafka, proxy.net
-    options = Options(
-        client_id=f"{proxy.client_id}-audit", dial_timeout=net.dial_timeout,
-        request_timeout=max(net.read_timeout, net.write_timeout),
-    )
-    if kafka.tls:
-        context = ssl.create_default_context(cafile=kafka.ca_certificate_file or None)
-        if kafka.insecure:
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
-        if kafka.client_certificate_file:
-            context.load_cert_chain(kafka.client_certificate_file, kafka.client_key_file or None)
-        options["tls"] = context
-    if net.sasl.enable:
-        options["sasl"] = Sasl(net.sasl.mechanism, net.sasl.user, net.sasl.password)
-    return options
 
 
 def scan(proxy: Proxy, topic: str, partition: int, missing: Intervals, start: int) -> tuple[Span, ...]:
@@ -62,10 +41,11 @@ def scan(proxy: Proxy, topic: str, partition: int, missing: Intervals, start: in
     if not wanted:
         return ()
     spans: dict[int, Span] = {}
+    access = replace(from_proxy(proxy), client_id=f"{proxy.client_id}-audit")
     try:
         with PartitionFetcher(
-            list(proxy.kafka.seed_peers), topic, partition, max_bytes=_MAX_BYTES,
-            max_wait_ms=_MAX_WAIT_MS, read_committed=True, **wire_options(proxy),
+            list(access.bootstrap), topic, partition, max_bytes=_MAX_BYTES, max_wait_ms=_MAX_WAIT_MS,
+            read_committed=True, **access.options(),
         ) as fetcher:
             for result in _fetched(fetcher, wanted):
                 for span in _spans(result, wanted):
@@ -121,4 +101,4 @@ def _span(batch: Batch, wanted: Intervals, aborted: bool) -> Span:
     )
 
 
-__all__ = ["scan", "wire_options"]
+__all__ = ["scan"]

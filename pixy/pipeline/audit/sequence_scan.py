@@ -5,7 +5,6 @@ Every batch's header is read, so every byte of the log comes over the network; n
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -65,33 +64,12 @@ def scan_sequences(
 
     Raises SourceError if a batch can not be read.
     """
-    from pixy.pipeline.datasource import register
-    from pixy.pipeline.datasource.access import from_proxy
-
-    wanted = {place: each for place, each in bounds.items() if each[0] < each[1]}
-    if not wanted:
-        return Sequences()
-    register(spark)
-    names: dict[str, list[int]] = {}
-    for topic, partition in wanted:
-        names.setdefault(topic, []).append(partition)
     # One task a partition, so that its batches come in their order.
-    rows = (
-        spark.read.format("pixy").schema(_COLUMNS).options(**from_proxy(proxy).spark_options()).options(
-            mode="batches", assign=json.dumps(names), startingOffsets=_offsets(wanted, 0),
-            endingOffsets=_offsets(wanted, 1), failOnDataLoss="false",
-        ).load()
-    )
-    track = _track(frozenset(topic for topic in names if _compacted(configs, topic)))
-    found = engine.run(lambda: rows.mapInArrow(track, _TOLD_DDL).toArrow(), "the log can not be read")
-    return _sequences(found)
-
-
-def _offsets(bounds: Mapping[Place, tuple[int, int]], side: int) -> str:
-    found: dict[str, dict[str, int]] = {}
-    for (topic, partition), pair in bounds.items():
-        found.setdefault(topic, {})[str(partition)] = pair[side]
-    return json.dumps(found)
+    rows = engine.read_log(spark, proxy, bounds, _COLUMNS, mode="batches")
+    if rows is None:
+        return Sequences()
+    track = _track(frozenset(topic for topic, _ in bounds if _compacted(configs, topic)))
+    return _sequences(engine.run(lambda: rows.mapInArrow(track, _TOLD_DDL).toArrow(), "the log can not be read"))
 
 
 def _track(compacted: frozenset[str]) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

@@ -43,13 +43,16 @@ class Tls:
     def context(self) -> ssl.SSLContext:
         """For the wire library; raises UsageError for what is no certificate or key."""
         try:
-            made = ssl.create_default_context(cadata=self.ca or None)
+            ca = _ascii(self.ca)
+            if self.ca and not ca.strip():
+                raise ValueError("the authorities' text is no PEM")
+            made = ssl.create_default_context(cadata=ca or None)
             if not (self.check_hostname and self.verify):
                 made.check_hostname = False
             if not self.verify:
                 made.verify_mode = ssl.CERT_NONE
             if self.certificate:
-                with _file(f"{self.certificate}\n{self.key}") as path:
+                with _file(_ascii(f"{self.certificate}\n{self.key}")) as path:
                     made.load_cert_chain(path, password=self.key_password or "")
         except (ssl.SSLError, ValueError) as error:
             raise UsageError(f"the TLS certificates or the key can not be used: {error}") from error
@@ -108,6 +111,11 @@ class Access:
                 "ssl.keystore.key": tls.key,
             }
         return found | ({"ssl.key.password": tls.key_password} if tls.key_password is not None else {})
+
+
+def _ascii(text: str) -> str:
+    """PEM without the letters of its comments that ``ssl`` does not take: systems' bundles have names of authorities."""
+    return text.encode("ascii", "ignore").decode()
 
 
 @contextlib.contextmanager
@@ -183,9 +191,13 @@ def _pem(given: Mapping[str, str], store: str, text: str) -> str:
 
 def _read(path: str, name: str) -> str:
     try:
-        return Path(path).read_text(encoding="ascii")
-    except (OSError, UnicodeDecodeError) as error:
+        found = Path(path).read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
         raise UsageError(f"{name}: {path} can not be read ({error})") from error
+    if "-----BEGIN " not in found:
+        # An empty one would mean the system's authorities.
+        raise UsageError(f"{name}: {path} holds nothing in PEM")
+    return found
 
 
 def _sasl(given: Mapping[str, str]) -> tuple[str, str, str]:

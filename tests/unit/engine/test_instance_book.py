@@ -7,28 +7,9 @@ from hypothesis import given, strategies as st
 
 from pixy.engine.instance_book import Book, Shelf
 from pixy.kafka.consumer import Commit
+from tests.unit.engine.records import Record
 
 A, B = ("t", 0), ("t", 1)
-
-
-class Record:
-    def __init__(self, partition: int, offset: int, size: int = 10) -> None:
-        self._partition, self._offset, self._size = partition, offset, size
-
-    def topic(self) -> str:
-        return "t"
-
-    def partition(self) -> int:
-        return self._partition
-
-    def offset(self) -> int:
-        return self._offset
-
-    def key(self) -> None:
-        return None
-
-    def __len__(self) -> int:
-        return self._size
 
 
 def book(**starts: int) -> Book:

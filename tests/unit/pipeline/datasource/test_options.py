@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
+from pixy.config import Kafka, Proxy
 from pixy.errors import PixyError
 from pixy.pipeline.datasource import columns
-from pixy.pipeline.datasource.access import Access, Tls, from_kafka
+from pixy.pipeline.datasource.access import Access, Tls, from_kafka, from_proxy
 from pixy.pipeline.datasource.options import NAMES, Selection, Source, parse
 from pixy.pipeline.datasource.positions import Kind
 from pixy.pipeline.errors import SourceError, UsageError
+from tests.kafka.cluster import Certificates
 
 BASE = {"kafka.bootstrap.servers": "a:9092, b:9093", "subscribe": "t"}
 
@@ -152,6 +154,22 @@ def test_columns() -> None:
         "timestampType int, headers array<struct<key:string,value:binary>>, producerId bigint"
     )
     assert "headers" not in columns.ddl("records", headers=False)
+
+
+def test_authorities_with_names_that_are_not_ascii(tmp_path: Path) -> None:
+    """Systems' bundles name each authority in a comment."""
+    issued, bundle = Certificates(tmp_path), tmp_path / "bundle.pem"
+    bundle.write_text(f"# F\u0151tan\u00fas\u00edtv\u00e1ny\n{Path(issued.ca_file).read_text()}", encoding="utf-8")
+    kafka = Kafka(seed_peers=["a:1"], tls=True, ca_certificate_file=str(bundle))
+    access = from_proxy(Proxy(kafka=kafka))
+    assert len(access.options()["tls"].get_ca_certs()) == 1
+    assert parse({"subscribe": "t", **access.spark_options()}).access == access
+    for text in ("", "\u0151"):
+        bundle.write_text(text, encoding="utf-8")
+        with pytest.raises(UsageError, match=r"kafka.ca_certificate_file: .*bundle.pem holds nothing in PEM"):
+            from_proxy(Proxy(kafka=kafka))
+    with pytest.raises(UsageError, match="the authorities' text is no PEM"):
+        Tls("\u0151").context()
 
 
 def test_a_bad_certificate_is_told() -> None:
