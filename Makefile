@@ -18,15 +18,15 @@ $(VENV)/.installed: setup.cfg pyproject.toml constraints.txt proto/kafkapixy.pro
 # The data pipeline: Spark's Python package, and the connector's jars by Maven. Fails without Java 17 or Maven.
 pipeline-install: $(VENV)/.pipeline
 
-$(VENV)/.pipeline: $(VENV)/.installed pixy/pipeline/pom.xml
+$(VENV)/.pipeline: $(VENV)/.installed pixy/pipeline/spark/pom.xml
 	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install -q -e '.[pipeline]'
-	$(BIN)/python -m pixy.pipeline.jars
+	$(BIN)/python -m pixy.pipeline.spark.jars
 	touch $@
 
 # Without Java or Maven this says so, and the tests that need them skip; in CI it fails.
-$(VENV)/.dev: $(VENV)/.installed pixy/pipeline/pom.xml
+$(VENV)/.dev: $(VENV)/.installed pixy/pipeline/spark/pom.xml
 	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install -q -e '.[test,lint,pipeline]'
-	$(BIN)/python -m pixy.pipeline.jars || test -z "$$CI"
+	$(BIN)/python -m pixy.pipeline.spark.jars || test -z "$$CI"
 	touch $@
 
 proto: $(VENV)/.dev

@@ -6,6 +6,11 @@
 from pykka import ActorDeadError, ActorRegistry, Timeout, get_all, traversable
 
 from actors._actor import Actor
+from actors._core.inspection import PendingAsk
+from actors._core.instruments import Instrument
+from actors._core.mailbox import ControlMessage
+from actors._core.stats import ActorStatistics, Histogram, MailboxStatistics
+from actors._dispatch import handles
 from actors._errors import (
     ActorError,
     AskCycle,
@@ -30,10 +35,7 @@ from actors._events import (
     Unhandled,
 )
 from actors._future import Future
-from actors._hooks import Instrument
-from actors._looking import PendingAsk
-from actors._mailbox import ControlMessage
-from actors._messages import Piped, ReceiveTimeout, Terminated
+from actors._messages import Piped, ReceiveTimeout, Request, Terminated
 from actors._overflow import DROP_NEW, DROP_OLD, FAIL, Overflow, Wait
 from actors._policy import (
     ESCALATE,
@@ -59,7 +61,6 @@ from actors._routing import (
     RoundRobin,
     Routing,
 )
-from actors._stats import ActorStatistics, Histogram, MailboxStatistics
 from actors._system import ActorSystem, StopReport
 from actors._threaded import ThreadedActor
 from actors._trace import TraceContext, trace_as
@@ -111,6 +112,7 @@ __all__ = [
     "Pool",
     "Random",
     "ReceiveTimeout",
+    "Request",
     "RoundRobin",
     "Router",
     "RouterStatistics",
@@ -129,6 +131,7 @@ __all__ = [
     "Wait",
     "WouldDeadlock",
     "get_all",
+    "handles",
     "trace_as",
     "traversable",
 ]

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import pykka
 
-from actors._cell import Cell
-from actors._context import building
+from actors._core.cell import Cell
+from actors._core.context import building
+from actors._core.lifecycle import ended_from_outside
 from actors._default import default_system
+from actors._dispatch import Handlers, handlers_of
 from actors._events import Unhandled
 from actors._future import Future
-from actors._life import ended_from_outside
 from actors._messages import Piped
 from actors._policy import ESCALATE, STOP_ON_FAILURE, Supervision
 from actors._ref import ActorRef
@@ -26,7 +27,7 @@ from actors._routing import ROUND_ROBIN, Routing
 from actors._system import ActorSystem
 
 if TYPE_CHECKING:
-    from actors._mailbox import Mailbox
+    from actors._core.mailbox import Mailbox
     from actors._overflow import Overflow
 
 A = TypeVar("A", bound="Actor")
@@ -51,6 +52,11 @@ class Actor(pykka.Actor):
     """How many tasks :meth:`start_task` and :meth:`pipe_to_self` may have under way."""
 
     _cell_class: ClassVar[type[Cell]] = Cell
+    _dispatch_table: ClassVar[Handlers] = {}
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls._dispatch_table = handlers_of(cls)
 
     def __init__(self, *_args: Any, **_kwargs: Any) -> None:
         cell = building.get()
@@ -103,8 +109,12 @@ class Actor(pykka.Actor):
         return tuple(child.ref for child in tuple(self._cell.children.values()))
 
     def spawn(
-        self, actor_class: type[A], *args: Any, name: str | None = None,
-        supervision: Supervision | None = None, **kwargs: Any,
+        self,
+        actor_class: type[A],
+        *args: Any,
+        name: str | None = None,
+        supervision: Supervision | None = None,
+        **kwargs: Any,
     ) -> ActorRef[A]:
         """Start a child that this actor supervises.
 
@@ -119,8 +129,14 @@ class Actor(pykka.Actor):
         return self._cell.spawn(actor_class, args, kwargs, name, supervision or self.supervision)
 
     def spawn_pool(
-        self, actor_class: type[A], *args: Any, size: int = 4, routing: Routing = ROUND_ROBIN,
-        name: str | None = None, supervision: Supervision | None = None, **kwargs: Any,
+        self,
+        actor_class: type[A],
+        *args: Any,
+        size: int = 4,
+        routing: Routing = ROUND_ROBIN,
+        name: str | None = None,
+        supervision: Supervision | None = None,
+        **kwargs: Any,
     ) -> Router[A]:
         """Start a :class:`Pool` of equal workers as a child, and get the router that reaches them.
 
@@ -139,7 +155,13 @@ class Actor(pykka.Actor):
 
         router: Router[A] = Router(routing, size)
         router.pool = self.spawn(
-            Pool, router, actor_class, args, kwargs, supervision or self.supervision, name=name,
+            Pool,
+            router,
+            actor_class,
+            args,
+            kwargs,
+            supervision or self.supervision,
+            name=name,
             supervision=ESCALATE,
         )
         return router
@@ -214,9 +236,7 @@ class Actor(pykka.Actor):
 
     # -- time and work ----------------------------------------------------------------------------
 
-    def set_timer(
-        self, key: Any, delay: float, message: Any, *, every: float | None = None
-    ) -> None:
+    def set_timer(self, key: Any, delay: float, message: Any, *, every: float | None = None) -> None:
         """Have ``message`` delivered to this actor (system lane) after ``delay`` seconds.
 
         A timer with the same key is replaced, even if its message is on its way already. With
@@ -242,8 +262,12 @@ class Actor(pykka.Actor):
         self._cell.start_task(coroutine)
 
     def pipe_to_self(
-        self, work: Awaitable[Any], *, on_value: Callable[[Any], Any] | None = None,
-        on_error: Callable[[BaseException], Any] | None = None, tag: Any = None,
+        self,
+        work: Awaitable[Any],
+        *,
+        on_value: Callable[[Any], Any] | None = None,
+        on_error: Callable[[BaseException], Any] | None = None,
+        tag: Any = None,
     ) -> None:
         """Await something beside the mailbox and get its outcome as a message (priority lane).
 
@@ -258,8 +282,11 @@ class Actor(pykka.Actor):
         self.start_task(self._pipe(work, on_value, on_error, tag))
 
     async def _pipe(
-        self, work: Awaitable[Any], on_value: Callable[[Any], Any] | None,
-        on_error: Callable[[BaseException], Any] | None, tag: Any,
+        self,
+        work: Awaitable[Any],
+        on_value: Callable[[Any], Any] | None,
+        on_error: Callable[[BaseException], Any] | None,
+        tag: Any,
     ) -> None:
         message: Any
         try:
@@ -275,7 +302,13 @@ class Actor(pykka.Actor):
     # -- hooks ----------------------------------------------------------------------------------
 
     def on_receive(self, message: Any) -> Any:
-        """Handle a message; what it returns is the reply. See :meth:`pykka.Actor.on_receive`."""
+        """Handle a message; what it returns is the reply. See :meth:`pykka.Actor.on_receive`.
+
+        Unless overridden, calls the method that :func:`actors.handles` marks for the message's type.
+        """
+        handler = self._dispatch_table.get(type(message))
+        if handler is not None:
+            return handler(self, message)
         events = self._cell.system.events
         if events.wants(Unhandled):
             events.publish(Unhandled(message, self._cell.path))

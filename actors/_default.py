@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import threading
 
-from actors._context import current
+from actors._core.context import current
 from actors._system import ActorSystem
 
 _systems: dict[asyncio.AbstractEventLoop, ActorSystem] = {}

@@ -34,7 +34,8 @@ class AskCycle(WouldDeadlock):
 
     def __init__(self, paths: tuple[str, ...]) -> None:
         super().__init__(
-            "these actors wait for each other's replies: " + " -> ".join(paths)
+            "these actors wait for each other's replies: "
+            + " -> ".join(paths)
             + "; answer later with take_reply(), or use tell() or pipe_to_self() instead of waiting"
         )
         self.paths = paths

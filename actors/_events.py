@@ -137,9 +137,7 @@ class EventStream:
     def __init__(self) -> None:
         self._subscribers: dict[type[Event], list[Subscriber]] = {}
 
-    def subscribe(
-        self, subscriber: ActorRef[Any] | Subscriber, *kinds: type[Event]
-    ) -> Callable[[], None]:
+    def subscribe(self, subscriber: ActorRef[Any] | Subscriber, *kinds: type[Event]) -> Callable[[], None]:
         """Have events (of these classes, or all) told to an actor or passed to a function.
 
         Returns:
@@ -209,6 +207,14 @@ def _family(kind: type[Event]) -> list[type[Event]]:
 
 
 ALL: tuple[type[Event], ...] = (
-    ActorStarted, ActorStopped, ActorFailed, ActorRestarting, DeadLetter, Dropped, Unhandled,
-    SlowHandler, LoopBlocked, AskCycleFound,
+    ActorStarted,
+    ActorStopped,
+    ActorFailed,
+    ActorRestarting,
+    DeadLetter,
+    Dropped,
+    Unhandled,
+    SlowHandler,
+    LoopBlocked,
+    AskCycleFound,
 )

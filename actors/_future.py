@@ -25,15 +25,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 import pykka
 
-from actors import _waits
-from actors._context import current
+from actors._core import deadlock
+from actors._core.context import current
+from actors._core.pykka_names import Unset
 from actors._errors import AskCycle, WouldDeadlock
-from actors._pykka import Unset
 
 if TYPE_CHECKING:
     from pykka._types import OptExcInfo
 
-    from actors._cell import Cell
+    from actors._core.cell import Cell
 
 T = TypeVar("T")
 J = TypeVar("J")
@@ -168,7 +168,7 @@ class Future(pykka.Future[T]):
                     "Future.get() on the event loop's thread would wait for itself; "
                     "use 'await future' instead"
                 )
-            with _waits.blocking(self):
+            with deadlock.blocking(self):
                 self._block(timeout)
         return self._outcome()
 
@@ -217,7 +217,7 @@ class Future(pykka.Future[T]):
         cell = current.get()
         if cell is not None:
             try:
-                cell = _waits.enter(cell, self)
+                cell = deadlock.enter(cell, self)
             except AskCycle:
                 self.cancel()
                 raise
@@ -252,6 +252,7 @@ class Future(pykka.Future[T]):
 
     def map(self, func: Callable[[T], M]) -> Future[M]:
         """See :meth:`pykka.Future.map`."""
+
         async def later() -> M:
             return func(await self)
 
@@ -259,6 +260,7 @@ class Future(pykka.Future[T]):
 
     def filter(self: Future[Iterable[J]], func: Callable[[J], bool]) -> Future[Iterable[J]]:
         """See :meth:`pykka.Future.filter`."""
+
         async def later() -> Iterable[J]:
             return list(filter(func, await self))
 
@@ -266,15 +268,15 @@ class Future(pykka.Future[T]):
 
     def join(self: Future[Any], *futures: pykka.Future[Any]) -> Future[Iterable[Any]]:
         """See :meth:`pykka.Future.join`."""
+
         async def later() -> Iterable[Any]:
             return [await _anywhere(future) for future in (self, *futures)]
 
         return _derived(pykka.Future.join(self, *futures), later)
 
-    def reduce(
-        self: Future[Iterable[J]], func: Callable[[R, J], R], *args: R
-    ) -> Future[R]:
+    def reduce(self: Future[Iterable[J]], func: Callable[[R, J], R], *args: R) -> Future[R]:
         """See :meth:`pykka.Future.reduce`."""
+
         async def later() -> R:
             return functools.reduce(func, await self, *args)
 

@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from actors._cell import Cell
+    from actors._core.cell import Cell
     from actors._ref import ActorRef
+
+
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Request(Generic[R_co]):
+    """A message that names the type of its reply, for a type checker; a base class of messages.
+
+    ``class GetSize(Request[int])`` makes ``await ref.ask(GetSize(), block=False)`` an ``int``. Any
+    other message can be asked as well; its reply is ``Any``. Nothing is checked at run time.
+    """
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)

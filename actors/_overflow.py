@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from actors._envelope import Envelope
-    from actors._mailbox import Mailbox
+    from actors._core.envelope import Envelope
+    from actors._core.mailbox import Mailbox
 
 
 class Overflow:

@@ -90,7 +90,8 @@ class OnError:
     otherwise: Directive = Directive.RESTART
 
     def __init__(
-        self, *table: tuple[type[BaseException], Directive],
+        self,
+        *table: tuple[type[BaseException], Directive],
         otherwise: Directive = Directive.RESTART,
     ) -> None:
         object.__setattr__(self, "table", table)

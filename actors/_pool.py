@@ -17,7 +17,7 @@ from actors._policy import RestartHistory, Supervision
 from actors._pool_messages import Resize, StopPool
 
 if TYPE_CHECKING:
-    from actors._cell import Cell
+    from actors._core.cell import Cell
     from actors._future import Future
     from actors._ref import ActorRef
     from actors._router import Router
@@ -53,8 +53,12 @@ class Pool(Actor):
     """
 
     def __init__(
-        self, router: Router[Any], worker: type[Actor], args: tuple[Any, ...],
-        kwargs: dict[str, Any], workers: Supervision,
+        self,
+        router: Router[Any],
+        worker: type[Actor],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        workers: Supervision,
     ) -> None:
         super().__init__()
         self.supervision = workers

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from pykka import ActorDeadError
 
+from actors._core.mailbox import ControlMessage
 from actors._future import Future
-from actors._mailbox import ControlMessage
 
 if TYPE_CHECKING:
-    from actors._stats import ActorStatistics
+    from actors._core.stats import ActorStatistics
 
 
 @dataclass(frozen=True, slots=True)

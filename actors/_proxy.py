@@ -16,9 +16,9 @@ import pykka
 from pykka import ActorDeadError
 from pykka.messages import ProxyCall, ProxyGetAttr, ProxySetAttr
 
+from actors._core.pykka_names import AttrInfo, get_attr_directly, get_obj_dict
 from actors._errors import WouldDeadlock
 from actors._future import on_event_loop
-from actors._pykka import AttrInfo, get_attr_directly, get_obj_dict
 
 if TYPE_CHECKING:
     from actors._future import Future
@@ -29,7 +29,6 @@ logger = logging.getLogger("actors")
 A = TypeVar("A", bound=pykka.Actor)
 
 AttrPath = tuple[str, ...]
-
 
 
 class ActorProxy(pykka.ActorProxy[A], Generic[A]):
@@ -111,8 +110,10 @@ def _introspect(root: Any, proxy: ActorProxy[Any]) -> dict[AttrPath, AttrInfo]:
             here = (*path, name)
             if proxy == attr:  # the proxy's own __eq__: attr's may be anything
                 logger.warning(
-                    "%s attribute %r is a proxy to itself. Consider making it private by renaming "
-                    "it to %r.", root, ".".join(here), "_" + name,
+                    "%s attribute %r is a proxy to itself. Consider making it private by renaming it to %r.",
+                    root,
+                    ".".join(here),
+                    "_" + name,
                 )
                 continue
             traversable = (
@@ -123,5 +124,3 @@ def _introspect(root: Any, proxy: ActorProxy[Any]) -> dict[AttrPath, AttrInfo]:
             if traversable:
                 todo.append(here)
     return found
-
-

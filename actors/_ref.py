@@ -10,18 +10,20 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 import pykka
 from pykka import ActorDeadError
 
-from actors._context import ambient, current
+from actors._core.context import ambient, current
+from actors._core.mailbox import ControlMessage, Mailbox
+from actors._core.pykka_names import ActorStop
 from actors._errors import MailboxFull, WouldDeadlock
 from actors._future import Future, on_event_loop
-from actors._mailbox import ControlMessage, Mailbox
+from actors._messages import Request
 from actors._proxy import ActorProxy
-from actors._pykka import ActorStop
 
 if TYPE_CHECKING:
-    from actors._cell import Cell
-    from actors._stats import ActorStatistics
+    from actors._core.cell import Cell
+    from actors._core.stats import ActorStatistics
 
 A = TypeVar("A", bound=pykka.Actor)
+R = TypeVar("R")
 
 
 class ActorRef(pykka.ActorRef[A], Generic[A]):
@@ -185,28 +187,53 @@ class ActorRef(pykka.ActorRef[A], Generic[A]):
 
     @overload
     def ask(
-        self, message: Any, *, block: Literal[False], timeout: float | None = None,
+        self,
+        message: Request[R],
+        *,
+        block: Literal[False],
+        timeout: float | None = None,
+        urgent: bool = False,
+    ) -> Future[R]: ...
+    @overload
+    def ask(
+        self,
+        message: Any,
+        *,
+        block: Literal[False],
+        timeout: float | None = None,
         urgent: bool = False,
     ) -> Future[Any]: ...
     @overload
     def ask(
-        self, message: Any, *, block: Literal[True], timeout: float | None = None,
+        self,
+        message: Request[R],
+        *,
+        block: Literal[True] = True,
+        timeout: float | None = None,
         urgent: bool = False,
-    ) -> Any: ...
+    ) -> R: ...
     @overload
     def ask(
-        self, message: Any, *, block: bool = True, timeout: float | None = None,
+        self,
+        message: Any,
+        *,
+        block: bool = True,
+        timeout: float | None = None,
         urgent: bool = False,
     ) -> Any: ...
     def ask(
-        self, message: Any, *, block: bool = True, timeout: float | None = None,
+        self,
+        message: Any,
+        *,
+        block: bool = True,
+        timeout: float | None = None,
         urgent: bool = False,
     ) -> Any:
         """Send a message and get its reply: a future with ``block=False``, else the value.
 
         A full mailbox or a dead actor is the future's error, never an exception of this call. After
         ``timeout`` seconds the ask is given up: it is not executed if it has not begun, and a late
-        reply reaches nobody.
+        reply reaches nobody. A :class:`actors.Request` tells a type checker what the reply is.
 
         Raises:
             WouldDeadlock: a blocking ask on the event loop's thread.

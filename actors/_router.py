@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 import pykka
 from pykka import ActorDeadError
 
-from actors._context import ambient, current
+from actors._core.context import ambient, current
+from actors._core.mailbox import ControlMessage
 from actors._errors import MailboxFull, WouldDeadlock
 from actors._future import Future, on_event_loop
-from actors._mailbox import ControlMessage
 from actors._pool_messages import Resize, RouterStatistics, Stopped, StopPool
 from actors._routing import ROUND_ROBIN, Broadcast, Members, Routing
 
@@ -202,16 +202,28 @@ class Router(Generic[A]):
 
     @overload
     def ask(
-        self, message: Any, *, block: Literal[False], timeout: float | None = None,
+        self,
+        message: Any,
+        *,
+        block: Literal[False],
+        timeout: float | None = None,
         urgent: bool = False,
     ) -> Future[Any]: ...
     @overload
     def ask(
-        self, message: Any, *, block: bool = True, timeout: float | None = None,
+        self,
+        message: Any,
+        *,
+        block: bool = True,
+        timeout: float | None = None,
         urgent: bool = False,
     ) -> Any: ...
     def ask(
-        self, message: Any, *, block: bool = True, timeout: float | None = None,
+        self,
+        message: Any,
+        *,
+        block: bool = True,
+        timeout: float | None = None,
         urgent: bool = False,
     ) -> Any:
         """Ask the worker that the policy chooses; see :meth:`ActorRef.ask`.
@@ -227,8 +239,11 @@ class Router(Generic[A]):
                 "a blocking ask() on the event loop's thread would wait for itself; "
                 "use 'await router.ask(message, block=False)' instead"
             )
-        future = self._ask_all(message, urgent, timeout) if self._to_all else self._ask_one(
-            message, urgent, None if block else timeout)
+        future = (
+            self._ask_all(message, urgent, timeout)
+            if self._to_all
+            else self._ask_one(message, urgent, None if block else timeout)
+        )
         if not block:
             return future
         try:
@@ -275,9 +290,7 @@ class Router(Generic[A]):
             future: Future[Any] = Future()
             future.try_fail(self._dead())
             return future
-        return _joined([
-            ref.ask(message, block=False, timeout=timeout, urgent=urgent) for ref in refs
-        ])
+        return _joined([ref.ask(message, block=False, timeout=timeout, urgent=urgent) for ref in refs])
 
     # -- the pool -------------------------------------------------------------------------------
 
@@ -334,9 +347,13 @@ class Router(Generic[A]):
         workers = tuple(ref.statistics() for ref in self.refs)
         return RouterStatistics(
             path=None if self.pool is None else self.pool.path,
-            routing=type(self.routing).__name__, size=self.wanted, alive=len(workers),
-            leaving=self.leaving, replaced=self.replaced,
-            depth=sum(worker.mailbox.depth for worker in workers), workers=workers,
+            routing=type(self.routing).__name__,
+            size=self.wanted,
+            alive=len(workers),
+            leaving=self.leaving,
+            replaced=self.replaced,
+            depth=sum(worker.mailbox.depth for worker in workers),
+            workers=workers,
         )
 
 

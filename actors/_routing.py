@@ -37,7 +37,10 @@ class Members(Generic[A]):
     __slots__ = ("keys", "prepared", "refs", "turn")
 
     def __init__(
-        self, routing: Routing, refs: tuple[ActorRef[A], ...], keys: tuple[str, ...],
+        self,
+        routing: Routing,
+        refs: tuple[ActorRef[A], ...],
+        keys: tuple[str, ...],
         turn: itertools.count[int],
     ) -> None:
         self.refs, self.keys, self.turn = refs, keys, turn
@@ -46,9 +49,7 @@ class Members(Generic[A]):
     def living(self, routing: Routing) -> Members[A]:
         """The same without those that have stopped."""
         left = [pair for pair in zip(self.refs, self.keys, strict=True) if pair[0].is_alive()]
-        return Members(
-            routing, tuple(ref for ref, _ in left), tuple(key for _, key in left), self.turn
-        )
+        return Members(routing, tuple(ref for ref, _ in left), tuple(key for _, key in left), self.turn)
 
 
 class Routing:
@@ -141,8 +142,7 @@ class ConsistentHash(Routing):
     def prepare(self, keys: tuple[str, ...]) -> tuple[list[int], list[int]]:
         """The ring: the points in order, and whose they are."""
         ring = sorted(
-            (point, index) for index, name in enumerate(keys)
-            for point in _points(name, self.replicas)
+            (point, index) for index, name in enumerate(keys) for point in _points(name, self.replicas)
         )
         return [point for point, _ in ring], [index for _, index in ring]
 

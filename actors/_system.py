@@ -12,22 +12,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from actors._core.inspection import Looking
+from actors._core.instruments import Hooks, Instrument
+from actors._core.lifecycle import STOPPED
+from actors._core.mailbox import DEFAULT_CAPACITY
+from actors._core.pykka_names import install_registry
 from actors._errors import AskCycle
 from actors._events import AskCycleFound, DeadLetter, Dropped, EventStream
-from actors._hooks import Hooks, Instrument
-from actors._life import STOPPED
-from actors._looking import Looking
-from actors._mailbox import DEFAULT_CAPACITY
 from actors._overflow import FAIL, Overflow
 from actors._policy import ESCALATE, STOP_ON_FAILURE, RestartHistory, Strategy, Supervision
-from actors._pykka import install_registry
 from actors._router import Router
 from actors._routing import ROUND_ROBIN, Routing
 
 if TYPE_CHECKING:
     from actors._actor import Actor
-    from actors._cell import Cell
-    from actors._envelope import Envelope
+    from actors._core.cell import Cell
+    from actors._core.envelope import Envelope
     from actors._errors import Escalated
     from actors._future import Future
     from actors._ref import ActorRef
@@ -85,11 +85,19 @@ class ActorSystem(Looking):
     """
 
     def __init__(
-        self, name: str = "system", *, loop: asyncio.AbstractEventLoop | None = None,
-        rng: random.Random | None = None, clock: Callable[[], int] = time.perf_counter_ns,
-        mailbox_capacity: int = DEFAULT_CAPACITY, overflow: Overflow = FAIL,
-        stop_grace: float = 5.0, stop_timeout: float | None = 60.0, slow_handler: float = 0.1,
-        dispatcher: Dispatcher | None = None, registered: bool = False,
+        self,
+        name: str = "system",
+        *,
+        loop: asyncio.AbstractEventLoop | None = None,
+        rng: random.Random | None = None,
+        clock: Callable[[], int] = time.perf_counter_ns,
+        mailbox_capacity: int = DEFAULT_CAPACITY,
+        overflow: Overflow = FAIL,
+        stop_grace: float = 5.0,
+        stop_timeout: float | None = 60.0,
+        slow_handler: float = 0.1,
+        dispatcher: Dispatcher | None = None,
+        registered: bool = False,
     ) -> None:
         self.name = name
         self.loop = loop or asyncio.get_running_loop()
@@ -130,8 +138,12 @@ class ActorSystem(Looking):
     # -- starting -------------------------------------------------------------------------------
 
     def spawn(
-        self, actor_class: type[A], *args: Any, name: str | None = None,
-        supervision: Supervision = STOP_ON_FAILURE, **kwargs: Any,
+        self,
+        actor_class: type[A],
+        *args: Any,
+        name: str | None = None,
+        supervision: Supervision = STOP_ON_FAILURE,
+        **kwargs: Any,
     ) -> ActorRef[A]:
         """Start an actor at the top of the tree; see :meth:`actors.Actor.spawn`. From any thread.
 
@@ -140,8 +152,14 @@ class ActorSystem(Looking):
         return self.add(self._cell(actor_class, args, kwargs, name, supervision), self._top)
 
     def spawn_pool(
-        self, actor_class: type[A], *args: Any, size: int = 4, routing: Routing = ROUND_ROBIN,
-        name: str | None = None, supervision: Supervision = RESTART, **kwargs: Any,
+        self,
+        actor_class: type[A],
+        *args: Any,
+        size: int = 4,
+        routing: Routing = ROUND_ROBIN,
+        name: str | None = None,
+        supervision: Supervision = RESTART,
+        **kwargs: Any,
     ) -> Router[A]:
         """Start a :class:`Pool` at the top of the tree; see :meth:`actors.Actor.spawn_pool`.
 
@@ -151,13 +169,18 @@ class ActorSystem(Looking):
 
         router: Router[A] = Router(routing, size)
         router.pool = self.spawn(
-            Pool, router, actor_class, args, kwargs, supervision, name=name, supervision=ESCALATE,
+            Pool,
+            router,
+            actor_class,
+            args,
+            kwargs,
+            supervision,
+            name=name,
+            supervision=ESCALATE,
         )
         return router
 
-    def start(
-        self, actor_class: type[A], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> ActorRef[A]:
+    def start(self, actor_class: type[A], args: tuple[Any, ...], kwargs: dict[str, Any]) -> ActorRef[A]:
         """Start an actor as :meth:`pykka.Actor.start` does."""
         cell = self._cell(actor_class, args, kwargs, None, STOP_ON_FAILURE)
         cell.pykka_like = True
@@ -170,8 +193,12 @@ class ActorSystem(Looking):
         return cell
 
     def _cell(
-        self, actor_class: type[Actor], args: tuple[Any, ...], kwargs: dict[str, Any],
-        name: str | None, supervision: Supervision,
+        self,
+        actor_class: type[Actor],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        name: str | None,
+        supervision: Supervision,
     ) -> Cell:
         name = name or f"{actor_class.__name__}-{next(self._names)}"
         return actor_class._cell_class(self, None, actor_class, args, kwargs, name, supervision)
@@ -260,6 +287,7 @@ class ActorSystem(Looking):
 
     def expire(self, future: Future[Any], timeout: float) -> None:
         """Give an ask up after ``timeout`` seconds."""
+
         def arm() -> None:
             if not future.done():
                 future.expires(self.loop.call_later(timeout, future.expire, timeout))
@@ -313,17 +341,17 @@ class ActorSystem(Looking):
         self.dead_letters += 1
         if self.events.wants(DeadLetter):
             sender = envelope[3]
-            self.events.publish(DeadLetter(
-                envelope[0], cell.path, None if sender is None else sender.path, reason
-            ))
+            self.events.publish(
+                DeadLetter(envelope[0], cell.path, None if sender is None else sender.path, reason)
+            )
 
     def message_dropped(self, envelope: Envelope, cell: Cell, reason: str) -> None:
         """A message that an overflow policy threw away."""
         if self.events.wants(Dropped):
             sender = envelope[3]
-            self.events.publish(Dropped(
-                envelope[0], cell.path, None if sender is None else sender.path, reason
-            ))
+            self.events.publish(
+                Dropped(envelope[0], cell.path, None if sender is None else sender.path, reason)
+            )
 
     def ask_cycle(self, error: AskCycle) -> None:
         """An ask that would never be answered; raises ``error``."""

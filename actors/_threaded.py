@@ -18,18 +18,23 @@ from types import CoroutineType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from actors._actor import Actor
-from actors._cell import Cell
+from actors._core.cell import Cell
+from actors._core.lifecycle import RUNNING, STARTING
 from actors._errors import ActorError
 from actors._future import Future
-from actors._life import RUNNING, STARTING
 
 if TYPE_CHECKING:
-    from actors._envelope import Envelope
+    from actors._core.envelope import Envelope
 
 _numbers = itertools.count()
 
 _HOOKS = (
-    "on_start", "on_stop", "on_failure", "on_receive", "on_child_stopped", "before_restart",
+    "on_start",
+    "on_stop",
+    "on_failure",
+    "on_receive",
+    "on_child_stopped",
+    "before_restart",
     "after_restart",
 )
 
@@ -41,9 +46,7 @@ class Worker:
 
     def __init__(self, name: str, daemon: bool, context: contextvars.Context) -> None:
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self.thread = threading.Thread(
-            target=context.run, args=(self._work,), name=name, daemon=daemon
-        )
+        self.thread = threading.Thread(target=context.run, args=(self._work,), name=name, daemon=daemon)
         self.thread.start()
 
     def _work(self) -> None:
@@ -77,7 +80,8 @@ class ThreadedCell(Cell):
             actor_class: Any = self.actor_class
             # A copy: two threads can not be in one context, and the loop runs tasks in ours.
             self._worker = Worker(
-                f"{actor_class.__name__}-{next(_numbers)}", actor_class.use_daemon_thread,
+                f"{actor_class.__name__}-{next(_numbers)}",
+                actor_class.use_daemon_thread,
                 self.context.copy(),
             )
         self._worker.submit(job)
@@ -198,7 +202,7 @@ class ThreadedActor(Actor):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        for hook in _HOOKS:
+        for hook in (*_HOOKS, *(handler.__name__ for handler in cls._dispatch_table.values())):
             if inspect.iscoroutinefunction(getattr(cls, hook)):
                 raise TypeError(
                     f"{cls.__qualname__}.{hook} is a coroutine function: a ThreadedActor has no "

@@ -25,10 +25,14 @@ async def main() -> None:
     async with grpc.aio.insecure_channel(os.environ.get("GRPC", "localhost:19091")) as channel:
         stub = KafkaPixyStub(channel)
         await consume(stub)  # join the group first: a new one begins at the head
-        await asyncio.gather(*[
-            stub.Produce(pb.ProdRq(topic=TOPIC, key_value=b"%d" % n, message=b"Good news everyone! %d" % n))
-            for n in range(COUNT)
-        ])
+        await asyncio.gather(
+            *[
+                stub.Produce(
+                    pb.ProdRq(topic=TOPIC, key_value=b"%d" % n, message=b"Good news everyone! %d" % n)
+                )
+                for n in range(COUNT)
+            ]
+        )
         seen = set()
         while len(seen) < COUNT:
             for message in await asyncio.gather(*[consume(stub) for _ in range(16)]):

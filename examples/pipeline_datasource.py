@@ -24,21 +24,29 @@ def main(bootstrap: str, topic: str, checkpoint: str) -> None:
     batches = spark.read.format("pixy").options(**kafka, mode="batches").load()
     print("batches by codec:")
     batches.where("not isControl").groupBy("codec").agg(
-        sf.count("*").alias("batches"), sf.sum("count").alias("records"), sf.sum("bytes").alias("bytes"),
+        sf.count("*").alias("batches"),
+        sf.sum("count").alias("records"),
+        sf.sum("bytes").alias("bytes"),
         sf.every("crcValid").alias("intact"),
     ).orderBy("codec").show()
 
     # A row for each record, with what Spark's own source has, and more.
     records = spark.read.format("pixy").options(**kafka).load()
     in_order = Window.partitionBy("partition", "producerId", "producerEpoch").orderBy("offset")
-    holes = records.where("producerId >= 0").withColumn(
-        "before", sf.lag("sequence").over(in_order)
-    ).where("sequence != before + 1").count()
+    holes = (
+        records.where("producerId >= 0")
+        .withColumn("before", sf.lag("sequence").over(in_order))
+        .where("sequence != before + 1")
+        .count()
+    )
     print(f"{records.count()} records, {holes} holes in the sequence numbers of idempotent producers")
 
     # What is new since the checkpoint; run it again and only newer records come.
-    new = spark.readStream.format("pixy").options(**kafka).load().select(
-        "partition", "offset", sf.col("value").cast("string").alias("value")
+    new = (
+        spark.readStream.format("pixy")
+        .options(**kafka)
+        .load()
+        .select("partition", "offset", sf.col("value").cast("string").alias("value"))
     )
     seen: list[int] = []
     new.writeStream.foreachBatch(lambda batch, _number: seen.append(batch.count())).option(

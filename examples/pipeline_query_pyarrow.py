@@ -11,8 +11,8 @@ import sys
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from pixy.pipeline.arrow_store import filesystem_of, reading_store
-from pixy.pipeline.lake import Lake
+from pixy.pipeline.lake.arrow_store import filesystem_of, reading_store
+from pixy.pipeline.lake.lake import Lake
 
 
 def main(uri: str, topic: str) -> None:
@@ -24,10 +24,17 @@ def main(uri: str, topic: str) -> None:
 
     # Figures need not touch the payload: the columns size and hash stand for it.
     found = records.to_table(columns=["partition", "offset", "timestamp", "size"])
-    print(f"{topic}: {found.num_rows:,} records, {pc.sum(found['size']).as_py():,} bytes in {len(files)} files")
-    by_partition = found.group_by("partition").aggregate([
-        ("offset", "min"), ("offset", "max"), ("timestamp", "max"), ("size", "sum"),
-    ])
+    print(
+        f"{topic}: {found.num_rows:,} records, {pc.sum(found['size']).as_py():,} bytes in {len(files)} files"
+    )
+    by_partition = found.group_by("partition").aggregate(
+        [
+            ("offset", "min"),
+            ("offset", "max"),
+            ("timestamp", "max"),
+            ("size", "sum"),
+        ]
+    )
     for row in by_partition.sort_by("partition").to_pylist():
         print(
             f"  partition {row['partition']}: offsets {row['offset_min']:,} to {row['offset_max']:,}, "
@@ -37,7 +44,9 @@ def main(uri: str, topic: str) -> None:
     # A filter is pushed into the files: row groups that can not match are not read.
     first = records.to_table(filter=(ds.field("partition") == 0) & (ds.field("offset") < 3))
     for row in first.sort_by("offset").to_pylist():
-        print(f"  offset {row['offset']}: key {row['key']!r}, value {row['value']!r}, headers {row['headers']}")
+        print(
+            f"  offset {row['offset']}: key {row['key']!r}, value {row['value']!r}, headers {row['headers']}"
+        )
 
 
 if __name__ == "__main__":

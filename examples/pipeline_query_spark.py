@@ -11,8 +11,8 @@ import sys
 
 from pyspark.sql import SparkSession
 
-from pixy.pipeline.arrow_store import reading_store
-from pixy.pipeline.lake import Lake
+from pixy.pipeline.lake.arrow_store import reading_store
+from pixy.pipeline.lake.lake import Lake
 
 SQL = """
 SELECT partition,
@@ -35,8 +35,11 @@ def main(uri: str, topic: str, sql: str = SQL) -> None:
     if not files:
         sys.exit(f"{uri} has no records of {topic}; it has {', '.join(lake.state().topics()) or 'nothing'}")
     spark = (
-        SparkSession.builder.appName("query").master("local[*]")
-        .config("spark.sql.session.timeZone", "UTC").config("spark.ui.enabled", "false").getOrCreate()
+        SparkSession.builder.appName("query")
+        .master("local[*]")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.ui.enabled", "false")
+        .getOrCreate()
     )
     try:
         spark.read.parquet(*files).createOrReplaceTempView("records")

@@ -34,7 +34,10 @@ def main() -> int:
         else:
             fetcher.offset = args.start
         end = fetcher.list_offsets(client.NEWEST).offset
-        print(f"{args.topic}/{args.partition} is led by {fetcher.leader()}: {fetcher.offset} to {end}", file=sys.stderr)
+        print(
+            f"{args.topic}/{args.partition} is led by {fetcher.leader()}: {fetcher.offset} to {end}",
+            file=sys.stderr,
+        )
         while args.follow or fetcher.offset < end:
             try:
                 found = fetcher.fetch()
@@ -48,10 +51,17 @@ def main() -> int:
                     continue
                 raise KafkaError(found.error_code)
             for record in found.records():
-                print(json.dumps({
-                    "offset": record.offset, "timestamp": record.timestamp, "key": text(record.key),
-                    "value": text(record.value), "headers": [[key, text(value)] for key, value in record.headers],
-                }))
+                print(
+                    json.dumps(
+                        {
+                            "offset": record.offset,
+                            "timestamp": record.timestamp,
+                            "key": text(record.key),
+                            "value": text(record.value),
+                            "headers": [[key, text(value)] for key, value in record.headers],
+                        }
+                    )
+                )
             if found.high_watermark > 0 and not found.record_set and not args.follow:
                 break
             fetcher.offset = found.next_offset

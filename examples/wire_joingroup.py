@@ -40,7 +40,9 @@ def tell(request: frames.Request, response: frames.Response) -> None:
         for protocol in asked["Protocols"]:
             version, wanted = consumer_protocol.decode_subscription(protocol["Metadata"])
             print(f"  offers {protocol['Name']} for {', '.join(wanted['Topics'])} (subscription v{version})")
-        print(f"  generation {answered['GenerationId']}, {answered['ProtocolName']}, led by {answered['Leader']}")
+        print(
+            f"  generation {answered['GenerationId']}, {answered['ProtocolName']}, led by {answered['Leader']}"
+        )
     elif request.name == "SyncGroupRequest":
         print(f"{who}, generation {asked['GenerationId']}, SyncGroup v{request.version}")
         for each in asked["Assignments"]:

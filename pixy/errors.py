@@ -108,8 +108,7 @@ class GroupActive(PixyError):
 
     def __init__(self, group: str) -> None:
         super().__init__(
-            f"group {group} is being consumed; its offsets can be set only after all its members "
-            "have left"
+            f"group {group} is being consumed; its offsets can be set only after all its members have left"
         )
 
 
@@ -197,6 +196,5 @@ class FormatMismatch(PixyError):
 
     def __init__(self) -> None:
         super().__init__(
-            "The requested embedded data format does not match the deserializer for this consumer "
-            "instance"
+            "The requested embedded data format does not match the deserializer for this consumer instance"
         )

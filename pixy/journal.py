@@ -103,9 +103,7 @@ class Lost:
     def __add__(self, other: Lost) -> Lost:
         if not self.events or not other.events:
             return self if self.events else other
-        return Lost(
-            self.events + other.events, min(self.first, other.first), max(self.last, other.last)
-        )
+        return Lost(self.events + other.events, min(self.first, other.first), max(self.last, other.last))
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,8 +156,12 @@ class Batch:
             event: dict[str, Any] = dict(zip(COLUMNS, row, strict=True))
             topic, partition, group, generation = self.streams[event.pop("stream")]
             event |= {
-                "kind": Kind(event["kind"]), "topic": topic, "partition": partition,
-                "group": group, "generation": generation, "client": self.client,
+                "kind": Kind(event["kind"]),
+                "topic": topic,
+                "partition": partition,
+                "group": group,
+                "generation": generation,
+                "client": self.client,
             }
             made.append(event)
         return made
@@ -173,8 +175,15 @@ _CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
 
 
 def encode(
-    client: str, epoch: int, sequence: int, events: Sequence[Event], *, time: int = 0,
-    heartbeat: int = 0, lost: Lost = Lost(), final: bool = False,
+    client: str,
+    epoch: int,
+    sequence: int,
+    events: Sequence[Event],
+    *,
+    time: int = 0,
+    heartbeat: int = 0,
+    lost: Lost = Lost(),
+    final: bool = False,
 ) -> bytes:
     """One record's value, from events; see :func:`encode_columns`."""
     columns: list[Any] = list(zip(*events, strict=True)) or [()] * len(COLUMNS)
@@ -184,8 +193,15 @@ def encode(
 
 
 def encode_columns(
-    client: str, epoch: int, sequence: int, columns: Sequence[Sequence[Any]], *, time: int = 0,
-    heartbeat: int = 0, lost: Lost = Lost(), final: bool = False,
+    client: str,
+    epoch: int,
+    sequence: int,
+    columns: Sequence[Sequence[Any]],
+    *,
+    time: int = 0,
+    heartbeat: int = 0,
+    lost: Lost = Lost(),
+    final: bool = False,
 ) -> bytes:
     """One record's value.
 
@@ -195,23 +211,27 @@ def encode_columns(
     Args:
         columns: in the order of :data:`COLUMNS`, all of one length; ``stream`` has Stream objects.
     """
-    index: dict[Stream, int] = {
-        stream: number for number, stream in enumerate(dict.fromkeys(columns[2]))
-    }
+    index: dict[Stream, int] = {stream: number for number, stream in enumerate(dict.fromkeys(columns[2]))}
     numbers = list(columns)
     numbers[2] = list(map(index.__getitem__, columns[2]))
-    packed: bytes = msgpack.packb({
-        "version": VERSION, "client": client, "epoch": epoch, "sequence": sequence,
-        "count": len(columns[0]),
-        "streams": [
-            (stream.topic, stream.partition, stream.group, stream.generation) for stream in index
-        ],
-        "columns": {
-            name: _column(values) for name, values in zip(COLUMNS, numbers, strict=True)
+    packed: bytes = msgpack.packb(
+        {
+            "version": VERSION,
+            "client": client,
+            "epoch": epoch,
+            "sequence": sequence,
+            "count": len(columns[0]),
+            "streams": [
+                (stream.topic, stream.partition, stream.group, stream.generation) for stream in index
+            ],
+            "columns": {name: _column(values) for name, values in zip(COLUMNS, numbers, strict=True)},
+            "lost": (lost.events, lost.first, lost.last),
+            "final": final,
+            "time": time,
+            "heartbeat": heartbeat,
         },
-        "lost": (lost.events, lost.first, lost.last), "final": final, "time": time,
-        "heartbeat": heartbeat,
-    }, unicode_errors="replace")
+        unicode_errors="replace",
+    )
     return packed
 
 
@@ -255,10 +275,16 @@ def decode(value: bytes) -> Batch:
         )
     try:
         batch = Batch(
-            found["client"], found["epoch"], found["sequence"], found["count"],
+            found["client"],
+            found["epoch"],
+            found["sequence"],
+            found["count"],
             tuple((topic, part, group, gen) for topic, part, group, gen in found["streams"]),
             {name: Column(*found["columns"][name]) for name in COLUMNS},
-            Lost(*found["lost"]), found["final"], found["time"], found["heartbeat"],
+            Lost(*found["lost"]),
+            found["final"],
+            found["time"],
+            found["heartbeat"],
         )
     except (KeyError, TypeError, ValueError) as error:
         raise JournalFormatError(f"journal batch is damaged: {error!r}") from error
@@ -276,6 +302,20 @@ def _check(batch: Batch) -> None:
 
 
 __all__ = [
-    "AUTO", "COLUMNS", "HEARTBEAT", "VERSION", "WAITED", "Batch", "Column", "Event", "JournalFormatError",
-    "Kind", "Lost", "Refusal", "Stream", "decode", "encode", "encode_columns",
+    "AUTO",
+    "COLUMNS",
+    "HEARTBEAT",
+    "VERSION",
+    "WAITED",
+    "Batch",
+    "Column",
+    "Event",
+    "JournalFormatError",
+    "Kind",
+    "Lost",
+    "Refusal",
+    "Stream",
+    "decode",
+    "encode",
+    "encode_columns",
 ]

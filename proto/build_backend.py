@@ -26,10 +26,17 @@ def compile_proto() -> None:
     from grpc_tools import protoc
 
     include = Path(grpc_tools.__file__).parent / "_proto"
-    failed = protoc.main([
-        "protoc", f"-I{ROOT / 'proto'}", f"-I{include}", f"--python_out={STUBS}",
-        f"--pyi_out={STUBS}", f"--grpc_python_out={STUBS}", "kafkapixy.proto",
-    ])
+    failed = protoc.main(
+        [
+            "protoc",
+            f"-I{ROOT / 'proto'}",
+            f"-I{include}",
+            f"--python_out={STUBS}",
+            f"--pyi_out={STUBS}",
+            f"--grpc_python_out={STUBS}",
+            "kafkapixy.proto",
+        ]
+    )
     if failed:
         raise RuntimeError("protoc failed on proto/kafkapixy.proto")
     stub = STUBS / "kafkapixy_pb2_grpc.py"

@@ -41,9 +41,16 @@ def fetch(version: str) -> Path:
     jar = folder / f"kafka-clients-{version}.jar"
     if not jar.exists():
         subprocess.run(
-            ["mvn", "-q", "-B", "dependency:copy", f"-DoutputDirectory={folder}",
-             f"-Dartifact=org.apache.kafka:kafka-clients:{version}"],
-            check=True, timeout=900,
+            [
+                "mvn",
+                "-q",
+                "-B",
+                "dependency:copy",
+                f"-DoutputDirectory={folder}",
+                f"-Dartifact=org.apache.kafka:kafka-clients:{version}",
+            ],
+            check=True,
+            timeout=900,
         )
     return jar
 
@@ -110,13 +117,16 @@ def normal(field: Json, valid: Range) -> Json:
     elif isinstance(default, int) or re.fullmatch(r"-?(0x[0-9a-f]+|\d+)", default):
         default = str(int(str(default), 0))
     return {
-        "name": field["name"], "type": field["type"], "versions": versions,
+        "name": field["name"],
+        "type": field["type"],
+        "versions": versions,
         "null": clip(nullable, versions),
         "tag": int(field["tag"]) if clip(tagged, valid) != NONE else None,
         "flexible": field.get("flexibleVersions"),
         "default": default if default not in {"", "0", "false"} else "",
         "fields": [
-            each for each in (normal(sub, versions) for sub in field.get("fields", ()))
+            each
+            for each in (normal(sub, versions) for sub in field.get("fields", ()))
             if each["versions"] != NONE
         ],
     }
@@ -137,19 +147,31 @@ def merge(old: list[Json], new: list[Json]) -> list[Json]:
         rest.remove(twin)
         for key in ("type", "tag", "flexible", "default"):
             assert field[key] == twin[key], (field, twin)
-        merged.append({
-            **twin, "versions": join(field["versions"], twin["versions"]),
-            "null": join(field["null"], twin["null"]), "fields": merge(field["fields"], twin["fields"]),
-        })
+        merged.append(
+            {
+                **twin,
+                "versions": join(field["versions"], twin["versions"]),
+                "null": join(field["null"], twin["null"]),
+                "fields": merge(field["fields"], twin["fields"]),
+            }
+        )
     return merged + rest
 
 
 def layout(fields: list[Json], version: int) -> list[Any]:
     """What is on the wire in one version, to compare two descriptions."""
     return [
-        (f["name"], f["type"], clip(f["null"], (version, version)) != NONE, f["tag"], f["flexible"],
-         f["default"], layout(f["fields"], version))
-        for f in fields if clip(f["versions"], (version, version)) != NONE
+        (
+            f["name"],
+            f["type"],
+            clip(f["null"], (version, version)) != NONE,
+            f["tag"],
+            f["flexible"],
+            f["default"],
+            layout(f["fields"], version),
+        )
+        for f in fields
+        if clip(f["versions"], (version, version)) != NONE
     ]
 
 
@@ -176,9 +198,16 @@ def message(old: Json | None, new: Json | None) -> Json | None:
             assert layout(source, version) == layout(fields, version), (newest["name"], version)
     flexible = clip(parse_range(newest.get("flexibleVersions", "none")), versions)
     for schema, valid, _ in parts:
-        assert clip(flexible, valid) == clip(parse_range(schema.get("flexibleVersions")), valid), newest["name"]
-    return {"name": newest["name"], "key": newest.get("apiKey"), "versions": versions,
-            "flexible": flexible, "fields": fields}
+        assert clip(flexible, valid) == clip(parse_range(schema.get("flexibleVersions")), valid), newest[
+            "name"
+        ]
+    return {
+        "name": newest["name"],
+        "key": newest.get("apiKey"),
+        "versions": versions,
+        "flexible": flexible,
+        "fields": fields,
+    }
 
 
 def show(versions: Range, outer: Range) -> str:

@@ -30,9 +30,11 @@ LONGEST = ("tests/integration/pipeline/", "tests/integration/restv1/", "tests/in
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """For ``-n 2 --dist loadfile --no-loadscope-reorder``, which hands files out in this order."""
-    items.sort(key=lambda item: next(
-        (rank for rank, folder in enumerate(LONGEST) if item.nodeid.startswith(folder)), len(LONGEST)
-    ))
+    items.sort(
+        key=lambda item: next(
+            (rank for rank, folder in enumerate(LONGEST) if item.nodeid.startswith(folder)), len(LONGEST)
+        )
+    )
 
 
 def _cluster(**options: Any) -> Iterator[Cluster]:

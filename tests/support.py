@@ -82,18 +82,18 @@ class Daemon:
         return await self.call("POST", path, data=data, **options)
 
     async def produce(self, topic: str, value: bytes, key: bytes | None = None) -> tuple[int, int]:
-        answer = await self.stub.Produce(pb.ProdRq(
-            topic=topic, message=value, key_value=key or b"", key_undefined=key is None
-        ))
+        answer = await self.stub.Produce(
+            pb.ProdRq(topic=topic, message=value, key_value=key or b"", key_undefined=key is None)
+        )
         return answer.partition, answer.offset
 
     async def consume(self, topic: str, group: str, **fields: Any) -> pb.ConsRs:
         return await self.stub.ConsumeNAck(pb.ConsNAckRq(topic=topic, group=group, **fields))
 
     async def ack(self, topic: str, group: str, message: pb.ConsRs) -> None:
-        await self.stub.Ack(pb.AckRq(
-            topic=topic, group=group, partition=message.partition, offset=message.offset
-        ))
+        await self.stub.Ack(
+            pb.AckRq(topic=topic, group=group, partition=message.partition, offset=message.offset)
+        )
 
     async def offsets(self, topic: str, group: str) -> dict[int, Any]:
         answer = await self.stub.GetOffsets(pb.GetOffsetsRq(topic=topic, group=group))
@@ -144,8 +144,12 @@ class Program:
 
     def __init__(self, *args: str, env: dict[str, str] | None = None) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "pixy.cli.main", *args], cwd=ROOT, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={**os.environ, **(env or {})},
+            [sys.executable, "-m", "pixy.cli.main", *args],
+            cwd=ROOT,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **(env or {})},
         )
 
     def wait(self, timeout: float = 60.0) -> tuple[int, str]:

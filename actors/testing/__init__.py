@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from actors._hooks import Injected
+    from actors._core.instruments import Injected
     from actors.testing.effects import EffectsKit, effects_of
     from actors.testing.faults import Crash, Delay, Drop, Fault, Reorder
     from actors.testing.hypothesis import SystemMachine
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     )
 
 _WHERE = {
-    "_hooks": ("Injected",),
+    "_core.instruments": ("Injected",),
     "testing.effects": ("EffectsKit", "effects_of"),
     "testing.faults": ("Crash", "Delay", "Drop", "Fault", "Reorder"),
     "testing.hypothesis": ("SystemMachine",),
@@ -49,8 +49,31 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
-    "MODES", "CannotSimulate", "Crash", "Deadlock", "Delay", "Drop", "EffectsKit", "Fault",
-    "Injected", "Invariants", "Livelock", "Outcome", "PCTDispatcher", "Probe", "Received", "Reorder",
-    "SeededDispatcher", "Sim", "SimLoop", "SimSystem", "SimulationFailed", "SystemMachine",
-    "Violation", "effects_of", "explore", "search", "simulate",
+    "MODES",
+    "CannotSimulate",
+    "Crash",
+    "Deadlock",
+    "Delay",
+    "Drop",
+    "EffectsKit",
+    "Fault",
+    "Injected",
+    "Invariants",
+    "Livelock",
+    "Outcome",
+    "PCTDispatcher",
+    "Probe",
+    "Received",
+    "Reorder",
+    "SeededDispatcher",
+    "Sim",
+    "SimLoop",
+    "SimSystem",
+    "SimulationFailed",
+    "SystemMachine",
+    "Violation",
+    "effects_of",
+    "explore",
+    "search",
+    "simulate",
 ]

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from actors._actor import Actor
+from actors._core.instruments import Instrument
 from actors._events import ActorFailed, ActorRestarting, ActorStopped, Event
-from actors._hooks import Instrument
 from actors.testing.simulation import Sim
 
 if TYPE_CHECKING:
-    from actors._cell import Cell
-    from actors._envelope import Envelope
+    from actors._core.cell import Cell
+    from actors._core.envelope import Envelope
     from actors._ref import ActorRef
 
 
@@ -168,8 +168,9 @@ class EffectsKit(Instrument):
             self.log.append(sent or Asked(cell.path, message))
         return True
 
-    def end(self, cell: Cell, envelope: Envelope, began: int, ended: int,
-            error: BaseException | None) -> None:
+    def end(
+        self, cell: Cell, envelope: Envelope, began: int, ended: int, error: BaseException | None
+    ) -> None:
         """See :class:`actors.Instrument`."""
         reply = envelope[1]
         if cell.path != self._path or reply is None:
@@ -199,9 +200,7 @@ def _recording(actor_class: type[Actor], log: list[Effect]) -> type[Actor]:
             log.append(Spawned(ref.path, actor_class))
             return ref
 
-        def set_timer(
-            self, key: Any, delay: float, message: Any, *, every: float | None = None
-        ) -> None:
+        def set_timer(self, key: Any, delay: float, message: Any, *, every: float | None = None) -> None:
             super().set_timer(key, delay, message, every=every)
             log.append(TimerSet(key, delay, message, every))
 
@@ -218,8 +217,14 @@ def _recording(actor_class: type[Actor], log: list[Effect]) -> type[Actor]:
             log.append(Unwatched(ref.path))
 
     for what in (
-        "take_reply", "stash", "unstash_all", "become", "unbecome", "set_receive_timeout",
-        "start_task", "stop",
+        "take_reply",
+        "stash",
+        "unstash_all",
+        "become",
+        "unbecome",
+        "set_receive_timeout",
+        "start_task",
+        "stop",
     ):
         setattr(Recording, what, _noting(getattr(base, what), what, log))
     Recording.__name__, Recording.__qualname__ = base.__name__, base.__qualname__
@@ -235,8 +240,12 @@ def _noting(method: Callable[..., Any], what: str, log: list[Effect]) -> Callabl
 
 
 def effects_of(
-    actor_class: type[Actor], *messages: Any, args: tuple[Any, ...] = (), ask: bool = False,
-    seconds: float = 0.0, **options: Any,
+    actor_class: type[Actor],
+    *messages: Any,
+    args: tuple[Any, ...] = (),
+    ask: bool = False,
+    seconds: float = 0.0,
+    **options: Any,
 ) -> list[Effect]:
     """Start an actor in a simulation of its own, send it messages, and list what it did.
 

@@ -14,12 +14,12 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from actors._hooks import Injected, Instrument
+from actors._core.instruments import Injected, Instrument
 from actors.testing.invariants import sender_of
 
 if TYPE_CHECKING:
-    from actors._cell import Cell
-    from actors._envelope import Envelope
+    from actors._core.cell import Cell
+    from actors._core.envelope import Envelope
 
 F = TypeVar("F", bound="Fault")
 
@@ -37,8 +37,13 @@ class Fault(Instrument):
     """
 
     def __init__(
-        self, path: str = "*", message: type | tuple[type, ...] | Callable[[Any], bool] | None = None,
-        *, probability: float = 1.0, nth: int | None = None, times: int | None = None,
+        self,
+        path: str = "*",
+        message: type | tuple[type, ...] | Callable[[Any], bool] | None = None,
+        *,
+        probability: float = 1.0,
+        nth: int | None = None,
+        times: int | None = None,
     ) -> None:
         if not 0.0 <= probability <= 1.0:
             raise ValueError(f"a probability is from 0 to 1, not {probability}")

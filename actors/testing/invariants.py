@@ -13,7 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import pykka
 
-from actors._context import current
+from actors._core.context import current
+from actors._core.instruments import Instrument
+from actors._core.lifecycle import RUNNING, STOPPED
+from actors._core.mailbox import NORMAL, PRIORITY_FACTOR
+from actors._core.pykka_names import ActorStop
 from actors._events import (
     ActorFailed,
     ActorRestarting,
@@ -23,14 +27,10 @@ from actors._events import (
     Dropped,
     Event,
 )
-from actors._hooks import Instrument
-from actors._life import RUNNING, STOPPED
-from actors._mailbox import NORMAL, PRIORITY_FACTOR
-from actors._pykka import ActorStop
 
 if TYPE_CHECKING:
-    from actors._cell import Cell
-    from actors._envelope import Envelope
+    from actors._core.cell import Cell
+    from actors._core.envelope import Envelope
     from actors._future import Future
     from actors._system import ActorSystem
 
@@ -163,8 +163,9 @@ class Invariants(Instrument):
             if count > bound:
                 self.violated(f"bound: {cell.path} has {count} messages in its {lane}, {bound} allowed")
 
-    def end(self, cell: Cell, envelope: Envelope, began: int, ended: int,
-            error: BaseException | None) -> None:
+    def end(
+        self, cell: Cell, envelope: Envelope, began: int, ended: int, error: BaseException | None
+    ) -> None:
         """Count; remember the answer."""
         trail = self._trail(cell)
         trail.handling = None

@@ -127,8 +127,12 @@ class SimLoop(asyncio.SelectorEventLoop):
     """
 
     def __init__(
-        self, *, shuffle: random.Random | None = None, max_steps: int = MAX_STEPS,
-        max_stuck: int = MAX_STUCK, wall: float = MAX_WALL,
+        self,
+        *,
+        shuffle: random.Random | None = None,
+        max_steps: int = MAX_STEPS,
+        max_stuck: int = MAX_STUCK,
+        wall: float = MAX_WALL,
     ) -> None:
         self.virtual = VirtualSelector(max_steps, max_stuck, wall)
         super().__init__(self.virtual)

@@ -90,7 +90,10 @@ def _seed(text: str) -> int | str:
 
 
 def _explore(
-    item: pytest.Function, test: Any, fixtures: dict[str, Any], seeds: Iterable[int | str],
+    item: pytest.Function,
+    test: Any,
+    fixtures: dict[str, Any],
+    seeds: Iterable[int | str],
     options: dict[str, Any],
 ) -> None:
     from actors.testing.runs import simulate

@@ -25,10 +25,13 @@ class _Receiver(Actor):
     def on_receive(self, message: Any) -> Any:
         envelope = self._cell.envelope
         sender = None if envelope is None else envelope[3]
-        self._probe._received(Received(
-            message, None if sender is None else sender.ref,
-            self.take_reply() if self.is_asked else None,
-        ))
+        self._probe._received(
+            Received(
+                message,
+                None if sender is None else sender.ref,
+                self.take_reply() if self.is_asked else None,
+            )
+        )
 
 
 class Received:
@@ -36,9 +39,7 @@ class Received:
 
     __slots__ = ("message", "reply", "sender")
 
-    def __init__(
-        self, message: Any, sender: ActorRef[Any] | None, reply: Future[Any] | None
-    ) -> None:
+    def __init__(self, message: Any, sender: ActorRef[Any] | None, reply: Future[Any] | None) -> None:
         self.message = message
         self.sender = sender
         self.reply = reply

@@ -1,9 +1,9 @@
 """Whole runs of a scenario, with one seed or many.
 
-    async def scenario(system): ...
+async def scenario(system): ...
 
-    simulate(scenario, seed=17, mode="pct")
-    explore(scenario, seeds=range(200))       # raises the first failure, which names its seed
+simulate(scenario, seed=17, mode="pct")
+explore(scenario, seeds=range(200))       # raises the first failure, which names its seed
 """
 
 from __future__ import annotations
@@ -47,9 +47,7 @@ def failed(error: BaseException) -> bool:
     return isinstance(error, Exception) or type(error).__name__ == "Failed"
 
 
-def simulate(
-    scenario: Scenario, *, seed: int | str = 0, mode: str = "actors", **options: Any
-) -> Outcome:
+def simulate(scenario: Scenario, *, seed: int | str = 0, mode: str = "actors", **options: Any) -> Outcome:
     """Run ``async def scenario(system)`` (or ``scenario(sim)``) in a simulation of its own.
 
     Args:
@@ -65,9 +63,7 @@ def simulate(
     return contextvars.Context().run(_simulate, scenario, seed, mode, options)
 
 
-def _simulate(
-    scenario: Scenario, seed: int | str, mode: str, options: dict[str, Any]
-) -> Outcome:
+def _simulate(scenario: Scenario, seed: int | str, mode: str, options: dict[str, Any]) -> Outcome:
     sim = Sim(seed, mode, **options)
     try:
         value = sim.run(_start(scenario, sim))
@@ -83,7 +79,10 @@ def _simulate(
 
 
 def search(
-    scenario: Scenario, *, seeds: Iterable[int | str] = range(100), mode: str | None = None,
+    scenario: Scenario,
+    *,
+    seeds: Iterable[int | str] = range(100),
+    mode: str | None = None,
     **options: Any,
 ) -> SimulationFailed | None:
     """Run a scenario with one seed after the other; the first failure, or None.
@@ -103,7 +102,10 @@ def search(
 
 
 def explore(
-    scenario: Scenario, *, seeds: Iterable[int | str] = range(100), mode: str | None = None,
+    scenario: Scenario,
+    *,
+    seeds: Iterable[int | str] = range(100),
+    mode: str | None = None,
     **options: Any,
 ) -> None:
     """Like :func:`search`, but raise the failure."""

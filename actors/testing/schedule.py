@@ -15,7 +15,7 @@ from actors._system import Dispatcher
 from actors.testing.loop import CannotSimulate
 
 if TYPE_CHECKING:
-    from actors._cell import Cell
+    from actors._core.cell import Cell
 
 FAIR = 500
 """Steps in a row after which PCT sends an actor to the back: nobody may keep the others out."""
@@ -32,9 +32,7 @@ class SeededDispatcher(Dispatcher):
         loop: the loop to work on; None takes the one that runs when the first actor is scheduled.
     """
 
-    def __init__(
-        self, rng: random.Random, *, loop: asyncio.AbstractEventLoop | None = None
-    ) -> None:
+    def __init__(self, rng: random.Random, *, loop: asyncio.AbstractEventLoop | None = None) -> None:
         self.rng = rng
         self.steps = 0
         """Steps made so far."""

@@ -7,8 +7,8 @@ import random
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from actors._hooks import Instrument
-from actors._life import STOPPED
+from actors._core.instruments import Instrument
+from actors._core.lifecycle import STOPPED
 from actors._system import ActorSystem
 from actors.testing.invariants import Invariants
 from actors.testing.loop import (
@@ -23,8 +23,8 @@ from actors.testing.loop import (
 from actors.testing.schedule import PCTDispatcher, SeededDispatcher
 
 if TYPE_CHECKING:
-    from actors._cell import Cell
-    from actors._envelope import Envelope
+    from actors._core.cell import Cell
+    from actors._core.envelope import Envelope
     from actors._ref import ActorRef
     from actors.testing.faults import Fault
     from actors.testing.probe import Probe
@@ -104,9 +104,17 @@ class Sim:
     """
 
     def __init__(
-        self, seed: int | str = 0, mode: str = "actors", *, faults: Sequence[Fault] = (),
-        depth: int = 3, may_escalate: bool = False, max_steps: int = MAX_STEPS,
-        max_stuck: int = MAX_STUCK, wall: float = MAX_WALL, **options: Any,
+        self,
+        seed: int | str = 0,
+        mode: str = "actors",
+        *,
+        faults: Sequence[Fault] = (),
+        depth: int = 3,
+        may_escalate: bool = False,
+        max_steps: int = MAX_STEPS,
+        max_stuck: int = MAX_STUCK,
+        wall: float = MAX_WALL,
+        **options: Any,
     ) -> None:
         if mode not in MODES:
             raise ValueError(f"{mode!r} is no mode; there are {', '.join(MODES)}")
@@ -120,13 +128,19 @@ class Sim:
         self._finished = False
         self.loop = SimLoop(
             shuffle=self.chance("loop") if mode == "harsh" else None,
-            max_steps=max_steps, max_stuck=max_stuck, wall=wall,
+            max_steps=max_steps,
+            max_stuck=max_stuck,
+            wall=wall,
         )
         self.loop.virtual.describe = self.describe
         self.loop.set_exception_handler(self._unhandled)
         self.system = SimSystem(
-            "simulation", loop=self.loop, rng=self.chance("system"), clock=self.loop.clock,
-            dispatcher=self._dispatcher(depth), **options,
+            "simulation",
+            loop=self.loop,
+            rng=self.chance("system"),
+            clock=self.loop.clock,
+            dispatcher=self._dispatcher(depth),
+            **options,
         )
         self.invariants = Invariants(lambda text: self.loop.fail(Violation(text)))
         self.invariants.install(self.system)

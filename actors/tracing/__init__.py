@@ -17,4 +17,3 @@ from actors.tracing.flow import Edge, Flow
 from actors.tracing.spans import Span, Trace, Tracer
 
 __all__ = ["Crashes", "Edge", "Flow", "LoopWatch", "Span", "Trace", "Tracer", "wait_graph"]
-

@@ -39,14 +39,20 @@ def wait_graph(system: ActorSystem) -> dict[str, Any]:
     member = {path: number for number, cycle in enumerate(cycles) for path in cycle}
     asks = [
         {
-            "asker": ask.asker, "target": ask.target, "message": ask.message, "state": ask.state,
+            "asker": ask.asker,
+            "target": ask.target,
+            "message": ask.message,
+            "state": ask.state,
             "age": ask.age,
             "cycle": ask.asker in member and member.get(ask.target) == member[ask.asker],
         }
         for ask in pending[:MAX_ASKS]
     ]
     return {
-        "asks": asks, "waits": waits, "cycles": cycles, "hidden": max(0, len(pending) - MAX_ASKS),
+        "asks": asks,
+        "waits": waits,
+        "cycles": cycles,
+        "hidden": max(0, len(pending) - MAX_ASKS),
     }
 
 
@@ -77,8 +83,8 @@ def find_cycles(edges: dict[str, set[str]]) -> list[list[str]]:
                 if work:
                     low[work[-1][0]] = min(low[work[-1][0]], low[node])
                 if low[node] == index[node]:
-                    group = path[path.index(node):]
-                    del path[path.index(node):]
+                    group = path[path.index(node) :]
+                    del path[path.index(node) :]
                     if len(group) > 1 or node in edges.get(node, ()):
                         found.append(sorted(group))
     return sorted(found)

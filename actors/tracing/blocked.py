@@ -16,7 +16,7 @@ import traceback
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from actors._cell import Cell
+from actors._core.cell import Cell
 from actors._events import LoopBlocked
 
 if TYPE_CHECKING:
@@ -111,8 +111,11 @@ class LoopWatch:
         path = None if cell is None else cell.path
         stack = format_stack(frame)
         logger.error(
-            "%s: the event loop has not turned for %.2f s in %s:\n%s", self.system.name,
-            time.monotonic() - asked, path or "code outside of actors", stack,
+            "%s: the event loop has not turned for %.2f s in %s:\n%s",
+            self.system.name,
+            time.monotonic() - asked,
+            path or "code outside of actors",
+            stack,
         )
         try:
             self.system.loop.call_soon_threadsafe(self._publish, asked, path, stack)
@@ -138,7 +141,8 @@ def running_cell(frame: FrameType | None) -> Cell | None:
 def format_stack(frame: FrameType) -> str:
     """The innermost ``MAX_FRAMES`` frames as text, the innermost last; asyncio's own left out."""
     frames = [
-        each for each in traceback.walk_stack(frame)
+        each
+        for each in traceback.walk_stack(frame)
         if not str(each[0].f_globals.get("__name__", "")).startswith(asyncio.__name__)
     ]
     summary = traceback.StackSummary.extract(iter(frames), limit=MAX_FRAMES, lookup_lines=True)

@@ -67,9 +67,7 @@ class Crashes:
         ``first`` and ``last`` are seconds since 1970; ``stack``, ``recent`` and the like are of the
         last failure. The stack has no source lines and no values, only where.
         """
-        return [
-            {**group, "paths": list(group["paths"])} for group in reversed(self._groups.values())
-        ]
+        return [{**group, "paths": list(group["paths"])} for group in reversed(self._groups.values())]
 
     def clear(self) -> None:
         """Forget all."""
@@ -97,10 +95,17 @@ class Crashes:
         except Exception as error:  # somebody's own redact must not cost the report
             shown = f"redact failed: {type_name(error)}"
         return {
-            "error": type_name(event.error), "shown": shown, "stack": _stack(event.error),
-            "causes": _causes(event.error), "actor_class": event.actor_class, "where": event.where,
-            "directive": event.directive, "failures": event.failures, "message": event.message,
-            "mailbox": event.mailbox, "recent": [list(each) for each in event.recent],
+            "error": type_name(event.error),
+            "shown": shown,
+            "stack": _stack(event.error),
+            "causes": _causes(event.error),
+            "actor_class": event.actor_class,
+            "where": event.where,
+            "directive": event.directive,
+            "failures": event.failures,
+            "message": event.message,
+            "mailbox": event.mailbox,
+            "recent": [list(each) for each in event.recent],
         }
 
 

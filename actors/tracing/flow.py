@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from actors._core.instruments import Instrument
+from actors._core.stats import BUCKETS, SHIFT, Histogram
 from actors._events import DeadLetter, Dropped
-from actors._hooks import Instrument
-from actors._stats import BUCKETS, SHIFT, Histogram
 from actors.tracing.spans import message_name
 
 if TYPE_CHECKING:
-    from actors._cell import Cell
-    from actors._envelope import Envelope
+    from actors._core.cell import Cell
+    from actors._core.envelope import Envelope
     from actors._system import ActorSystem
 
 MAX_EDGES = 10_000
@@ -100,7 +100,10 @@ class Flow(Instrument):
         with self._lock:
             found = [
                 Edge(
-                    *key, counts.count, counts.failed, counts.drops,
+                    *key,
+                    counts.count,
+                    counts.failed,
+                    counts.drops,
                     Histogram(tuple(counts.waits)).quantile(0.99),
                     Histogram(tuple(counts.runs)).quantile(0.99),
                 )
@@ -108,12 +111,14 @@ class Flow(Instrument):
             ]
         return sorted(found, key=lambda edge: -edge.count - edge.drops)
 
-    def end(self, cell: Cell, envelope: Envelope, began: int, ended: int,
-            error: BaseException | None) -> None:
+    def end(
+        self, cell: Cell, envelope: Envelope, began: int, ended: int, error: BaseException | None
+    ) -> None:
         """Count a handled message."""
         message, _, sent, sender, _ = envelope
         key = (
-            OUTSIDE if sender is None else sender.actor_class.__name__, cell.actor_class.__name__,
+            OUTSIDE if sender is None else sender.actor_class.__name__,
+            cell.actor_class.__name__,
             message_name(message),
         )
         with self._lock:  # actors with a thread of their own may have the same class

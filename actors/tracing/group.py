@@ -13,7 +13,7 @@ from actors.tracing.export import encode
 from actors.tracing.protocol import Sample
 
 if TYPE_CHECKING:
-    from actors._cell import Cell
+    from actors._core.cell import Cell
     from actors._system import ActorSystem
     from actors.tracing.watcher import Watcher
 
@@ -74,9 +74,14 @@ class Group:
         pages = max(1, -(-len(every) // self.page))
         wall = time.time_ns() - (self._system.clock() - self.at)
         for number in range(pages):
-            part = every[number * self.page:(number + 1) * self.page]
+            part = every[number * self.page : (number + 1) * self.page]
             yield frame(
-                "snapshot", self.at, page=number + 1, pages=pages, wall=wall, hidden=self.hidden,
+                "snapshot",
+                self.at,
+                page=number + 1,
+                pages=pages,
+                wall=wall,
+                hidden=self.hidden,
                 new=[protocol.identity(cell, sample.id) for cell, sample in part],
                 dirty=[sample.row for _, sample in part],
             )

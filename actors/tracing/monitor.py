@@ -57,8 +57,12 @@ class Monitor:
     """
 
     def __init__(
-        self, system: ActorSystem, *, tracer: Tracer | None = None,
-        redact: Redact = protocol.type_name, interval: float = INTERVAL,
+        self,
+        system: ActorSystem,
+        *,
+        tracer: Tracer | None = None,
+        redact: Redact = protocol.type_name,
+        interval: float = INTERVAL,
     ) -> None:
         self.system = system
         self.tracer = tracer
@@ -77,8 +81,13 @@ class Monitor:
         self._counts = False
 
     def watch(
-        self, pattern: str = "*", *, page: int = 500, max_rows: int = MAX_ROWS,
-        asks: bool = False, flow: bool = False,
+        self,
+        pattern: str = "*",
+        *,
+        page: int = 500,
+        max_rows: int = MAX_ROWS,
+        asks: bool = False,
+        flow: bool = False,
     ) -> Watcher:
         """A watcher; it begins with ``async with``.
 
@@ -232,7 +241,10 @@ class Monitor:
 
 
 def _frames(
-    group: Group, now: int, events: list[tuple[str | None, dict[str, Any]]], traces: list[Trace],
+    group: Group,
+    now: int,
+    events: list[tuple[str | None, dict[str, Any]]],
+    traces: list[Trace],
     lost: tuple[int, int],
 ) -> Iterator[bytes]:
     yield frame("delta", now, **group.look(now))

@@ -16,8 +16,7 @@ try:
     from opentelemetry.context import Context
 except ImportError as error:
     raise ImportError(
-        "actors.tracing.otel needs OpenTelemetry; the extra 'otel' has it: "
-        "pip install 'kafka-pixy[otel]'"
+        "actors.tracing.otel needs OpenTelemetry; the extra 'otel' has it: pip install 'kafka-pixy[otel]'"
     ) from error
 
 if TYPE_CHECKING:
@@ -84,8 +83,11 @@ class OTelExporter:
     def _export(self, span: Span, offset: int) -> None:
         with self._ids.forced(int(span.trace_id, 16), int(span.span_id, 16)):
             made = self._otel.start_span(
-                f"{span.actor_class} {span.message}", context=_parent(span),
-                kind=api.SpanKind.CONSUMER, start_time=span.began + offset, attributes=_attributes(span),
+                f"{span.actor_class} {span.message}",
+                context=_parent(span),
+                kind=api.SpanKind.CONSUMER,
+                start_time=span.began + offset,
+                attributes=_attributes(span),
             )
         if span.error is not None:
             made.set_status(api.Status(api.StatusCode.ERROR, span.error))
@@ -129,7 +131,9 @@ def _parent(span: Span) -> Context:
     if span.parent_id is None:
         return Context()  # and not the current one: whatever that is, it is not the parent
     above = api.SpanContext(
-        int(span.trace_id, 16), int(span.parent_id, 16), is_remote=span.sender is None,
+        int(span.trace_id, 16),
+        int(span.parent_id, 16),
+        is_remote=span.sender is None,
         trace_flags=api.TraceFlags(api.TraceFlags.SAMPLED),
     )
     return api.set_span_in_context(api.NonRecordingSpan(above), Context())
@@ -137,7 +141,9 @@ def _parent(span: Span) -> Context:
 
 def _attributes(span: Span) -> dict[str, Any]:
     found: dict[str, Any] = {
-        "actors.path": span.path, "actors.class": span.actor_class, "actors.message": span.message,
+        "actors.path": span.path,
+        "actors.class": span.actor_class,
+        "actors.message": span.message,
         "actors.wait": max(0, span.began - span.sent) / 1e9,
     }
     if span.sender is not None:

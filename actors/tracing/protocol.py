@@ -26,11 +26,11 @@ from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from actors._stack import MAX_STACK, stack_of
-from actors._stats import BUCKETS, Histogram
+from actors._core.stack import MAX_STACK, stack_of
+from actors._core.stats import BUCKETS, Histogram
 
 if TYPE_CHECKING:
-    from actors._cell import Cell
+    from actors._core.cell import Cell
     from actors._events import Event
     from actors.tracing.flow import Edge
     from actors.tracing.spans import Trace
@@ -41,8 +41,23 @@ IDENTITY = ("id", "path", "actor_class")
 """Columns of ``new``."""
 
 ROW = (
-    "id", "state", "depth", "capacity", "oldest", "processed", "failed", "restarts", "refused",
-    "current", "since", "in_rate", "out_rate", "error_rate", "wait_p50", "wait_p99", "run_p50",
+    "id",
+    "state",
+    "depth",
+    "capacity",
+    "oldest",
+    "processed",
+    "failed",
+    "restarts",
+    "refused",
+    "current",
+    "since",
+    "in_rate",
+    "out_rate",
+    "error_rate",
+    "wait_p50",
+    "wait_p99",
+    "run_p50",
     "run_p99",
 )
 """Columns of ``dirty``.
@@ -86,16 +101,32 @@ class Sample:
         mailbox, envelope = cell.mailbox, cell.envelope
         depth, sent = (0, 0) if mailbox.empty() else (len(mailbox), oldest(cell))
         key = (
-            cell.state, depth, sent, sum(cell.runs), cell.failed, cell.restarts,
-            mailbox.dropped + mailbox.rejected, 0 if envelope is None else cell.began,
+            cell.state,
+            depth,
+            sent,
+            sum(cell.runs),
+            cell.failed,
+            cell.restarts,
+            mailbox.dropped + mailbox.rejected,
+            0 if envelope is None else cell.began,
         )
         if key == self.key and not self.active:
             return False
         rates = self._rates(cell, key, window)
         state, _, _, processed, failed, restarts, refused, since = key
         self.row = (
-            self.id, state, depth, mailbox.capacity, sent, processed, failed, restarts, refused,
-            None if envelope is None else type(envelope[0]).__name__, since, *rates,
+            self.id,
+            state,
+            depth,
+            mailbox.capacity,
+            sent,
+            processed,
+            failed,
+            restarts,
+            refused,
+            None if envelope is None else type(envelope[0]).__name__,
+            since,
+            *rates,
         )
         self.key = key
         return True
@@ -113,9 +144,13 @@ class Sample:
             return (came, *_IDLE[1:])
         handled = key[3] - before[3]
         return (
-            max(0, handled + key[1] - before[1]) / window, handled / window,
+            max(0, handled + key[1] - before[1]) / window,
+            handled / window,
             (key[4] - before[4]) / window,
-            waited.quantile(0.5), waited.quantile(0.99), ran.quantile(0.5), ran.quantile(0.99),
+            waited.quantile(0.5),
+            waited.quantile(0.99),
+            ran.quantile(0.5),
+            ran.quantile(0.99),
         )
 
 
@@ -140,7 +175,8 @@ def details(cell: Cell) -> dict[str, Any]:
     found = dataclasses.asdict(statistics)
     for name, histogram in (("wait", statistics.wait), ("run", statistics.run)):
         found[name] = {
-            "counts": histogram.counts, "p50": histogram.quantile(0.5),
+            "counts": histogram.counts,
+            "p50": histogram.quantile(0.5),
             "p99": histogram.quantile(0.99),
         }
     waiting = cell.waiting_on
@@ -155,7 +191,8 @@ def details(cell: Cell) -> dict[str, Any]:
         "asks": asks_of(cell),
         "trace": None if cell.trace is None else cell.trace.trace_id,
         "supervision": {
-            "strategy": supervision.strategy.value, "restarts": supervision.intensity.restarts,
+            "strategy": supervision.strategy.value,
+            "restarts": supervision.intensity.restarts,
             "window": supervision.intensity.window,
         },
         "error": None if cell.error is None else type_name(cell.error),
@@ -170,7 +207,8 @@ def asks_of(cell: Cell) -> list[dict[str, Any]]:
     handled = () if cell.envelope is None else (cell.envelope,)
     return [
         {
-            "asker": None if sender is None else sender.path, "message": type_name(message),
+            "asker": None if sender is None else sender.path,
+            "message": type_name(message),
             "state": "handling" if envelope is cell.envelope else "queued",
             "age": (now - sent) / 1e9,
         }
@@ -206,8 +244,11 @@ def path_of(happened: Event) -> str | None:
 def trace(finished: Trace) -> dict[str, Any]:
     """A finished trace as plain data."""
     return {
-        "trace_id": finished.trace_id, "complete": finished.complete, "lost": finished.lost,
-        "duration": finished.duration, "failed": finished.failed,
+        "trace_id": finished.trace_id,
+        "complete": finished.complete,
+        "lost": finished.lost,
+        "duration": finished.duration,
+        "failed": finished.failed,
         "spans": [dataclasses.asdict(each) for each in finished.spans],
     }
 

@@ -23,13 +23,13 @@ from typing import TYPE_CHECKING, Any
 
 from pykka.messages import ProxyCall, ProxyGetAttr, ProxySetAttr
 
-from actors._hooks import Instrument
-from actors._timers import TimerFired
+from actors._core.instruments import Instrument
+from actors._core.timers import TimerFired
 from actors._trace import TraceContext
 
 if TYPE_CHECKING:
-    from actors._cell import Cell
-    from actors._envelope import Envelope
+    from actors._core.cell import Cell
+    from actors._core.envelope import Envelope
 
 logger = logging.getLogger("actors")
 
@@ -149,8 +149,13 @@ class Tracer(Instrument):
     """
 
     def __init__(
-        self, sample: float = 0.0, *, ring: int = RING, errors: int = KEPT_ERRORS,
-        slowest: int = KEPT_SLOWEST, rng: random.Random | None = None,
+        self,
+        sample: float = 0.0,
+        *,
+        ring: int = RING,
+        errors: int = KEPT_ERRORS,
+        slowest: int = KEPT_SLOWEST,
+        rng: random.Random | None = None,
     ) -> None:
         if not 0 <= sample <= 1:
             raise ValueError(f"sample is a share from 0 to 1, not {sample}")
@@ -206,8 +211,7 @@ class Tracer(Instrument):
         """
         with self._lock:
             quiet = [
-                key for key, trace in self._open.items()
-                if not trace.running and now - trace.last > QUIET_NS
+                key for key, trace in self._open.items() if not trace.running and now - trace.last > QUIET_NS
             ]
             for key in quiet:
                 self._finish(key, complete=False)
@@ -248,8 +252,9 @@ class Tracer(Instrument):
         cell.trace = context
         self._began(cell, envelope, context, parent)
 
-    def end(self, cell: Cell, envelope: Envelope, began: int, ended: int,
-            error: BaseException | None) -> None:
+    def end(
+        self, cell: Cell, envelope: Envelope, began: int, ended: int, error: BaseException | None
+    ) -> None:
         """Record the span."""
         if cell in self._begun:
             self._ended(cell, began, ended, None if error is None else type(error).__name__)
@@ -263,9 +268,7 @@ class Tracer(Instrument):
                 return True
         return False
 
-    def _began(
-        self, cell: Cell, envelope: Envelope, context: TraceContext, parent: str | None
-    ) -> None:
+    def _began(self, cell: Cell, envelope: Envelope, context: TraceContext, parent: str | None) -> None:
         now = cell.began
         if cell in self._begun:  # the handler before was cut off: its end was not told
             self._ended(cell, self._begun[cell][3], now, "Aborted")
@@ -282,9 +285,17 @@ class Tracer(Instrument):
         context, parent, envelope, _ = self._begun.pop(cell)
         message, _, sent, sender, _ = envelope
         span = Span(
-            context.trace_id, context.span_id, parent, cell.path, cell.actor_class.__name__,
-            message_name(message), None if sender is None else sender.path,
-            sent, began, ended, error,
+            context.trace_id,
+            context.span_id,
+            parent,
+            cell.path,
+            cell.actor_class.__name__,
+            message_name(message),
+            None if sender is None else sender.path,
+            sent,
+            began,
+            ended,
+            error,
         )
         with self._lock:
             trace = self._trace(context.trace_id, ended)
@@ -333,7 +344,7 @@ class Tracer(Instrument):
             return
         self._slowest.append((duration, trace))
         self._slowest.sort(key=lambda each: each[0], reverse=True)
-        del self._slowest[self._keep_slowest:]
+        del self._slowest[self._keep_slowest :]
 
 
 __all__ = ["Span", "Trace", "Tracer", "message_name"]

@@ -51,7 +51,9 @@ class Watcher:
         return self
 
     async def __aexit__(
-        self, _kind: type[BaseException] | None, _error: BaseException | None,
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
         _traceback: TracebackType | None,
     ) -> None:
         self.leave()

@@ -28,11 +28,23 @@ def _messages(text: str) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="make pipeline-demo", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
+        prog="make pipeline-demo",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--messages", type=_messages, default=1_000_000, metavar="N", help="how many (default: %(default)s)")
-    parser.add_argument("--out", type=Path, default=FOLDER, metavar="DIR", help="for lake and report (default: build/pipeline-demo)")
-    parser.add_argument("--master", default="local[*]", metavar="URL", help="Spark's master (default: %(default)s)")
+    parser.add_argument(
+        "--messages", type=_messages, default=1_000_000, metavar="N", help="how many (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=FOLDER,
+        metavar="DIR",
+        help="for lake and report (default: build/pipeline-demo)",
+    )
+    parser.add_argument(
+        "--master", default="local[*]", metavar="URL", help="Spark's master (default: %(default)s)"
+    )
     return parser
 
 

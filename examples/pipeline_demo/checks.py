@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pyarrow.dataset as ds
 
-from pixy.pipeline.lake import Lake
+from pixy.pipeline.lake.lake import Lake
 
 from .house import DemoError
 from .traffic import Tally
@@ -54,14 +54,26 @@ def look_at(report: Path, picture: Path, browser: str) -> tuple[str, int]:
     """
     with tempfile.TemporaryDirectory(prefix="pipeline-demo-") as profile:
         options = [
-            browser, "--headless", "--disable-gpu", "--hide-scrollbars", f"--user-data-dir={profile}",
-            "--window-size=1180,1500", *(["--no-sandbox"] if os.geteuid() == 0 else []),
+            browser,
+            "--headless",
+            "--disable-gpu",
+            "--hide-scrollbars",
+            f"--user-data-dir={profile}",
+            "--window-size=1180,1500",
+            *(["--no-sandbox"] if os.geteuid() == 0 else []),
         ]
         page = subprocess.run(
-            [*options, "--dump-dom", report.as_uri()], capture_output=True, text=True, timeout=_PATIENCE, check=False
+            [*options, "--dump-dom", report.as_uri()],
+            capture_output=True,
+            text=True,
+            timeout=_PATIENCE,
+            check=False,
         ).stdout
         subprocess.run(
-            [*options, f"--screenshot={picture}", report.as_uri()], capture_output=True, timeout=_PATIENCE, check=False
+            [*options, f"--screenshot={picture}", report.as_uri()],
+            capture_output=True,
+            timeout=_PATIENCE,
+            check=False,
         )
     verdict = re.search(r'<h1>Delivery audit <span class="verdict (\w+)">', page)
     if verdict is None or not picture.is_file():

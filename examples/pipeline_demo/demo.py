@@ -16,9 +16,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from pixy.pipeline import jars
 from pixy.pipeline.errors import SetupError
-from pixy.pipeline.lake import Lake
+from pixy.pipeline.lake.lake import Lake
+from pixy.pipeline.spark import jars
 from tests.kafka.cluster import Cluster, Unavailable, free_port
 
 from . import checks, traffic
@@ -67,13 +67,24 @@ class Demo:
         sent, taken = self._traffic(daemon)
         self._archive()
         with self._telling(f"replay of {TOPIC} to {REPLAYED}"):
-            replay = self._command("replay", "--topic", TOPIC, "--to", REPLAYED, "--create", "--state", str(self.folder / "replay"))
+            replay = self._command(
+                "replay",
+                "--topic",
+                TOPIC,
+                "--to",
+                REPLAYED,
+                "--create",
+                "--state",
+                str(self.folder / "replay"),
+            )
             console.print(f"  {replay['records']:,} records, {replay['records_per_second']:,.0f} a second")
         with self._telling(f"archive of {REPLAYED}"):
             self._told_rate(self._command("archive", "--topics", REPLAYED, "--trigger", "once"))
         with self._telling("verification: every record of the lake against its checksums"):
             verified = self._command("verify", cluster=False)
-            console.print(f"  {verified['records']:,} records in {verified['files']:,} files: {verified['verdict']}")
+            console.print(
+                f"  {verified['records']:,} records in {verified['files']:,} files: {verified['verdict']}"
+            )
         with self._telling("audit of both topics"):
             audit = self._audit()
         with self._telling("comparison"):
@@ -95,13 +106,22 @@ class Demo:
         for topic, partitions in ((TOPIC, PARTITIONS), (JOURNAL, 1)):
             kafka.create_topic(topic, partitions)
         grpc, rest = free_port(), free_port()
-        self.config.write_text(json.dumps({
-            "grpc_addr": f"127.0.0.1:{grpc}", "tcp_addr": f"127.0.0.1:{rest}",
-            "proxies": {"demo": {
-                "kafka": {"seed_peers": kafka.bootstrap()}, "consumer": {"initial_offset": "oldest"},
-                "journal": {"topic": JOURNAL},
-            }},
-        }, indent=1))
+        self.config.write_text(
+            json.dumps(
+                {
+                    "grpc_addr": f"127.0.0.1:{grpc}",
+                    "tcp_addr": f"127.0.0.1:{rest}",
+                    "proxies": {
+                        "demo": {
+                            "kafka": {"seed_peers": kafka.bootstrap()},
+                            "consumer": {"initial_offset": "oldest"},
+                            "journal": {"topic": JOURNAL},
+                        }
+                    },
+                },
+                indent=1,
+            )
+        )
         daemon = Daemon(self.config, self.folder / "daemon.log", grpc, rest)
         self._stack.callback(daemon.close)
         console.print(f"  and the daemon with its journal on: gRPC 127.0.0.1:{grpc}, REST 127.0.0.1:{rest}")
@@ -109,7 +129,9 @@ class Demo:
 
     def _traffic(self, daemon: Daemon) -> tuple[traffic.Tally, int]:
         wanted = min(self.messages // 20, MOST_CONSUMED)
-        with self._telling(f"{self.messages:,} messages through the proxy, one a request; {wanted:,} consumed by group {GROUP}"):
+        with self._telling(
+            f"{self.messages:,} messages through the proxy, one a request; {wanted:,} consumed by group {GROUP}"
+        ):
             began = time.monotonic()
             with _progress() as bar:
                 sent, taken, producing = asyncio.run(self._clients(daemon, wanted, bar))
@@ -122,7 +144,9 @@ class Demo:
         return sent, taken
 
     async def _clients(self, daemon: Daemon, wanted: int, bar: Bar) -> tuple[traffic.Tally, int, float]:
-        consuming = asyncio.create_task(traffic.consume(daemon.grpc, TOPIC, GROUP, wanted, bar("consumed", wanted)))
+        consuming = asyncio.create_task(
+            traffic.consume(daemon.grpc, TOPIC, GROUP, wanted, bar("consumed", wanted))
+        )
         began = time.monotonic()
         try:
             sent = await traffic.produce(daemon.rest, TOPIC, self.messages, bar("sent", self.messages))
@@ -132,52 +156,101 @@ class Demo:
             consuming.cancel()
 
     def _archive(self) -> None:
-        arguments = ("archive", "--topics", TOPIC, "--trigger", "once", "--batch-records", str(-(-self.messages // BATCHES)))
+        arguments = (
+            "archive",
+            "--topics",
+            TOPIC,
+            "--trigger",
+            "once",
+            "--batch-records",
+            str(-(-self.messages // BATCHES)),
+        )
         with self._telling("archive, killed in the middle"):
             running = self._begin(*arguments)
             running.wait_for(f"batch {KILL_AFTER - 1}:")
             time.sleep(random.uniform(0.0, 0.5))  # somewhere within the next batch
             running.kill()
             published = self._published()
-            console.print(f"  kill -9 with {published:,} of {self.messages:,} records published", style="yellow")
+            console.print(
+                f"  kill -9 with {published:,} of {self.messages:,} records published", style="yellow"
+            )
             if not 0 < published < self.messages:
                 raise DemoError("that was not in the middle")
         with self._telling("archive, the same command again"):
             rest = self._command(*arguments)
             self._told_rate(rest)
             both = published + rest["records"]
-            self._row("published before the kill + after it", f"{published:,} + {rest['records']:,}", f"{self.messages:,}", both == self.messages)
+            self._row(
+                "published before the kill + after it",
+                f"{published:,} + {rest['records']:,}",
+                f"{self.messages:,}",
+                both == self.messages,
+            )
 
     def _published(self) -> int:
         return sum(stats[0] for stats in checks.figures(Lake.open(str(self.lake)), TOPIC).values())
 
     def _audit(self) -> dict[str, Any]:
         found = self._command(
-            "audit", "--topics", f"{TOPIC},{REPLAYED}", "--out", str(self.folder / "audit"),
-            "--window", "5s" if self.messages > 200_000 else "1s",
+            "audit",
+            "--topics",
+            f"{TOPIC},{REPLAYED}",
+            "--out",
+            str(self.folder / "audit"),
+            "--window",
+            "5s" if self.messages > 200_000 else "1s",
         )
         console.print(f"  verdict: {found['verdict']}")
         return found
 
-    def _compare(self, sent: traffic.Tally, taken: int, replay: dict[str, Any], audit: dict[str, Any]) -> None:
+    def _compare(
+        self, sent: traffic.Tally, taken: int, replay: dict[str, Any], audit: dict[str, Any]
+    ) -> None:
         lake = Lake.open(str(self.lake))
         for topic in (TOPIC, REPLAYED):
             read = checks.read(lake, topic)
-            self._row(f"messages sent, in the lake as {topic}", f"{sent.count:,}", f"{read.count:,}", sent.count == read.count == self.messages)
-            self._row("their keys' and values' checksum", f"{sent.checksum:016x}", f"{read.checksum:016x}", sent.checksum == read.checksum)
+            self._row(
+                f"messages sent, in the lake as {topic}",
+                f"{sent.count:,}",
+                f"{read.count:,}",
+                sent.count == read.count == self.messages,
+            )
+            self._row(
+                "their keys' and values' checksum",
+                f"{sent.checksum:016x}",
+                f"{read.checksum:016x}",
+                sent.checksum == read.checksum,
+            )
         first, second = checks.figures(lake, TOPIC), checks.figures(lake, REPLAYED)
         for partition in sorted(first.keys() | second.keys()):
             one, other = first.get(partition, (0, 0, 0)), second.get(partition, (0, 0, 0))
             self._row(
                 f"partition {partition} of {TOPIC} and {REPLAYED}",
-                f"{one[0]:,} {one[2]:016x}", f"{other[0]:,} {other[2]:016x}", one == other,
+                f"{one[0]:,} {one[2]:016x}",
+                f"{other[0]:,} {other[2]:016x}",
+                one == other,
             )
-        self._row("records replayed", f"{replay['records']:,}", f"{self.messages:,}", replay["records"] == self.messages)
+        self._row(
+            "records replayed",
+            f"{replay['records']:,}",
+            f"{self.messages:,}",
+            replay["records"] == self.messages,
+        )
         by_topic = {row["topic"]: row for row in audit["topics"]}
         answered = by_topic[TOPIC]["answered"]
-        self._row("messages that the journal knows as written", f"{answered:,}", f"{self.messages:,}", answered == self.messages)
+        self._row(
+            "messages that the journal knows as written",
+            f"{answered:,}",
+            f"{self.messages:,}",
+            answered == self.messages,
+        )
         [group] = [row for row in audit["groups"] if row["topic"] == TOPIC]
-        self._row("consumed, acknowledged in the journal", f"{taken:,}", f"{group['acked']:,}", group["acked"] == taken)
+        self._row(
+            "consumed, acknowledged in the journal",
+            f"{taken:,}",
+            f"{group['acked']:,}",
+            group["acked"] == taken,
+        )
         lost = sum(row["archive_lost"] + row["log_lost"] for row in by_topic.values()) + group["lost"]
         self._row("lost, says the audit", str(lost), "0", lost == 0)
         self._row("the audit's verdict", audit["verdict"], "clean", audit["verdict"] == "clean")
@@ -189,7 +262,12 @@ class Demo:
             console.print("  no chromium or chrome was found that could open it; any browser can")
             return
         verdict, plots = checks.look_at(report, self.folder / "report.png", browser)
-        self._row(f"the report in {Path(browser).name}: verdict, plots", f"{verdict}, {plots}", f"{audit['verdict']}, 2", (verdict, plots) == (audit["verdict"], 2))
+        self._row(
+            f"the report in {Path(browser).name}: verdict, plots",
+            f"{verdict}, {plots}",
+            f"{audit['verdict']}, 2",
+            (verdict, plots) == (audit["verdict"], 2),
+        )
 
     # -- telling ----------------------------------------------------------------------------------
 
@@ -203,7 +281,9 @@ class Demo:
 
     @staticmethod
     def _told_rate(result: dict[str, Any]) -> None:
-        console.print(f"  {result['records']:,} records in {result['batches']} batches, {result['records_per_second']:,.0f} a second")
+        console.print(
+            f"  {result['records']:,} records in {result['batches']} batches, {result['records_per_second']:,.0f} a second"
+        )
 
     def _row(self, what: str, found: str, wanted: str, equal: bool) -> None:
         self._rows.append((what, found, wanted, equal))
@@ -218,13 +298,17 @@ class Demo:
         console.print(
             f"[bold green]Counts and checksums are equal: {self.messages:,} messages went through, into the lake, "
             "out and in again; none lost, none doubled, none changed.[/bold green]"
-            if good else "[bold red]Something is not equal.[/bold red]"
+            if good
+            else "[bold red]Something is not equal.[/bold red]"
         )
         out = Console(highlight=False, soft_wrap=True)
         out.print(f"\nreport: {(self.folder / 'audit' / 'report.html').as_uri()}", markup=False)
         out.print(f"lake:   {self.lake}", markup=False)
         for name in ("spark", "pyarrow"):
-            out.print(f"query:  .venv/bin/python examples/pipeline_query_{name}.py {self.lake} {TOPIC}", markup=False)
+            out.print(
+                f"query:  .venv/bin/python examples/pipeline_query_{name}.py {self.lake} {TOPIC}",
+                markup=False,
+            )
         return good
 
     # -- commands -----------------------------------------------------------------------------------
@@ -232,7 +316,12 @@ class Demo:
     def _begin(self, name: str, *arguments: str, cluster: bool = True) -> Command:
         more = ["--config", str(self.config), "--master", self.master] if cluster else []
         if name != "audit":
-            console.print(f"  kafka-pixy pipeline {name} {' '.join(arguments)}", style="dim", markup=False, soft_wrap=True)
+            console.print(
+                f"  kafka-pixy pipeline {name} {' '.join(arguments)}",
+                style="dim",
+                markup=False,
+                soft_wrap=True,
+            )
         running = Command(
             [name, *arguments, "--lake", str(self.lake), *more],
             lambda line: console.print(f"  | {line}", style="dim", markup=False, soft_wrap=True),
@@ -251,6 +340,7 @@ Bar = Callable[[str, int], Callable[[int], None]]
 def _progress() -> Iterator[Bar]:
     """Bars on a terminal, else a line every few seconds."""
     if not console.is_terminal:
+
         def lines(what: str, total: int) -> Callable[[int], None]:
             last = time.monotonic()
 
@@ -265,9 +355,14 @@ def _progress() -> Iterator[Bar]:
         yield lines
         return
     with Progress(
-        TextColumn("  {task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
-        console=console, transient=True,
+        TextColumn("  {task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
     ) as shown:
+
         def bars(what: str, total: int) -> Callable[[int], None]:
             task = shown.add_task(what, total=total)
             return lambda done: shown.update(task, completed=done)

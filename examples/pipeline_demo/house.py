@@ -33,10 +33,13 @@ def _die_with_parent() -> None:
 def start(arguments: list[str], **streams: Any) -> subprocess.Popen[Any]:
     """``kafka-pixy ...`` in a session of its own: the terminal's ctrl-C goes to the demo alone."""
     return subprocess.Popen(
-        [sys.executable, "-m", "pixy.cli.main", *arguments], cwd=ROOT, start_new_session=True,
+        [sys.executable, "-m", "pixy.cli.main", *arguments],
+        cwd=ROOT,
+        start_new_session=True,
         preexec_fn=_die_with_parent,  # noqa: PLW1509 - one system call, no lock
         stdin=subprocess.DEVNULL,
-        env={**os.environ, "COLUMNS": "200"}, **streams,
+        env={**os.environ, "COLUMNS": "200"},
+        **streams,
     )
 
 
@@ -57,7 +60,9 @@ class Daemon:
         """Drain; raises DemoError unless it says that everything was written."""
         self._process.terminate()
         if self._process.wait(_STOP) != 0:
-            raise DemoError(f"the daemon did not drain (exit code {self._process.returncode}), see {self._log}")
+            raise DemoError(
+                f"the daemon did not drain (exit code {self._process.returncode}), see {self._log}"
+            )
 
     def close(self) -> None:
         """End it whatever it does."""

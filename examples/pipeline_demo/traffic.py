@@ -80,11 +80,15 @@ async def _send(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, topic: str, batch: list[Message]
 ) -> list[Message]:
     """Send and read the answers; the messages that the proxy had no room for."""
-    writer.write(b"".join([
-        b"POST /topics/%b/messages?key=%b HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-        b"Content-Length: %d\r\n\r\n%b" % (topic.encode(), key, len(value), value)
-        for key, value in batch
-    ]))
+    writer.write(
+        b"".join(
+            [
+                b"POST /topics/%b/messages?key=%b HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                b"Content-Length: %d\r\n\r\n%b" % (topic.encode(), key, len(value), value)
+                for key, value in batch
+            ]
+        )
+    )
     refused = []
     for each in batch:
         head = await reader.readuntil(b"\r\n\r\n")

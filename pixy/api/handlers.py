@@ -12,8 +12,8 @@ from typing import Any, Protocol
 
 from pixy.engine.admin import TopicInfo
 from pixy.engine.client import ClusterClient
+from pixy.engine.consume.long_polls import Delivery, Message
 from pixy.engine.engine import Engine
-from pixy.engine.polls import Delivery, Message
 from pixy.errors import InvalidParameter, UnknownGroup, UnknownTopic
 from pixy.proto import kafkapixy_pb2 as pb
 
@@ -45,7 +45,9 @@ def record_headers(message: Message) -> list[tuple[str, bytes]]:
     except UnicodeDecodeError:
         logger.warning(
             "headers of %s/%s at %s are not UTF-8 and left out",
-            message.topic(), message.partition(), message.offset(),
+            message.topic(),
+            message.partition(),
+            message.offset(),
         )
         return []
     return [(name, value or b"") for name, value in headers or ()]
@@ -84,9 +86,7 @@ class Handlers:
         ack = None
         if not rq.no_ack and not rq.auto_ack:
             ack = _ack(rq.ack_partition, rq.ack_offset)
-        delivery = await cluster.consume(
-            rq.topic, rq.group, auto_ack=rq.auto_ack and not rq.no_ack, ack=ack
-        )
+        delivery = await cluster.consume(rq.topic, rq.group, auto_ack=rq.auto_ack and not rq.no_ack, ack=ack)
         try:
             rs = _message(delivery)
         except BaseException:
@@ -105,27 +105,31 @@ class Handlers:
     async def get_offsets(self, rq: pb.GetOffsetsRq, _call: Call) -> pb.GetOffsetsRs:
         """See ``GetOffsets`` in the proto."""
         found = await self._cluster(rq.cluster).get_offsets(rq.topic, rq.group)
-        return pb.GetOffsetsRs(offsets=[
-            pb.PartitionOffset(
-                partition=po.partition, begin=po.begin, end=po.end, count=po.count,
-                offset=po.offset, lag=po.lag, metadata=po.metadata, sparse_acks=po.sparse_acks,
-            )
-            for po in found
-        ])
+        return pb.GetOffsetsRs(
+            offsets=[
+                pb.PartitionOffset(
+                    partition=po.partition,
+                    begin=po.begin,
+                    end=po.end,
+                    count=po.count,
+                    offset=po.offset,
+                    lag=po.lag,
+                    metadata=po.metadata,
+                    sparse_acks=po.sparse_acks,
+                )
+                for po in found
+            ]
+        )
 
     async def set_offsets(self, rq: pb.SetOffsetsRq, _call: Call) -> pb.SetOffsetsRs:
         """See ``SetOffsets`` in the proto."""
         offsets = {po.partition: (po.partition, po.offset, po.metadata) for po in rq.offsets}
-        await self._cluster(rq.cluster).set_offsets(
-            rq.topic, rq.group, tuple(offsets.values())
-        )
+        await self._cluster(rq.cluster).set_offsets(rq.topic, rq.group, tuple(offsets.values()))
         return pb.SetOffsetsRs()
 
     async def list_topics(self, rq: pb.ListTopicRq, _call: Call) -> pb.ListTopicRs:
         """See ``ListTopics`` in the proto."""
-        found = await self._cluster(rq.cluster).topics(
-            with_partitions=rq.with_partitions, with_config=True
-        )
+        found = await self._cluster(rq.cluster).topics(with_partitions=rq.with_partitions, with_config=True)
         return pb.ListTopicRs(topics={info.name: _topic(info) for info in found})
 
     async def list_consumers(self, rq: pb.ListConsumersRq, _call: Call) -> pb.ListConsumersRs:
@@ -140,13 +144,9 @@ class Handlers:
                 rs.groups[group].consumers[client].partitions.extend(partitions)
         return rs
 
-    async def get_topic_metadata(
-        self, rq: pb.GetTopicMetadataRq, _call: Call
-    ) -> pb.GetTopicMetadataRs:
+    async def get_topic_metadata(self, rq: pb.GetTopicMetadataRq, _call: Call) -> pb.GetTopicMetadataRs:
         """See ``GetTopicMetadata`` in the proto."""
-        return _topic(
-            await self._cluster(rq.cluster).topic(rq.topic, with_partitions=rq.with_partitions)
-        )
+        return _topic(await self._cluster(rq.cluster).topic(rq.topic, with_partitions=rq.with_partitions))
 
     def methods(self) -> dict[str, tuple[type, Handler]]:
         """Method name to request class and handler."""
@@ -174,8 +174,11 @@ def _message(delivery: Delivery) -> pb.ConsRs:
     message = delivery.message
     key = message.key()
     rs = pb.ConsRs(
-        partition=delivery.partition, offset=delivery.offset, key_value=key,
-        key_undefined=key is None, message=message.value(),
+        partition=delivery.partition,
+        offset=delivery.offset,
+        key_value=key,
+        key_undefined=key is None,
+        message=message.value(),
     )
     for name, value in record_headers(message):
         rs.headers.add(key=name, value=value)

@@ -71,8 +71,13 @@ class Session:
     def progress(self, what: str) -> Progress:
         """A progress line on stderr; silent where stderr is no terminal."""
         return Progress(
-            TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-            console=self.err, transient=True, disable=not self.err.is_terminal,
+            TextColumn(what),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=self.err,
+            transient=True,
+            disable=not self.err.is_terminal,
         )
 
 
@@ -113,8 +118,12 @@ def produce(session: Session) -> int:
         task = progress.add_task("", total=None)
         for message in _messages(args):
             request = pb.ProdRq(
-                cluster=args.cluster, topic=args.topic, message=message, headers=headers,
-                key_undefined=args.key is None, key_value=(args.key or "").encode(),
+                cluster=args.cluster,
+                topic=args.topic,
+                message=message,
+                headers=headers,
+                key_undefined=args.key is None,
+                key_value=(args.key or "").encode(),
                 async_mode=args.asynchronous,
             )
             pending.append(session.stub.Produce.future(request, timeout=args.timeout))
@@ -134,8 +143,11 @@ def consume(session: Session) -> int:
         task = progress.add_task("", total=args.count or None)
         while not args.count or got < args.count:
             request = pb.ConsNAckRq(
-                cluster=args.cluster, topic=args.topic, group=args.group,
-                auto_ack=args.ack == "auto", no_ack=args.ack == "none" or last is None,
+                cluster=args.cluster,
+                topic=args.topic,
+                group=args.group,
+                auto_ack=args.ack == "auto",
+                no_ack=args.ack == "none" or last is None,
             )
             if last is not None and args.ack == "explicit":
                 request.ack_partition, request.ack_offset = last.partition, last.offset
@@ -152,10 +164,16 @@ def consume(session: Session) -> int:
             _print_message(session, last)
             progress.update(task, completed=got)
     if last is not None and args.ack == "explicit":
-        session.stub.Ack(pb.AckRq(
-            cluster=args.cluster, topic=args.topic, group=args.group,
-            partition=last.partition, offset=last.offset,
-        ), timeout=args.timeout)
+        session.stub.Ack(
+            pb.AckRq(
+                cluster=args.cluster,
+                topic=args.topic,
+                group=args.group,
+                partition=last.partition,
+                offset=last.offset,
+            ),
+            timeout=args.timeout,
+        )
     if got < args.count:
         session.err.print(f"{got} of {args.count} messages; nothing more came")
         return EXIT_NOTHING
@@ -164,15 +182,17 @@ def consume(session: Session) -> int:
 
 def _print_message(session: Session, message: Any) -> None:
     if session.args.json:
-        session.json({
-            "partition": message.partition, "offset": message.offset,
-            "key": None if message.key_undefined else _bytes_view(message.key_value),
-            "value": _bytes_view(message.message),
-            "headers": [
-                {"key": header.key, "value": _bytes_view(header.value)}
-                for header in message.headers
-            ],
-        })
+        session.json(
+            {
+                "partition": message.partition,
+                "offset": message.offset,
+                "key": None if message.key_undefined else _bytes_view(message.key_value),
+                "value": _bytes_view(message.message),
+                "headers": [
+                    {"key": header.key, "value": _bytes_view(header.value)} for header in message.headers
+                ],
+            }
+        )
     else:
         sys.stdout.buffer.write(message.message + b"\n")
         sys.stdout.buffer.flush()
@@ -181,10 +201,16 @@ def _print_message(session: Session, message: Any) -> None:
 def ack(session: Session) -> int:
     """Acknowledge one message."""
     args = session.args
-    session.stub.Ack(pb.AckRq(
-        cluster=args.cluster, topic=args.topic, group=args.group, partition=args.partition,
-        offset=args.offset,
-    ), timeout=args.timeout)
+    session.stub.Ack(
+        pb.AckRq(
+            cluster=args.cluster,
+            topic=args.topic,
+            group=args.group,
+            partition=args.partition,
+            offset=args.offset,
+        ),
+        timeout=args.timeout,
+    )
     if args.json:
         session.json({})
     return 0
@@ -195,13 +221,14 @@ def offsets(session: Session) -> int:
     args = session.args
     place = {"cluster": args.cluster, "topic": args.topic, "group": args.group}
     if args.set:
-        session.stub.SetOffsets(pb.SetOffsetsRq(
-            **place, offsets=[pb.PartitionOffset(partition=p, offset=o) for p, o in args.set]
-        ), timeout=args.timeout)
+        session.stub.SetOffsets(
+            pb.SetOffsetsRq(
+                **place, offsets=[pb.PartitionOffset(partition=p, offset=o) for p, o in args.set]
+            ),
+            timeout=args.timeout,
+        )
     answer = session.stub.GetOffsets(pb.GetOffsetsRq(**place), timeout=args.timeout)
-    columns = (
-        "partition", "begin", "end", "count", "offset", "lag", "metadata", "sparse_acks"
-    )
+    columns = ("partition", "begin", "end", "count", "offset", "lag", "metadata", "sparse_acks")
     rows = [[getattr(po, column) for column in columns] for po in answer.offsets]
     if args.json:
         session.json([dict(zip(columns, row, strict=True)) for row in rows])
@@ -214,28 +241,35 @@ def topics(session: Session) -> int:
     """List topics, or show one."""
     args = session.args
     if args.topic:
-        one = session.stub.GetTopicMetadata(pb.GetTopicMetadataRq(
-            cluster=args.cluster, topic=args.topic, with_partitions=True
-        ), timeout=args.timeout)
+        one = session.stub.GetTopicMetadata(
+            pb.GetTopicMetadataRq(cluster=args.cluster, topic=args.topic, with_partitions=True),
+            timeout=args.timeout,
+        )
         found = {args.topic: one}
     else:
-        found = dict(session.stub.ListTopics(pb.ListTopicRq(
-            cluster=args.cluster, with_partitions=True
-        ), timeout=args.timeout).topics)
+        found = dict(
+            session.stub.ListTopics(
+                pb.ListTopicRq(cluster=args.cluster, with_partitions=True), timeout=args.timeout
+            ).topics
+        )
     if args.json:
-        session.json({
-            name: {
-                "config": dict(info.config),
-                "partitions": [
-                    {
-                        "partition": part.partition, "leader": part.leader,
-                        "replicas": list(part.replicas), "isr": list(part.isr),
-                    }
-                    for part in info.partitions
-                ],
+        session.json(
+            {
+                name: {
+                    "config": dict(info.config),
+                    "partitions": [
+                        {
+                            "partition": part.partition,
+                            "leader": part.leader,
+                            "replicas": list(part.replicas),
+                            "isr": list(part.isr),
+                        }
+                        for part in info.partitions
+                    ],
+                }
+                for name, info in sorted(found.items())
             }
-            for name, info in sorted(found.items())
-        })
+        )
     elif args.topic:
         session.table(
             ("partition", "leader", "replicas", "isr"),
@@ -260,13 +294,11 @@ def topics(session: Session) -> int:
 def consumers(session: Session) -> int:
     """Show who consumes a topic."""
     args = session.args
-    answer = session.stub.ListConsumers(pb.ListConsumersRq(
-        cluster=args.cluster, topic=args.topic, group=args.group
-    ), timeout=args.timeout)
+    answer = session.stub.ListConsumers(
+        pb.ListConsumersRq(cluster=args.cluster, topic=args.topic, group=args.group), timeout=args.timeout
+    )
     found = {
-        group: {
-            client: list(owned.partitions) for client, owned in sorted(clients.consumers.items())
-        }
+        group: {client: list(owned.partitions) for client, owned in sorted(clients.consumers.items())}
         for group, clients in sorted(answer.groups.items())
     }
     if args.json:
@@ -287,7 +319,11 @@ def run(argv: Sequence[str]) -> int:
     """Run one command; return the exit code."""
     args = make_parser().parse_args(argv)
     functions: dict[str, Callable[[Session], int]] = {
-        "produce": produce, "consume": consume, "ack": ack, "offsets": offsets, "topics": topics,
+        "produce": produce,
+        "consume": consume,
+        "ack": ack,
+        "offsets": offsets,
+        "topics": topics,
         "consumers": consumers,
     }
     try:
@@ -298,9 +334,7 @@ def run(argv: Sequence[str]) -> int:
     try:
         return functions[args.command](session)
     except grpc.RpcError as error:
-        print(
-            f"kafka-pixy {args.command}: {error.code().name}: {error.details()}", file=sys.stderr
-        )
+        print(f"kafka-pixy {args.command}: {error.code().name}: {error.details()}", file=sys.stderr)
         return EXIT_ERROR
     except OSError as error:
         print(f"kafka-pixy {args.command}: {error}", file=sys.stderr)

@@ -57,7 +57,9 @@ def make_parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--async", dest="asynchronous", action="store_true", help="do not wait for Kafka")
     made.add_argument(
-        "--in-flight", type=_positive, default=1,
+        "--in-flight",
+        type=_positive,
+        default=1,
         help="messages on their way at once; above 1 their order is not kept (%(default)s)",
     )
     made = command("consume", "required")
@@ -69,7 +71,10 @@ def make_parser() -> argparse.ArgumentParser:
     made.add_argument("-o", "--offset", type=int, required=True)
     made = command("offsets", "required")
     made.add_argument(
-        "--set", action="append", type=_partition_offset, metavar="PARTITION=OFFSET",
+        "--set",
+        action="append",
+        type=_partition_offset,
+        metavar="PARTITION=OFFSET",
         help="an offset, 'begin' or 'end'; nobody may consume as the group meanwhile",
     )
     made = command("topics")

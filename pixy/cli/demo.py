@@ -36,7 +36,9 @@ async def _rest(base: str) -> None:
 
         _say("\nREST")
         produced = await call(
-            "POST", f"/topics/{TOPIC}/messages?sync&key=1", data="Good news everyone!",
+            "POST",
+            f"/topics/{TOPIC}/messages?sync&key=1",
+            data="Good news everyone!",
             headers={"Content-Type": "text/plain"},
         )
         message = await call("GET", f"/topics/{TOPIC}/messages?group={GROUP}&noAck")
@@ -44,8 +46,7 @@ async def _rest(base: str) -> None:
             raise RuntimeError("consumed another message than was produced")
         await call(
             "POST",
-            f"/topics/{TOPIC}/acks?group={GROUP}"
-            f"&partition={message['partition']}&offset={message['offset']}",
+            f"/topics/{TOPIC}/acks?group={GROUP}&partition={message['partition']}&offset={message['offset']}",
         )
         await asyncio.sleep(0.7)  # offsets are committed every 500 ms
         await call("GET", f"/topics/{TOPIC}/offsets?group={GROUP}")
@@ -55,17 +56,13 @@ async def _grpc(address: str) -> None:
     async with grpc.aio.insecure_channel(address) as channel:
         stub: Any = KafkaPixyStub(channel)  # type: ignore[no-untyped-call]
         _say("\ngRPC")
-        written = await stub.Produce(
-            pb.ProdRq(topic=TOPIC, key_value=b"1", message=b"To shreds, you say?")
-        )
+        written = await stub.Produce(pb.ProdRq(topic=TOPIC, key_value=b"1", message=b"To shreds, you say?"))
         _say(f"  Produce      ->  partition {written.partition}, offset {written.offset}")
         message = await stub.ConsumeNAck(pb.ConsNAckRq(topic=TOPIC, group=GROUP, no_ack=True))
         _say(f"  ConsumeNAck  ->  {message.message.decode()!r} at offset {message.offset}")
         if message.offset != written.offset:
             raise RuntimeError("consumed another message than was produced")
-        await stub.Ack(pb.AckRq(
-            topic=TOPIC, group=GROUP, partition=message.partition, offset=message.offset
-        ))
+        await stub.Ack(pb.AckRq(topic=TOPIC, group=GROUP, partition=message.partition, offset=message.offset))
         _say("  Ack          ->  ok")
         await asyncio.sleep(0.7)
         answer = await stub.GetOffsets(pb.GetOffsetsRq(topic=TOPIC, group=GROUP))

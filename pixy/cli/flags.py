@@ -50,7 +50,9 @@ def make_parser() -> argparse.ArgumentParser:
     """The parser of the daemon's command line."""
     commands = "\n".join(f"  kafka-pixy {name:<10} {what}" for name, what in (COMMANDS | PROGRAMS).items())
     parser = _Parser(
-        prog="kafka-pixy", add_help=False, allow_abbrev=False,
+        prog="kafka-pixy",
+        add_help=False,
+        allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description="gRPC and REST proxy for Apache Kafka. Without a command it serves.",
         epilog=f"commands, each with --help:\n{commands}",
@@ -59,13 +61,17 @@ def make_parser() -> argparse.ArgumentParser:
         parser.add_argument(f"-{name}", f"--{name}", metavar=shown, default="", help=text)
     for name, text in _SWITCHES:
         parser.add_argument(
-            f"-{name}", f"--{name}", nargs="?", const=True, default=None, type=_switch,
-            metavar="BOOL", help=text,
+            f"-{name}",
+            f"--{name}",
+            nargs="?",
+            const=True,
+            default=None,
+            type=_switch,
+            metavar="BOOL",
+            help=text,
         )
     parser.add_argument("-h", "-help", "--help", action="help", help="show this and exit")
-    parser.add_argument(
-        "-version", "--version", action="version", version=f"kafka-pixy {__version__}"
-    )
+    parser.add_argument("-version", "--version", action="version", version=f"kafka-pixy {__version__}")
     return parser
 
 

@@ -21,7 +21,9 @@ QUEUE_BOUND = 10_000
 """Log records that wait for the writer; past that they are dropped and counted."""
 
 _LEVELS = {
-    "debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING,
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warning": logging.WARNING,
     "error": logging.ERROR,
 }
 _PLAIN = re.compile(r"[A-Za-z0-9.-]+\Z")
@@ -45,8 +47,7 @@ class ConsoleFormatter(logging.Formatter):
         micros = int(record.created % 1 * 1e6)
         actor, text = _split(record)
         fields = "".join(
-            f" {key}={_field(value)}"
-            for key, value in sorted(getattr(record, "fields", {}).items())
+            f" {key}={_field(value)}" for key, value in sorted(getattr(record, "fields", {}).items())
         )
         line = (
             f"{time.strftime('%Y-%m-%d %H:%M:%S', moment)}.{micros:06d} {zone} "

@@ -37,8 +37,10 @@ exit codes:
 
 def _parser(wanted: str | None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="kafka-pixy pipeline", formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Topics to a lake and back on Spark, and the proof of it.", epilog=EPILOG,
+        prog="kafka-pixy pipeline",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Topics to a lake and back on Spark, and the proof of it.",
+        epilog=EPILOG,
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, (module, text) in MODULES.items():
@@ -55,11 +57,20 @@ def run(argv: Sequence[str]) -> int:
     try:
         parser = _parser(wanted)
     except ImportError as error:
-        if (error.name or "").partition(".")[0] not in ("pyspark", "pyarrow", "xxhash", "py4j", "numpy", "jinja2", "matplotlib"):
+        if (error.name or "").partition(".")[0] not in (
+            "pyspark",
+            "pyarrow",
+            "xxhash",
+            "py4j",
+            "numpy",
+            "jinja2",
+            "matplotlib",
+        ):
             raise
         print(
             f"kafka-pixy pipeline {wanted}: {error.name} is not installed: "
-            "pip install 'kafka-pixy[pipeline]'", file=sys.stderr,
+            "pip install 'kafka-pixy[pipeline]'",
+            file=sys.stderr,
         )
         return EXIT_ERROR
     try:

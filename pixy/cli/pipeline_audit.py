@@ -37,48 +37,88 @@ exit codes:
 def add_parser(commands: Any) -> None:
     """Add the command to the subparsers."""
     parser = commands.add_parser(
-        "audit", parents=[common_parser(cluster=False, spark=True)], description=DESCRIPTION, epilog=EPILOG,
-        help="tell what was lost, doubled or late", formatter_class=argparse.RawDescriptionHelpFormatter,
+        "audit",
+        parents=[common_parser(cluster=False, spark=True)],
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        help="tell what was lost, doubled or late",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--lake", metavar="DIR", default="", help="folder or Hadoop URI of the lake")
     parser.add_argument(
-        "--out", metavar="DIR", required=True,
+        "--out",
+        metavar="DIR",
+        required=True,
         help="folder for audit.json, report.html and the Parquet tables; that of the run before, to bring it up to date",
     )
-    parser.add_argument("--topics", metavar="A,B", type=_names, default=(), help="topics to audit (default: those of the lake and of the journal)")
-    parser.add_argument("--group", metavar="G", action="append", default=[], help="group to audit, may be repeated (default: those of the journal)")
     parser.add_argument(
-        "--journal", metavar="TOPIC", default="",
+        "--topics",
+        metavar="A,B",
+        type=_names,
+        default=(),
+        help="topics to audit (default: those of the lake and of the journal)",
+    )
+    parser.add_argument(
+        "--group",
+        metavar="G",
+        action="append",
+        default=[],
+        help="group to audit, may be repeated (default: those of the journal)",
+    )
+    parser.add_argument(
+        "--journal",
+        metavar="TOPIC",
+        default="",
         help="topic with the daemons' journal, in the cluster or in the lake (default: the configuration's)",
     )
-    parser.add_argument("--window", metavar="1m", type=_millis, default=60_000, help="length of a window (default: 1m)")
     parser.add_argument(
-        "--watermark", metavar="1m", type=_millis, default=60_000,
+        "--window", metavar="1m", type=_millis, default=60_000, help="length of a window (default: 1m)"
+    )
+    parser.add_argument(
+        "--watermark",
+        metavar="1m",
+        type=_millis,
+        default=60_000,
         help="how long after its end a window may change without being called restated (default: 1m)",
     )
     parser.add_argument(
-        "--log", action=argparse.BooleanOptionalAction, default=True,
+        "--log",
+        action=argparse.BooleanOptionalAction,
+        default=True,
         help="read the broker's log where the lake does not reach (default: yes)",
     )
     parser.add_argument(
-        "--sequences", action=argparse.BooleanOptionalAction, default=True,
+        "--sequences",
+        action=argparse.BooleanOptionalAction,
+        default=True,
         help="follow the sequence numbers of idempotent producers through the log; all of its bytes are fetched, "
         "none decompressed (default: yes)",
     )
     parser.add_argument(
-        "--contents", action=argparse.BooleanOptionalAction, default=True,
+        "--contents",
+        action=argparse.BooleanOptionalAction,
+        default=True,
         help="look for the same content at two offsets (default: yes)",
     )
     parser.add_argument(
-        "--settle", metavar="2s", type=_seconds, default=2.0,
+        "--settle",
+        metavar="2s",
+        type=_seconds,
+        default=2.0,
         help="time for running daemons to write what they know; more than their journal.linger (default: 2s)",
     )
     parser.add_argument(
-        "--prometheus", metavar="FILE", default="",
+        "--prometheus",
+        metavar="FILE",
+        default="",
         help="write the figures in Prometheus' text format too, replaced as a whole; name it *.prom in the folder of "
         "node_exporter's textfile collector",
     )
-    parser.add_argument("--strict", action="store_true", help="exit code 3 also for duplicates and disorder that nothing explains")
+    parser.add_argument(
+        "--strict",
+        action="store_true",
+        help="exit code 3 also for duplicates and disorder that nothing explains",
+    )
     parser.set_defaults(run=run)
 
 
@@ -136,20 +176,33 @@ def _ask(args: argparse.Namespace, proxy: Proxy) -> None:
     known = ClusterView(settings.admin(proxy), proxy.net.dial_timeout).topics()
     missing = sorted(set(args.topics) - set(known))
     if missing and not args.lake and not (args.journal or proxy.journal.topic):
-        raise SourceError(f"topic {', '.join(missing)} does not exist in the cluster, and no lake is named that may have it")
+        raise SourceError(
+            f"topic {', '.join(missing)} does not exist in the cluster, and no lake is named that may have it"
+        )
 
 
 def _audit(args: argparse.Namespace, cluster: str, proxy: Proxy | None) -> int:
     from pixy.pipeline.audit import output, prometheus
-    from pixy.pipeline.audit.gather import Request
     from pixy.pipeline.audit.job import audit
+    from pixy.pipeline.audit.open_sources import Request
     from pixy.pipeline.audit.report import render
     from pixy.pipeline.audit.summary import summarize
-    from pixy.pipeline.session import open_session
+    from pixy.pipeline.spark.session import open_session
 
     request = Request(
-        args.out, args.lake, cluster, proxy, args.topics, tuple(args.group), args.window, args.watermark,
-        args.journal, args.log, args.settle, args.sequences, args.contents,
+        args.out,
+        args.lake,
+        cluster,
+        proxy,
+        args.topics,
+        tuple(args.group),
+        args.window,
+        args.watermark,
+        args.journal,
+        args.log,
+        args.settle,
+        args.sequences,
+        args.contents,
     )
     console.print("starting Spark ...")
     spark = open_session("audit", args.master, args.jars, args.conf, verbose=args.verbose)
@@ -166,17 +219,40 @@ def _audit(args: argparse.Namespace, cluster: str, proxy: Proxy | None) -> int:
     return report(args, summary if args.json else _short(summary, files), code)
 
 
-_TOPIC = ("topic", "produced", "archived", "archive_lost", "log_lost", "archive_duplicates", "archive_out_of_order")
-_GROUP = ("topic", "group", "offered", "acked", "retried", "dead_lettered", "lost", "unknown", "duplicates_unexplained", "out_of_order")
+_TOPIC = (
+    "topic",
+    "produced",
+    "archived",
+    "archive_lost",
+    "log_lost",
+    "archive_duplicates",
+    "archive_out_of_order",
+)
+_GROUP = (
+    "topic",
+    "group",
+    "offered",
+    "acked",
+    "retried",
+    "dead_lettered",
+    "lost",
+    "unknown",
+    "duplicates_unexplained",
+    "out_of_order",
+)
 
 
 def _short(summary: dict[str, Any], files: list[str]) -> dict[str, Any]:
     """What a terminal shows."""
     windows = summary["windows"]
     return {
-        "verdict": summary["verdict"], "sources": summary["sources"], "run": summary["run"],
-        "windows": windows["count"], "restated": windows["restated"],
+        "verdict": summary["verdict"],
+        "sources": summary["sources"],
+        "run": summary["run"],
+        "windows": windows["count"],
+        "restated": windows["restated"],
         "topics": [{name: row[name] for name in _TOPIC} for row in summary["topics"]],
         "groups": [{name: row[name] for name in _GROUP} for row in summary["groups"]],
-        "found": summary["found"], "report": next(path for path in files if path.endswith(".html")),
+        "found": summary["found"],
+        "report": next(path for path in files if path.endswith(".html")),
     }

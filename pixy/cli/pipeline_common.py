@@ -33,24 +33,36 @@ def common_parser(*, cluster: bool, spark: bool) -> argparse.ArgumentParser:
     """
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument(
-        "--config", metavar="FILE", required=cluster, default="",
+        "--config",
+        metavar="FILE",
+        required=cluster,
+        default="",
         help="the daemon's configuration: brokers and security of the cluster come from it",
     )
     parser.add_argument("--cluster", metavar="C", default="", help="cluster in it (default: the default one)")
     parser.add_argument(
-        "--master", metavar="URL", default=None,
+        "--master",
+        metavar="URL",
+        default=None,
         help="Spark's master (default: local[*], or what spark-submit says)",
     )
     parser.add_argument("--json", action="store_true", help="the summary as JSON on stdout")
-    parser.add_argument("-v", "--verbose", action="store_true", help="log more to stderr, Spark's warnings too")
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="log more to stderr, Spark's warnings too"
+    )
     if spark:
         parser.add_argument(
-            "--jars", metavar="DIR", default="",
+            "--jars",
+            metavar="DIR",
+            default="",
             help="folder with the connector's jars (default: $KAFKA_PIXY_JARS, or where "
             "`make pipeline-install` puts them)",
         )
         parser.add_argument(
-            "--conf", metavar="KEY=VALUE", action="append", default=[],
+            "--conf",
+            metavar="KEY=VALUE",
+            action="append",
+            default=[],
             help="a setting of Spark, may be repeated",
         )
     return parser
@@ -61,16 +73,20 @@ def add_topics(parser: argparse.ArgumentParser, verb: str, dialect: str) -> None
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--topics", metavar="A,B", help=f"topics to {verb}")
     which.add_argument(
-        "--pattern", metavar="P", help=f"{verb} the topics whose whole name matches ({dialect}'s regular expressions)"
+        "--pattern",
+        metavar="P",
+        help=f"{verb} the topics whose whole name matches ({dialect}'s regular expressions)",
     )
 
 
 def add_delta_jars(parser: argparse.ArgumentParser) -> None:
     """Add the option that says where Delta Lake's jars are."""
     parser.add_argument(
-        "--delta-jars", metavar="DIR|COORDINATES", default=None,
+        "--delta-jars",
+        metavar="DIR|COORDINATES",
+        default=None,
         help="Delta Lake's jars: a folder, or Maven coordinates such as io.delta:delta-spark_2.13:4.0.0, fetched "
-        "once (default: $KAFKA_PIXY_DELTA_JARS, or where `python -m pixy.pipeline.jars --delta` puts them)",
+        "once (default: $KAFKA_PIXY_DELTA_JARS, or where `python -m pixy.pipeline.spark.jars --delta` puts them)",
     )
 
 
@@ -93,7 +109,8 @@ def load_cluster(args: argparse.Namespace) -> tuple[str, Proxy]:
 def set_up_logging(args: argparse.Namespace) -> None:
     """Logs go to stderr."""
     logging.basicConfig(
-        level=logging.INFO if args.verbose else logging.WARNING, stream=sys.stderr,
+        level=logging.INFO if args.verbose else logging.WARNING,
+        stream=sys.stderr,
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
     logging.getLogger("py4j").setLevel(logging.WARNING)
@@ -102,7 +119,9 @@ def set_up_logging(args: argparse.Namespace) -> None:
 def report(args: argparse.Namespace, summary: dict[str, Any], code: int = EXIT_OK) -> int:
     """Print the summary, for programs or for people; return ``code``."""
     if args.json:
-        print(json.dumps({"ok": code == EXIT_OK, "command": args.command, **summary}, default=str), flush=True)
+        print(
+            json.dumps({"ok": code == EXIT_OK, "command": args.command, **summary}, default=str), flush=True
+        )
         return code
     out = Console(highlight=False, soft_wrap=True)
     tables = {key: rows for key, rows in summary.items() if _is_table(rows)}
@@ -114,7 +133,12 @@ def report(args: argparse.Namespace, summary: dict[str, Any], code: int = EXIT_O
     for key, rows in tables.items():
         if rows:
             # With spaces, so that a narrow terminal breaks the names and cuts none.
-            table = Table(*[name.replace("_", " ") for name in rows[0]], title=key.replace("_", " "), box=None, pad_edge=False)
+            table = Table(
+                *[name.replace("_", " ") for name in rows[0]],
+                title=key.replace("_", " "),
+                box=None,
+                pad_edge=False,
+            )
             for row in rows:
                 table.add_row(*[_shown(cell) for cell in row.values()])
             out.print(table)
@@ -135,13 +159,31 @@ def fail(args: argparse.Namespace, error: PixyError, code: int) -> int:
     """Say why it failed on stderr, and with --json on stdout as well; return ``code``."""
     console.print(f"kafka-pixy pipeline {args.command}: {error}", markup=False, soft_wrap=True)
     if args.json:
-        print(json.dumps({
-            "ok": False, "command": args.command, "error": str(error), "kind": type(error).__name__,
-        }), flush=True)
+        print(
+            json.dumps(
+                {
+                    "ok": False,
+                    "command": args.command,
+                    "error": str(error),
+                    "kind": type(error).__name__,
+                }
+            ),
+            flush=True,
+        )
     return code
 
 
 __all__ = [
-    "EXIT_ERROR", "EXIT_FOUND", "EXIT_OK", "EXIT_USAGE", "add_delta_jars", "add_topics", "common_parser", "console",
-    "fail", "load_cluster", "report", "set_up_logging",
+    "EXIT_ERROR",
+    "EXIT_FOUND",
+    "EXIT_OK",
+    "EXIT_USAGE",
+    "add_delta_jars",
+    "add_topics",
+    "common_parser",
+    "console",
+    "fail",
+    "load_cluster",
+    "report",
+    "set_up_logging",
 ]

@@ -18,21 +18,38 @@ with the manifests before the new files take the place of the old ones. Safe bes
 def add_parser(commands: Any) -> None:
     """Add the command to the subparsers."""
     parser = commands.add_parser(
-        "compact", parents=[common_parser(cluster=False, spark=True)],
-        help="rewrite a lake's closed days to large files", description=DESCRIPTION,
+        "compact",
+        parents=[common_parser(cluster=False, spark=True)],
+        help="rewrite a lake's closed days to large files",
+        description=DESCRIPTION,
     )
     parser.add_argument("--lake", metavar="DIR", required=True, help="folder or Hadoop URI of the lake")
     parser.add_argument("--topic", default=None, help="this topic only")
     parser.add_argument(
-        "--before", metavar="DAY", type=_day, default=None, help="compact days before this one (default: today, UTC)"
+        "--before",
+        metavar="DAY",
+        type=_day,
+        default=None,
+        help="compact days before this one (default: today, UTC)",
     )
-    parser.add_argument("--target-mb", type=_size, default=256, metavar="N", help="size of the new files, 128 to 512 (default %(default)s)")
     parser.add_argument(
-        "--keep", type=_duration, default=24 * 3600.0, metavar="DURATION",
+        "--target-mb",
+        type=_size,
+        default=256,
+        metavar="N",
+        help="size of the new files, 128 to 512 (default %(default)s)",
+    )
+    parser.add_argument(
+        "--keep",
+        type=_duration,
+        default=24 * 3600.0,
+        metavar="DURATION",
         help="how long replaced files stay on disk, for readers that have them open (default 24h)",
     )
     add_delta_jars(parser)
-    parser.add_argument("--dry-run", action="store_true", help="say what there is to do; Spark is not started")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="say what there is to do; Spark is not started"
+    )
     parser.set_defaults(run=run)
 
 
@@ -61,11 +78,11 @@ def _duration(text: str) -> float:
 def run(args: argparse.Namespace) -> int:
     """Run the command; returns its exit code."""
     set_up_logging(args)
-    from pixy.pipeline.compact import Compactor, plan, today
-    from pixy.pipeline.delta import has_table
-    from pixy.pipeline.hadoop import store_for
-    from pixy.pipeline.lake import Lake
-    from pixy.pipeline.store import is_local
+    from pixy.pipeline.archive.compact import Compactor, plan, today
+    from pixy.pipeline.archive.delta import has_table
+    from pixy.pipeline.lake.lake import Lake
+    from pixy.pipeline.lake.store import is_local
+    from pixy.pipeline.spark.hadoop import store_for
 
     before, target, delta = args.before or today(), args.target_mb << 20, args.delta_jars
     if is_local(args.lake):
@@ -74,26 +91,48 @@ def run(args: argparse.Namespace) -> int:
         if delta is None and has_table(local.store):
             delta = ""
         if args.dry_run:
-            return report(args, {"lake": args.lake, "days": [
+            return report(
+                args,
                 {
-                    "topic": group.topic, "date": group.date, "files": len(group.files),
-                    "into": group.into, "bytes": group.size,
-                }
-                for group in groups
-            ]})
+                    "lake": args.lake,
+                    "days": [
+                        {
+                            "topic": group.topic,
+                            "date": group.date,
+                            "files": len(group.files),
+                            "into": group.into,
+                            "bytes": group.size,
+                        }
+                        for group in groups
+                    ],
+                },
+            )
         console.print(f"{len(groups)} days to compact", markup=False)
-    from pixy.pipeline.session import open_session
+    from pixy.pipeline.spark.session import open_session
 
     spark = open_session(
-        f"compact {args.lake}", args.master, args.jars, args.conf, verbose=args.verbose, delta=delta,
+        f"compact {args.lake}",
+        args.master,
+        args.jars,
+        args.conf,
+        verbose=args.verbose,
+        delta=delta,
     )
     try:
         lake = Lake.open(args.lake, store_for(args.lake, spark))
         done = Compactor(spark, lake, args.keep, delta=delta is not None).run(before, args.topic, target)
     finally:
         spark.stop()
-    return report(args, {
-        "lake": args.lake, "days": len(done.groups), "files_before": done.files_before,
-        "files_after": done.files_after, "bytes_before": done.bytes_before,
-        "bytes_after": done.bytes_after, "records": done.records, "deleted": done.deleted,
-    })
+    return report(
+        args,
+        {
+            "lake": args.lake,
+            "days": len(done.groups),
+            "files_before": done.files_before,
+            "files_after": done.files_after,
+            "bytes_before": done.bytes_before,
+            "bytes_after": done.bytes_after,
+            "records": done.records,
+            "deleted": done.deleted,
+        },
+    )

@@ -20,32 +20,90 @@ A folder keeps what is done and the map of old to new offsets (Parquet).
 def add_parser(commands: Any) -> None:
     """Add the command to the subparsers."""
     parser = commands.add_parser(
-        "replay", parents=[common_parser(cluster=True, spark=True)],
-        help="write records of a lake to a topic", description=DESCRIPTION,
+        "replay",
+        parents=[common_parser(cluster=True, spark=True)],
+        help="write records of a lake to a topic",
+        description=DESCRIPTION,
     )
-    parser.add_argument("--lake", metavar="DIR", required=True, help="folder of the lake, or a URI that pyarrow can read")
+    parser.add_argument(
+        "--lake", metavar="DIR", required=True, help="folder of the lake, or a URI that pyarrow can read"
+    )
     parser.add_argument("--topic", required=True, help="topic in the lake")
     parser.add_argument("--to", required=True, metavar="TOPIC", help="topic to write to")
     which = parser.add_argument_group("which records (all conditions must hold; default: all)")
-    which.add_argument("--from", dest="since", type=parse_time, metavar="T", help="from this timestamp on: ISO 8601 or milliseconds")
+    which.add_argument(
+        "--from",
+        dest="since",
+        type=parse_time,
+        metavar="T",
+        help="from this timestamp on: ISO 8601 or milliseconds",
+    )
     which.add_argument("--until", type=parse_time, metavar="T", help="before this timestamp")
-    which.add_argument("--offsets", type=_offsets, action="append", default=[], metavar="P:START-END", help="offsets of a partition, END not included; may be repeated")
-    which.add_argument("--partitions", type=_partitions, default=frozenset(), metavar="P,P", help="these partitions")
+    which.add_argument(
+        "--offsets",
+        type=_offsets,
+        action="append",
+        default=[],
+        metavar="P:START-END",
+        help="offsets of a partition, END not included; may be repeated",
+    )
+    which.add_argument(
+        "--partitions", type=_partitions, default=frozenset(), metavar="P,P", help="these partitions"
+    )
     which.add_argument("--key", action="append", default=[], help="records with this key; may be repeated")
-    which.add_argument("--key-hex", action="append", default=[], type=_hex, metavar="HEX", help="the same for a key that is no text")
-    which.add_argument("--where", default="", metavar="SQL", help="a predicate in Spark SQL, such as \"cast(value as string) like '%%error%%'\"; starts Spark")
+    which.add_argument(
+        "--key-hex",
+        action="append",
+        default=[],
+        type=_hex,
+        metavar="HEX",
+        help="the same for a key that is no text",
+    )
+    which.add_argument(
+        "--where",
+        default="",
+        metavar="SQL",
+        help="a predicate in Spark SQL, such as \"cast(value as string) like '%%error%%'\"; starts Spark",
+    )
     how = parser.add_argument_group("how")
     how.add_argument(
-        "--partitioner", default="keep", choices=("keep", "murmur2_random", "fnv1a_random", "consistent_random"),
+        "--partitioner",
+        default="keep",
+        choices=("keep", "murmur2_random", "fnv1a_random", "consistent_random"),
         help="keep the partition (default), or let one be chosen by key: as Java, this proxy or librdkafka do",
     )
-    how.add_argument("--create", action="store_true", help="if the topic is not there, create it with as many partitions and without retention")
-    how.add_argument("--max-rate", type=int, default=0, metavar="N", help="records a second (default: unlimited)")
+    how.add_argument(
+        "--create",
+        action="store_true",
+        help="if the topic is not there, create it with as many partitions and without retention",
+    )
+    how.add_argument(
+        "--max-rate", type=int, default=0, metavar="N", help="records a second (default: unlimited)"
+    )
     how.add_argument("--dry-run", action="store_true", help="count what would be written")
-    how.add_argument("--any-timestamp-type", action="store_true", help="write also to a topic that replaces timestamps")
-    how.add_argument("--missing-timestamps", choices=("fail", "now"), default="fail", help="records without a timestamp (default: %(default)s)")
-    how.add_argument("--group", action="append", default=[], type=_group, metavar="G[=NEW]", help="translate this group's offsets to the new topic and commit them")
-    how.add_argument("--state", metavar="DIR", default="", help="where progress and map are kept (default: ./replays/<name>)")
+    how.add_argument(
+        "--any-timestamp-type", action="store_true", help="write also to a topic that replaces timestamps"
+    )
+    how.add_argument(
+        "--missing-timestamps",
+        choices=("fail", "now"),
+        default="fail",
+        help="records without a timestamp (default: %(default)s)",
+    )
+    how.add_argument(
+        "--group",
+        action="append",
+        default=[],
+        type=_group,
+        metavar="G[=NEW]",
+        help="translate this group's offsets to the new topic and commit them",
+    )
+    how.add_argument(
+        "--state",
+        metavar="DIR",
+        default="",
+        help="where progress and map are kept (default: ./replays/<name>)",
+    )
     parser.set_defaults(run=run)
 
 
@@ -85,38 +143,57 @@ def run(args: argparse.Namespace) -> int:
     set_up_logging(args)
     from pixy.kafka import settings
     from pixy.kafka.blocking import ClusterView
-    from pixy.pipeline.arrow_store import reading_store
-    from pixy.pipeline.lake import Lake
-    from pixy.pipeline.replay_job import ReplayJob, Wish
-    from pixy.pipeline.replay_state import ReplayState
-    from pixy.pipeline.selection import Selection
+    from pixy.pipeline.lake.arrow_store import reading_store
+    from pixy.pipeline.lake.lake import Lake
+    from pixy.pipeline.lake.selection import Selection
+    from pixy.pipeline.replay.job import ReplayJob, Wish
+    from pixy.pipeline.replay.state import ReplayState
 
     _, proxy = load_cluster(args)
     lake = Lake.open(args.lake, reading_store(args.lake))
     wish = Wish(
-        args.topic, args.to,
+        args.topic,
+        args.to,
         Selection(
-            args.since, args.until, dict(args.offsets), args.partitions,
-            tuple([key.encode() for key in args.key] + args.key_hex), args.where,
+            args.since,
+            args.until,
+            dict(args.offsets),
+            args.partitions,
+            tuple([key.encode() for key in args.key] + args.key_hex),
+            args.where,
         ),
-        args.partitioner, args.create, args.any_timestamp_type, args.missing_timestamps == "now",
-        args.max_rate, tuple(args.group),
+        args.partitioner,
+        args.create,
+        args.any_timestamp_type,
+        args.missing_timestamps == "now",
+        args.max_rate,
+        tuple(args.group),
     )
     kept = ReplayState(args.state or f"replays/{wish.name(lake.identity.id)}")
     job = ReplayJob(
-        lake, wish, proxy, ClusterView(settings.admin(proxy), proxy.net.dial_timeout), kept, _finder(args),
+        lake,
+        wish,
+        proxy,
+        ClusterView(settings.admin(proxy), proxy.net.dial_timeout),
+        kept,
+        _finder(args),
         lambda done: console.print(f"{done.records:,} records written", markup=False),
         lambda text: console.print(text, markup=False, soft_wrap=True),
     )
     if args.dry_run:
         found = job.dry_run()
-        return report(args, {
-            "topic": args.topic, "to": args.to, "ended": found.ended,
-            "records": sum(found.selected.values()),
-            "partitions": [
-                {"partition": number, "records": count} for number, count in found.selected.items()
-            ],
-        })
+        return report(
+            args,
+            {
+                "topic": args.topic,
+                "to": args.to,
+                "ended": found.ended,
+                "records": sum(found.selected.values()),
+                "partitions": [
+                    {"partition": number, "records": count} for number, count in found.selected.items()
+                ],
+            },
+        )
 
     def stop(*_: Any) -> None:
         if job.replay is not None:
@@ -131,18 +208,28 @@ def run(args: argparse.Namespace) -> int:
     result = job.run()
     seconds = time.monotonic() - began
     done = result.done
-    return report(args, {
-        "topic": args.topic, "to": args.to, "ended": result.ended, "records": done.records,
-        "written_before": done.skipped, "found_in_topic": done.found,
-        "seconds": round(seconds, 3), "records_per_second": round(done.records / seconds, 1) if seconds else 0.0,
-        "state": str(kept.folder), "map": str(kept.folder / "map"), "groups": result.groups,
-    })
+    return report(
+        args,
+        {
+            "topic": args.topic,
+            "to": args.to,
+            "ended": result.ended,
+            "records": done.records,
+            "written_before": done.skipped,
+            "found_in_topic": done.found,
+            "seconds": round(seconds, 3),
+            "records_per_second": round(done.records / seconds, 1) if seconds else 0.0,
+            "state": str(kept.folder),
+            "map": str(kept.folder / "map"),
+            "groups": result.groups,
+        },
+    )
 
 
 def _finder(args: argparse.Namespace) -> Any:
     def find(files: Any, where: str) -> Any:
-        from pixy.pipeline.predicate import find as by_spark
-        from pixy.pipeline.session import open_session
+        from pixy.pipeline.spark.predicate import find as by_spark
+        from pixy.pipeline.spark.session import open_session
 
         spark = open_session("replay", args.master, args.jars, args.conf, verbose=args.verbose)
         try:

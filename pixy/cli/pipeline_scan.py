@@ -26,8 +26,10 @@ Count what topics hold from the headers of their record batches: nothing is deco
 def add_parser(commands: Any) -> None:
     """Add the command to the subparsers."""
     parser = commands.add_parser(
-        "scan", parents=[common_parser(cluster=True, spark=False)],
-        help="count records by the headers of their batches", description=DESCRIPTION,
+        "scan",
+        parents=[common_parser(cluster=True, spark=False)],
+        help="count records by the headers of their batches",
+        description=DESCRIPTION,
     )
     add_topics(parser, "count", "Python")
     parser.set_defaults(run=run)
@@ -50,15 +52,24 @@ def run(args: argparse.Namespace) -> int:
     rows: dict[tuple[str, str], dict[str, int]] = defaultdict(
         lambda: {"batches": 0, "records": 0, "bytes": 0, "control": 0, "bad_crc": 0}
     )
-    for (topic, partition), (start, end) in sorted(cluster.bounds(places_of(topics), committed=False).items()):
+    for (topic, partition), (start, end) in sorted(
+        cluster.bounds(places_of(topics), committed=False).items()
+    ):
         _scan(source, Range(topic, partition, start, end, topics[topic].id), rows)
         console.print(f"{topic}/{partition}: offsets {start:,} to {end:,}", markup=False)
     bad = sum(row["bad_crc"] for row in rows.values())
-    return report(args, {
-        "records": sum(row["records"] for row in rows.values()), "bad_crc": bad,
-        "seconds": round(time.monotonic() - began, 3),
-        "topics": [{"topic": topic, "codec": codec, **row} for (topic, codec), row in sorted(rows.items())],
-    }, EXIT_FOUND if bad else EXIT_OK)
+    return report(
+        args,
+        {
+            "records": sum(row["records"] for row in rows.values()),
+            "bad_crc": bad,
+            "seconds": round(time.monotonic() - began, 3),
+            "topics": [
+                {"topic": topic, "codec": codec, **row} for (topic, codec), row in sorted(rows.items())
+            ],
+        },
+        EXIT_FOUND if bad else EXIT_OK,
+    )
 
 
 def _scan(source: Any, range_: Any, rows: dict[tuple[str, str], dict[str, int]]) -> None:
@@ -66,7 +77,9 @@ def _scan(source: Any, range_: Any, rows: dict[tuple[str, str], dict[str, int]])
 
     wanted = ("codec", "count", "bytes", "isControl", "crcValid")
     for made in BatchRows(source, range_, wanted).read():
-        for codec, count, size, control, valid in zip(*(column.to_pylist() for column in made.columns), strict=True):
+        for codec, count, size, control, valid in zip(
+            *(column.to_pylist() for column in made.columns), strict=True
+        ):
             row = rows[range_.topic, codec]
             row["batches"] += not control
             row["records"] += 0 if control else count

@@ -26,14 +26,23 @@ checksums. Needs neither Spark nor Kafka, and changes nothing. Exit code 3 if so
 def add_parser(commands: Any) -> None:
     """Add the command to the subparsers."""
     parser = commands.add_parser(
-        "verify", parents=[common_parser(cluster=False, spark=False)],
-        help="check a lake: manifests against files against checksums", description=DESCRIPTION,
+        "verify",
+        parents=[common_parser(cluster=False, spark=False)],
+        help="check a lake: manifests against files against checksums",
+        description=DESCRIPTION,
     )
-    parser.add_argument("--lake", metavar="DIR", required=True, help="folder of the lake, or a URI that pyarrow can read")
-    parser.add_argument("--topic", default=None, help="read the files of this topic only")
-    parser.add_argument("--shallow", action="store_true", help="do not read the records: the log and the files' sizes only")
     parser.add_argument(
-        "--processes", type=int, default=os.cpu_count() or 1, metavar="N",
+        "--lake", metavar="DIR", required=True, help="folder of the lake, or a URI that pyarrow can read"
+    )
+    parser.add_argument("--topic", default=None, help="read the files of this topic only")
+    parser.add_argument(
+        "--shallow", action="store_true", help="do not read the records: the log and the files' sizes only"
+    )
+    parser.add_argument(
+        "--processes",
+        type=int,
+        default=os.cpu_count() or 1,
+        metavar="N",
         help="files to read at a time (default: %(default)s)",
     )
     parser.set_defaults(run=run)
@@ -42,23 +51,39 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command; returns its exit code."""
     set_up_logging(args)
-    from pixy.pipeline.arrow_store import reading_store
-    from pixy.pipeline.lake import Lake
-    from pixy.pipeline.verify import verify
+    from pixy.pipeline.lake.arrow_store import reading_store
+    from pixy.pipeline.lake.lake import Lake
+    from pixy.pipeline.lake.verify import verify
 
     lake = Lake.open(args.lake, reading_store(args.lake))
     with Progress(
-        TextColumn("verifying"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-        console=console, transient=True, disable=not console.is_terminal,
+        TextColumn("verifying"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
     ) as progress:
         task = progress.add_task("", total=None)
         verdict = verify(
-            lake, records=not args.shallow, topic=args.topic, processes=args.processes,
+            lake,
+            records=not args.shallow,
+            topic=args.topic,
+            processes=args.processes,
             told=lambda done, total: progress.update(task, completed=done, total=total),
         )
-    return report(args, {
-        "lake": args.lake, "manifests": verdict.manifests, "files": verdict.files,
-        "records": verdict.records, "bytes": verdict.bytes, "unlisted": len(verdict.unlisted),
-        "problems": verdict.problems,
-        "verdict": "damaged" if verdict.problems else "as the manifests say",
-    }, EXIT_FOUND if verdict.problems else EXIT_OK)
+    return report(
+        args,
+        {
+            "lake": args.lake,
+            "manifests": verdict.manifests,
+            "files": verdict.files,
+            "records": verdict.records,
+            "bytes": verdict.bytes,
+            "unlisted": len(verdict.unlisted),
+            "problems": verdict.problems,
+            "verdict": "damaged" if verdict.problems else "as the manifests say",
+        },
+        EXIT_FOUND if verdict.problems else EXIT_OK,
+    )

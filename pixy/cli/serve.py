@@ -178,7 +178,8 @@ class Daemon:
             print(
                 f"kafka-pixy: stopped without draining: {result.lost_messages} messages not "
                 f"delivered; still busy: {', '.join(result.left) or 'nobody'}",
-                file=sys.stderr, flush=True,
+                file=sys.stderr,
+                flush=True,
             )
             code = code or EXIT_NOT_DRAINED
         return code
@@ -199,8 +200,8 @@ def _welcome(app: App) -> str:
     base = f"http://{'localhost' if host in ('', '0.0.0.0') else host}:{port}"
     return f"""
 Kafka-Pixy is serving an in-memory sandbox (nothing is kept when it stops).
-  gRPC  {app.grpc_addr or 'off'}
-  REST  {app.tcp_addr or 'off'}{f'  and  {app.unix_addr}' if app.unix_addr else ''}
+  gRPC  {app.grpc_addr or "off"}
+  REST  {app.tcp_addr or "off"}{f"  and  {app.unix_addr}" if app.unix_addr else ""}
 Try, in another terminal (the first consume joins the group, which takes about 3 seconds here;
 a new group sees what is produced after it has joined):
 

@@ -21,7 +21,9 @@ from pixy.tap.service import TapService
 EXIT_FAILED_TO_START = 1
 EXIT_USAGE = 2
 EXIT_BROKEN = 4
-_SWITCH_INTERVAL = 0.0002  # the observer's thread decodes: the loop, which forwards, must get the GIL back soon
+_SWITCH_INTERVAL = (
+    0.0002  # the observer's thread decodes: the loop, which forwards, must get the GIL back soon
+)
 
 
 def run(argv: Sequence[str]) -> int:
@@ -121,13 +123,16 @@ class _Program:
             print(f"views: http://{show_address(service.http)}/", file=sys.stderr, flush=True)
         if not self._config.rewrite:
             print(
-                "note: without --rewrite, clients go on to the addresses that the brokers advertise", file=sys.stderr,
+                "note: without --rewrite, clients go on to the addresses that the brokers advertise",
+                file=sys.stderr,
                 flush=True,
             )
 
     async def _views(self, service: TapService) -> None:
         if self._output == "table":
-            listening = ", ".join(f"{show_address(where)} -> {show_address(to)}" for where, to in service.listening)
+            listening = ", ".join(
+                f"{show_address(where)} -> {show_address(to)}" for where, to in service.listening
+            )
             self._printer = service.system.spawn(TablePrinter, listening, name="table")
         interval = self._args.interval
         while True:

@@ -48,28 +48,82 @@ _BOUNDS: Final = {
 def make_parser() -> argparse.ArgumentParser:
     """The parser."""
     parser = argparse.ArgumentParser(
-        prog="kafka-pixy tap", description=_DESCRIPTION, epilog=_EXAMPLES, allow_abbrev=False,
+        prog="kafka-pixy tap",
+        description=_DESCRIPTION,
+        epilog=_EXAMPLES,
+        allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--broker", metavar="HOST:PORT[,...]", default="", help="brokers of one cluster to forward to")
-    parser.add_argument("--sandbox", action="store_true", help="forward to an embedded in-memory stand-in for Kafka, to try things out")
     parser.add_argument(
-        "--listen", metavar="HOST:PORT", default="127.0.0.1:19093",
+        "--broker", metavar="HOST:PORT[,...]", default="", help="brokers of one cluster to forward to"
+    )
+    parser.add_argument(
+        "--sandbox",
+        action="store_true",
+        help="forward to an embedded in-memory stand-in for Kafka, to try things out",
+    )
+    parser.add_argument(
+        "--listen",
+        metavar="HOST:PORT",
+        default="127.0.0.1:19093",
         help="where clients connect; further brokers get the ports after it, any with port 0 (default %(default)s)",
     )
-    parser.add_argument("--rewrite", action="store_true", help="rewrite brokers' addresses, so that clients stay on the tap")
-    parser.add_argument("--advertise", metavar="HOST", default="", help="host in rewritten answers (default: the one that the client connected to)")
-    parser.add_argument("--ports", metavar="FIRST-LAST", help="ports for brokers that answers name (default: those after the last --broker's)")
-    parser.add_argument("--output", choices=("table", "json", "none"), help="table (default on a terminal), JSON lines (default elsewhere), or nothing")
-    parser.add_argument("--interval", metavar="SECONDS", type=_seconds, default=0.0, help="between tables (default 1) or snapshots as JSON (default: events only)")
-    parser.add_argument("--metrics", metavar="HOST:PORT", help="serve metrics for Prometheus, and all views as JSON, over HTTP")
-    parser.add_argument("--connect-timeout", metavar="SECONDS", type=_seconds, default=10.0, help="for a connection to a broker (default %(default)g)")
-    parser.add_argument("--session-timeout", metavar="SECONDS", type=_seconds, default=45.0, help="of KIP-848 groups, which is not on the wire (default %(default)g, Kafka's)")
-    bounds = parser.add_argument_group("bounds (what is beyond is forgotten, the longest unused first, and counted)")
+    parser.add_argument(
+        "--rewrite", action="store_true", help="rewrite brokers' addresses, so that clients stay on the tap"
+    )
+    parser.add_argument(
+        "--advertise",
+        metavar="HOST",
+        default="",
+        help="host in rewritten answers (default: the one that the client connected to)",
+    )
+    parser.add_argument(
+        "--ports",
+        metavar="FIRST-LAST",
+        help="ports for brokers that answers name (default: those after the last --broker's)",
+    )
+    parser.add_argument(
+        "--output",
+        choices=("table", "json", "none"),
+        help="table (default on a terminal), JSON lines (default elsewhere), or nothing",
+    )
+    parser.add_argument(
+        "--interval",
+        metavar="SECONDS",
+        type=_seconds,
+        default=0.0,
+        help="between tables (default 1) or snapshots as JSON (default: events only)",
+    )
+    parser.add_argument(
+        "--metrics",
+        metavar="HOST:PORT",
+        help="serve metrics for Prometheus, and all views as JSON, over HTTP",
+    )
+    parser.add_argument(
+        "--connect-timeout",
+        metavar="SECONDS",
+        type=_seconds,
+        default=10.0,
+        help="for a connection to a broker (default %(default)g)",
+    )
+    parser.add_argument(
+        "--session-timeout",
+        metavar="SECONDS",
+        type=_seconds,
+        default=45.0,
+        help="of KIP-848 groups, which is not on the wire (default %(default)g, Kafka's)",
+    )
+    bounds = parser.add_argument_group(
+        "bounds (what is beyond is forgotten, the longest unused first, and counted)"
+    )
     for field in dataclasses.fields(Bounds):
         bounds.add_argument(
-            f"--max-{field.name.replace('_', '-')}", metavar="N", type=_positive, default=field.default,
-            dest=f"max_{field.name}", help=f"{_BOUNDS[field.name]} (default %(default)s)",
+            f"--max-{field.name.replace('_', '-')}",
+            metavar="N",
+            type=_positive,
+            default=field.default,
+            dest=f"max_{field.name}",
+            help=f"{_BOUNDS[field.name]} (default %(default)s)",
         )
     parser.add_argument("--version", action="version", version=f"kafka-pixy {__version__}")
     return parser
@@ -77,7 +131,9 @@ def make_parser() -> argparse.ArgumentParser:
 
 def make_config(args: argparse.Namespace) -> TapConfig:
     """The configuration that the flags make. Raises ConfigError."""
-    brokers = tuple(parse_address(part.strip(), KAFKA_PORT) for part in args.broker.split(",") if part.strip())
+    brokers = tuple(
+        parse_address(part.strip(), KAFKA_PORT) for part in args.broker.split(",") if part.strip()
+    )
     if not brokers:
         raise ConfigError("--broker names no broker" if args.broker else "--broker (or --sandbox) is needed")
     if any(not port for _, port in brokers):
@@ -91,8 +147,13 @@ def make_config(args: argparse.Namespace) -> TapConfig:
     if (args.advertise or args.ports) and not rewrite:
         raise ConfigError("--advertise and --ports are of use with --rewrite only")
     return TapConfig(
-        brokers, listen, rewrite, args.advertise, parse_ports(args.ports) if args.ports else None,
-        args.connect_timeout, args.session_timeout,
+        brokers,
+        listen,
+        rewrite,
+        args.advertise,
+        parse_ports(args.ports) if args.ports else None,
+        args.connect_timeout,
+        args.session_timeout,
         Bounds(**{field.name: getattr(args, f"max_{field.name}") for field in dataclasses.fields(Bounds)}),
     )
 

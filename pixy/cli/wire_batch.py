@@ -31,8 +31,11 @@ exit codes: 0 done; 1 the input is not right (the place is named on stderr); 2 w
 def add_parser(subparsers: Any) -> None:
     """Add the command to the program ``kafka-pixy wire``."""
     parser: argparse.ArgumentParser = subparsers.add_parser(
-        "batch", help="a record set to JSON lines, and back", description=_DESCRIPTION,
-        epilog=_EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter,
+        "batch",
+        help="a record set to JSON lines, and back",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--raw", action="store_true", help="bytes instead of hex on the binary side")
     reading = parser.add_argument_group("decoding")
@@ -40,13 +43,17 @@ def add_parser(subparsers: Any) -> None:
     reading.add_argument("--no-control", action="store_true", help="leave control records out")
     reading.add_argument("--ignore-crc", action="store_true", help="do not check checksums")
     reading.add_argument(
-        "--max-size", type=_positive, default=compression.MAX_SIZE, metavar="BYTES",
+        "--max-size",
+        type=_positive,
+        default=compression.MAX_SIZE,
+        metavar="BYTES",
         help="most bytes that a batch may have when decompressed (%(default)s)",
     )
     writing = parser.add_argument_group("encoding (with --encode)")
     writing.add_argument("--encode", action="store_true", help="JSON lines to a record set")
     writing.add_argument(
-        "--compression", choices=[codec.name.lower() for codec in compression.Codec],
+        "--compression",
+        choices=[codec.name.lower() for codec in compression.Codec],
         help="codec of the batch (none)",
     )
     writing.add_argument("--level", type=int, metavar="N", help="compression level (the codec's default)")
@@ -130,9 +137,7 @@ def _records(
 ) -> Iterator[dict[str, Any]]:
     check = not args.ignore_crc
     if magic in (0, 1):
-        found = message_set.decode_entry(
-            data, start, end, check_crc=check, max_size=args.max_size
-        )
+        found = message_set.decode_entry(data, start, end, check_crc=check, max_size=args.max_size)
         yield from map(wire_records.to_json, found)
         return
     made = batch.unmarshal(data, start, check_crc=check)
@@ -162,14 +167,21 @@ def _headers(
         return
     header = batch_header.read(data, start, check_crc=not args.ignore_crc)
     yield document | {
-        "base_offset": header.base_offset, "last_offset": header.last_offset,
-        "records": header.records_count, "compression": codec_name(header.codec),
+        "base_offset": header.base_offset,
+        "last_offset": header.last_offset,
+        "records": header.records_count,
+        "compression": codec_name(header.codec),
         "timestamp_type": "LogAppendTime" if header.is_log_append_time else "CreateTime",
-        "base_timestamp": header.base_timestamp, "max_timestamp": header.max_timestamp,
-        "transactional": header.is_transactional, "control": header.is_control,
-        "delete_horizon": header.has_delete_horizon, "leader_epoch": header.partition_leader_epoch,
-        "producer_id": header.producer_id, "producer_epoch": header.producer_epoch,
-        "base_sequence": header.base_sequence, "crc": f"{header.crc:08x}",
+        "base_timestamp": header.base_timestamp,
+        "max_timestamp": header.max_timestamp,
+        "transactional": header.is_transactional,
+        "control": header.is_control,
+        "delete_horizon": header.has_delete_horizon,
+        "leader_epoch": header.partition_leader_epoch,
+        "producer_id": header.producer_id,
+        "producer_epoch": header.producer_epoch,
+        "base_sequence": header.base_sequence,
+        "crc": f"{header.crc:08x}",
     }
 
 
@@ -204,9 +216,12 @@ def _batches(args: argparse.Namespace) -> Iterator[Batch]:
         if builder is None:
             offset = document.get("offset", offset)
             builder = Builder(
-                base_offset=offset, partition_leader_epoch=_given(args.leader_epoch),
-                producer_id=_given(args.producer_id), producer_epoch=_given(args.producer_epoch),
-                base_sequence=sequence, transactional=args.transactional,
+                base_offset=offset,
+                partition_leader_epoch=_given(args.leader_epoch),
+                producer_id=_given(args.producer_id),
+                producer_epoch=_given(args.producer_epoch),
+                base_sequence=sequence,
+                transactional=args.transactional,
             )
         try:
             builder.add(**document)

@@ -34,8 +34,11 @@ def add_parser(subparsers: Any) -> None:
         ("encode", "JSON on standard input to hex", _encode),
     ):
         parser: argparse.ArgumentParser = subparsers.add_parser(
-            command, help=f"a message: {text}", description=f"A message: {text}.",
-            epilog=_NAMING + _FORM, formatter_class=argparse.RawDescriptionHelpFormatter,
+            command,
+            help=f"a message: {text}",
+            description=f"A message: {text}.",
+            epilog=_NAMING + _FORM,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         parser.add_argument("name", metavar="NAME", type=_name)
         parser.add_argument("version", metavar="VERSION")
@@ -113,17 +116,21 @@ def _encode(args: argparse.Namespace) -> int:
     header = value.get("Header", {})
     if header_name == "RequestHeader" and isinstance(header, dict):
         header = {"RequestApiKey": messages.api_key(name), "RequestApiVersion": version, **header}
-    data = b"".join([
-        messages.encode(header_name, header_version, from_json(header_name, header_version, header)),
-        messages.encode(name, version, from_json(name, version, value.get("Body", {}))),
-    ])
+    data = b"".join(
+        [
+            messages.encode(header_name, header_version, from_json(header_name, header_version, header)),
+            messages.encode(name, version, from_json(name, version, value.get("Body", {}))),
+        ]
+    )
     print((frames.frame(data) if args.frame else data).hex())
     return 0
 
 
 def _list(args: argparse.Namespace) -> int:
     if args.name is not None:
-        wanted = [args.name] if args.name in messages.names() else [f"{args.name}Request", f"{args.name}Response"]
+        wanted = (
+            [args.name] if args.name in messages.names() else [f"{args.name}Request", f"{args.name}Response"]
+        )
         print("\n\n".join(schema.blocks()[name].rstrip("\n") for name in wanted))
         return 0
     print("KEY  VERSIONS  FLEXIBLE  NAME")
@@ -165,10 +172,14 @@ def _unhex(text: bytes) -> bytes:
     try:
         return bytes.fromhex(digits.decode("ascii"))
     except ValueError:
-        wrong = next((i for i, each in enumerate(text) if chr(each) not in "0123456789abcdefABCDEF \t\r\n\v\f"), None)
+        wrong = next(
+            (i for i, each in enumerate(text) if chr(each) not in "0123456789abcdefABCDEF \t\r\n\v\f"), None
+        )
         if wrong is None:
             raise DecodeError("not hex: half a byte at the end", len(digits) // 2) from None
-        raise DecodeError(f"not hex: {chr(text[wrong])!r}", len(b"".join(text[:wrong].split())) // 2) from None
+        raise DecodeError(
+            f"not hex: {chr(text[wrong])!r}", len(b"".join(text[:wrong].split())) // 2
+        ) from None
 
 
 def _parse(text: bytes) -> Any:

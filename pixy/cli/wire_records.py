@@ -18,8 +18,10 @@ _INT64 = range(-(1 << 63), 1 << 63)
 def to_json(record: Record) -> dict[str, Any]:
     """A record as a JSON document."""
     return {
-        "offset": record.offset, "timestamp": record.timestamp,
-        "key": _base64(record.key), "value": _base64(record.value),
+        "offset": record.offset,
+        "timestamp": record.timestamp,
+        "key": _base64(record.key),
+        "value": _base64(record.value),
         "headers": [{"key": key, "value": _base64(value)} for key, value in record.headers],
     }
 
@@ -57,7 +59,8 @@ def _parse(line: bytes) -> dict[str, Any]:
     if unknown:
         raise ValueError(f"unknown field {min(unknown)!r}; there are {', '.join(_FIELDS)}")
     found: dict[str, Any] = {
-        "key": _bytes(document, "key"), "value": _bytes(document, "value"),
+        "key": _bytes(document, "key"),
+        "value": _bytes(document, "value"),
         "headers": _headers(document.get("headers")),
     }
     for name in ("offset", "timestamp"):

@@ -5,5 +5,13 @@ from pixy.config.model import App, Consumer, Kafka, Logger, Producer, Proxy
 from pixy.config.validate import validate
 
 __all__ = [
-    "App", "Consumer", "Kafka", "Logger", "Producer", "Proxy", "load_file", "load_text", "validate",
+    "App",
+    "Consumer",
+    "Kafka",
+    "Logger",
+    "Producer",
+    "Proxy",
+    "load_file",
+    "load_text",
+    "validate",
 ]

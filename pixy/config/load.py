@@ -21,7 +21,33 @@ from pixy.config.durations import parse_duration
 from pixy.errors import ConfigError
 
 _KNOWN_VERSIONS = frozenset(
-    ["0.8.2.2", "0.9.0.0", "0.9.0.1", "0.10.0.0", "0.10.0.1", "0.10.1.0", "0.10.2.0", "0.10.2.1", "0.10.2.2", "0.11.0.0", "0.11.0.1", "0.11.0.2", "0.11.0.3", "1.0.0", "1.0.1", "1.0.2", "1.1.0", "1.1.1", "2.0.0", "2.0.1", "2.1.0", "2.1.1", "2.2.0", "2.2.1", "2.3.0"]
+    [
+        "0.8.2.2",
+        "0.9.0.0",
+        "0.9.0.1",
+        "0.10.0.0",
+        "0.10.0.1",
+        "0.10.1.0",
+        "0.10.2.0",
+        "0.10.2.1",
+        "0.10.2.2",
+        "0.11.0.0",
+        "0.11.0.1",
+        "0.11.0.2",
+        "0.11.0.3",
+        "1.0.0",
+        "1.0.1",
+        "1.0.2",
+        "1.1.0",
+        "1.1.1",
+        "2.0.0",
+        "2.0.1",
+        "2.1.0",
+        "2.1.1",
+        "2.2.0",
+        "2.2.1",
+        "2.3.0",
+    ]
 )
 _LATER_VERSION = re.compile(r"(\d+)\.(\d+)\.\d+\Z")
 _COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -53,9 +79,7 @@ def load_text(text: str) -> model.App:
     walk = _Walk()
     app = walk.mapping(model.App, root, "") if root is not None else model.App()
     if walk.errors:
-        raise ConfigError(
-            "failed to parse config: yaml: unmarshal errors:\n  " + "\n  ".join(walk.errors)
-        )
+        raise ConfigError("failed to parse config: yaml: unmarshal errors:\n  " + "\n  ".join(walk.errors))
     return typing.cast(model.App, app)
 
 
@@ -76,7 +100,11 @@ def _one_of(allowed: tuple[str, ...], text: str) -> str:
 
 _CONSTRUCT: Any = yaml.SafeLoader("")
 _GO_TYPES = {
-    str: "string", int: "int", bool: "bool", float: "float64", model.Duration: "time.Duration",
+    str: "string",
+    int: "int",
+    bool: "bool",
+    float: "float64",
+    model.Duration: "time.Duration",
 }
 _CHECKED: dict[Any, Callable[[str], str]] = {
     model.KafkaVersion: check_kafka_version,
@@ -145,10 +173,7 @@ class _Walk:
         if not isinstance(node, yaml.MappingNode):
             self._cannot(node, "map[string]")
             return {}
-        return {
-            str(key.value): self._value(item, value, f"{where}{key.value}.")
-            for key, value in node.value
-        }
+        return {str(key.value): self._value(item, value, f"{where}{key.value}.") for key, value in node.value}
 
     def _scalar(self, kind: Any, node: yaml.ScalarNode) -> Any:
         text, tag = str(node.value), node.tag.rpartition(":")[2]

@@ -21,9 +21,7 @@ SEVERITIES = ("debug", "info", "warning", "error")
 def validate(app: model.App) -> model.App:
     """Return the configuration if it is sound; raises ConfigError otherwise."""
     if not (app.grpc_addr or app.tcp_addr or app.unix_addr or app.rest.addr):
-        raise ConfigError(
-            "invalid config parameter: at least one API server should be configured"
-        )
+        raise ConfigError("invalid config parameter: at least one API server should be configured")
     if not app.proxies:
         raise ConfigError("invalid config parameter: at least on proxy must be configured")
     if app.default_cluster and app.default_cluster not in app.proxies:
@@ -201,9 +199,7 @@ def _peers_problem(rest: model.Rest) -> str:
     return ""
 
 
-def _bounds(
-    section: str, values: object, rules: tuple[tuple[str, str, str, float], ...]
-) -> str:
+def _bounds(section: str, values: object, rules: tuple[tuple[str, str, str, float], ...]) -> str:
     for field, shown, comparison, bound in rules:
         value = getattr(values, field)
         if value < bound or (comparison == ">" and value == bound):
@@ -250,8 +246,5 @@ def _tls_problem(kafka: model.Kafka) -> str:
         try:
             context.load_cert_chain(kafka.client_certificate_file, kafka.client_key_file or None)
         except (ssl.SSLError, OSError, ValueError):
-            return (
-                "kafka.client_cert_file and kafka.client_cert_key_file are not a valid "
-                "certificate pair"
-            )
+            return "kafka.client_cert_file and kafka.client_cert_key_file are not a valid certificate pair"
     return ""

@@ -9,7 +9,7 @@ from typing import Any
 
 from actors import Actor, ActorRef, Future
 from pixy.config.model import Proxy
-from pixy.engine import sparse_acks
+from pixy.engine.consume import sparse_acks
 from pixy.errors import (
     GroupActive,
     InvalidParameter,
@@ -139,7 +139,7 @@ class TopicInfo:
 
 
 class Catalogue:
-    """What consumer instances ask the admin. See :class:`pixy.engine.instance_parts.Catalogue`."""
+    """What consumer instances ask the admin. See :class:`pixy.engine.instances.context.Catalogue`."""
 
     def __init__(self, admin: ActorRef[Admin]) -> None:
         self._admin = admin
@@ -164,9 +164,12 @@ class Admin(Actor):
         self._client: KafkaAdmin | None = None
         self._active = 0
         self._handlers: dict[type, Callable[[KafkaAdmin, Any], Awaitable[Any]]] = {
-            GetOffsets: self._get_offsets, SetOffsets: self._set_offsets,
-            GetTopics: self._get_topics, GetConsumers: self._get_consumers,
-            GetBrokers: self._get_brokers, GetBounds: self._get_bounds,
+            GetOffsets: self._get_offsets,
+            SetOffsets: self._set_offsets,
+            GetTopics: self._get_topics,
+            GetConsumers: self._get_consumers,
+            GetBrokers: self._get_brokers,
+            GetBounds: self._get_bounds,
             FindOffsets: self._find_offsets,
         }
 
@@ -182,7 +185,9 @@ class Admin(Actor):
         return None
 
     async def _serve(
-        self, handler: Callable[[KafkaAdmin, Any], Awaitable[Any]], message: Any,
+        self,
+        handler: Callable[[KafkaAdmin, Any], Awaitable[Any]],
+        message: Any,
         reply: Future[Any],
     ) -> None:
         try:
@@ -197,7 +202,9 @@ class Admin(Actor):
             self._active -= 1
 
     async def _patiently(
-        self, handler: Callable[[KafkaAdmin, Any], Awaitable[Any]], client: KafkaAdmin,
+        self,
+        handler: Callable[[KafkaAdmin, Any], Awaitable[Any]],
+        client: KafkaAdmin,
         message: Any,
     ) -> Any:
         """Try again for a while what fails only because a broker or coordinator is on the move."""
@@ -237,8 +244,7 @@ class Admin(Actor):
                 raise InvalidParameter(f"bad offset: {offset} of partition {partition}")
             if len(metadata.encode()) > sparse_acks.MAX_METADATA:
                 raise InvalidParameter(
-                    f"bad metadata of partition {partition}: longer than "
-                    f"{sparse_acks.MAX_METADATA} bytes"
+                    f"bad metadata of partition {partition}: longer than {sparse_acks.MAX_METADATA} bytes"
                 )
         if not request.offsets:
             return
@@ -284,9 +290,7 @@ class Admin(Actor):
         found = await client.bounds(query.topic, [query.partition])
         return found[query.partition]
 
-    async def _find_offsets(
-        self, client: KafkaAdmin, query: FindOffsets
-    ) -> dict[tuple[str, int], int]:
+    async def _find_offsets(self, client: KafkaAdmin, query: FindOffsets) -> dict[tuple[str, int], int]:
         return await client.find_offsets(query.times)
 
     async def _get_consumers(self, client: KafkaAdmin, query: GetConsumers) -> Consumers:
@@ -303,9 +307,7 @@ class Admin(Actor):
             if query.topic in topics and query.group in ("", group)
         }
 
-    async def _ask_group_coordinators(
-        self, client: KafkaAdmin, query: GetConsumers
-    ) -> Consumers:
+    async def _ask_group_coordinators(self, client: KafkaAdmin, query: GetConsumers) -> Consumers:
         names = await client.groups()
         if query.group:
             if query.group not in names:

@@ -30,12 +30,12 @@ from pixy.engine.cluster import (
     GetProducer,
     record_headers_unsupported,
 )
+from pixy.engine.consume.group_messages import AckMessage, Consume
+from pixy.engine.consume.long_polls import Delivery, Message
 from pixy.engine.fetcher import Fetch
-from pixy.engine.group_messages import AckMessage, Consume
-from pixy.engine.instance_client import InstanceClient
-from pixy.engine.outgoing import Record, Written
-from pixy.engine.polls import Delivery, Message
-from pixy.engine.topic_producer import Produce, ProduceMany
+from pixy.engine.instances.client import InstanceClient
+from pixy.engine.produce.pending_records import Record, Written
+from pixy.engine.produce.topic_producer import Produce, ProduceMany
 from pixy.errors import (
     HeadersUnsupported,
     InvalidParameter,
@@ -60,8 +60,7 @@ def check_topic(topic: str) -> None:
     """Kafka's own rule for topic names. Raises InvalidParameter."""
     if not topic or topic in (".", "..") or len(topic) > _MAX_NAME or not _NAME_CHARS.issuperset(topic):
         raise InvalidParameter(
-            f"bad topic: {topic!r} must be 1 to {_MAX_NAME} characters of a-z, A-Z, 0-9, '.', '_' "
-            "and '-'"
+            f"bad topic: {topic!r} must be 1 to {_MAX_NAME} characters of a-z, A-Z, 0-9, '.', '_' and '-'"
         )
 
 
@@ -78,9 +77,7 @@ class ClusterClient:
         self._admin: dict[str, ActorRef[Any]] = {}
         self._fetcher: dict[str, ActorRef[Any]] = {}
         registry: dict[str, ActorRef[Any]] = {}
-        self.instances = InstanceClient(
-            lambda: self._resolve(registry, "instances", GetInstances())
-        )
+        self.instances = InstanceClient(lambda: self._resolve(registry, "instances", GetInstances()))
         """Consumer instances of the REST API."""
 
     # -- produce ----------------------------------------------------------------------------------
@@ -152,7 +149,11 @@ class ClusterClient:
     # -- consume ----------------------------------------------------------------------------------
 
     async def consume(
-        self, topic: str, group: str, *, auto_ack: bool = False,
+        self,
+        topic: str,
+        group: str,
+        *,
+        auto_ack: bool = False,
         ack: tuple[int, int] | None = None,
     ) -> Delivery:
         """Wait for a message as a member of the group.
@@ -215,9 +216,7 @@ class ClusterClient:
         found: list[PartitionOffset] = await self._ask_admin(GetOffsets(group, topic))
         return found
 
-    async def set_offsets(
-        self, topic: str, group: str, offsets: tuple[tuple[int, int, str], ...]
-    ) -> None:
+    async def set_offsets(self, topic: str, group: str, offsets: tuple[tuple[int, int, str], ...]) -> None:
         """Commit (partition, offset, metadata) for a group that nobody consumes."""
         check_topic(topic)
         group_id(group)
@@ -225,9 +224,7 @@ class ClusterClient:
 
     async def topics(self, *, with_partitions: bool, with_config: bool) -> list[TopicInfo]:
         """All topics, by name."""
-        found: list[TopicInfo] = await self._ask_admin(
-            GetTopics(None, with_partitions, with_config)
-        )
+        found: list[TopicInfo] = await self._ask_admin(GetTopics(None, with_partitions, with_config))
         return found
 
     async def topic(self, topic: str, *, with_partitions: bool) -> TopicInfo:
@@ -282,7 +279,12 @@ class ClusterClient:
         return await self._with_ref(self._admin, "admin", GetAdmin(), message, "max_admin_requests")
 
     async def _with_ref(
-        self, cache: dict[str, ActorRef[Any]], name: str, get: Any, message: Any, bound: str,
+        self,
+        cache: dict[str, ActorRef[Any]],
+        name: str,
+        get: Any,
+        message: Any,
+        bound: str,
     ) -> Any:
         for _ in range(_ATTEMPTS):
             ref = await self._resolve(cache, name, get)

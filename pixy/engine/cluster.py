@@ -10,16 +10,16 @@ from typing import Any
 
 from actors import Actor, ActorDeadError, ActorRef, Future
 from pixy.config.model import Proxy
-from pixy.engine import journal_writer
 from pixy.engine.admin import Admin, Catalogue
+from pixy.engine.consume.group_consumer import GroupConsumer
+from pixy.engine.consume.group_messages import GroupLeaving, Leave, Owned
 from pixy.engine.fetcher import Fetcher
-from pixy.engine.group_consumer import GroupConsumer
-from pixy.engine.group_messages import GroupLeaving, Leave, Owned
-from pixy.engine.instance_messages import InstanceSpec
-from pixy.engine.instances import CloseInstances, Instances
-from pixy.engine.journal import Journal
-from pixy.engine.partitioner import LIBRDKAFKA_PARTITIONER
-from pixy.engine.topic_producer import Delivered, Drain, TopicProducer
+from pixy.engine.instances.messages import InstanceSpec
+from pixy.engine.instances.registry import CloseInstances, Instances
+from pixy.engine.journal import writer
+from pixy.engine.journal.buffer import Journal
+from pixy.engine.produce.partitioner import LIBRDKAFKA_PARTITIONER
+from pixy.engine.produce.topic_producer import Delivered, Drain, TopicProducer
 from pixy.errors import (
     Disabled,
     KafkaError,
@@ -30,14 +30,14 @@ from pixy.errors import (
     UnknownTopic,
 )
 from pixy.kafka import settings
-from pixy.kafka.consumer import Partition
 from pixy.kafka.errors import OUT_OF_BROKERS
 from pixy.kafka.fetcher import FetchClient
 from pixy.kafka.producer import ProducerClient, Report
 from pixy.membership import Event, Session
-from pixy.membership.instance import InstanceEvent, InstanceSession
-from pixy.membership.kafka import KafkaSession
-from pixy.membership.kafka_instance import KafkaInstance
+from pixy.membership.instances import InstanceEvent, InstanceSession
+from pixy.membership.kafka.group import KafkaSession
+from pixy.membership.kafka.instance import KafkaInstance
+from pixy.wire.types import TopicPartition
 
 logger = logging.getLogger("pixy.engine")
 
@@ -120,33 +120,42 @@ class Cluster(Actor):
         self._groups: dict[str, _Group] = {}
         self._draining = False
         self._handlers: dict[type, Callable[[Any], Any]] = {
-            GetProducer: self._get_producer, GetGroup: self._get_group,
-            GetAdmin: lambda _message: self._admin, GetFetcher: lambda _message: self._fetcher,
-            GetInstances: lambda _message: self._instances, Reach: self._reach,
-            OwnGroups: self._own_groups, GroupLeaving: self._group_leaving,
-            DrainCluster: self._drain, _ClientFailed: self._client_failed,
+            GetProducer: self._get_producer,
+            GetGroup: self._get_group,
+            GetAdmin: lambda _message: self._admin,
+            GetFetcher: lambda _message: self._fetcher,
+            GetInstances: lambda _message: self._instances,
+            Reach: self._reach,
+            OwnGroups: self._own_groups,
+            GroupLeaving: self._group_leaving,
+            DrainCluster: self._drain,
+            _ClientFailed: self._client_failed,
         }
 
     def on_start(self) -> None:
         """Make the clients; they connect by themselves."""
         partitioner = LIBRDKAFKA_PARTITIONER[self._proxy.producer.partitioner]
         self._client = ProducerClient(
-            settings.producer(self._proxy, partitioner), self._deliver, self._client_error,
+            settings.producer(self._proxy, partitioner),
+            self._deliver,
+            self._client_error,
             stamp=bool(self._proxy.journal.topic),
         )
         if self._proxy.journal.topic:
             self._start_journal()
         ref = self.actor_ref
-        self._admin = self.spawn(
-            Admin, self._proxy, lambda: _own_groups(ref), name="admin"
-        )
+        self._admin = self.spawn(Admin, self._proxy, lambda: _own_groups(ref), name="admin")
         known: dict[str, tuple[int, float]] = {}
         proxy = self._proxy
         self._fetcher = self.spawn(
             Fetcher, proxy, lambda: FetchClient(settings.fetcher(proxy), known), name="fetcher"
         )
         self._instances = self.spawn(
-            Instances, proxy, self._node, partial(_open_instance, proxy), Catalogue(self._admin),
+            Instances,
+            proxy,
+            self._node,
+            partial(_open_instance, proxy),
+            Catalogue(self._admin),
             name="instances",
         )
 
@@ -155,9 +164,13 @@ class Cluster(Actor):
         made = settings.journal(self._proxy)
         self._journal = Journal(conf, self.system.loop.time)
         self._journal_writer = self.spawn(
-            journal_writer.JournalWriter, self._journal, conf, self._proxy.client_id,
+            writer.JournalWriter,
+            self._journal,
+            conf,
+            self._proxy.client_id,
             lambda deliver, failed: ProducerClient(made, deliver, failed),
-            name="journal", supervision=journal_writer.SUPERVISION,
+            name="journal",
+            supervision=writer.SUPERVISION,
         )
 
     async def on_stop(self) -> None:  # type: ignore[override]
@@ -199,7 +212,11 @@ class Cluster(Actor):
         if len(self._producers) >= self._proxy.producer.max_topics:
             raise TooManyRequests("producer.max_topics")
         ref = self.spawn(
-            TopicProducer, request.topic, self._proxy.producer, self._client, self._writable,
+            TopicProducer,
+            request.topic,
+            self._proxy.producer,
+            self._client,
+            self._writable,
             legacy=self.legacy,
             journal=None if request.topic == self._proxy.journal.topic else self._journal,
             name=self.free_name(f"{request.topic}.producer"),
@@ -268,8 +285,14 @@ class Cluster(Actor):
         if len(self._groups) >= self._proxy.consumer.max_groups:
             raise TooManyRequests("consumer.max_groups")
         ref = self.spawn(
-            GroupConsumer, name, self._proxy, self.actor_ref, self._session, self._partitions,
-            self._journal, name=self.free_name(name),
+            GroupConsumer,
+            name,
+            self._proxy,
+            self.actor_ref,
+            self._session,
+            self._partitions,
+            self._journal,
+            name=self.free_name(name),
         )
         self._groups[name] = _Group(ref)
         return ref
@@ -317,12 +340,8 @@ class Cluster(Actor):
             self.start_task(self._drain_all(self.take_reply()))
 
     async def _drain_all(self, reply: Future[Any]) -> None:
-        groups = [
-            group.ref.ask(Leave(), block=False, urgent=True) for group in self._groups.values()
-        ]
-        producers = [
-            ref.ask(Drain(), block=False) for ref in self._producers.values() if ref.is_alive()
-        ]
+        groups = [group.ref.ask(Leave(), block=False, urgent=True) for group in self._groups.values()]
+        producers = [ref.ask(Drain(), block=False) for ref in self._producers.values() if ref.is_alive()]
         instances = self._instances.ask(CloseInstances(), block=False, urgent=True)
         for waiting in (*producers, *groups, instances):
             try:
@@ -332,14 +351,18 @@ class Cluster(Actor):
         lost = await self._client.close(self._proxy.producer.shutdown_timeout)
         if self._journal_writer is not None:
             try:  # after everything that it tells of
-                await self._journal_writer.ask(journal_writer.Drain(), block=False)
+                await self._journal_writer.ask(writer.Drain(), block=False)
             except ActorDeadError:
                 pass
         reply.try_set(lost)
 
 
 def _open_instance(
-    proxy: Proxy, group: str, name: str, spec: InstanceSpec, resume: Mapping[Partition, int],
+    proxy: Proxy,
+    group: str,
+    name: str,
+    spec: InstanceSpec,
+    resume: Mapping[TopicPartition, int],
     post: Callable[[InstanceEvent], None],
 ) -> InstanceSession:
     return KafkaInstance(proxy, group, name, spec.reset, spec.isolation, resume, post)
@@ -357,7 +380,14 @@ def record_headers_unsupported(proxy: Proxy) -> bool:
 
 
 __all__ = [
-    "Cluster", "DrainCluster", "GetAdmin", "GetFetcher", "GetGroup", "GetInstances", "GetProducer",
-    "OwnGroups", "Reach",
+    "Cluster",
+    "DrainCluster",
+    "GetAdmin",
+    "GetFetcher",
+    "GetGroup",
+    "GetInstances",
+    "GetProducer",
+    "OwnGroups",
+    "Reach",
     "record_headers_unsupported",
 ]

@@ -44,7 +44,8 @@ class Diagnostics:
         """Begin to watch."""
         self._crashes.start()
         self._ends += [
-            self._crashes.stop, self._system.events.subscribe(self._slow_handler, SlowHandler),
+            self._crashes.stop,
+            self._system.events.subscribe(self._slow_handler, SlowHandler),
         ]
         if self._settings.blocked_loop > 0:
             watch = LoopWatch(self._system, self._settings.blocked_loop)
@@ -98,7 +99,9 @@ class Diagnostics:
             self._slow.clear()
         self._slow[key] = now
         logger.warning(
-            "%s: handling %s kept the loop for %.0f ms", event.path, event.message,
+            "%s: handling %s kept the loop for %.0f ms",
+            event.path,
+            event.message,
             event.seconds * 1e3,
         )
 
@@ -106,15 +109,27 @@ class Diagnostics:
         if trace.duration < self._settings.trace_slow and not trace.failed:
             return
         begun = min((span.sent for span in trace.spans), default=0)
-        trace_logger.info("%s", json.dumps({
-            "trace": trace.trace_id, "seconds": round(trace.duration, 6),
-            "complete": trace.complete, "lost": trace.lost, "spans": [
+        trace_logger.info(
+            "%s",
+            json.dumps(
                 {
-                    "span": span.span_id, "parent": span.parent_id, "path": span.path,
-                    "message": span.message, "sent": (span.sent - begun) / 1e9,
-                    "began": (span.began - begun) / 1e9, "ended": (span.ended - begun) / 1e9,
-                    "error": span.error,
+                    "trace": trace.trace_id,
+                    "seconds": round(trace.duration, 6),
+                    "complete": trace.complete,
+                    "lost": trace.lost,
+                    "spans": [
+                        {
+                            "span": span.span_id,
+                            "parent": span.parent_id,
+                            "path": span.path,
+                            "message": span.message,
+                            "sent": (span.sent - begun) / 1e9,
+                            "began": (span.began - begun) / 1e9,
+                            "ended": (span.ended - begun) / 1e9,
+                            "error": span.error,
+                        }
+                        for span in trace.spans
+                    ],
                 }
-                for span in trace.spans
-            ],
-        }))
+            ),
+        )

@@ -63,16 +63,16 @@ class Engine:
         self._system = ActorSystem("pixy", slow_handler=settings.slow_handler)
         self.diagnostics = Diagnostics(self._system, settings)
         self.diagnostics.start()
-        self._service = self._system.spawn(
-            Service, self.config, name="service", supervision=ESCALATE
-        )
+        self._service = self._system.spawn(Service, self.config, name="service", supervision=ESCALATE)
         try:
             clusters = await self._service.ask(Start(), block=False)
             # Before anything listens: the first request finds them.
-            self._clusters.update({
-                name: ClusterClient(ref, self.config.proxies[name], lambda: self.stopping)
-                for name, ref in clusters.items()
-            })
+            self._clusters.update(
+                {
+                    name: ClusterClient(ref, self.config.proxies[name], lambda: self.stopping)
+                    for name, ref in clusters.items()
+                }
+            )
             self.addresses = await self._service.ask(Listen(tuple(listeners)), block=False)
         except ActorDeadError as error:
             cause = self._system.failure.result() if self._system.failure.done() else error

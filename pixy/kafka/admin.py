@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from confluent_kafka import (
     KafkaException,
-    TopicPartition,
+    TopicPartition as LibraryPartition,
 )
 from confluent_kafka.admin import (
     AdminClient,
@@ -20,10 +20,11 @@ from confluent_kafka.admin import (
 )
 
 from pixy.errors import KafkaError
-from pixy.kafka.consumer import Commit, Partition
+from pixy.kafka.consumer import Commit
 from pixy.kafka.errors import translate, unknown_topic, unsupported
 from pixy.kafka.group_offsets import GroupOffsets
 from pixy.kafka.settings import Settings, group_id
+from pixy.wire.types import TopicPartition
 
 T = TypeVar("T")
 
@@ -84,9 +85,7 @@ class KafkaAdmin:
 
     async def _list(self, *topic: str) -> Any:
         try:
-            found = await asyncio.to_thread(
-                self._client.list_topics, *topic, timeout=self._timeout
-            )
+            found = await asyncio.to_thread(self._client.list_topics, *topic, timeout=self._timeout)
         except KafkaException as error:
             raise translate(error) from error
         # librdkafka's mock cluster has no controller: what needs one would wait for it in vain.
@@ -111,7 +110,7 @@ class KafkaAdmin:
 
     async def bounds(self, topic: str, partitions: Iterable[int]) -> dict[int, tuple[int, int]]:
         """The oldest offset and the next to be written of each partition."""
-        parts = [TopicPartition(topic, partition) for partition in partitions]
+        parts = [LibraryPartition(topic, partition) for partition in partitions]
         begin = self._client.list_offsets(
             {part: OffsetSpec.earliest() for part in parts}, request_timeout=self._timeout
         )
@@ -119,13 +118,11 @@ class KafkaAdmin:
             {part: OffsetSpec.latest() for part in parts}, request_timeout=self._timeout
         )
         return {
-            part.partition: (
-                (await self._wait(begin[part])).offset, (await self._wait(end[part])).offset
-            )
+            part.partition: ((await self._wait(begin[part])).offset, (await self._wait(end[part])).offset)
             for part in parts
         }
 
-    async def find_offsets(self, times: Mapping[Partition, int]) -> dict[Partition, int]:
+    async def find_offsets(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """The first offset whose record is not older than a time (ms since 1970), or the end if
         there is none; -1 means the end and -2 the beginning.
         """
@@ -133,10 +130,10 @@ class KafkaAdmin:
         young = {partition: _END for partition, offset in found.items() if offset < 0}
         return {**found, **await self._list_offsets(young)} if young else found
 
-    async def _list_offsets(self, times: Mapping[Partition, int]) -> dict[Partition, int]:
+    async def _list_offsets(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         special = {_END: OffsetSpec.latest(), _BEGINNING: OffsetSpec.earliest()}
         wanted = {
-            TopicPartition(*partition): special.get(at) or OffsetSpec.for_timestamp(at)
+            LibraryPartition(*partition): special.get(at) or OffsetSpec.for_timestamp(at)
             for partition, at in times.items()
         }
         futures = self._client.list_offsets(wanted, request_timeout=self._timeout)
@@ -145,9 +142,7 @@ class KafkaAdmin:
             for part, future in futures.items()
         }
 
-    async def offsets(
-        self, group: str, topic: str, partitions: Iterable[int]
-    ) -> dict[int, tuple[int, str]]:
+    async def offsets(self, group: str, topic: str, partitions: Iterable[int]) -> dict[int, tuple[int, str]]:
         """Committed offset and metadata by partition; -1 where there is none."""
         wanted = [(topic, partition) for partition in partitions]
         found = await self._with_offsets(group, lambda offsets: offsets.committed(wanted))
@@ -174,9 +169,7 @@ class KafkaAdmin:
 
     async def groups(self) -> list[str]:
         """The names of all consumer groups."""
-        found = await self._wait(
-            self._client.list_consumer_groups(request_timeout=self._timeout)
-        )
+        found = await self._wait(self._client.list_consumer_groups(request_timeout=self._timeout))
         if not found.valid and found.errors:
             raise translate(found.errors[0])
         return sorted(group.group_id for group in found.valid)
@@ -198,9 +191,7 @@ class KafkaAdmin:
         except KafkaException as error:
             raise translate(error) from error
         except TimeoutError as error:
-            raise KafkaError(
-                "kafka: no answer in time", -185, "_TIMED_OUT", retriable=True
-            ) from error
+            raise KafkaError("kafka: no answer in time", -185, "_TIMED_OUT", retriable=True) from error
 
 
 def _partitions(topic: Any) -> tuple[PartitionInfo, ...]:

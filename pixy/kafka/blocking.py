@@ -12,7 +12,7 @@ from confluent_kafka import (
     IsolationLevel,
     KafkaException,
     TopicCollection,
-    TopicPartition,
+    TopicPartition as LibraryPartition,
 )
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec
 
@@ -21,19 +21,25 @@ from pixy.kafka.consumer import Commit
 from pixy.kafka.errors import OUT_OF_BROKERS, translate
 from pixy.kafka.group_offsets import GroupOffsets
 from pixy.kafka.settings import Settings, group_id
+from pixy.wire.types import TopicPartition
 
 T = TypeVar("T")
 
-Place = tuple[str, int]
 """Topic and partition."""
 
 NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 _NO_OFFSET = -1001
 _ASK_AGAIN = 0.05
-_NOT_YET = frozenset({
-    "UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_PARTITION", "_UNKNOWN_TOPIC", "LEADER_NOT_AVAILABLE", "_NOENT",
-    "NOT_LEADER_FOR_PARTITION",
-})
+_NOT_YET = frozenset(
+    {
+        "UNKNOWN_TOPIC_OR_PART",
+        "_UNKNOWN_PARTITION",
+        "_UNKNOWN_TOPIC",
+        "LEADER_NOT_AVAILABLE",
+        "_NOENT",
+        "NOT_LEADER_FOR_PARTITION",
+    }
+)
 """What a broker says of a topic that was created a moment ago."""
 
 
@@ -77,9 +83,7 @@ class ClusterView:
     def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
         """Kafka's UUIDs of topics; a topic that does not exist is left out, and the id is empty
         where the broker knows none."""
-        futures = self._client.describe_topics(
-            TopicCollection(list(topics)), request_timeout=self._timeout
-        )
+        futures = self._client.describe_topics(TopicCollection(list(topics)), request_timeout=self._timeout)
         found: dict[str, str] = {}
         for name, future in futures.items():
             try:
@@ -108,36 +112,36 @@ class ClusterView:
                 self.bounds([(topic, number) for number in range(partitions)])
                 return
             except KafkaError as error:
-                if time.monotonic() > deadline or not (
-                    error.retriable or error.name in _NOT_YET
-                ):
+                if time.monotonic() > deadline or not (error.retriable or error.name in _NOT_YET):
                     raise
             time.sleep(_ASK_AGAIN)
 
-    def bounds(self, places: Sequence[Place], *, committed: bool = True) -> dict[Place, tuple[int, int]]:
+    def bounds(
+        self, places: Sequence[TopicPartition], *, committed: bool = True
+    ) -> dict[TopicPartition, tuple[int, int]]:
         """The oldest offset and the next one of each partition; ``committed`` ends before the
         first transaction that is open."""
         begin = self._offsets(dict.fromkeys(places, OffsetSpec.earliest()), committed=committed)
         end = self._offsets(dict.fromkeys(places, OffsetSpec.latest()), committed=committed)
         return {place: (begin[place], end[place]) for place in places}
 
-    def offsets_at(self, places: Sequence[Place], timestamp: int) -> dict[Place, int]:
+    def offsets_at(self, places: Sequence[TopicPartition], timestamp: int) -> dict[TopicPartition, int]:
         """The first offset at or after a time in milliseconds; -1 if there is none."""
         return self._offsets(dict.fromkeys(places, OffsetSpec.for_timestamp(timestamp)))
 
     def _offsets(
-        self, wanted: Mapping[Place, OffsetSpec], *, committed: bool = False
-    ) -> dict[Place, int]:
+        self, wanted: Mapping[TopicPartition, OffsetSpec], *, committed: bool = False
+    ) -> dict[TopicPartition, int]:
         if not wanted:
             return {}
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
         futures = self._client.list_offsets(
-            {TopicPartition(*place): spec for place, spec in wanted.items()},
-            isolation_level=level, request_timeout=self._timeout,
+            {LibraryPartition(*place): spec for place, spec in wanted.items()},
+            isolation_level=level,
+            request_timeout=self._timeout,
         )
         return {
-            (part.topic, part.partition): int(self._wait(future).offset)
-            for part, future in futures.items()
+            (part.topic, part.partition): int(self._wait(future).offset) for part, future in futures.items()
         }
 
     def configs(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
@@ -154,13 +158,14 @@ class ClusterView:
             for resource, future in futures.items()
         }
 
-    def committed(self, group: str, places: Sequence[Place]) -> dict[Place, tuple[int, str]]:
+    def committed(
+        self, group: str, places: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, tuple[int, str]]:
         """A group's committed offsets and metadata; a partition without one is left out."""
         with closing(GroupOffsets(self._settings, group_id(group))) as offsets:
             found = offsets.committed(places, patience=self._timeout)
         return {
-            place: (each.offset, each.metadata)
-            for place, each in found.items() if each.offset is not None
+            place: (each.offset, each.metadata) for place, each in found.items() if each.offset is not None
         }
 
     def commit(self, group: str, commits: Sequence[Commit]) -> None:

@@ -169,8 +169,10 @@ class BulkProducer:
                 return
             if time.monotonic() > deadline:
                 raise KafkaError(
-                    f"kafka: {left} records were not acknowledged within {timeout:g} s", -192,
-                    "_MSG_TIMED_OUT", retriable=True,
+                    f"kafka: {left} records were not acknowledged within {timeout:g} s",
+                    -192,
+                    "_MSG_TIMED_OUT",
+                    retriable=True,
                 )
 
     def _hand_over(self) -> None:
@@ -210,11 +212,17 @@ def read_range(
     """
     if start >= end:
         return
-    client = Consumer({
-        **settings, "group.id": "kafka-pixy-reader", "enable.auto.commit": False,
-        "enable.partition.eof": True, "auto.offset.reset": "error",
-        "isolation.level": "read_committed", "fetch.queue.backoff.ms": 10,
-    })
+    client = Consumer(
+        {
+            **settings,
+            "group.id": "kafka-pixy-reader",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "error",
+            "isolation.level": "read_committed",
+            "fetch.queue.backoff.ms": 10,
+        }
+    )
     try:
         client.assign([TopicPartition(topic, partition, start)])
         deadline = time.monotonic() + timeout
@@ -233,11 +241,16 @@ def read_range(
                 deadline = time.monotonic() + timeout
                 kind, timestamp = message.timestamp()
                 yield Incoming(
-                    message.offset(), timestamp if kind else -1, message.key(), message.value(),
+                    message.offset(),
+                    timestamp if kind else -1,
+                    message.key(),
+                    message.value(),
                     message.headers(),
                 )
         raise KafkaError(
-            f"kafka: {topic}/{partition} could not be read up to offset {end}", -185, "_TIMED_OUT",
+            f"kafka: {topic}/{partition} could not be read up to offset {end}",
+            -185,
+            "_TIMED_OUT",
             retriable=True,
         )
     except KafkaException as error:

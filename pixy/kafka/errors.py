@@ -10,9 +10,7 @@ from confluent_kafka import KafkaError as _KafkaError, KafkaException
 
 from pixy import errors
 
-OUT_OF_BROKERS = (
-    "kafka: client has run out of available brokers to talk to (Is your cluster reachable?)"
-)
+OUT_OF_BROKERS = "kafka: client has run out of available brokers to talk to (Is your cluster reachable?)"
 
 _SARAMA = {
     -1: "Unexpected (unknown?) server error.",
@@ -51,32 +49,54 @@ _SARAMA = {
     34: "Request is not valid given the current SASL state.",
     35: "The version of API is not supported.",
 }
-_UNKNOWN_TOPIC_CODES = frozenset({
-    _KafkaError.UNKNOWN_TOPIC_OR_PART, _KafkaError._UNKNOWN_TOPIC, _KafkaError._UNKNOWN_PARTITION,
-})
+_UNKNOWN_TOPIC_CODES = frozenset(
+    {
+        _KafkaError.UNKNOWN_TOPIC_OR_PART,
+        _KafkaError._UNKNOWN_TOPIC,
+        _KafkaError._UNKNOWN_PARTITION,
+    }
+)
 _UNREACHABLE_CODES = frozenset({_KafkaError._ALL_BROKERS_DOWN, _KafkaError._TRANSPORT})
 
-GROUP_ACTIVE_CODES = frozenset({
-    _KafkaError.UNKNOWN_MEMBER_ID, _KafkaError.ILLEGAL_GENERATION,
-    _KafkaError.REBALANCE_IN_PROGRESS, _KafkaError.NON_EMPTY_GROUP,
-    _KafkaError.FENCED_MEMBER_EPOCH, _KafkaError.STALE_MEMBER_EPOCH,
-})
+GROUP_ACTIVE_CODES = frozenset(
+    {
+        _KafkaError.UNKNOWN_MEMBER_ID,
+        _KafkaError.ILLEGAL_GENERATION,
+        _KafkaError.REBALANCE_IN_PROGRESS,
+        _KafkaError.NON_EMPTY_GROUP,
+        _KafkaError.FENCED_MEMBER_EPOCH,
+        _KafkaError.STALE_MEMBER_EPOCH,
+    }
+)
 """What a broker says to an outsider who commits for a group with living members."""
 
-UNSUPPORTED_CODES = frozenset({
-    _KafkaError._UNSUPPORTED_FEATURE, _KafkaError.UNSUPPORTED_VERSION,
-})
-TRANSIENT_CODES = frozenset({
-    _KafkaError.COORDINATOR_LOAD_IN_PROGRESS, _KafkaError.COORDINATOR_NOT_AVAILABLE,
-    _KafkaError.NOT_COORDINATOR, _KafkaError.LEADER_NOT_AVAILABLE,
-    _KafkaError.NOT_LEADER_FOR_PARTITION, _KafkaError._TRANSPORT, _KafkaError._WAIT_COORD,
-})
+UNSUPPORTED_CODES = frozenset(
+    {
+        _KafkaError._UNSUPPORTED_FEATURE,
+        _KafkaError.UNSUPPORTED_VERSION,
+    }
+)
+TRANSIENT_CODES = frozenset(
+    {
+        _KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        _KafkaError.COORDINATOR_NOT_AVAILABLE,
+        _KafkaError.NOT_COORDINATOR,
+        _KafkaError.LEADER_NOT_AVAILABLE,
+        _KafkaError.NOT_LEADER_FOR_PARTITION,
+        _KafkaError._TRANSPORT,
+        _KafkaError._WAIT_COORD,
+    }
+)
 """What passes by itself within seconds, after a start or an election."""
 
-AUTH_CODES = frozenset({
-    _KafkaError.TOPIC_AUTHORIZATION_FAILED, _KafkaError.GROUP_AUTHORIZATION_FAILED,
-    _KafkaError.SASL_AUTHENTICATION_FAILED, _KafkaError._AUTHENTICATION,
-})
+AUTH_CODES = frozenset(
+    {
+        _KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        _KafkaError.GROUP_AUTHORIZATION_FAILED,
+        _KafkaError.SASL_AUTHENTICATION_FAILED,
+        _KafkaError._AUTHENTICATION,
+    }
+)
 """What does not pass: we may not."""
 
 REBALANCE_IN_PROGRESS = int(_KafkaError.REBALANCE_IN_PROGRESS)
@@ -90,9 +110,7 @@ def server_text(code: int) -> str:
 
 def message_too_large() -> errors.KafkaError:
     """The error of a message above ``producer.max_message_bytes``."""
-    return errors.KafkaError(
-        server_text(MESSAGE_TOO_LARGE), MESSAGE_TOO_LARGE, "MSG_SIZE_TOO_LARGE"
-    )
+    return errors.KafkaError(server_text(MESSAGE_TOO_LARGE), MESSAGE_TOO_LARGE, "MSG_SIZE_TOO_LARGE")
 
 
 def unknown_topic() -> errors.UnknownTopic:
@@ -111,7 +129,8 @@ def timed_out(what: str) -> errors.KafkaError:
 def unsupported(what: str) -> errors.KafkaError:
     """The error of a request that the broker does not implement."""
     return errors.KafkaError(
-        f"kafka: {what} is not supported by this broker", _KafkaError._UNSUPPORTED_FEATURE,
+        f"kafka: {what} is not supported by this broker",
+        _KafkaError._UNSUPPORTED_FEATURE,
         "_UNSUPPORTED_FEATURE",
     )
 

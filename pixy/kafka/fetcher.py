@@ -19,10 +19,14 @@ _FIRST_ANSWER = 10.0
 _KNOWN_FOR = 10.0
 _MAX_KNOWN = 10_000
 _CHUNK = 500
-_IGNORED = frozenset({
-    LibraryError._PARTITION_EOF, LibraryError._TRANSPORT, LibraryError._ALL_BROKERS_DOWN,
-    LibraryError._MAX_POLL_EXCEEDED,
-})
+_IGNORED = frozenset(
+    {
+        LibraryError._PARTITION_EOF,
+        LibraryError._TRANSPORT,
+        LibraryError._ALL_BROKERS_DOWN,
+        LibraryError._MAX_POLL_EXCEEDED,
+    }
+)
 """What is no reason to give up while there is time."""
 
 
@@ -99,9 +103,7 @@ class FetchClient:
         """The end of this client."""
         self._consumer.close()
 
-    def _collect(
-        self, what: Read, offset: int, deadline: float, given_up: Callable[[], bool]
-    ) -> list[Any]:
+    def _collect(self, what: Read, offset: int, deadline: float, given_up: Callable[[], bool]) -> list[Any]:
         found: list[Any] = []
         size = 0
         ready, self._held = self._held, []

@@ -108,7 +108,5 @@ class FlowControl(Generic[P]):
         return sum(
             self._max_messages - share.held
             for share in self._shares.values()
-            if not share.paused
-            and share.held < self._max_messages
-            and share.held_bytes < self._max_bytes
+            if not share.paused and share.held < self._max_messages and share.held_bytes < self._max_bytes
         )

@@ -34,9 +34,9 @@ from pixy.wire.connection import Options
 from pixy.wire.errors import KafkaError as WireKafkaError
 from pixy.wire.exceptions import WireError
 from pixy.wire.group import NOBODY
+from pixy.wire.types import TopicPartition
 
 T = TypeVar("T")
-Partition = tuple[str, int]
 
 _MEMBER = b"CGMDv2:"
 _MAX_IDLE = 240.0
@@ -78,7 +78,7 @@ class GroupOffsets:
 
     def commit(
         self, commits: Iterable[Commit], member: Member = NOBODY, *, patience: float = 0.0
-    ) -> dict[Partition, KafkaError]:
+    ) -> dict[TopicPartition, KafkaError]:
         """Store offsets; what went wrong by partition.
 
         Args:
@@ -93,7 +93,7 @@ class GroupOffsets:
         if not wanted:
             return {}
 
-        def attempt(client: GroupClient) -> dict[Partition, KafkaError]:
+        def attempt(client: GroupClient) -> dict[TopicPartition, KafkaError]:
             codes = client.commit_offsets(wanted, member)
             errors = {place: error_of(code) for place, code in codes.items() if code}
             _raise_transient(errors.values())
@@ -102,8 +102,8 @@ class GroupOffsets:
         return self._patiently(attempt, patience)
 
     def committed(
-        self, partitions: Iterable[Partition], *, patience: float = 0.0
-    ) -> dict[Partition, Committed]:
+        self, partitions: Iterable[TopicPartition], *, patience: float = 0.0
+    ) -> dict[TopicPartition, Committed]:
         """What is stored for partitions, -1 and -2 to the letter where somebody has stored them.
 
         Raises:
@@ -111,7 +111,7 @@ class GroupOffsets:
         """
         wanted = list(partitions)
 
-        def attempt(client: GroupClient) -> dict[Partition, Committed]:
+        def attempt(client: GroupClient) -> dict[TopicPartition, Committed]:
             found = client.fetch_offsets(wanted)
             if found.error_code:
                 raise error_of(found.error_code)
@@ -122,7 +122,9 @@ class GroupOffsets:
                 raise error
             return {
                 # An earlier version of this daemon stored the terminator, too.
-                place: Committed(None if each.offset == -1 else each.offset, (each.metadata or "").rstrip("\0"))
+                place: Committed(
+                    None if each.offset == -1 else each.offset, (each.metadata or "").rstrip("\0")
+                )
                 for place, each in answers.items()
             }
 

@@ -40,6 +40,7 @@ class Outgoing(Message, Protocol):
 
     @property
     def size(self) -> int: ...
+
     timestamp: int
     """Set by the delivery report, if the client is to: milliseconds, as Kafka has it."""
 
@@ -64,13 +65,28 @@ class Bulk:
     """
 
     __slots__ = (
-        "_landed", "_refused", "_tell", "done", "owner", "plain", "records", "results", "sent", "size",
+        "_landed",
+        "_refused",
+        "_tell",
+        "done",
+        "owner",
+        "plain",
+        "records",
+        "results",
+        "sent",
+        "size",
         "stamps",
     )
 
     def __init__(
-        self, records: Sequence[Message], size: int, plain: bool, owner: Any,
-        tell: Callable[[Bulk], None], *, stamp: bool = False,
+        self,
+        records: Sequence[Message],
+        size: int,
+        plain: bool,
+        owner: Any,
+        tell: Callable[[Bulk], None],
+        *,
+        stamp: bool = False,
     ) -> None:
         self.records = records
         self.owner = owner
@@ -122,8 +138,12 @@ class ProducerClient:
     """
 
     def __init__(
-        self, settings: Settings, deliver: Callable[[list[Report]], None],
-        failed: Callable[[Exception], None], *, stamp: bool = False,
+        self,
+        settings: Settings,
+        deliver: Callable[[list[Report]], None],
+        failed: Callable[[Exception], None],
+        *,
+        stamp: bool = False,
     ) -> None:
         self._stamp = stamp
         self._loop = asyncio.get_running_loop()
@@ -152,14 +172,17 @@ class ProducerClient:
             delivery report), and those of them that librdkafka refused, with the reason.
         """
         size = sum([item.size for item in batch])
-        if len(batch) > 1 and self._roomy(len(batch), size) and not any(
-            item.headers or item.timestamp for item in batch
+        if (
+            len(batch) > 1
+            and self._roomy(len(batch), size)
+            and not any(item.headers or item.timestamp for item in batch)
         ):
             groups = by_partition(partitions)
             if groups is not None:
                 self._outstanding += size
                 return len(batch), [
-                    each for partition, places in groups
+                    each
+                    for partition, places in groups
                     for each in self._send_together(topic, [batch[at] for at in places], partition)
                 ]
         refused: list[tuple[Outgoing, KafkaError]] = []
@@ -218,16 +241,22 @@ class ProducerClient:
         messages' own partitions (it takes one for all), and when its queue fills it may take a later
         message and refuse an earlier one, so it is used only with room to spare.
         """
-        return self._outstanding + size < self._max_bytes // 2 and len(
-            self._producer
-        ) + count < _MAX_MESSAGES // 2
+        return (
+            self._outstanding + size < self._max_bytes // 2
+            and len(self._producer) + count < _MAX_MESSAGES // 2
+        )
 
     def _send_one(
         self, topic: str, item: Message, partition: int, report: Callable[[Any, Any], None]
     ) -> None:
         self._producer.produce(
-            topic, item.value, item.key, partition, on_delivery=report,
-            timestamp=item.timestamp or 0, headers=list(item.headers) if item.headers else None,
+            topic,
+            item.value,
+            item.key,
+            partition,
+            on_delivery=report,
+            timestamp=item.timestamp or 0,
+            headers=list(item.headers) if item.headers else None,
         )
 
     def _send_places(self, topic: str, bulk: Bulk, partition: int, places: Sequence[int]) -> None:
@@ -247,8 +276,7 @@ class ProducerClient:
     ) -> list[tuple[Outgoing, KafkaError]]:
         report = self._report
         messages: list[dict[str, Any]] = [
-            {"value": item.value, "key": item.key, "callback": partial(report, item)}
-            for item in batch
+            {"value": item.value, "key": item.key, "callback": partial(report, item)} for item in batch
         ]
         if self._producer.produce_batch(topic, messages, partition) == len(batch):
             return []

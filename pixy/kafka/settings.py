@@ -40,8 +40,7 @@ def common(proxy: Proxy) -> Settings:
 
 def _security(kafka: Kafka, net: Net) -> Settings:
     settings: Settings = {
-        "security.protocol": ("SASL_" if net.sasl.enable else "")
-        + ("SSL" if kafka.tls else "PLAINTEXT")
+        "security.protocol": ("SASL_" if net.sasl.enable else "") + ("SSL" if kafka.tls else "PLAINTEXT")
     }
     if kafka.tls:
         for key, value in (

@@ -12,11 +12,19 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from pixy.errors import PixyError
-from pixy.kafka.consumer import Commit, Partition
+from pixy.kafka.consumer import Commit
+from pixy.wire.types import TopicPartition
 
 __all__ = [
-    "Assigned", "Commit", "Committed", "Fetched", "Lost", "Partition", "Revoking", "Session",
-    "SessionFailed", "Start",
+    "Assigned",
+    "Commit",
+    "Committed",
+    "Fetched",
+    "Lost",
+    "Revoking",
+    "Session",
+    "SessionFailed",
+    "Start",
 ]
 
 
@@ -48,21 +56,21 @@ class Assigned:
 class Revoking:
     """The group wants these back. Answer with ``session.release``; the wait is bounded."""
 
-    partitions: tuple[Partition, ...]
+    partitions: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
     """These belong to somebody else already; nothing can be committed for them."""
 
-    partitions: tuple[Partition, ...]
+    partitions: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
     """Messages by partition, each batch with the fence of its assignment."""
 
-    batches: Mapping[Partition, tuple[int, list[Any]]]
+    batches: Mapping[TopicPartition, tuple[int, list[Any]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +78,7 @@ class Committed:
     """The outcome of a commit: None if all is well, else why it failed."""
 
     error: PixyError | None
-    partitions: Mapping[Partition, PixyError]
+    partitions: Mapping[TopicPartition, PixyError]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +97,10 @@ class Session(Protocol):
     def subscribe(self, topics: Mapping[str, int]) -> None:
         """Replace the topics (name to number of partitions known now); joins with the first."""
 
-    def credit(self, partition: Partition, messages: int, size: int) -> None:
+    def credit(self, partition: TopicPartition, messages: int, size: int) -> None:
         """The owner of a partition let go of messages that it had buffered."""
 
-    def seek(self, partition: Partition, offset: int, fence: int) -> None:
+    def seek(self, partition: TopicPartition, offset: int, fence: int) -> None:
         """Fetch again from ``offset``; what comes from there carries ``fence``."""
 
     def next_fence(self) -> int:

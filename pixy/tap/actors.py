@@ -20,12 +20,12 @@ from actors import (
 )
 from pixy.tap import events
 from pixy.tap.config import Address, TapConfig, show_address
-from pixy.tap.hub import Batch, Hub
+from pixy.tap.conversation import Conversation, warm_up
+from pixy.tap.event_queue import Batch, Hub
+from pixy.tap.listeners import Places
 from pixy.tap.observer import Observer, Output
-from pixy.tap.places import Places
 from pixy.tap.relay import Relay, Scratch
 from pixy.tap.rewrite import rewrite
-from pixy.tap.walk import Conversation, warm_up
 
 logger = logging.getLogger("pixy.tap")
 
@@ -119,8 +119,15 @@ class Connection(Actor):
     """One client's connection: connects to the broker, relays, and ends with either side."""
 
     def __init__(
-        self, client: socket.socket, address: Address, number: int, broker: Address, config: TapConfig, hub: Hub,
-        scratch: Scratch, places: Places,
+        self,
+        client: socket.socket,
+        address: Address,
+        number: int,
+        broker: Address,
+        config: TapConfig,
+        hub: Hub,
+        scratch: Scratch,
+        places: Places,
     ) -> None:
         super().__init__()
         self._client, self._address, self._number, self._broker = client, address, number, broker
@@ -143,10 +150,14 @@ class Connection(Actor):
                 each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 each.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         except TimeoutError:
-            self._over(f"no connection to {show_address(self._broker)} within {self._config.connect_timeout:g} s")
+            self._over(
+                f"no connection to {show_address(self._broker)} within {self._config.connect_timeout:g} s"
+            )
             return
         except OSError as error:
-            self._over(f"no connection to {show_address(self._broker)}: {(error.strerror or str(error)).lower()}")
+            self._over(
+                f"no connection to {show_address(self._broker)}: {(error.strerror or str(error)).lower()}"
+            )
             return
         self._run(self._upstream)
 
@@ -221,7 +232,13 @@ class Listener(Actor):
     supervision = STOP_ON_FAILURE
 
     def __init__(
-        self, server: socket.socket, broker: Address, config: TapConfig, hub: Hub, scratch: Scratch, places: Places,
+        self,
+        server: socket.socket,
+        broker: Address,
+        config: TapConfig,
+        hub: Hub,
+        scratch: Scratch,
+        places: Places,
     ) -> None:
         super().__init__()
         self._server = server
@@ -337,6 +354,15 @@ class Tap(Actor):
 
     def _open(self, server: socket.socket, broker: Address) -> None:
         name = self.free_name(f"{show_address(server.getsockname()[:2])}")
-        self._listeners.append(self.spawn(
-            Listener, server, broker, self._config, self._hub, self._scratch, self._places, name=name,
-        ))
+        self._listeners.append(
+            self.spawn(
+                Listener,
+                server,
+                broker,
+                self._config,
+                self._hub,
+                self._scratch,
+                self._places,
+                name=name,
+            )
+        )

@@ -7,7 +7,12 @@ from collections.abc import Iterator
 from pixy.tap.groups import Group, Partition
 from pixy.tap.topics import Topics
 
-UNOWNED, DOUBLE, MIXED, SPLIT = "unowned partitions", "partition with two owners", "mixed assignors", "generation split"
+UNOWNED, DOUBLE, MIXED, SPLIT = (
+    "unowned partitions",
+    "partition with two owners",
+    "mixed assignors",
+    "generation split",
+)
 _SHOWN = 20
 
 
@@ -19,7 +24,9 @@ def anomalies(group: Group, topics: Topics) -> Iterator[tuple[str, str]]:
     owners: dict[Partition, list[str]] = {}
     for (topic, partition), member in group.owners():
         owners.setdefault((topics.resolve(topic), partition), []).append(member.id)
-    double = sorted(_show(topics, each) + f": {', '.join(names)}" for each, names in owners.items() if len(names) > 1)
+    double = sorted(
+        _show(topics, each) + f": {', '.join(names)}" for each, names in owners.items() if len(names) > 1
+    )
     if double:
         yield DOUBLE, _list(double)
     # Members that joined before the tap, or whose protocol type is not known, may own anything.

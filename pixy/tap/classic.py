@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any, Final, TypeGuard
 
 from pixy.tap import rebalances
-from pixy.tap.bounded import Bounded
 from pixy.tap.groups import Group, Member, Partition, Path, State, partitions_of
+from pixy.tap.lru import Bounded
 from pixy.tap.rebalances import Rebalance, Trigger
 from pixy.tap.registry import Peer, Registry
 from pixy.wire.consumer_protocol import decode_assignment, decode_subscription
@@ -40,7 +40,9 @@ class Classic:
         member_id = body["MemberId"]
         if member_id:
             self._learnt[group.id, member_id] = body["ProtocolType"]
-        member = group.members.get(member_id) if member_id else _by_instance(group, body.get("GroupInstanceId"))
+        member = (
+            group.members.get(member_id) if member_id else _by_instance(group, body.get("GroupInstanceId"))
+        )
         # From v4 on, a new member is only told its id by its first request, unless it is a static one.
         if not member_id and version >= 4 and body.get("GroupInstanceId") is None:
             return
@@ -85,15 +87,24 @@ class Classic:
             self._refused(group, request["MemberId"], body["ErrorCode"], at)
             return
         generation = body["GenerationId"]
-        if generation < group.generation and any(each.seen_here and not each.joining for each in group.members.values()):
+        if generation < group.generation and any(
+            each.seen_here and not each.joining for each in group.members.values()
+        ):
             return  # an answer that was long on its way
         stayed = generation == group.generation and group.state is not State.COMPLETING
         if generation != group.generation:
             if group.rebalance is None:  # its beginning was not seen
                 known = request["MemberId"] in group.members
-                self._registry.begin(group, asked_at, Trigger(
-                    rebalances.REJOIN if known else rebalances.JOIN, body["MemberId"], peer.client_id, request.get("Reason")
-                ))
+                self._registry.begin(
+                    group,
+                    asked_at,
+                    Trigger(
+                        rebalances.REJOIN if known else rebalances.JOIN,
+                        body["MemberId"],
+                        peer.client_id,
+                        request.get("Reason"),
+                    ),
+                )
             self._new_generation(group, generation)
         self._take_protocol(group, request, body)
         member = self._take_member(group, at, peer, request, body)
@@ -116,7 +127,9 @@ class Classic:
             group.protocol_type, group.path = body["ProtocolType"], Path.STATELESS
         else:
             group.protocol_type, group.path = request["ProtocolType"], Path.LEARNT
-        group.protocol_name = body["ProtocolName"] if body["ProtocolName"] is not None else group.protocol_name
+        group.protocol_name = (
+            body["ProtocolName"] if body["ProtocolName"] is not None else group.protocol_name
+        )
         group.leader = body["Leader"]
 
     def _take_member(self, group: Group, at: float, peer: Peer, request: Body, body: Body) -> Member:
@@ -178,11 +191,15 @@ class Classic:
         member = self._seen(group, at, peer, request)
         if kind is not None:
             group.protocol_type, group.path = kind, path
-            group.protocol_name = body.get("ProtocolName") or request.get("ProtocolName") or group.protocol_name
+            group.protocol_name = (
+                body.get("ProtocolName") or request.get("ProtocolName") or group.protocol_name
+            )
         member.path, member.joining = path, False
         for each in request["Assignments"]:
             if each["MemberId"] in group.members:
-                self._assign(group, self._registry.member(group, each["MemberId"]), kind, each["Assignment"], at)
+                self._assign(
+                    group, self._registry.member(group, each["MemberId"]), kind, each["Assignment"], at
+                )
         self._assign(group, member, kind, body["Assignment"], at)
         group.expected.discard(member.id)
         if group.state is not State.PREPARING and not group.expected:
@@ -208,8 +225,16 @@ class Classic:
         found: frozenset[Partition] = partitions_of(body["AssignedPartitions"], "Topic")
         if found != member.partitions:
             member.partitions = found
-            self._registry.emit("assignment", at, group=group.id, generation=group.generation, member=member.id,
-                                client_id=member.client_id, partitions=_by_topic(found), path=member.path.value)
+            self._registry.emit(
+                "assignment",
+                at,
+                group=group.id,
+                generation=group.generation,
+                member=member.id,
+                client_id=member.client_id,
+                partitions=_by_topic(found),
+                path=member.path.value,
+            )
 
     # -- the others -------------------------------------------------------------------------------
 
@@ -223,10 +248,18 @@ class Classic:
         elif body["ErrorCode"] != NONE:
             self._refused(group, request["MemberId"], body["ErrorCode"], at)
         else:
-            self.alive(group, at, peer, request["MemberId"], request["GenerationId"], request.get("GroupInstanceId"))
+            self.alive(
+                group, at, peer, request["MemberId"], request["GenerationId"], request.get("GroupInstanceId")
+            )
 
     def alive(
-        self, group: Group, at: float, peer: Peer, member_id: str, generation: int, instance_id: str | None = None,
+        self,
+        group: Group,
+        at: float,
+        peer: Peer,
+        member_id: str,
+        generation: int,
+        instance_id: str | None = None,
     ) -> None:
         """The coordinator has taken a request of a member in this generation."""
         if not member_id:
@@ -242,7 +275,11 @@ class Classic:
         group = self._registry.group(request["GroupId"])
         if body["ErrorCode"] != NONE:
             return
-        failed = {(each["MemberId"], each["GroupInstanceId"]) for each in body.get("Members", ()) if each["ErrorCode"]}
+        failed = {
+            (each["MemberId"], each["GroupInstanceId"])
+            for each in body.get("Members", ())
+            if each["ErrorCode"]
+        }
         leaving = request.get("Members") or [{"MemberId": request.get("MemberId", "")}]
         for each in leaving:
             if (each["MemberId"], each.get("GroupInstanceId")) in failed:
@@ -254,7 +291,9 @@ class Classic:
             if len(group.members) > 1 and group.state is not State.PREPARING:
                 if group.rebalance is not None:
                     self._registry.finish(group, at)
-                self._registry.begin(group, at, Trigger(rebalances.LEAVE, member.id, member.client_id, reason))
+                self._registry.begin(
+                    group, at, Trigger(rebalances.LEAVE, member.id, member.client_id, reason)
+                )
             self._registry.gone(group, member.id, "left", at, reason)
 
     def _seen(self, group: Group, at: float, peer: Peer, request: Body) -> Member:

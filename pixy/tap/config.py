@@ -73,8 +73,16 @@ def parse_address(text: str, default_port: int | None = None) -> Address:
         host, port = text, str(default_port)
         colon = ":"
     if ":" in host and not (host.startswith("[") and host.endswith("]")):
-        raise ConfigError(f"bad address {text!r}: write an IPv6 address as [::1]:{default_port or KAFKA_PORT}")
-    if not colon or not port.isascii() or not port.isdecimal() or int(port) > MAX_PORT or (default_port and not host):
+        raise ConfigError(
+            f"bad address {text!r}: write an IPv6 address as [::1]:{default_port or KAFKA_PORT}"
+        )
+    if (
+        not colon
+        or not port.isascii()
+        or not port.isdecimal()
+        or int(port) > MAX_PORT
+        or (default_port and not host)
+    ):
         raise ConfigError(f"bad address {text!r}: it is not HOST:PORT")
     return host.strip("[]") or "0.0.0.0", int(port)
 

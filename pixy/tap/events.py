@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from pixy.tap.heads import FetchAsk, FetchedHead, ProduceHead
+from pixy.tap.partial_decoders import FetchAsk, FetchedHead, ProduceHead
 
 
 class Opened(NamedTuple):

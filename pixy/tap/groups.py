@@ -7,9 +7,9 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from pixy.tap.bounded import Bounded
 from pixy.tap.config import Bounds
-from pixy.tap.heads import Topic
+from pixy.tap.lru import Bounded
+from pixy.tap.partial_decoders import Topic
 from pixy.tap.rebalances import Rebalance
 
 _GONE = 20
@@ -154,5 +154,7 @@ class Group:
 def partitions_of(topics: Iterable[dict[str, object]], name: str) -> frozenset[Partition]:
     """Partitions of an array of {name, Partitions}, as assignments have it."""
     return frozenset(
-        (topic[name], partition) for topic in topics for partition in topic["Partitions"]  # type: ignore[misc, attr-defined]
+        (topic[name], partition)  # type: ignore[misc]
+        for topic in topics
+        for partition in topic["Partitions"]  # type: ignore[attr-defined]
     )

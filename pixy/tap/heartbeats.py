@@ -88,7 +88,11 @@ class Heartbeats:
             member.assignors = (request["ServerAssignor"],)
         if request["TopicPartitions"] is not None:
             member.owned = partitions_of(request["TopicPartitions"], "TopicId")
-        return request["MemberEpoch"] != JOIN_EPOCH and bool(any(before)) and (member.subscription, member.pattern) != before
+        return (
+            request["MemberEpoch"] != JOIN_EPOCH
+            and bool(any(before))
+            and (member.subscription, member.pattern) != before
+        )
 
     def _take_answer(self, group: Group, member: Member, body: Body, at: float) -> None:
         epoch = body["MemberEpoch"]
@@ -106,8 +110,14 @@ class Heartbeats:
                 for topic, partition in found:
                     named.setdefault(show(topic), []).append(partition)
                 self._registry.emit(
-                    "assignment", at, group=group.id, generation=epoch, member=member.id, client_id=member.client_id,
-                    partitions={topic: sorted(named[topic]) for topic in sorted(named)}, path=member.path.value,
+                    "assignment",
+                    at,
+                    group=group.id,
+                    generation=epoch,
+                    member=member.id,
+                    client_id=member.client_id,
+                    partitions={topic: sorted(named[topic]) for topic in sorted(named)},
+                    path=member.path.value,
                 )
 
     def _unseen(self, group: Group, at: float) -> Trigger:
@@ -127,8 +137,10 @@ class Heartbeats:
         """At rest when all members are in the same epoch and have confirmed what they were given."""
         members = group.alive()
         settled = all(
-            member.generation == group.generation and (member.owned is None or member.owned == member.partitions)
-            for member in members if member.seen_here and member.lost_at is None
+            member.generation == group.generation
+            and (member.owned is None or member.owned == member.partitions)
+            for member in members
+            if member.seen_here and member.lost_at is None
         )
         if not settled:
             if group.rebalance is not None:

@@ -15,7 +15,10 @@ from pixy.tap.config import Address, show_address
 _TIMEOUT: Final = 10.0
 _GRACE: Final = 0.5
 PATHS: Final = {
-    "/groups": "snapshot", "/timeline": "timeline", "/clients": "clients", "/connections": "connections",
+    "/groups": "snapshot",
+    "/timeline": "timeline",
+    "/clients": "clients",
+    "/connections": "connections",
     "/topics": "topics",
 }
 """Path to view; ``/groups/NAME`` and ``/timeline?group=NAME`` show one group."""
@@ -70,7 +73,9 @@ class HttpView(Actor):
 
     async def _metrics(self, _: web.Request) -> web.Response:
         text = await self._ask("metrics")
-        return web.Response(body=text.encode(), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
+        return web.Response(
+            body=text.encode(), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"}
+        )
 
     async def _view(self, request: web.Request) -> web.Response:
         return _json(await self._ask(PATHS[request.path], request.query.get("group")))

@@ -6,12 +6,34 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from pixy.tap.bounded import Bounded
+from pixy.tap.lru import Bounded
 from pixy.wire import schema
 
 MINIMUM: Final = {
-    0: 3, 1: 4, 2: 1, 8: 2, 9: 1, 19: 2, 20: 1, 23: 2, 27: 1, 29: 1, 30: 1, 31: 1, 32: 1, 34: 1, 35: 1, 38: 1, 39: 1,
-    40: 1, 41: 1, 56: 2, 76: 1, 77: 1, 78: 1, 79: 1,
+    0: 3,
+    1: 4,
+    2: 1,
+    8: 2,
+    9: 1,
+    19: 2,
+    20: 1,
+    23: 2,
+    27: 1,
+    29: 1,
+    30: 1,
+    31: 1,
+    32: 1,
+    34: 1,
+    35: 1,
+    38: 1,
+    39: 1,
+    40: 1,
+    41: 1,
+    56: 2,
+    76: 1,
+    77: 1,
+    78: 1,
+    79: 1,
 }
 """The first version of an API that Kafka 4.3 takes, where it is not 0; a test derives it from the schemas in its jar."""
 
@@ -79,6 +101,10 @@ def _to_json(software: tuple[str, str], usage: Usage) -> dict[str, Any]:
             least = "gone in 4.0" if key in REMOVED else f"needs {MINIMUM[key]} or later"
             breaking.append(f"{name} v{version} ({least})")
     return {
-        "software": software[0], "version": software[1], "connections": usage.connections,
-        "client_ids": sorted(usage.client_ids), "apis": apis, "breaks_on_kafka_4": breaking,
+        "software": software[0],
+        "version": software[1],
+        "connections": usage.connections,
+        "client_ids": sorted(usage.client_ids),
+        "apis": apis,
+        "breaks_on_kafka_4": breaking,
     }

@@ -16,6 +16,8 @@ def decode_response(frame: bytes, key: int, version: int) -> tuple[int, messages
     """Correlation id, body, and what is left over. Raises WireError."""
     if key == messages.API_VERSIONS and frame[4:6] == UNSUPPORTED_VERSION:
         version = 0  # KIP-511
-    header, end = messages.decode_from("ResponseHeader", messages.response_header_version(key, version), frame)
+    header, end = messages.decode_from(
+        "ResponseHeader", messages.response_header_version(key, version), frame
+    )
     body, end = messages.decode_from(messages.response_name(key), version, frame, end)
     return header["CorrelationId"], body, frame[end:]

@@ -48,13 +48,17 @@ class _Collector(Collector):
     def _traffic(self) -> Iterator[Metric]:
         observer = self._observer
         for name, text in _COUNTS.items():
-            yield CounterMetricFamily(f"kafka_tap_{name}", f"{text[0].upper()}{text[1:]}.", observer.counts[name])
+            yield CounterMetricFamily(
+                f"kafka_tap_{name}", f"{text[0].upper()}{text[1:]}.", observer.counts[name]
+            )
         passed = CounterMetricFamily("kafka_tap_bytes", "Bytes forwarded.", labels=["direction"])
         for direction in ("to_broker", "to_client"):
             passed.add_metric([direction], observer.counts[f"bytes_{direction}"])
         yield passed
         yield GaugeMetricFamily("kafka_tap_open_connections", "Open connections.", len(observer.connections))
-        yield GaugeMetricFamily("kafka_tap_backlog_bytes", "Bytes of frames that wait to be looked into.", self._backlog)
+        yield GaugeMetricFamily(
+            "kafka_tap_backlog_bytes", "Bytes of frames that wait to be looked into.", self._backlog
+        )
         requests = CounterMetricFamily("kafka_tap_api_requests", "Requests by API.", labels=["api"])
         seconds = CounterMetricFamily(
             "kafka_tap_api_answer_seconds", "Time between requests and their answers, by API.", labels=["api"]
@@ -66,18 +70,28 @@ class _Collector(Collector):
         yield requests
         yield seconds
         yield CounterMetricFamily(
-            "kafka_tap_sequence_gaps", "Gaps in the sequences of idempotent producers.", observer.sequences.gaps
+            "kafka_tap_sequence_gaps",
+            "Gaps in the sequences of idempotent producers.",
+            observer.sequences.gaps,
         )
-        forgotten = CounterMetricFamily("kafka_tap_forgotten", "What was forgotten at a bound.", labels=["kind"])
+        forgotten = CounterMetricFamily(
+            "kafka_tap_forgotten", "What was forgotten at a bound.", labels=["kind"]
+        )
         for kind, count in sorted(observer.totals()["forgotten"].items()):
             forgotten.add_metric([kind], count)
         yield forgotten
 
     def _groups(self) -> Iterator[Metric]:
         members = GaugeMetricFamily("kafka_tap_group_members", "Members of a group.", labels=["group"])
-        generation = GaugeMetricFamily("kafka_tap_group_generation", "Generation or epoch of a group.", labels=["group"])
-        state = GaugeMetricFamily("kafka_tap_group_state", "1 for the state that a group is in.", labels=["group", "state"])
-        anomalies = GaugeMetricFamily("kafka_tap_group_anomalies", "What is wrong with a group.", labels=["group", "kind"])
+        generation = GaugeMetricFamily(
+            "kafka_tap_group_generation", "Generation or epoch of a group.", labels=["group"]
+        )
+        state = GaugeMetricFamily(
+            "kafka_tap_group_state", "1 for the state that a group is in.", labels=["group", "state"]
+        )
+        anomalies = GaugeMetricFamily(
+            "kafka_tap_group_anomalies", "What is wrong with a group.", labels=["group", "kind"]
+        )
         for group in self._observer.registry.groups.values():
             if group.kind == "offsets":
                 continue
@@ -89,15 +103,20 @@ class _Collector(Collector):
                 anomalies.add_metric([group.id, kind], 1)
         yield from (members, generation, state, anomalies)
         registry = self._observer.registry
-        rebalances = CounterMetricFamily("kafka_tap_rebalances", "Rebalances by what triggered them.", labels=["trigger"])
+        rebalances = CounterMetricFamily(
+            "kafka_tap_rebalances", "Rebalances by what triggered them.", labels=["trigger"]
+        )
         for trigger, count in sorted(registry.finished.items()):
             rebalances.add_metric([trigger], count)
         yield rebalances
-        yield CounterMetricFamily("kafka_tap_rebalance_seconds", "Time in rebalances, of all groups.", registry.rebalance_seconds)
+        yield CounterMetricFamily(
+            "kafka_tap_rebalance_seconds", "Time in rebalances, of all groups.", registry.rebalance_seconds
+        )
 
     def _lags(self) -> Iterator[Metric]:
         lag = GaugeMetricFamily(
-            "kafka_tap_group_lag", "End offset less committed offset, summed over a topic's partitions.",
+            "kafka_tap_group_lag",
+            "End offset less committed offset, summed over a topic's partitions.",
             labels=["group", "topic"],
         )
         topics = self._observer.topics
@@ -114,7 +133,8 @@ class _Collector(Collector):
 
     def _software(self) -> Iterator[Metric]:
         breaking = CounterMetricFamily(
-            "kafka_tap_requests_refused_by_kafka_4", "Requests of versions that Kafka 4 refuses.",
+            "kafka_tap_requests_refused_by_kafka_4",
+            "Requests of versions that Kafka 4 refuses.",
             labels=["software", "version"],
         )
         for software, usage in self._observer.inventory.items():

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pixy.tap import events
-from pixy.tap.bounded import Bounded
 from pixy.tap.classic import Classic
 from pixy.tap.config import TapConfig
-from pixy.tap.heads import Topic
 from pixy.tap.heartbeats import Heartbeats
 from pixy.tap.inventory import Inventory
 from pixy.tap.lenient import decode_response
+from pixy.tap.lru import Bounded
 from pixy.tap.offsets import Offsets
+from pixy.tap.partial_decoders import Topic
 from pixy.tap.registry import Peer, Registry, describe
 from pixy.tap.sequences import Sequences
 from pixy.tap.topics import Topics
@@ -65,9 +65,15 @@ class Observer:
         self.requests: Counter[int] = Counter()
         self.seconds: defaultdict[int, float] = defaultdict(float)
         self._takers: dict[type[Any], Callable[[Any], None]] = {
-            events.Opened: self._opened, events.Closed: self._closed, events.Asked: self._asked,
-            events.Answered: self._answered, events.Produced: self._produced, events.FetchAsked: self._fetch_asked,
-            events.Fetched: self._fetched, events.Opaque: self._opaque, events.Tally: self._tally,
+            events.Opened: self._opened,
+            events.Closed: self._closed,
+            events.Asked: self._asked,
+            events.Answered: self._answered,
+            events.Produced: self._produced,
+            events.FetchAsked: self._fetch_asked,
+            events.Fetched: self._fetched,
+            events.Opaque: self._opaque,
+            events.Tally: self._tally,
             events.Lost: self._lost,
         }
 
@@ -99,7 +105,13 @@ class Observer:
         connection = self._connection(event.connection, event.at)
         connection.peer.client, connection.peer.broker = event.client, event.broker
         self.counts["connections"] += 1
-        self._emit("connection.opened", event.at, connection=event.connection, client=event.client, broker=event.broker)
+        self._emit(
+            "connection.opened",
+            event.at,
+            connection=event.connection,
+            client=event.client,
+            broker=event.broker,
+        )
 
     def _closed(self, event: events.Closed) -> None:
         connection = self.connections.pop(event.connection)
@@ -154,8 +166,15 @@ class Observer:
             name, version = request.body["ClientSoftwareName"], request.body["ClientSoftwareVersion"]
             if name and peer.software == ("unknown", ""):
                 peer.software = (name[:100], version[:100])
-                self._emit("client", event.at, connection=event.connection, client=peer.client,
-                           client_id=peer.client_id, software=name[:100], version=version[:100])
+                self._emit(
+                    "client",
+                    event.at,
+                    connection=event.connection,
+                    client=peer.client,
+                    client_id=peer.client_id,
+                    software=name[:100],
+                    version=version[:100],
+                )
 
     def _answered(self, event: events.Answered) -> None:
         connection = self._connection(event.connection, event.at)
@@ -203,8 +222,14 @@ class Observer:
             gap = self.sequences.see(batch)
             if gap is not None:
                 self._emit(
-                    "sequence.gap", event.at, topic=self.topics.show(gap.topic), partition=gap.partition,
-                    producer_id=gap.producer_id, epoch=gap.epoch, expected=gap.expected, found=gap.found,
+                    "sequence.gap",
+                    event.at,
+                    topic=self.topics.show(gap.topic),
+                    partition=gap.partition,
+                    producer_id=gap.producer_id,
+                    epoch=gap.epoch,
+                    expected=gap.expected,
+                    found=gap.found,
                     client_id=event.client_id,
                 )
 
@@ -241,12 +266,18 @@ class Observer:
     def totals(self) -> dict[str, Any]:
         """Counters."""
         forgotten = {
-            **self.registry.forgotten(), **self.topics.forgotten(), "software": self.inventory.forgotten,
-            "sequences": self.sequences.forgotten, "connections": self.connections.forgotten,
+            **self.registry.forgotten(),
+            **self.topics.forgotten(),
+            "software": self.inventory.forgotten,
+            "sequences": self.sequences.forgotten,
+            "connections": self.connections.forgotten,
         }
         return {
-            **self.counts, "open_connections": len(self.connections), "batches": self.sequences.batches,
-            "sequence_gaps": self.sequences.gaps, "sequence_repeats": self.sequences.repeats,
+            **self.counts,
+            "open_connections": len(self.connections),
+            "batches": self.sequences.batches,
+            "sequence_gaps": self.sequences.gaps,
+            "sequence_repeats": self.sequences.repeats,
             "forgotten": {kind: count for kind, count in forgotten.items() if count},
         }
 
@@ -254,9 +285,14 @@ class Observer:
         """Open connections, the oldest first."""
         return [
             {
-                "connection": number, "client": each.peer.client, "broker": each.peer.broker,
-                "client_id": each.peer.client_id, "software": each.peer.software_text, "opaque": each.opaque or None,
-                "seconds": round(now - each.opened, 3), "counts": dict(each.counts),
+                "connection": number,
+                "client": each.peer.client,
+                "broker": each.peer.broker,
+                "client_id": each.peer.client_id,
+                "software": each.peer.software_text,
+                "opaque": each.opaque or None,
+                "seconds": round(now - each.opened, 3),
+                "counts": dict(each.counts),
                 "fetching": self._fetching(each),
             }
             for number, each in sorted(self.connections.items(), key=lambda entry: entry[0])

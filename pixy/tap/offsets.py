@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from pixy.tap.classic import Classic
 from pixy.tap.groups import Group, State
-from pixy.tap.heads import Topic
+from pixy.tap.partial_decoders import Topic
 from pixy.tap.registry import Peer, Registry
 
 LATEST: Final = -1
@@ -27,7 +27,9 @@ class Offsets:
         group = self._group(request["GroupId"])
         failed = {
             (self._topic(topic), partition["PartitionIndex"])
-            for topic in body["Topics"] for partition in topic["Partitions"] if partition["ErrorCode"]
+            for topic in body["Topics"]
+            for partition in topic["Partitions"]
+            if partition["ErrorCode"]
         }
         taken = False
         for topic in request["Topics"]:
@@ -44,14 +46,18 @@ class Offsets:
                     self._registry.touch(member, peer, at)
             else:
                 group.kind = "classic"
-                self._classic.alive(group, at, peer, request["MemberId"], generation, request.get("GroupInstanceId"))
+                self._classic.alive(
+                    group, at, peer, request["MemberId"], generation, request.get("GroupInstanceId")
+                )
 
     def fetched(self, at: float, request: Body, body: Body) -> None:
         """Somebody was told a group's offsets."""
         groups = body.get("Groups") or [{**body, "GroupId": request.get("GroupId", "")}]
         for each in groups:
             known = [
-                (self._topic(topic), partition) for topic in each["Topics"] for partition in topic["Partitions"]
+                (self._topic(topic), partition)
+                for topic in each["Topics"]
+                for partition in topic["Partitions"]
                 if not partition["ErrorCode"] and partition["CommittedOffset"] >= 0
             ]
             if not known:
@@ -65,7 +71,9 @@ class Offsets:
         """Somebody was told the ends of partitions."""
         latest = {
             (topic["Name"], partition["PartitionIndex"])
-            for topic in request["Topics"] for partition in topic["Partitions"] if partition["Timestamp"] == LATEST
+            for topic in request["Topics"]
+            for partition in topic["Partitions"]
+            if partition["Timestamp"] == LATEST
         }
         for topic in body["Topics"]:
             for partition in topic["Partitions"]:

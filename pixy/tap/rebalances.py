@@ -50,12 +50,20 @@ class Rebalance:
     def to_json(self, now: float) -> dict[str, Any]:
         """As the views show it."""
         return {
-            "number": self.number, "group": self.group, "started": round(self.started, 3),
+            "number": self.number,
+            "group": self.group,
+            "started": round(self.started, 3),
             "finished": None if self.finished is None else round(self.finished, 3),
-            "seconds": round(self.seconds(now), 3), "generation_before": self.before,
-            "generation": self.after, "trigger": self.trigger.kind, "member": self.trigger.member,
-            "client_id": self.trigger.client_id, "reason": self.trigger.reason,
-            "joined": list(self.joined), "left": list(self.left), "members": self.members,
+            "seconds": round(self.seconds(now), 3),
+            "generation_before": self.before,
+            "generation": self.after,
+            "trigger": self.trigger.kind,
+            "member": self.trigger.member,
+            "client_id": self.trigger.client_id,
+            "reason": self.trigger.reason,
+            "joined": list(self.joined),
+            "left": list(self.left),
+            "members": self.members,
         }
 
 

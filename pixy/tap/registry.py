@@ -9,9 +9,9 @@ from typing import Any
 
 from pixy.tap import rebalances
 from pixy.tap.anomalies import anomalies
-from pixy.tap.bounded import Bounded
 from pixy.tap.config import TapConfig
 from pixy.tap.groups import Group, Member, State
+from pixy.tap.lru import Bounded
 from pixy.tap.rebalances import Rebalance, Timeline, Trigger
 from pixy.tap.topics import Topics
 
@@ -71,8 +71,16 @@ class Registry:
         if group.rebalance is None:
             group.rebalance = self.timeline.begin(group.id, at, trigger, group.generation)
             group.state = State.PREPARING if group.kind == "classic" else State.RECONCILING
-            self.emit("rebalance.started", at, group=group.id, generation=group.generation,
-                      trigger=trigger.kind, member=trigger.member, client_id=trigger.client_id, reason=trigger.reason)
+            self.emit(
+                "rebalance.started",
+                at,
+                group=group.id,
+                generation=group.generation,
+                trigger=trigger.kind,
+                member=trigger.member,
+                client_id=trigger.client_id,
+                reason=trigger.reason,
+            )
         return group.rebalance
 
     def finish(self, group: Group, at: float) -> None:
@@ -88,9 +96,15 @@ class Registry:
             group.last_rebalance, group.rebalance = entry, None
             self.finished[entry.trigger.kind] += 1
             self.rebalance_seconds += entry.seconds(at)
-            self.emit("rebalance.finished", at, **{
-                name: value for name, value in entry.to_json(at).items() if name not in {"started", "finished"}
-            })
+            self.emit(
+                "rebalance.finished",
+                at,
+                **{
+                    name: value
+                    for name, value in entry.to_json(at).items()
+                    if name not in {"started", "finished"}
+                },
+            )
 
     def joined(self, group: Group, member: Member, at: float) -> None:
         """A member is new."""
@@ -105,19 +119,40 @@ class Registry:
         if member.announced:
             return
         member.announced = True
-        self.emit("member.joined", at, group=group.id, member=member.id, client_id=member.client_id,
-                  instance_id=member.instance_id, host=member.host, software=member.software)
+        self.emit(
+            "member.joined",
+            at,
+            group=group.id,
+            member=member.id,
+            client_id=member.client_id,
+            instance_id=member.instance_id,
+            host=member.host,
+            software=member.software,
+        )
 
-    def gone(self, group: Group, member_id: str, how: str, at: float, reason: str | None = None) -> Member | None:
+    def gone(
+        self, group: Group, member_id: str, how: str, at: float, reason: str | None = None
+    ) -> Member | None:
         """A member is no more."""
         member = group.remove(member_id, how, at, reason)
         if member is None:
             return None
         if group.rebalance is not None:
             group.rebalance.left.append(member_id)
-            if group.rebalance.trigger.kind in {rebalances.UNSEEN, rebalances.REJOIN} and how not in {"left", "replaced"}:
+            if group.rebalance.trigger.kind in {rebalances.UNSEEN, rebalances.REJOIN} and how not in {
+                "left",
+                "replaced",
+            }:
                 group.rebalance.trigger = Trigger(rebalances.TIMEOUT, member_id, member.client_id)
-        self.emit("member.gone", at, group=group.id, member=member_id, client_id=member.client_id, how=how, reason=reason)
+        self.emit(
+            "member.gone",
+            at,
+            group=group.id,
+            member=member_id,
+            client_id=member.client_id,
+            how=how,
+            reason=reason,
+        )
         if not len(group.members):
             group.state = State.EMPTY
             group.expected.clear()
@@ -142,7 +177,13 @@ class Registry:
             for member in group.members.values():
                 if member.connection == connection:
                     member.connection, member.lost_at = None, at
-                    self.emit("member.disconnected", at, group=group.id, member=member.id, client_id=member.client_id)
+                    self.emit(
+                        "member.disconnected",
+                        at,
+                        group=group.id,
+                        member=member.id,
+                        client_id=member.client_id,
+                    )
 
     def tick(self, at: float) -> None:
         """Time has passed: who has not been heard of for too long is gone; anomalies come and go."""
@@ -150,7 +191,9 @@ class Registry:
             for member in group.alive():
                 if member.seen_here and at - member.last_seen > member.patience():
                     self.gone(group, member.id, "timed out", at)
-            found = frozenset(anomalies(group, self.topics)) if group.state is State.STABLE else group.anomalies
+            found = (
+                frozenset(anomalies(group, self.topics)) if group.state is State.STABLE else group.anomalies
+            )
             if not len(group.members):
                 found = frozenset()
             if found != group.anomalies:
@@ -178,13 +221,24 @@ def describe(group: Group, topics: Topics, now: float) -> dict[str, Any]:
     ]
     lags = [each["lag"] for each in offsets if each["lag"] is not None]
     return {
-        "group": group.id, "kind": group.kind, "state": group.state.value, "generation": group.generation,
-        "protocol_type": group.protocol_type, "protocol_name": group.protocol_name, "path": group.path.value,
+        "group": group.id,
+        "kind": group.kind,
+        "state": group.state.value,
+        "generation": group.generation,
+        "protocol_type": group.protocol_type,
+        "protocol_name": group.protocol_name,
+        "path": group.path.value,
         "leader": group.leader,
         "members": [_member(member, topics, now) for member in group.alive()],
         "gone": [
-            {"member": each.member.id, "client_id": each.member.client_id, "how": each.how,
-             "at": round(each.at, 3), "reason": each.reason} for each in group.gone
+            {
+                "member": each.member.id,
+                "client_id": each.member.client_id,
+                "how": each.how,
+                "at": round(each.at, 3),
+                "reason": each.reason,
+            }
+            for each in group.gone
         ],
         "rebalance": None if group.rebalance is None else group.rebalance.to_json(now),
         "lag": sum(lags) if lags else None,
@@ -201,10 +255,18 @@ def _member(member: Member, topics: Topics, now: float) -> dict[str, Any]:
             owned.setdefault(topics.show(topic), []).append(partition)
         owned = {topic: sorted(owned[topic]) for topic in sorted(owned)}
     return {
-        "member": member.id, "instance_id": member.instance_id, "client_id": member.client_id,
-        "host": member.host, "software": member.software, "status": member.status, "generation": member.generation,
-        "path": member.path.value, "subscription": sorted(member.subscription), "pattern": member.pattern,
-        "assignors": list(member.assignors), "partitions": owned,
+        "member": member.id,
+        "instance_id": member.instance_id,
+        "client_id": member.client_id,
+        "host": member.host,
+        "software": member.software,
+        "status": member.status,
+        "generation": member.generation,
+        "path": member.path.value,
+        "subscription": sorted(member.subscription),
+        "pattern": member.pattern,
+        "assignors": list(member.assignors),
+        "partitions": owned,
         "last_seen": round(max(0.0, now - member.last_seen), 3) if member.seen_here else None,
     }
 
@@ -212,6 +274,10 @@ def _member(member: Member, topics: Topics, now: float) -> dict[str, Any]:
 def _offset(topics: Topics, topic: Any, partition: int, offset: int, at: float) -> dict[str, Any]:
     end = topics.end(topic, partition)
     return {
-        "topic": topics.show(topic), "partition": partition, "committed": offset, "end": end,
-        "lag": None if end is None else max(0, end - offset), "committed_at": round(at, 3),
+        "topic": topics.show(topic),
+        "partition": partition,
+        "committed": offset,
+        "end": end,
+        "lag": None if end is None else max(0, end - offset),
+        "committed_at": round(at, 3),
     }

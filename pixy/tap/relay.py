@@ -16,8 +16,8 @@ import socket
 from collections.abc import Callable
 from time import thread_time
 
-from pixy.tap.tape import Buffer, Tape
-from pixy.tap.walk import Conversation
+from pixy.tap.conversation import Conversation
+from pixy.tap.stream_tap import Buffer, Tape
 
 BUFFER = 256 * 1024
 """Bytes of one read: the most that is held of a direction, besides an answer under way to be rewritten."""
@@ -39,10 +39,29 @@ class Scratch:
 class Direction:
     """One way of a connection."""
 
-    __slots__ = ("_after", "_counter", "_counts", "_ended", "_limit", "_loop", "_pending", "_relay", "_scratch", "_tape", "sink", "source")
+    __slots__ = (
+        "_after",
+        "_counter",
+        "_counts",
+        "_ended",
+        "_limit",
+        "_loop",
+        "_pending",
+        "_relay",
+        "_scratch",
+        "_tape",
+        "sink",
+        "source",
+    )
 
     def __init__(
-        self, relay: Relay, source: socket.socket, sink: socket.socket, tape: Tape, after: bool, counter: str,
+        self,
+        relay: Relay,
+        source: socket.socket,
+        sink: socket.socket,
+        tape: Tape,
+        after: bool,
+        counter: str,
     ) -> None:
         self.source, self.sink = source, sink
         self._counts, self._counter = relay.conversation, counter
@@ -147,8 +166,14 @@ class Relay:
     """Both directions; ``on_close(reason)`` is called once, when the sockets may be closed."""
 
     def __init__(
-        self, client: socket.socket, broker: socket.socket, conversation: Conversation, scratch: Scratch,
-        on_close: Callable[[str], None], *, rewriting: bool = False,
+        self,
+        client: socket.socket,
+        broker: socket.socket,
+        conversation: Conversation,
+        scratch: Scratch,
+        on_close: Callable[[str], None],
+        *,
+        rewriting: bool = False,
     ) -> None:
         self.loop = asyncio.get_running_loop()
         self.scratch = scratch
@@ -157,7 +182,9 @@ class Relay:
         self._ends = 0
         self._closed = False
         self.to_broker = Direction(self, client, broker, conversation.to_broker, True, "bytes_to_broker")
-        self.to_client = Direction(self, broker, client, conversation.to_client, not rewriting, "bytes_to_client")
+        self.to_client = Direction(
+            self, broker, client, conversation.to_client, not rewriting, "bytes_to_client"
+        )
         self._sockets = (client, broker)
 
     def start(self) -> None:

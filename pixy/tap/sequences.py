@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from pixy.tap.bounded import Bounded
-from pixy.tap.heads import BatchHead, Topic
+from pixy.tap.lru import Bounded
+from pixy.tap.partial_decoders import BatchHead, Topic
 
 _MODULUS: Final = 1 << 31
 _WINDOW: Final = 1 << 30

@@ -11,10 +11,26 @@ from rich.table import Table
 from rich.text import Text
 
 _COLOURS: Final = {
-    "Stable": "green", "stable": "green", "PreparingRebalance": "yellow", "CompletingRebalance": "yellow",
-    "Reconciling": "yellow", "joining": "yellow", "Empty": "dim", "disconnected": "red", "elsewhere": "dim",
+    "Stable": "green",
+    "stable": "green",
+    "PreparingRebalance": "yellow",
+    "CompletingRebalance": "yellow",
+    "Reconciling": "yellow",
+    "joining": "yellow",
+    "Empty": "dim",
+    "disconnected": "red",
+    "elsewhere": "dim",
 }
-_COUNTED: Final = ("undecodable", "unknown", "lost_sync", "tls", "not_observed", "lost_events", "rewrite_failed", "defects")
+_COUNTED: Final = (
+    "undecodable",
+    "unknown",
+    "lost_sync",
+    "tls",
+    "not_observed",
+    "lost_events",
+    "rewrite_failed",
+    "defects",
+)
 
 
 def render(snapshot: dict[str, Any], height: int, listening: str) -> RenderableType:
@@ -35,8 +51,21 @@ def render(snapshot: dict[str, Any], height: int, listening: str) -> RenderableT
 
 
 def _groups(snapshot: dict[str, Any], most: int) -> Table:
-    table = Table("GROUP", "STATE", "GEN", "ASSIGNOR", "MEMBER", "CLIENT", "SOFTWARE", "PARTITIONS", "LAG", "SEEN BY",
-                  box=None, pad_edge=False, header_style="bold")
+    table = Table(
+        "GROUP",
+        "STATE",
+        "GEN",
+        "ASSIGNOR",
+        "MEMBER",
+        "CLIENT",
+        "SOFTWARE",
+        "PARTITIONS",
+        "LAG",
+        "SEEN BY",
+        box=None,
+        pad_edge=False,
+        header_style="bold",
+    )
     rows = [row for group in snapshot["groups"] for row in _rows(group)]
     for row in rows[:most]:
         table.add_row(*row)
@@ -50,18 +79,26 @@ def _groups(snapshot: dict[str, Any], most: int) -> Table:
 def _rows(group: dict[str, Any]) -> list[tuple[str, ...]]:
     lag = "" if group["lag"] is None else f"{group['lag']:,}"
     head = (
-        escape(group["group"]), _coloured(group["state"]), str(max(group["generation"], 0) or ""),
+        escape(group["group"]),
+        _coloured(group["state"]),
+        str(max(group["generation"], 0) or ""),
         escape(group["protocol_name"] or ("KIP-848" if group["kind"] == "consumer" else "")),
     )
     if not group["members"]:
         return [(*head, "", "", "", "", lag, "")]
     rows: list[tuple[str, ...]] = []
     for member in group["members"]:
-        rows.append((
-            *head, f"{escape(_short(member['member']))} {_coloured(member['status'])}",
-            escape(f"{member['client_id']} {member['host']}".strip()), escape(member["software"]),
-            escape(partitions(member["partitions"])), lag, member["path"],
-        ))
+        rows.append(
+            (
+                *head,
+                f"{escape(_short(member['member']))} {_coloured(member['status'])}",
+                escape(f"{member['client_id']} {member['host']}".strip()),
+                escape(member["software"]),
+                escape(partitions(member["partitions"])),
+                lag,
+                member["path"],
+            )
+        )
         head, lag = ("", "", "", ""), ""
     return rows
 
@@ -95,7 +132,8 @@ def _coloured(state: str) -> str:
 def _anomalies(snapshot: dict[str, Any]) -> list[str]:
     return [
         f"[red]anomaly[/red] {escape(group['group'])}: {each['kind']}: {escape(each['detail'])}"
-        for group in snapshot["groups"] for each in group["anomalies"]
+        for group in snapshot["groups"]
+        for each in group["anomalies"]
     ][:5]
 
 
@@ -103,7 +141,8 @@ def _clients(snapshot: dict[str, Any]) -> list[str]:
     return [
         f"[yellow]Kafka 4[/yellow] refuses of {escape(each['software'])} {escape(each['version'])}: "
         + escape(", ".join(each["breaks_on_kafka_4"]))
-        for each in snapshot["clients"] if each["breaks_on_kafka_4"]
+        for each in snapshot["clients"]
+        if each["breaks_on_kafka_4"]
     ][:3]
 
 
@@ -113,7 +152,9 @@ def _timeline(snapshot: dict[str, Any]) -> list[str]:
         when = time.strftime("%H:%M:%S", time.localtime(each["started"]))
         who = f" by {each['client_id'] or _short(each['member'])}" if each["member"] else ""
         reason = f" ({each['reason']})" if each["reason"] else ""
-        took = f"{each['seconds']:.3f} s" if each["finished"] is not None else f"{each['seconds']:.1f} s so far"
+        took = (
+            f"{each['seconds']:.3f} s" if each["finished"] is not None else f"{each['seconds']:.1f} s so far"
+        )
         found.append(
             f"[dim]{when}[/dim] rebalance of {escape(each['group'])}: {each['trigger']}{escape(who)}"
             f"{escape(reason)}, generation {each['generation_before']} to {each['generation']}, {took}"
@@ -124,7 +165,8 @@ def _timeline(snapshot: dict[str, Any]) -> list[str]:
 def _counters(snapshot: dict[str, Any]) -> str:
     counts = snapshot["counts"]
     shown = [
-        f"{counts['open_connections']} connections", f"{counts.get('requests', 0):,} requests",
+        f"{counts['open_connections']} connections",
+        f"{counts.get('requests', 0):,} requests",
         f"{counts.get('bytes_to_broker', 0) / 1e6:,.1f} MB to brokers",
         f"{counts.get('bytes_to_client', 0) / 1e6:,.1f} MB to clients",
     ]

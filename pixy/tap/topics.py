@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from pixy.tap.bounded import Bounded
 from pixy.tap.config import Bounds
-from pixy.tap.heads import Topic
+from pixy.tap.lru import Bounded
+from pixy.tap.partial_decoders import Topic
 from pixy.wire.json_form import uuid_text
 
 _CLIENTS = 100
@@ -87,9 +87,14 @@ class Topics:
             found["writers"].update(usage.writers.items())
         return [
             {
-                "topic": name, "partitions": self._counts.get(name),
-                **{kind: [{"client_id": who, "last": round(at, 3)} for who, at in sorted(found[kind].items())]
-                   for kind in ("readers", "writers")},
+                "topic": name,
+                "partitions": self._counts.get(name),
+                **{
+                    kind: [
+                        {"client_id": who, "last": round(at, 3)} for who, at in sorted(found[kind].items())
+                    ]
+                    for kind in ("readers", "writers")
+                },
             }
             for name, found in sorted(merged.items())
         ]

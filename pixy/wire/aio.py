@@ -28,16 +28,9 @@ from pixy.wire.connection import (
     Step,
     Steps,
 )
-from pixy.wire.group import (
-    CONSUMER,
-    NOBODY,
-    GroupCore,
-    GroupOffset,
-    GroupOffsets,
-    Member,
-    Partition,
-)
+from pixy.wire.group import CONSUMER, NOBODY, GroupCore, GroupOffset, GroupOffsets, Member
 from pixy.wire.partition import NEWEST, FetchResult, OffsetResult, PartitionCore, ProduceResult
+from pixy.wire.types import TopicPartition
 
 T = TypeVar("T")
 
@@ -74,9 +67,11 @@ async def perform(step: Step) -> Any:
                 return await transport.receive()
         case Open(host, port, tls, timeout):
             async with asyncio.timeout(timeout):
-                return StreamTransport(*await asyncio.open_connection(
-                    host, port, ssl=tls, server_hostname=host if tls else None, limit=CHUNK
-                ))
+                return StreamTransport(
+                    *await asyncio.open_connection(
+                        host, port, ssl=tls, server_hostname=host if tls else None, limit=CHUNK
+                    )
+                )
         case Resolve(function):
             if inspect.iscoroutinefunction(function):
                 return await function()
@@ -104,31 +99,52 @@ async def call_api_versions(bootstrap: Bootstrap, **options: Unpack[Options]) ->
 
 
 async def call_metadata(
-    bootstrap: Bootstrap, topics: Iterable[str] | None = None, **options: Unpack[Options],
+    bootstrap: Bootstrap,
+    topics: Iterable[str] | None = None,
+    **options: Unpack[Options],
 ) -> messages.Body:
     """The body of a MetadataResponse about ``topics``, or all; no topic is created by asking."""
     return await run(cluster.metadata(_bootstrapper(bootstrap, options), topics))
 
 
 async def call_create_topic(
-    bootstrap: Bootstrap, topic: str, partitions: int = 1, replication_factor: int = 1,
-    configs: Mapping[str, str] | None = None, *, timeout_ms: int = 30_000, validate_only: bool = False,
+    bootstrap: Bootstrap,
+    topic: str,
+    partitions: int = 1,
+    replication_factor: int = 1,
+    configs: Mapping[str, str] | None = None,
+    *,
+    timeout_ms: int = 30_000,
+    validate_only: bool = False,
     **options: Unpack[Options],
 ) -> messages.Body:
     """Create a topic; what the controller says of it: a dict with ErrorCode, ErrorMessage and more."""
-    return await run(cluster.create_topic(
-        _bootstrapper(bootstrap, options), topic, partitions, replication_factor, configs, timeout_ms, validate_only
-    ))
+    return await run(
+        cluster.create_topic(
+            _bootstrapper(bootstrap, options),
+            topic,
+            partitions,
+            replication_factor,
+            configs,
+            timeout_ms,
+            validate_only,
+        )
+    )
 
 
 async def call_find_coordinator(
-    bootstrap: Bootstrap, key: str, key_type: int = GROUP, **options: Unpack[Options],
+    bootstrap: Bootstrap,
+    key: str,
+    key_type: int = GROUP,
+    **options: Unpack[Options],
 ) -> messages.Body:
     """The body of a FindCoordinatorResponse."""
     return await run(cluster.find_coordinator(_bootstrapper(bootstrap, options), key, key_type))
 
 
-async def get_partition_leader(bootstrap: Bootstrap, topic: str, partition: int, **options: Unpack[Options]) -> Broker:
+async def get_partition_leader(
+    bootstrap: Bootstrap, topic: str, partition: int, **options: Unpack[Options]
+) -> Broker:
     """Raises PartitionDoesNotExistError, NoLeaderForPartitionError, KafkaError."""
     return await run(cluster.partition_leader(_bootstrapper(bootstrap, options), topic, partition))
 
@@ -197,7 +213,9 @@ class PartitionClient(_Client):
         """The first offset whose record is not older than ``timestamp`` (ms), or NEWEST, or OLDEST."""
         return await self._run(self.core.list_offsets(timestamp, read_committed))
 
-    async def produce(self, records: bytes | Batch, *, acks: int = -1, timeout_ms: int = 30_000) -> ProduceResult:
+    async def produce(
+        self, records: bytes | Batch, *, acks: int = -1, timeout_ms: int = 30_000
+    ) -> ProduceResult:
         """Append a batch (compressed or not, as it is).
 
         ``acks``: -1 when all replicas in sync have it, 1 when the leader has it, 0 without any answer.
@@ -205,20 +223,37 @@ class PartitionClient(_Client):
         return await self._run(self.core.produce(records, acks, timeout_ms))
 
     async def fetch(
-        self, offset: int, *, min_bytes: int = 1, max_bytes: int = 1 << 20, max_wait_ms: int = 500,
+        self,
+        offset: int,
+        *,
+        min_bytes: int = 1,
+        max_bytes: int = 1 << 20,
+        max_wait_ms: int = 500,
         read_committed: bool = False,
     ) -> FetchResult:
         """Batches from ``offset`` on; the broker waits up to ``max_wait_ms`` until it has ``min_bytes``."""
-        return await self._run(self.core.fetch(
-            offset, min_bytes=min_bytes, max_bytes=max_bytes, max_wait_ms=max_wait_ms, read_committed=read_committed
-        ))
+        return await self._run(
+            self.core.fetch(
+                offset,
+                min_bytes=min_bytes,
+                max_bytes=max_bytes,
+                max_wait_ms=max_wait_ms,
+                read_committed=read_committed,
+            )
+        )
 
 
 class PartitionProducer(PartitionClient):
     """Appends to one partition, with ``acks`` and ``timeout_ms`` set once."""
 
     def __init__(
-        self, bootstrap: Bootstrap, topic: str, partition: int, *, acks: int = -1, timeout_ms: int = 30_000,
+        self,
+        bootstrap: Bootstrap,
+        topic: str,
+        partition: int,
+        *,
+        acks: int = -1,
+        timeout_ms: int = 30_000,
         **options: Unpack[Options],
     ) -> None:
         super().__init__(bootstrap, topic, partition, **options)
@@ -226,11 +261,16 @@ class PartitionProducer(PartitionClient):
         self.timeout_ms = timeout_ms
 
     async def produce(
-        self, records: bytes | Batch, *, acks: int | None = None, timeout_ms: int | None = None,
+        self,
+        records: bytes | Batch,
+        *,
+        acks: int | None = None,
+        timeout_ms: int | None = None,
     ) -> ProduceResult:
         """Append a batch."""
         return await super().produce(
-            records, acks=self.acks if acks is None else acks,
+            records,
+            acks=self.acks if acks is None else acks,
             timeout_ms=self.timeout_ms if timeout_ms is None else timeout_ms,
         )
 
@@ -239,8 +279,16 @@ class PartitionFetcher(PartitionClient):
     """Reads one partition from ``offset`` on. Fetching does not move it: that is for the caller to do."""
 
     def __init__(
-        self, bootstrap: Bootstrap, topic: str, partition: int, *, offset: int = 0, min_bytes: int = 1,
-        max_bytes: int = 1 << 20, max_wait_ms: int = 500, read_committed: bool = False,
+        self,
+        bootstrap: Bootstrap,
+        topic: str,
+        partition: int,
+        *,
+        offset: int = 0,
+        min_bytes: int = 1,
+        max_bytes: int = 1 << 20,
+        max_wait_ms: int = 500,
+        read_committed: bool = False,
         **options: Unpack[Options],
     ) -> None:
         super().__init__(bootstrap, topic, partition, **options)
@@ -259,10 +307,16 @@ class PartitionFetcher(PartitionClient):
 
     async def fetch(self, offset: int | None = None, **limits: Any) -> FetchResult:
         """Batches from ``offset``, or where the fetcher is; limits as given once, if not here."""
-        return await super().fetch(self.offset if offset is None else offset, **{
-            "min_bytes": self.min_bytes, "max_bytes": self.max_bytes, "max_wait_ms": self.max_wait_ms,
-            "read_committed": self.read_committed, **limits,
-        })
+        return await super().fetch(
+            self.offset if offset is None else offset,
+            **{
+                "min_bytes": self.min_bytes,
+                "max_bytes": self.max_bytes,
+                "max_wait_ms": self.max_wait_ms,
+                "read_committed": self.read_committed,
+                **limits,
+            },
+        )
 
 
 class GroupClient(_Client):
@@ -286,19 +340,34 @@ class GroupClient(_Client):
         return await self._run(self.core.target())
 
     async def join(
-        self, protocols: Mapping[str, bytes] | Sequence[tuple[str, bytes]], member: Member = NOBODY, *,
-        protocol_type: str = CONSUMER, session_timeout_ms: int = 45_000, rebalance_timeout_ms: int = 60_000,
+        self,
+        protocols: Mapping[str, bytes] | Sequence[tuple[str, bytes]],
+        member: Member = NOBODY,
+        *,
+        protocol_type: str = CONSUMER,
+        session_timeout_ms: int = 45_000,
+        rebalance_timeout_ms: int = 60_000,
         reason: str | None = None,
     ) -> messages.Body:
         """JoinGroup: assignors' names and metadata, the most wanted first (see consumer_protocol)."""
-        return await self._run(self.core.join(
-            protocols, member, protocol_type=protocol_type, session_timeout_ms=session_timeout_ms,
-            rebalance_timeout_ms=rebalance_timeout_ms, reason=reason,
-        ))
+        return await self._run(
+            self.core.join(
+                protocols,
+                member,
+                protocol_type=protocol_type,
+                session_timeout_ms=session_timeout_ms,
+                rebalance_timeout_ms=rebalance_timeout_ms,
+                reason=reason,
+            )
+        )
 
     async def sync(
-        self, member: Member, assignments: Mapping[str, bytes] | None = None, *,
-        protocol_type: str | None = CONSUMER, protocol_name: str | None = None,
+        self,
+        member: Member,
+        assignments: Mapping[str, bytes] | None = None,
+        *,
+        protocol_type: str | None = CONSUMER,
+        protocol_name: str | None = None,
     ) -> messages.Body:
         """SyncGroup; the leader gives each member's assignment by member id, the others none."""
         return await self._run(self.core.sync(member, assignments or {}, protocol_type, protocol_name))
@@ -312,14 +381,21 @@ class GroupClient(_Client):
         return await self._run(self.core.leave(member, reason))
 
     async def commit_offset(
-        self, topic: str, partition: int, offset: int, metadata: str | None = "", member: Member = NOBODY,
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        metadata: str | None = "",
+        member: Member = NOBODY,
     ) -> int:
         """Commit one offset; the error code."""
         return (await self.commit_offsets({(topic, partition): (offset, metadata)}, member))[topic, partition]
 
     async def commit_offsets(
-        self, offsets: Mapping[Partition, int | tuple[int, str | None]], member: Member = NOBODY,
-    ) -> dict[Partition, int]:
+        self,
+        offsets: Mapping[TopicPartition, int | tuple[int, str | None]],
+        member: Member = NOBODY,
+    ) -> dict[TopicPartition, int]:
         """Commit offsets, or (offset, metadata), of several partitions; their error codes."""
         return await self._run(self.core.commit(offsets, member))
 
@@ -327,12 +403,20 @@ class GroupClient(_Client):
         """What is committed for a partition."""
         return (await self.fetch_offsets([(topic, partition)])).of(topic, partition)
 
-    async def fetch_offsets(self, partitions: Iterable[Partition] | None = None) -> GroupOffsets:
+    async def fetch_offsets(self, partitions: Iterable[TopicPartition] | None = None) -> GroupOffsets:
         """What is committed for some partitions, or for all."""
         return await self._run(self.core.fetch_offsets(partitions))
 
 
 __all__ = [
-    "GroupClient", "PartitionClient", "PartitionFetcher", "PartitionProducer", "call_api_versions", "call_create_topic",
-    "call_find_coordinator", "call_metadata", "get_group_coordinator", "get_partition_leader",
+    "GroupClient",
+    "PartitionClient",
+    "PartitionFetcher",
+    "PartitionProducer",
+    "call_api_versions",
+    "call_create_topic",
+    "call_find_coordinator",
+    "call_metadata",
+    "get_group_coordinator",
+    "get_partition_leader",
 ]

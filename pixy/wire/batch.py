@@ -74,14 +74,24 @@ class Batch(Attributes):
     def marshal(self) -> bytes:
         """The batch as bytes. Raises EncodeError that names the field which does not fit its place."""
         try:
-            checked = CHECKED.pack(
-                self.attributes, self.last_offset_delta, self.base_timestamp, self.max_timestamp,
-                self.producer_id, self.producer_epoch, self.base_sequence, self.records_count,
-            ) + self.payload
+            checked = (
+                CHECKED.pack(
+                    self.attributes,
+                    self.last_offset_delta,
+                    self.base_timestamp,
+                    self.max_timestamp,
+                    self.producer_id,
+                    self.producer_epoch,
+                    self.base_sequence,
+                    self.records_count,
+                )
+                + self.payload
+            )
             length = len(checked) + CHECKED_FROM - LENGTH_END
-            return _PREFIX.pack(
-                self.base_offset, length, self.partition_leader_epoch, 2, crc32c(checked)
-            ) + checked
+            return (
+                _PREFIX.pack(self.base_offset, length, self.partition_leader_epoch, 2, crc32c(checked))
+                + checked
+            )
         except (struct.error, TypeError):
             raise EncodeError(self._misfit()) from None
 
@@ -104,9 +114,7 @@ class Batch(Attributes):
         payload = compressor.compress(plain.payload)
         return replace(plain, attributes=plain.attributes & ~CODEC_MASK | codec, payload=payload)
 
-    def decompress(
-        self, decompressor: Decompressor | None = None, *, max_size: int = MAX_SIZE
-    ) -> Batch:
+    def decompress(self, decompressor: Decompressor | None = None, *, max_size: int = MAX_SIZE) -> Batch:
         """The same batch with plain records; all other attributes are kept. Itself, if they are plain already.
 
         ``decompressor``: by default the codec that the attributes name. Raises CodecUnavailableError if its library is
@@ -154,9 +162,16 @@ class Batch(Attributes):
 
 
 _BITS = {
-    "base_offset": 64, "partition_leader_epoch": 32, "attributes": 16, "last_offset_delta": 32,
-    "base_timestamp": 64, "max_timestamp": 64, "producer_id": 64, "producer_epoch": 16,
-    "base_sequence": 32, "records_count": 32,
+    "base_offset": 64,
+    "partition_leader_epoch": 32,
+    "attributes": 16,
+    "last_offset_delta": 32,
+    "base_timestamp": 64,
+    "max_timestamp": 64,
+    "producer_id": 64,
+    "producer_epoch": 16,
+    "base_sequence": 32,
+    "records_count": 32,
 }
 
 
@@ -173,10 +188,18 @@ def _from_header(buffer: Buffer, header: Header) -> Batch:
     start = header.position
     payload = buffer[start + batch_header.SIZE : start + header.size]
     return Batch(
-        header.base_offset, header.partition_leader_epoch, header.attributes,
-        header.last_offset_delta, header.base_timestamp, header.max_timestamp, header.producer_id,
-        header.producer_epoch, header.base_sequence, header.records_count,
-        payload if type(payload) is bytes else bytes(payload), start,
+        header.base_offset,
+        header.partition_leader_epoch,
+        header.attributes,
+        header.last_offset_delta,
+        header.base_timestamp,
+        header.max_timestamp,
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+        header.records_count,
+        payload if type(payload) is bytes else bytes(payload),
+        start,
     )
 
 
@@ -202,14 +225,25 @@ class Builder:
     """
 
     def __init__(
-        self, *, base_offset: int = 0, partition_leader_epoch: int = -1, producer_id: int = -1,
-        producer_epoch: int = -1, base_sequence: int = -1, transactional: bool = False,
-        control: bool = False, log_append_time: bool = False, now: Callable[[], int] = wall_clock,
+        self,
+        *,
+        base_offset: int = 0,
+        partition_leader_epoch: int = -1,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+        base_sequence: int = -1,
+        transactional: bool = False,
+        control: bool = False,
+        log_append_time: bool = False,
+        now: Callable[[], int] = wall_clock,
     ) -> None:
         self._batch = Batch(
-            base_offset, partition_leader_epoch,
+            base_offset,
+            partition_leader_epoch,
             LOG_APPEND_TIME * log_append_time | TRANSACTIONAL * transactional | CONTROL * control,
-            producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=base_sequence,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=base_sequence,
         )
         self._now = now
         self._records: list[tuple[int, int, bytes | None, bytes | None, tuple[RecordHeader, ...], int]] = []
@@ -219,9 +253,14 @@ class Builder:
         return len(self._records)
 
     def add(
-        self, key: bytes | None, value: bytes | None,
-        headers: Iterable[RecordHeader] = (), timestamp: int | None = None, *,
-        offset: int | None = None, attributes: int = 0,
+        self,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Iterable[RecordHeader] = (),
+        timestamp: int | None = None,
+        *,
+        offset: int | None = None,
+        attributes: int = 0,
     ) -> Builder:
         """Add a record; return the builder. ``None`` is null, ``b""`` is empty.
 
@@ -247,7 +286,9 @@ class Builder:
         """Add records as they are, with their offsets; fast. Raises EncodeError if the offsets do not ascend."""
         for each in records:
             if each[0] < self._next:
-                raise EncodeError(f"offset {each[0]} is not after those before, {self._next} would be the least")
+                raise EncodeError(
+                    f"offset {each[0]} is not after those before, {self._next} would be the least"
+                )
             self._next = each[0] + 1
             self._records.append(each)
         return self
@@ -261,8 +302,12 @@ class Builder:
         base_offset = self._batch.base_offset
         payload = record.encode(records, base_offset, base_timestamp)
         return replace(
-            self._batch, last_offset_delta=self._next - 1 - base_offset, base_timestamp=base_timestamp,
-            max_timestamp=max(each[1] for each in records), records_count=len(records), payload=payload,
+            self._batch,
+            last_offset_delta=self._next - 1 - base_offset,
+            base_timestamp=base_timestamp,
+            max_timestamp=max(each[1] for each in records),
+            records_count=len(records),
+            payload=payload,
         )
 
 
@@ -273,5 +318,12 @@ def _to_bytes(value: object, field: str) -> bytes:
 
 
 __all__ = [
-    "Batch", "Builder", "Header", "Record", "iter_batches", "scan", "slices", "unmarshal",
+    "Batch",
+    "Builder",
+    "Header",
+    "Record",
+    "iter_batches",
+    "scan",
+    "slices",
+    "unmarshal",
 ]

@@ -147,8 +147,13 @@ def metadata(bootstrapper: Bootstrapper, topics: Iterable[str] | None = None) ->
 
 
 def create_topic(
-    bootstrapper: Bootstrapper, topic: str, partitions: int = 1, replication_factor: int = 1,
-    configs: Mapping[str, str] | None = None, timeout_ms: int = 30_000, validate_only: bool = False,
+    bootstrapper: Bootstrapper,
+    topic: str,
+    partitions: int = 1,
+    replication_factor: int = 1,
+    configs: Mapping[str, str] | None = None,
+    timeout_ms: int = 30_000,
+    validate_only: bool = False,
 ) -> Steps[messages.Body]:
     """What the controller says of the topic: a dict with ErrorCode, ErrorMessage and more."""
     cluster = yield from metadata(bootstrapper, [])
@@ -158,13 +163,23 @@ def create_topic(
         raise WireError("the cluster has no controller at present")
     connection = yield from connect(bootstrapper.settings, _broker(controller))
     try:
-        response = yield from connection.call("CreateTopics", {
-            "Topics": [{
-                "Name": topic, "NumPartitions": partitions, "ReplicationFactor": replication_factor,
-                "Configs": [{"Name": name, "Value": value} for name, value in (configs or {}).items()],
-            }],
-            "timeoutMs": timeout_ms, "validateOnly": validate_only,
-        })
+        response = yield from connection.call(
+            "CreateTopics",
+            {
+                "Topics": [
+                    {
+                        "Name": topic,
+                        "NumPartitions": partitions,
+                        "ReplicationFactor": replication_factor,
+                        "Configs": [
+                            {"Name": name, "Value": value} for name, value in (configs or {}).items()
+                        ],
+                    }
+                ],
+                "timeoutMs": timeout_ms,
+                "validateOnly": validate_only,
+            },
+        )
     finally:
         connection.close()
     return find(response["Topics"], "Name", topic)

@@ -65,8 +65,15 @@ def _part(field: Field, version: int, flexible: bool) -> Part:
     else:
         unit = 1 if compact else 2 if field.kind == "string" else 4
     return Part(
-        field.name, field.kind, field.array, version in field.nullable,
-        field.tag if flexible else None, compact, field.default_in(version), nested, max(unit, 1),
+        field.name,
+        field.kind,
+        field.array,
+        version in field.nullable,
+        field.tag if flexible else None,
+        compact,
+        field.default_in(version),
+        nested,
+        max(unit, 1),
     )
 
 

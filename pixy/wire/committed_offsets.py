@@ -37,8 +37,10 @@ class OffsetKey(NamedTuple):
         if self.version not in _KEY_VERSIONS:
             raise UnsupportedVersionError(f"version {self.version} of an offset's key")
         return (
-            _pack(">h", version=self.version) + _string(self.group, "group")
-            + _string(self.topic, "topic") + _pack(">i", partition=self.partition)
+            _pack(">h", version=self.version)
+            + _string(self.group, "group")
+            + _string(self.topic, "topic")
+            + _pack(">i", partition=self.partition)
         )
 
 
@@ -77,9 +79,7 @@ def decode_key(data: bytes) -> OffsetKey:
     version = reader.number(">h", "version")
     if version not in _KEY_VERSIONS:
         raise UnsupportedVersionError(f"version {version} of a key in __consumer_offsets is not an offset's")
-    key = OffsetKey(
-        reader.string("group"), reader.string("topic"), reader.number(">i", "partition"), version
-    )
+    key = OffsetKey(reader.string("group"), reader.string("topic"), reader.number(">i", "partition"), version)
     reader.end()
     return key
 

@@ -187,7 +187,12 @@ class Connection:
         return chosen
 
     def call(
-        self, api: str, body: Mapping[str, Any], *, version: int | None = None, answered: bool = True,
+        self,
+        api: str,
+        body: Mapping[str, Any],
+        *,
+        version: int | None = None,
+        answered: bool = True,
     ) -> Steps[messages.Body]:
         """Send a request, wait for the answer's body; an empty one if there is none to wait for.
 
@@ -205,7 +210,8 @@ class Connection:
             response = frames.decode_response(frame, api, version)
             if response.correlation_id != self._correlation_id:
                 raise DecodeError(
-                    f"{self.broker}: answer to request {response.correlation_id}, {self._correlation_id} is due", 0
+                    f"{self.broker}: answer to request {response.correlation_id}, {self._correlation_id} is due",
+                    0,
                 )
         except WireError:
             self.close()
@@ -230,7 +236,9 @@ class Connection:
             raise
         except TimeoutError:
             self.close()
-            raise RequestTimedOutError(f"{self.broker}: no answer in {settings.request_timeout:g} s") from None
+            raise RequestTimedOutError(
+                f"{self.broker}: no answer in {settings.request_timeout:g} s"
+            ) from None
         except OSError as error:
             self.close()
             raise TransportError(f"{self.broker}: {error}") from error
@@ -322,7 +330,22 @@ def _token(connection: Connection, token: bytes, wrapped: bool, where: str) -> S
 
 
 __all__ = [
-    "AuthenticationError", "Bootstrap", "Broker", "Connection", "Open", "Options", "Receive", "RequestTimedOutError",
-    "Resolve", "Sasl", "Send", "Settings", "Step", "Steps", "Transport", "TransportError",
-    "connect", "parse_address",
+    "AuthenticationError",
+    "Bootstrap",
+    "Broker",
+    "Connection",
+    "Open",
+    "Options",
+    "Receive",
+    "RequestTimedOutError",
+    "Resolve",
+    "Sasl",
+    "Send",
+    "Settings",
+    "Step",
+    "Steps",
+    "Transport",
+    "TransportError",
+    "connect",
+    "parse_address",
 ]

@@ -62,8 +62,13 @@ def parse(record: Record) -> ControlRecord:
 
 
 def transaction_marker(
-    kind: ControlType, producer_id: int, producer_epoch: int, coordinator_epoch: int, *,
-    base_offset: int = 0, now: Callable[[], int] = wall_clock,
+    kind: ControlType,
+    producer_id: int,
+    producer_epoch: int,
+    coordinator_epoch: int,
+    *,
+    base_offset: int = 0,
+    now: Callable[[], int] = wall_clock,
 ) -> Batch:
     """The batch that ends a transaction, as a broker writes it: COMMIT or ABORT. Raises EncodeError."""
     if kind not in (ControlType.ABORT, ControlType.COMMIT):
@@ -73,7 +78,11 @@ def transaction_marker(
     except struct.error:
         raise EncodeError(f"coordinator_epoch is {coordinator_epoch!r}, which is not an int32") from None
     builder = Builder(
-        base_offset=base_offset, producer_id=producer_id, producer_epoch=producer_epoch,
-        transactional=True, control=True, now=now,
+        base_offset=base_offset,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        transactional=True,
+        control=True,
+        now=now,
     )
     return builder.add(key, value).build()

@@ -43,8 +43,15 @@ def decoder(name: str, version: int, tolerant: bool = False) -> Decoder:
     flexible = version in message.flexible
     source = Source(f"decode {name} v{version}")
     source.globals |= {
-        "UUID": uuid.UUID, "NULL": schema.NULL_UUID, "DecodeError": DecodeError, "unpack_from": struct.unpack_from,
-        "uvarint": uvarint, "tags": _tags, "spans": _spans, "string": _string, "blob": _blob,
+        "UUID": uuid.UUID,
+        "NULL": schema.NULL_UUID,
+        "DecodeError": DecodeError,
+        "unpack_from": struct.unpack_from,
+        "uvarint": uvarint,
+        "tags": _tags,
+        "spans": _spans,
+        "string": _string,
+        "blob": _blob,
         "bad_length": _bad_length,
     }
     writer = _Writer(source, flexible)
@@ -180,7 +187,9 @@ class _Writer:
             source.line(f"pos, size = {spans}.pop({field.tag})")
             self._field(field, name, path)
             self._flush()
-            source.line("if pos != size: raise DecodeError(f'{size - pos} bytes too many in a tagged field', pos)")
+            source.line(
+                "if pos != size: raise DecodeError(f'{size - pos} bytes too many in a tagged field', pos)"
+            )
             source.line(f"pos, size = {outer}")
 
     def _field(self, field: Part, name: str, path: str) -> None:

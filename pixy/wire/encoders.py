@@ -39,8 +39,16 @@ def encoder(name: str, version: int) -> Encoder:
     check_version(message, version)
     flexible = version in message.flexible
     source = Source(f"encode {name} v{version}")
-    source.globals |= {"uvarint": uvarint, "SHORT": _SHORT, "tags": _tags, "pack": struct.pack, "NULL": schema.NULL_UUID,
-                       "INT": {int}, "FLOAT": {float}, "BOOL": {bool}}
+    source.globals |= {
+        "uvarint": uvarint,
+        "SHORT": _SHORT,
+        "tags": _tags,
+        "pack": struct.pack,
+        "NULL": schema.NULL_UUID,
+        "INT": {int},
+        "FLOAT": {float},
+        "BOOL": {bool},
+    }
     writer = _Writer(source, flexible)
     with source.block("def encode(body):"):
         source.line("out = []")
@@ -58,10 +66,12 @@ def _tags(values: Mapping[int, bytes], *more: tuple[int, bytes] | None) -> bytes
     if not all(type(tag) is int and type(value) is bytes for tag, value in values.items()):
         raise TypeError
     found = sorted([*values.items(), *known])
-    return b"".join([
-        uvarint(len(found)),
-        *(uvarint(tag) + uvarint(len(value)) + value for tag, value in found),
-    ])
+    return b"".join(
+        [
+            uvarint(len(found)),
+            *(uvarint(tag) + uvarint(len(value)) + value for tag, value in found),
+        ]
+    )
 
 
 class _Writer:
@@ -88,7 +98,9 @@ class _Writer:
         with source.block(f"if len({body}) != {len(fields)}:"):
             if self._flexible:
                 source.line(f"{tags} = {body}['_tags']")
-                source.line(f"if len({body}) != {len(fields) + 1} or type({tags}) is not dict: raise KeyError")
+                source.line(
+                    f"if len({body}) != {len(fields) + 1} or type({tags}) is not dict: raise KeyError"
+                )
             else:
                 source.line("raise KeyError")
         known = []

@@ -36,11 +36,19 @@ class ErrorCode(enum.IntEnum):
     UNKNOWN_SERVER_ERROR = -1, "the broker met an error that it has no code for"
     NONE = 0, "no error"
     OFFSET_OUT_OF_RANGE = 1, "the offset is outside the partition's log"
-    CORRUPT_MESSAGE = 2, "a record set fails its checksum, is too large, or has a null key on a compacted topic", _RETRY
+    CORRUPT_MESSAGE = (
+        2,
+        "a record set fails its checksum, is too large, or has a null key on a compacted topic",
+        _RETRY,
+    )
     UNKNOWN_TOPIC_OR_PARTITION = 3, "the broker does not host this topic or partition", _REFRESH
     INVALID_FETCH_SIZE = 4, "the fetch size is not valid"
     LEADER_NOT_AVAILABLE = 5, "the partition has no leader at the moment", _REFRESH
-    NOT_LEADER_OR_FOLLOWER = 6, "the broker is not the partition's leader, nor a replica that may answer", _REFRESH
+    NOT_LEADER_OR_FOLLOWER = (
+        6,
+        "the broker is not the partition's leader, nor a replica that may answer",
+        _REFRESH,
+    )
     REQUEST_TIMED_OUT = 7, "the broker did not finish in the time that the request allows", _RETRY
     BROKER_NOT_AVAILABLE = 8, "the broker is not available"
     REPLICA_NOT_AVAILABLE = 9, "the replica is not available", _REFRESH
@@ -48,13 +56,25 @@ class ErrorCode(enum.IntEnum):
     STALE_CONTROLLER_EPOCH = 11, "the controller has moved to another broker"
     OFFSET_METADATA_TOO_LARGE = 12, "the metadata of a committed offset is too long"
     NETWORK_EXCEPTION = 13, "the broker disconnected before it answered", _REFRESH
-    COORDINATOR_LOAD_IN_PROGRESS = 14, "the group or transaction coordinator is still loading its state", _RETRY
+    COORDINATOR_LOAD_IN_PROGRESS = (
+        14,
+        "the group or transaction coordinator is still loading its state",
+        _RETRY,
+    )
     COORDINATOR_NOT_AVAILABLE = 15, "the coordinator is not available", _REFRESH
     NOT_COORDINATOR = 16, "the broker is not the coordinator of this group or transactional id", _REFRESH
     INVALID_TOPIC_EXCEPTION = 17, "the topic's name is not valid, or the topic is internal"
     RECORD_LIST_TOO_LARGE = 18, "a batch is larger than a segment of the log"
-    NOT_ENOUGH_REPLICAS = 19, "fewer replicas are in sync than min.insync.replicas asks for; nothing was written", _RETRY
-    NOT_ENOUGH_REPLICAS_AFTER_APPEND = 20, "written, but fewer replicas are in sync than min.insync.replicas asks for", _RETRY
+    NOT_ENOUGH_REPLICAS = (
+        19,
+        "fewer replicas are in sync than min.insync.replicas asks for; nothing was written",
+        _RETRY,
+    )
+    NOT_ENOUGH_REPLICAS_AFTER_APPEND = (
+        20,
+        "written, but fewer replicas are in sync than min.insync.replicas asks for",
+        _RETRY,
+    )
     INVALID_REQUIRED_ACKS = 21, "acks must be -1, 0 or 1"
     ILLEGAL_GENERATION = 22, "the generation is not the group's current one"
     INCONSISTENT_GROUP_PROTOCOL = 23, "the member's protocol type or protocols do not fit the group's"
@@ -86,14 +106,23 @@ class ErrorCode(enum.IntEnum):
     INVALID_PRODUCER_ID_MAPPING = 49, "the producer id does not belong to the transactional id"
     INVALID_TRANSACTION_TIMEOUT = 50, "the transaction timeout is longer than the broker allows"
     CONCURRENT_TRANSACTIONS = 51, "another operation of the same transaction is still going on", _RETRY
-    TRANSACTION_COORDINATOR_FENCED = 52, "the marker was sent by a transaction coordinator that is no longer the current one"
+    TRANSACTION_COORDINATOR_FENCED = (
+        52,
+        "the marker was sent by a transaction coordinator that is no longer the current one",
+    )
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53, "not authorized for the transactional id"
     SECURITY_DISABLED = 54, "security features are disabled"
-    OPERATION_NOT_ATTEMPTED = 55, "the broker did not try this operation, because others in the request failed"
+    OPERATION_NOT_ATTEMPTED = (
+        55,
+        "the broker did not try this operation, because others in the request failed",
+    )
     KAFKA_STORAGE_ERROR = 56, "the broker's disk failed", _REFRESH
     LOG_DIR_NOT_FOUND = 57, "the log directory does not exist on the broker"
     SASL_AUTHENTICATION_FAILED = 58, "SASL authentication failed"
-    UNKNOWN_PRODUCER_ID = 59, "the broker has no state of this producer id, for instance because its records have expired"
+    UNKNOWN_PRODUCER_ID = (
+        59,
+        "the broker has no state of this producer id, for instance because its records have expired",
+    )
     REASSIGNMENT_IN_PROGRESS = 60, "a reassignment of the partition is in progress"
     DELEGATION_TOKEN_AUTH_DISABLED = 61, "delegation tokens are disabled"
     DELEGATION_TOKEN_NOT_FOUND = 62, "the delegation token does not exist"
@@ -131,7 +160,10 @@ class ErrorCode(enum.IntEnum):
     INCONSISTENT_VOTER_SET = 94, "sender or receiver is not one of the expected voters"
     INVALID_UPDATE_VERSION = 95, "the update version is not valid"
     FEATURE_UPDATE_FAILED = 96, "the finalized features could not be updated"
-    PRINCIPAL_DESERIALIZATION_FAILURE = 97, "a forwarded principal could not be read: the brokers' security is misconfigured"
+    PRINCIPAL_DESERIALIZATION_FAILURE = (
+        97,
+        "a forwarded principal could not be read: the brokers' security is misconfigured",
+    )
     SNAPSHOT_NOT_FOUND = 98, "the snapshot does not exist"
     POSITION_OUT_OF_RANGE = 99, "the position is outside the snapshot"
     UNKNOWN_TOPIC_ID = 100, "the broker does not host a topic of this id", _REFRESH

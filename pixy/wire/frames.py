@@ -75,7 +75,9 @@ class FrameSplitter:
             (length,) = _LENGTH.unpack_from(data, pos)
             end = pos + 4 + length
             if not 0 <= length <= self.max_size:
-                raise DecodeError(f"frame of {length} bytes, at most {self.max_size} are allowed", self._passed + pos)
+                raise DecodeError(
+                    f"frame of {length} bytes, at most {self.max_size} are allowed", self._passed + pos
+                )
             if end > len(data):
                 self._keep(4 + length)
                 return
@@ -162,7 +164,9 @@ def decode_request_header(frame: messages.Buffer) -> RequestHeader:
         return RequestHeader(key, version, correlation_id, None, 8)
     end = 10 + max(length, 0)
     if length < -1 or end > len(frame):
-        raise (DecodeError if length < -1 else TruncatedError)(f"RequestHeader: ClientId of {length} bytes", 8)
+        raise (DecodeError if length < -1 else TruncatedError)(
+            f"RequestHeader: ClientId of {length} bytes", 8
+        )
     try:
         client_id = None if length < 0 else str(frame[10:end], "utf-8")
     except UnicodeDecodeError as error:
@@ -198,19 +202,27 @@ def decode_response(frame: messages.Buffer, api: str | int, version: int) -> Res
             return _decode_response(frame, key, 0)
         except DecodeError:
             body = {"ErrorCode": UNSUPPORTED_VERSION, "ApiKeys": []}
-            return Response(int.from_bytes(frame[:4], "big", signed=True), messages.response_name(key), 0, body, _NO_TAGS)
+            return Response(
+                int.from_bytes(frame[:4], "big", signed=True), messages.response_name(key), 0, body, _NO_TAGS
+            )
     return _decode_response(frame, key, version)
 
 
 def _decode_response(frame: messages.Buffer, key: int, version: int) -> Response:
     name = messages.response_name(key)
-    fields, end = messages.decode_from("ResponseHeader", messages.response_header_version(key, version), frame)
+    fields, end = messages.decode_from(
+        "ResponseHeader", messages.response_header_version(key, version), frame
+    )
     body = messages.decode(name, version, frame, end)
     return Response(fields["CorrelationId"], name, version, body, fields.get(messages.TAGS, _NO_TAGS))
 
 
 def encode_request(
-    api: str | int, version: int, correlation_id: int, client_id: str | None, body: Mapping[str, Any],
+    api: str | int,
+    version: int,
+    correlation_id: int,
+    client_id: str | None,
+    body: Mapping[str, Any],
 ) -> bytes:
     """A frame with a request, length included."""
     key = to_key(api)
@@ -218,7 +230,9 @@ def encode_request(
     header = {"RequestApiKey": key, "RequestApiVersion": version, "CorrelationId": correlation_id}
     header_version = messages.request_header_version(key, version)
     if header_version:
-        return _framed(messages.encode("RequestHeader", header_version, {**header, "ClientId": client_id}), content)
+        return _framed(
+            messages.encode("RequestHeader", header_version, {**header, "ClientId": client_id}), content
+        )
     return _framed(messages.encode("RequestHeader", 0, header), content)
 
 
@@ -227,7 +241,9 @@ def encode_response(api: str | int, version: int, correlation_id: int, body: Map
     key = to_key(api)
     content = messages.encode(messages.response_name(key), version, body)
     header_version = messages.response_header_version(key, version)
-    return _framed(messages.encode("ResponseHeader", header_version, {"CorrelationId": correlation_id}), content)
+    return _framed(
+        messages.encode("ResponseHeader", header_version, {"CorrelationId": correlation_id}), content
+    )
 
 
 def frame(payload: messages.Buffer) -> bytes:

@@ -12,10 +12,9 @@ from typing import Any, Final, NamedTuple
 from pixy.wire import cluster
 from pixy.wire.cluster import Link
 from pixy.wire.connection import Broker, Settings, Steps
+from pixy.wire.types import TopicPartition
 
 CONSUMER: Final = "consumer"
-
-Partition = tuple[str, int]
 
 
 class Member(NamedTuple):
@@ -43,7 +42,7 @@ class GroupOffsets(NamedTuple):
     """The answer to OffsetFetch: the error of the whole request, and what is known by partition."""
 
     error_code: int
-    offsets: dict[Partition, GroupOffset]
+    offsets: dict[TopicPartition, GroupOffset]
 
     def of(self, topic: str, partition: int) -> GroupOffset:
         """What is known of one partition: nothing, and the error, if the request failed."""
@@ -61,15 +60,23 @@ class GroupCore(Link):
         return (yield from cluster.group_coordinator(self.bootstrapper, self.group_id))
 
     def join(
-        self, protocols: Mapping[str, bytes] | Sequence[tuple[str, bytes]], member: Member, *,
-        protocol_type: str, session_timeout_ms: int, rebalance_timeout_ms: int, reason: str | None,
+        self,
+        protocols: Mapping[str, bytes] | Sequence[tuple[str, bytes]],
+        member: Member,
+        *,
+        protocol_type: str,
+        session_timeout_ms: int,
+        rebalance_timeout_ms: int,
+        reason: str | None,
     ) -> Steps[dict[str, Any]]:
         """JoinGroup; ``protocols`` are assignors' names and this member's metadata, most wanted first."""
         connection = yield from self.connected()
         offered = protocols.items() if isinstance(protocols, Mapping) else protocols
         body: dict[str, Any] = {
-            "GroupId": self.group_id, "SessionTimeoutMs": session_timeout_ms,
-            "RebalanceTimeoutMs": rebalance_timeout_ms, "MemberId": member.member_id,
+            "GroupId": self.group_id,
+            "SessionTimeoutMs": session_timeout_ms,
+            "RebalanceTimeoutMs": rebalance_timeout_ms,
+            "MemberId": member.member_id,
             "ProtocolType": protocol_type,
             "Protocols": [{"Name": name, "Metadata": metadata} for name, metadata in offered],
         }
@@ -80,7 +87,11 @@ class GroupCore(Link):
         return (yield from connection.call("JoinGroup", body))
 
     def sync(
-        self, member: Member, assignments: Mapping[str, bytes], protocol_type: str | None, protocol_name: str | None,
+        self,
+        member: Member,
+        assignments: Mapping[str, bytes],
+        protocol_type: str | None,
+        protocol_name: str | None,
     ) -> Steps[dict[str, Any]]:
         """SyncGroup; only the leader has ``assignments``, by member id."""
         connection = yield from self.connected()
@@ -108,38 +119,56 @@ class GroupCore(Link):
         return (yield from connection.call("LeaveGroup", body))
 
     def commit(
-        self, offsets: Mapping[Partition, int | tuple[int, str | None]], member: Member,
-    ) -> Steps[dict[Partition, int]]:
+        self,
+        offsets: Mapping[TopicPartition, int | tuple[int, str | None]],
+        member: Member,
+    ) -> Steps[dict[TopicPartition, int]]:
         """OffsetCommit of offsets, or (offset, metadata): error code by partition."""
         topics: dict[str, list[dict[str, Any]]] = {}
         for (topic, partition), value in offsets.items():
             offset, metadata = value if isinstance(value, tuple) else (value, "")
-            topics.setdefault(topic, []).append({
-                "PartitionIndex": partition, "CommittedOffset": offset, "CommittedMetadata": metadata,
-            })
+            topics.setdefault(topic, []).append(
+                {
+                    "PartitionIndex": partition,
+                    "CommittedOffset": offset,
+                    "CommittedMetadata": metadata,
+                }
+            )
         body = self._who(member, "GenerationIdOrMemberEpoch")
         body["Topics"] = [{"Name": topic, "Partitions": partitions} for topic, partitions in topics.items()]
         response = yield from self.call("OffsetCommit", body)
         return {
             (topic["Name"], each["PartitionIndex"]): each["ErrorCode"]
-            for topic in response["Topics"] for each in topic["Partitions"]
+            for topic in response["Topics"]
+            for each in topic["Partitions"]
         }
 
-    def fetch_offsets(self, partitions: Iterable[Partition] | None) -> Steps[GroupOffsets]:
+    def fetch_offsets(self, partitions: Iterable[TopicPartition] | None) -> Steps[GroupOffsets]:
         """OffsetFetch of some partitions, or of all that have offsets."""
         topics: dict[str, list[int]] = {}
         for topic, partition in partitions or ():
             topics.setdefault(topic, []).append(partition)
         wanted = [{"Name": topic, "PartitionIndexes": indexes} for topic, indexes in topics.items()]
-        response = yield from self.call("OffsetFetch", {
-            "GroupId": self.group_id, "Topics": None if partitions is None else wanted,
-        })
-        return GroupOffsets(response.get("ErrorCode", 0), {
-            (topic["Name"], each["PartitionIndex"]): GroupOffset(
-                each["ErrorCode"], each["CommittedOffset"], each["Metadata"], each.get("CommittedLeaderEpoch", -1),
-            )
-            for topic in response["Topics"] for each in topic["Partitions"]
-        })
+        response = yield from self.call(
+            "OffsetFetch",
+            {
+                "GroupId": self.group_id,
+                "Topics": None if partitions is None else wanted,
+            },
+        )
+        return GroupOffsets(
+            response.get("ErrorCode", 0),
+            {
+                (topic["Name"], each["PartitionIndex"]): GroupOffset(
+                    each["ErrorCode"],
+                    each["CommittedOffset"],
+                    each["Metadata"],
+                    each.get("CommittedLeaderEpoch", -1),
+                )
+                for topic in response["Topics"]
+                for each in topic["Partitions"]
+            },
+        )
 
     def _who(self, member: Member, generation: str) -> dict[str, Any]:
         body = {"GroupId": self.group_id, "MemberId": member.member_id, generation: member.generation_id}

@@ -23,7 +23,11 @@ _MAX_MAGIC = 1
 
 
 def decode_entry(
-    data: Buffer, start: int, end: int, *, check_crc: bool = True,
+    data: Buffer,
+    start: int,
+    end: int,
+    *,
+    check_crc: bool = True,
     max_size: int = compression.MAX_SIZE,
 ) -> list[Record]:
     """Records of the entry in ``data[start:end]``: one, or those in a compressed one.
@@ -43,9 +47,7 @@ def decode_entry(
         raise type(error)(error.reason, start + error.offset) from None
 
 
-def _unwrap(
-    wrapper: Record, attributes: int, magic: int, check_crc: bool, max_size: int
-) -> list[Record]:
+def _unwrap(wrapper: Record, attributes: int, magic: int, check_crc: bool, max_size: int) -> list[Record]:
     if wrapper.value is None:
         raise DecodeError("a compressed message has no value", 0)
     try:
@@ -65,16 +67,12 @@ def _unwrap(
     shift = max(wrapper.offset - found[-1].offset, 0) if magic else 0
     stamp = wrapper.timestamp if attributes & LOG_APPEND_TIME else None
     return [
-        each._replace(
-            offset=each.offset + shift, timestamp=each.timestamp if stamp is None else stamp
-        )
+        each._replace(offset=each.offset + shift, timestamp=each.timestamp if stamp is None else stamp)
         for each in found
     ]
 
 
-def _decode_one(
-    data: bytes, start: int, end: int, *, check_crc: bool
-) -> tuple[Record, int, int]:
+def _decode_one(data: bytes, start: int, end: int, *, check_crc: bool) -> tuple[Record, int, int]:
     offset, _, crc, magic, attributes = _HEAD.unpack_from(data, start)
     if not 0 <= magic <= _MAX_MAGIC:
         raise UnsupportedMagicError(magic, start + _CHECKED_FROM)

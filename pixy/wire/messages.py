@@ -145,7 +145,21 @@ def response_header_version(key: int, version: int) -> int:
 
 
 __all__ = [
-    "API_VERSIONS", "TAGS", "Body", "Buffer", "api_key", "api_name", "decode", "decode_from", "defaults", "encode",
-    "first_flexible", "names", "request_header_version", "request_name", "response_header_version",
-    "response_name", "versions",
+    "API_VERSIONS",
+    "TAGS",
+    "Body",
+    "Buffer",
+    "api_key",
+    "api_name",
+    "decode",
+    "decode_from",
+    "defaults",
+    "encode",
+    "first_flexible",
+    "names",
+    "request_header_version",
+    "request_name",
+    "response_header_version",
+    "response_name",
+    "versions",
 ]

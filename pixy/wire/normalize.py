@@ -19,8 +19,14 @@ from pixy.wire.schema import INTEGERS, Field, Message
 TAGS: Final = "_tags"
 """The key of the unknown tagged fields of a structure."""
 
-_BITS: Final = {"b": (-0x80, 0x7F), "h": (-0x8000, 0x7FFF), "H": (0, 0xFFFF), "i": (-(1 << 31), (1 << 31) - 1),
-                "I": (0, 0xFFFFFFFF), "q": (-(1 << 63), (1 << 63) - 1)}
+_BITS: Final = {
+    "b": (-0x80, 0x7F),
+    "h": (-0x8000, 0x7FFF),
+    "H": (0, 0xFFFF),
+    "i": (-(1 << 31), (1 << 31) - 1),
+    "I": (0, 0xFFFFFFFF),
+    "q": (-(1 << 63), (1 << 63) - 1),
+}
 
 
 def normalize(message: Message, version: int, body: object) -> dict[str, Any]:
@@ -52,7 +58,9 @@ class _Walk:
         for name, field in known.items():
             inner = append_path(path, name)
             if self._version in field.versions:
-                found[name] = self._field(field, body[name], inner) if name in body else field.default_in(self._version)
+                found[name] = (
+                    self._field(field, body[name], inner) if name in body else field.default_in(self._version)
+                )
             elif name in body and not _is_default(field, body[name]):
                 raise EncodeError(
                     f"{inner}: version {self._version} has no such field (it is in {_versions(field)}), "

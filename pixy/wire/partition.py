@@ -120,59 +120,114 @@ class PartitionCore(Link):
     def list_offsets(self, timestamp: int, read_committed: bool = False) -> Steps[OffsetResult]:
         """The first offset whose timestamp is at least ``timestamp`` ms, or NEWEST, or OLDEST."""
         connection = yield from self.connected()
-        response = yield from connection.call("ListOffsets", {
-            "ReplicaId": -1, "IsolationLevel": int(read_committed),
-            "Topics": [self._topic("Name", {"PartitionIndex": self.partition, "Timestamp": timestamp})],
-        })
+        response = yield from connection.call(
+            "ListOffsets",
+            {
+                "ReplicaId": -1,
+                "IsolationLevel": int(read_committed),
+                "Topics": [self._topic("Name", {"PartitionIndex": self.partition, "Timestamp": timestamp})],
+            },
+        )
         found = self._own(response["Topics"], "Name", "Partitions", "PartitionIndex")
         return OffsetResult(
-            connection.broker, self.topic, self.partition, found["ErrorCode"], found["Offset"],
-            found["Timestamp"], found.get("LeaderEpoch", -1),
+            connection.broker,
+            self.topic,
+            self.partition,
+            found["ErrorCode"],
+            found["Offset"],
+            found["Timestamp"],
+            found.get("LeaderEpoch", -1),
         )
 
     def produce(self, records: bytes | Batch, acks: int, timeout_ms: int) -> Steps[ProduceResult]:
         """Append a batch. With ``acks`` 0 nothing is waited for, as the broker does not answer."""
         connection = yield from self.connected()
         data = records.marshal() if isinstance(records, Batch) else bytes(records)
-        response = yield from connection.call("Produce", {
-            "Acks": acks, "TimeoutMs": timeout_ms, "TopicData": [{
-                "Name": self.topic, "PartitionData": [{"Index": self.partition, "Records": data}],
-            }],
-        }, answered=acks != 0)
+        response = yield from connection.call(
+            "Produce",
+            {
+                "Acks": acks,
+                "TimeoutMs": timeout_ms,
+                "TopicData": [
+                    {
+                        "Name": self.topic,
+                        "PartitionData": [{"Index": self.partition, "Records": data}],
+                    }
+                ],
+            },
+            answered=acks != 0,
+        )
         if acks == 0:
             return ProduceResult(connection.broker, self.topic, self.partition)
         found = self._own(response["Responses"], "Name", "PartitionResponses", "Index")
         return ProduceResult(
-            connection.broker, self.topic, self.partition, response["ThrottleTimeMs"], found["ErrorCode"],
-            found["BaseOffset"], found["LogAppendTimeMs"], found.get("LogStartOffset", -1),
+            connection.broker,
+            self.topic,
+            self.partition,
+            response["ThrottleTimeMs"],
+            found["ErrorCode"],
+            found["BaseOffset"],
+            found["LogAppendTimeMs"],
+            found.get("LogStartOffset", -1),
             found.get("ErrorMessage"),
         )
 
     def fetch(
-        self, offset: int, *, min_bytes: int, max_bytes: int, max_wait_ms: int, read_committed: bool,
+        self,
+        offset: int,
+        *,
+        min_bytes: int,
+        max_bytes: int,
+        max_wait_ms: int,
+        read_committed: bool,
     ) -> Steps[FetchResult]:
         """Fetch from ``offset``; the broker waits up to ``max_wait_ms`` for ``min_bytes``."""
         connection = yield from self.connected()
-        response = yield from connection.call("Fetch", {
-            "MaxWaitMs": max_wait_ms, "MinBytes": min_bytes, "MaxBytes": max_bytes,
-            "IsolationLevel": int(read_committed),
-            "Topics": [self._topic("Topic", {
-                "Partition": self.partition, "FetchOffset": offset, "PartitionMaxBytes": max_bytes,
-            })],
-        })
+        response = yield from connection.call(
+            "Fetch",
+            {
+                "MaxWaitMs": max_wait_ms,
+                "MinBytes": min_bytes,
+                "MaxBytes": max_bytes,
+                "IsolationLevel": int(read_committed),
+                "Topics": [
+                    self._topic(
+                        "Topic",
+                        {
+                            "Partition": self.partition,
+                            "FetchOffset": offset,
+                            "PartitionMaxBytes": max_bytes,
+                        },
+                    )
+                ],
+            },
+        )
         nothing = {
-            "ErrorCode": response.get("ErrorCode", 0), "HighWatermark": -1, "LastStableOffset": -1,
-            "AbortedTransactions": None, "Records": None,
+            "ErrorCode": response.get("ErrorCode", 0),
+            "HighWatermark": -1,
+            "LastStableOffset": -1,
+            "AbortedTransactions": None,
+            "Records": None,
         }
         # An error of the whole request leaves the topics out.
-        found = nothing if nothing["ErrorCode"] else self._own(
-            response["Responses"], "Topic", "Partitions", "PartitionIndex"
+        found = (
+            nothing
+            if nothing["ErrorCode"]
+            else self._own(response["Responses"], "Topic", "Partitions", "PartitionIndex")
         )
         return FetchResult(
-            connection.broker, self.topic, self.partition, offset, response["ThrottleTimeMs"],
-            found["ErrorCode"], found["HighWatermark"], found["LastStableOffset"], found.get("LogStartOffset", -1),
+            connection.broker,
+            self.topic,
+            self.partition,
+            offset,
+            response["ThrottleTimeMs"],
+            found["ErrorCode"],
+            found["HighWatermark"],
+            found["LastStableOffset"],
+            found.get("LogStartOffset", -1),
             tuple((each["ProducerId"], each["FirstOffset"]) for each in found["AbortedTransactions"] or ()),
-            found["Records"] or b"", read_committed,
+            found["Records"] or b"",
+            read_committed,
         )
 
     def _topic(self, name: str, partition: dict[str, Any]) -> dict[str, Any]:

@@ -219,9 +219,7 @@ def _skip(data: bytes, count: int) -> int:
     return position
 
 
-def _read(
-    data: bytes, start: int, index: int, base_offset: int, base_timestamp: int
-) -> tuple[Record, int]:
+def _read(data: bytes, start: int, index: int, base_offset: int, base_timestamp: int) -> tuple[Record, int]:
     """Record number ``index``, which begins at ``start``, and where it ends."""
     try:
         length, position = decode_varint(data, start)
@@ -237,9 +235,7 @@ def _read(
         record, position = _read_fields(data[:end], position, base_offset, base_timestamp)
     except DecodeError as error:
         # Not truncated: more bytes would not help a record that is too short for its fields.
-        raise DecodeError(
-            f"record {index}, of length {length}: {error.reason}", error.offset
-        ) from None
+        raise DecodeError(f"record {index}, of length {length}: {error.reason}", error.offset) from None
     if position != end:
         raise DecodeError(
             f"record {index}, of length {length}: its fields take {end - position} bytes less",
@@ -248,9 +244,7 @@ def _read(
     return record, end
 
 
-def _read_fields(
-    data: bytes, position: int, base_offset: int, base_timestamp: int
-) -> tuple[Record, int]:
+def _read_fields(data: bytes, position: int, base_offset: int, base_timestamp: int) -> tuple[Record, int]:
     attributes = int.from_bytes(data[position : position + 1], "big", signed=True)
     timestamp_delta, position = decode_varlong(data, position + 1)
     offset_delta, position = decode_varint(data, position)
@@ -269,7 +263,11 @@ def _read_fields(
         content, position = _read_bytes(data, position, f"value of header {number}")
         headers.append((name.decode("utf-8", "surrogateescape"), content))
     return Record(
-        base_offset + offset_delta, base_timestamp + timestamp_delta, key, value, tuple(headers),
+        base_offset + offset_delta,
+        base_timestamp + timestamp_delta,
+        key,
+        value,
+        tuple(headers),
         attributes,
     ), position
 
@@ -279,9 +277,7 @@ def _read_bytes(data: bytes, start: int, field: str) -> tuple[bytes | None, int]
     if length == -1:
         return None, position
     if length < 0 or position + length > len(data):
-        raise DecodeError(
-            f"length of the {field} is {length}, with {len(data) - position} bytes left", start
-        )
+        raise DecodeError(f"length of the {field} is {length}, with {len(data) - position} bytes left", start)
     return data[position : position + length], position + length
 
 

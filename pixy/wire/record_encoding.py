@@ -44,13 +44,25 @@ def encode(records: Iterable[tuple[Any, ...]], base_offset: int = 0, base_timest
                 value_length = small[n] if n < limit else encode_varint(n)
             tail = _encode_headers(headers) if headers else b"\x00"
             n = (
-                1 + len(time) + len(place) + len(key_length) + len(key) + len(value_length)
-                + len(value) + len(tail)
+                1
+                + len(time)
+                + len(place)
+                + len(key_length)
+                + len(key)
+                + len(value_length)
+                + len(value)
+                + len(tail)
             )
             parts += (
                 small[n] if n < limit else encode_varint(n),
                 b"\x00" if attributes == 0 else attributes.to_bytes(1, "big", signed=True),
-                time, place, key_length, key, value_length, value, tail,
+                time,
+                place,
+                key_length,
+                key,
+                value_length,
+                value,
+                tail,
             )
             done += 1
         return b"".join(parts)

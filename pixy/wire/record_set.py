@@ -12,7 +12,11 @@ from pixy.wire.varint import Buffer
 
 
 def iter_records(
-    buffer: Buffer, offset: int = 0, *, control: bool = False, check_crc: bool = True,
+    buffer: Buffer,
+    offset: int = 0,
+    *,
+    control: bool = False,
+    check_crc: bool = True,
     max_size: int = MAX_SIZE,
 ) -> Iterator[Record]:
     """Records of all whole batches, and of messages of the old formats (magic 0 and 1), one after the other.
@@ -23,9 +27,7 @@ def iter_records(
     """
     for start, end, magic in slices(buffer, offset):
         if magic in (0, 1):
-            yield from message_set.decode_entry(
-                buffer, start, end, check_crc=check_crc, max_size=max_size
-            )
+            yield from message_set.decode_entry(buffer, start, end, check_crc=check_crc, max_size=max_size)
             continue
         found = batch.unmarshal(buffer, start, check_crc=check_crc)
         if control or not found.is_control:

@@ -39,7 +39,9 @@ class Sasl:
 
     def __post_init__(self) -> None:
         if self.mechanism != "PLAIN" and self.mechanism not in _HASHES:
-            raise ValueError(f"unknown SASL mechanism {self.mechanism!r} (there are PLAIN, {', '.join(_HASHES)})")
+            raise ValueError(
+                f"unknown SASL mechanism {self.mechanism!r} (there are PLAIN, {', '.join(_HASHES)})"
+            )
 
     def exchange(self) -> Exchange:
         """The dialogue, from the beginning."""
@@ -63,7 +65,9 @@ class Sasl:
         key = hmac.digest(salted, b"Client Key", algorithm)
         signature = hmac.digest(hashlib.new(algorithm, key).digest(), signed, algorithm)
         proof = bytes(a ^ b for a, b in zip(key, signature, strict=True))
-        last = _fields((yield f"{final},p={base64.b64encode(proof).decode()}".encode()).decode(errors="replace"))
+        last = _fields(
+            (yield f"{final},p={base64.b64encode(proof).decode()}".encode()).decode(errors="replace")
+        )
         if "e" in last:
             raise AuthenticationError(f"SCRAM: {last['e']}")
         expected = hmac.digest(hmac.digest(salted, b"Server Key", algorithm), signed, algorithm)

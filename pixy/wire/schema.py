@@ -81,8 +81,11 @@ def message(name: str) -> Message:
     versions = _range(options["versions"], ALWAYS)
     parsed = list(_fields(lines, 1, versions))
     return Message(
-        name, int(options["key"]) if "key" in options else None, versions,
-        _range(options["flexible"], versions), tuple(parsed),
+        name,
+        int(options["key"]) if "key" in options else None,
+        versions,
+        _range(options["flexible"], versions),
+        tuple(parsed),
     )
 
 
@@ -113,7 +116,10 @@ def _fields(lines: list[str], depth: int, within: range) -> Iterator[Field]:
         options = dict(each.split("=", 1) for each in rest)
         kind = type_.removeprefix("[]")
         yield Field(
-            name, kind, type_ != kind, _range(versions, within),
+            name,
+            kind,
+            type_ != kind,
+            _range(versions, within),
             _range(options.get("null", "none"), within),
             int(options["tag"]) if "tag" in options else None,
             options.get("flexible") != "none",

@@ -114,8 +114,10 @@ def parse(answer: bytes, identifier: int) -> list[tuple[int, str, int]]:
 
 def _encode_name(name: str) -> bytes:
     try:
-        labels = [label.encode("idna") if not label.startswith("_") else label.encode("ascii")
-                  for label in name.rstrip(".").split(".")]
+        labels = [
+            label.encode("idna") if not label.startswith("_") else label.encode("ascii")
+            for label in name.rstrip(".").split(".")
+        ]
     except UnicodeError:
         labels = [b""]
     if not all(0 < len(label) < 64 for label in labels) or sum(map(len, labels)) + len(labels) > 254:

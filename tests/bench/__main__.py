@@ -23,7 +23,8 @@ def main(wanted: list[str]) -> int:
         return 2
     met = [
         importlib.import_module(module).run()
-        for name, module in PARTS.items() if not wanted or name in wanted
+        for name, module in PARTS.items()
+        if not wanted or name in wanted
     ]
     return 0 if all(met) else 1
 

@@ -58,9 +58,20 @@ def _wait_for(port: int, child: subprocess.Popen[bytes]) -> None:
 
 def load(kind: str, port: int, topic: str, callers: int, calls: int) -> dict[str, float]:
     done = subprocess.run(
-        [sys.executable, "-m", "tests.bench.load", kind, f"127.0.0.1:{port}", topic,
-         str(callers), str(calls)],
-        cwd=ROOT, capture_output=True, text=True, check=False,
+        [
+            sys.executable,
+            "-m",
+            "tests.bench.load",
+            kind,
+            f"127.0.0.1:{port}",
+            topic,
+            str(callers),
+            str(calls),
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if done.returncode:
         raise RuntimeError(done.stderr)
@@ -71,13 +82,21 @@ def load(kind: str, port: int, topic: str, callers: int, calls: int) -> dict[str
 def wrk(port: int, topic: str, connections: int) -> float:
     script = ROOT / "build" / "produce.lua"
     script.write_text(
-        'wrk.method = "POST"\nwrk.headers["Content-Type"] = "text/plain"\n'
-        f'wrk.body = "{VALUE.decode()}"\n'
+        f'wrk.method = "POST"\nwrk.headers["Content-Type"] = "text/plain"\nwrk.body = "{VALUE.decode()}"\n'
     )
     done = subprocess.run(
-        ["wrk", "-t1", f"-c{connections}", f"-d{WRK_SECONDS}s", "-s", str(script),
-         f"http://127.0.0.1:{port}/topics/{topic}/messages"],
-        capture_output=True, text=True, check=True,
+        [
+            "wrk",
+            "-t1",
+            f"-c{connections}",
+            f"-d{WRK_SECONDS}s",
+            "-s",
+            str(script),
+            f"http://127.0.0.1:{port}/topics/{topic}/messages",
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     if "Non-2xx" in done.stdout:
         raise RuntimeError(done.stdout)
@@ -91,7 +110,9 @@ def find_ghz() -> str | None:
         console.print("making the load generator ghz with Go, once ...")
         subprocess.run(
             ["go", "install", f"github.com/bojand/ghz/cmd/ghz@{GHZ_VERSION}"],
-            env={**os.environ, "GOBIN": str(made.parent), "GOFLAGS": "-mod=mod"}, check=False, capture_output=True,
+            env={**os.environ, "GOBIN": str(made.parent), "GOFLAGS": "-mod=mod"},
+            check=False,
+            capture_output=True,
             timeout=600,
         )
     return str(made) if made.exists() else shutil.which("ghz")
@@ -100,12 +121,28 @@ def find_ghz() -> str | None:
 def ghz(program: str, port: int, topic: str, callers: int, calls: int) -> float:
     body = base64.b64encode(VALUE).decode()
     done = subprocess.run(
-        [program, "--insecure", "--proto", str(ROOT / "proto" / "kafkapixy.proto"), "--call",
-         "KafkaPixy.Produce", "-c", str(callers), "--connections", "4", "-n", str(calls),
-         "-O", "json", "-d",
-         json.dumps({"topic": topic, "key_undefined": True, "message": body}),
-         f"127.0.0.1:{port}"],
-        capture_output=True, text=True, check=True,
+        [
+            program,
+            "--insecure",
+            "--proto",
+            str(ROOT / "proto" / "kafkapixy.proto"),
+            "--call",
+            "KafkaPixy.Produce",
+            "-c",
+            str(callers),
+            "--connections",
+            "4",
+            "-n",
+            str(calls),
+            "-O",
+            "json",
+            "-d",
+            json.dumps({"topic": topic, "key_undefined": True, "message": body}),
+            f"127.0.0.1:{port}",
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     report = json.loads(done.stdout)
     if set(report["statusCodeDistribution"]) != {"OK"}:
@@ -131,15 +168,14 @@ def fill(bootstrap: str, topic: str, messages: int) -> None:
 
 def lone_produce(bootstrap: str, topic: str, calls: int) -> float:
     """p50 in milliseconds of confluent-kafka's own produce-to-callback with linger 0."""
-    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "acks": "all",
-                         "enable.idempotence": True})
+    producer = Producer(
+        {"bootstrap.servers": bootstrap, "linger.ms": 0, "acks": "all", "enable.idempotence": True}
+    )
     took = []
     for _ in range(calls):
         begun = time.perf_counter()
         landed: list[float] = []
-        producer.produce(
-            topic, VALUE, on_delivery=lambda _e, _m, to=landed: to.append(time.perf_counter())
-        )
+        producer.produce(topic, VALUE, on_delivery=lambda _e, _m, to=landed: to.append(time.perf_counter()))
         while not landed:
             producer.poll(1)
         took.append(landed[0] - begun)
@@ -163,21 +199,24 @@ class Bench:
 
     def run(self) -> None:
         with process(
-            "-m", "pixy.cli.main", f"--kafkaPeers={self.bootstrap}",
-            f"--grpcAddr=127.0.0.1:{self.grpc}", f"--tcpAddr=127.0.0.1:{self.http}",
-            "--config", self._config(), wait_port=self.grpc,
+            "-m",
+            "pixy.cli.main",
+            f"--kafkaPeers={self.bootstrap}",
+            f"--grpcAddr=127.0.0.1:{self.grpc}",
+            f"--tcpAddr=127.0.0.1:{self.http}",
+            "--config",
+            self._config(),
+            wait_port=self.grpc,
         ) as daemon:
             time.sleep(2)
             idle = rss(daemon.pid)
             self.report.add("memory, idle with one cluster", f"{idle:.0f} MiB", "<= 90 MiB", idle <= 90, "")
             self._memory(daemon.pid)
-            with process("-m", "tests.bench.servers", "grpc", str(self.echo_grpc),
-                         wait_port=self.echo_grpc):
+            with process("-m", "tests.bench.servers", "grpc", str(self.echo_grpc), wait_port=self.echo_grpc):
                 self._produce()
                 self._consume()
             self._lone()
-            with process("-m", "tests.bench.servers", "http", str(self.echo_http),
-                         wait_port=self.echo_http):
+            with process("-m", "tests.bench.servers", "http", str(self.echo_http), wait_port=self.echo_http):
                 self._rest()
             asyncio.run(self._latency())
 
@@ -190,17 +229,29 @@ class Bench:
     def _memory(self, pid: int) -> None:
         fill(self.bootstrap, "backlog", 100_000)
         child = subprocess.Popen(
-            [sys.executable, "-m", "tests.bench.load", "consume", f"127.0.0.1:{self.grpc}",
-             "backlog", "16", "25000"],
-            cwd=ROOT, stdout=subprocess.DEVNULL,
+            [
+                sys.executable,
+                "-m",
+                "tests.bench.load",
+                "consume",
+                f"127.0.0.1:{self.grpc}",
+                "backlog",
+                "16",
+                "25000",
+            ],
+            cwd=ROOT,
+            stdout=subprocess.DEVNULL,
         )
         most = 0.0
         while child.poll() is None:
             most = max(most, rss(pid))
             time.sleep(0.05)
         self.report.add(
-            "memory, a backlog of 100,000 being consumed", f"{most:.0f} MiB", "<= 180 MiB",
-            most <= 180, "",
+            "memory, a backlog of 100,000 being consumed",
+            f"{most:.0f} MiB",
+            "<= 180 MiB",
+            most <= 180,
+            "",
         )
 
     def _produce(self) -> None:
@@ -213,8 +264,10 @@ class Bench:
         self.report.ratio("unary gRPC sync produce, 64 callers", 0.80, ours, bare)
         self.report.add(
             "the same against the Go original's 128 a second",
-            f"{statistics.median(ours) / 128:.1f} x", ">= 31.6 x",
-            statistics.median(ours) / 128 >= 10**1.5, "one and a half orders of magnitude",
+            f"{statistics.median(ours) / 128:.1f} x",
+            ">= 31.6 x",
+            statistics.median(ours) / 128 >= 10**1.5,
+            "one and a half orders of magnitude",
         )
 
     def _consume(self) -> None:
@@ -236,8 +289,10 @@ class Bench:
         for api, limit in (("grpc", 1.2), ("rest", 0.8)):
             extra = statistics.median(a - b for a, b in zip(over[api], base, strict=True))
             self.report.add(
-                f"lone sync produce, {api}: p50 above confluent-kafka's", f"{extra:.2f} ms",
-                f"<= {limit} ms", extra <= limit,
+                f"lone sync produce, {api}: p50 above confluent-kafka's",
+                f"{extra:.2f} ms",
+                f"<= {limit} ms",
+                extra <= limit,
                 f"{statistics.median(over[api]):.2f} against {statistics.median(base):.2f} ms",
             )
 
@@ -268,7 +323,8 @@ class Bench:
                 await asyncio.sleep(0.02)
                 landed: list[float] = []
                 producer.produce(
-                    "latency", VALUE,
+                    "latency",
+                    VALUE,
                     on_delivery=lambda _e, _m, to=landed: to.append(time.perf_counter()),
                 )
                 await asyncio.to_thread(producer.flush)
@@ -279,8 +335,11 @@ class Bench:
                 took.append(time.perf_counter() - landed[0])
         p50 = statistics.median(took[20:]) * 1e3
         self.report.add(
-            "a message produced while a long poll waits: p50 after Kafka's ack", f"{p50:.2f} ms",
-            "<= 4 ms", p50 <= 4, f"{len(took)} messages",
+            "a message produced while a long poll waits: p50 after Kafka's ack",
+            f"{p50:.2f} ms",
+            "<= 4 ms",
+            p50 <= 4,
+            f"{len(took)} messages",
         )
 
 

@@ -47,27 +47,35 @@ class Report:
         self.rows.append(Row(what, figure, target, met, detail))
         console.print(f"  {what}: {figure} (wanted {target}) {detail}")
 
-    def ratio(
-        self, what: str, target: float, ours: Sequence[float], bare: Sequence[float]
-    ) -> None:
+    def ratio(self, what: str, target: float, ours: Sequence[float], bare: Sequence[float]) -> None:
         """Add a row: our rate as a share of a bare server's."""
         each = pairs(ours, bare)
         found = statistics.median(each)
         self.add(
-            what, f"{found:.0%}", f">= {target:.0%}", found >= target,
+            what,
+            f"{found:.0%}",
+            f">= {target:.0%}",
+            found >= target,
             f"{statistics.median(ours):,.0f} against {statistics.median(bare):,.0f} a second, "
             f"pairs {min(each):.0%} to {max(each):.0%}",
         )
 
     def times(
-        self, what: str, target: float, ours: Sequence[float], peer: Sequence[float],
+        self,
+        what: str,
+        target: float,
+        ours: Sequence[float],
+        peer: Sequence[float],
         note: str = "",
     ) -> None:
         """Add a row: our rate as a multiple of a peer's."""
         each = pairs(ours, peer)
         found = statistics.median(each)
         self.add(
-            what, f"{found:.2f} x", f">= {target:g} x", found >= target,
+            what,
+            f"{found:.2f} x",
+            f">= {target:g} x",
+            found >= target,
             f"{statistics.median(ours):,.0f} against {statistics.median(peer):,.0f} a second, "
             f"pairs {min(each):.2f} to {max(each):.2f}" + (f"; {note}" if note else ""),
         )
@@ -87,7 +95,9 @@ class Report:
 
 def on_kafka(rows: Callable[[Cluster, Report], None], path: Path, about: str) -> bool:
     """Run rows that need a broker on one of their own; tell whether all met their targets."""
-    console.print(f"{os.cpu_count()} CPUs, Python {sys.version.split()[0]}, real Kafka on loopback, {about}, medians of pairs\n")
+    console.print(
+        f"{os.cpu_count()} CPUs, Python {sys.version.split()[0]}, real Kafka on loopback, {about}, medians of pairs\n"
+    )
     report = Report()
     cluster = Cluster()
     try:

@@ -10,10 +10,10 @@ import time
 import grpc
 import pytest
 
-from pixy.engine.group_consumer import GroupConsumer
-from pixy.engine.offset_committer import OffsetCommitter
-from pixy.engine.partition_owner import PartitionOwner, Serve
-from pixy.engine.topic_producer import Produce, TopicProducer
+from pixy.engine.consume.group_consumer import GroupConsumer
+from pixy.engine.consume.offset_committer import OffsetCommitter
+from pixy.engine.consume.partition_owner import PartitionOwner, Serve
+from pixy.engine.produce.topic_producer import Produce, TopicProducer
 from tests.kafka.cluster import Cluster
 from tests.support import Daemon, eventually, make_config, serving
 
@@ -32,8 +32,11 @@ async def consume_until(
             await daemon.ack(topic, group, message)
         except grpc.RpcError as error:
             assert error.code() in (
-                grpc.StatusCode.NOT_FOUND, grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.INTERNAL,
-                grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.INVALID_ARGUMENT,
+                grpc.StatusCode.NOT_FOUND,
+                grpc.StatusCode.UNAVAILABLE,
+                grpc.StatusCode.INTERNAL,
+                grpc.StatusCode.FAILED_PRECONDITION,
+                grpc.StatusCode.INVALID_ARGUMENT,
             ), error
     return found
 
@@ -226,7 +229,9 @@ async def test_new_partitions_are_consumed_from_their_beginning(kafka: Cluster, 
     from confluent_kafka.admin import NewPartitions
 
     kafka.create_topic(name)
-    config = make_config(kafka.bootstrap(), initial_offset="newest", long_polling_timeout=0.5, subscription_timeout=60)
+    config = make_config(
+        kafka.bootstrap(), initial_offset="newest", long_polling_timeout=0.5, subscription_timeout=60
+    )
     async with serving(config) as daemon:
         with pytest.raises(grpc.RpcError):
             await daemon.consume(name, name, auto_ack=True)
@@ -235,7 +240,9 @@ async def test_new_partitions_are_consumed_from_their_beginning(kafka: Cluster, 
         )
 
         async def produced() -> int:
-            return (await daemon.produce(name, b"grown", b"1"))[0] + (await daemon.produce(name, b"grown", b"2"))[0]
+            return (await daemon.produce(name, b"grown", b"1"))[0] + (
+                await daemon.produce(name, b"grown", b"2")
+            )[0]
 
         await eventually(produced, lambda found: found > 0, within=30)
         partitions = set()

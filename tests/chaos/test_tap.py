@@ -31,6 +31,7 @@ async def tapped(handler: Handler | None, **fields: Any) -> AsyncIterator[tuple[
         with socket.create_server(("127.0.0.1", 0)) as probe:
             port = probe.getsockname()[1]
     else:
+
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             try:
                 await handler(reader, writer)
@@ -76,7 +77,9 @@ async def test_the_broker_refuses_connections() -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         assert await reader.read() == b""
         writer.close()
-        await eventually(lambda: counts(tap), lambda found: found["open_connections"] == 0 and found["connections"] == 1)
+        await eventually(
+            lambda: counts(tap), lambda found: found["open_connections"] == 0 and found["connections"] == 1
+        )
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         assert await reader.read() == b"", "it still accepts"
         writer.close()
@@ -103,7 +106,9 @@ async def test_a_broker_that_never_answers_the_connect() -> None:
 
 
 async def test_a_broker_that_cuts_a_frame_in_the_middle() -> None:
-    answer = frames.encode_response("Metadata", 9, 1, {"Brokers": [{"NodeId": 1, "Host": "h", "Port": 9}]})[:-5]
+    answer = frames.encode_response("Metadata", 9, 1, {"Brokers": [{"NodeId": 1, "Host": "h", "Port": 9}]})[
+        :-5
+    ]
 
     async def cut(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readexactly(20)
@@ -177,7 +182,9 @@ def _connections(tap: TapService) -> list[Any]:
 async def test_thousands_of_connects() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 20_000), hard))
-    request = frames.encode_request("Heartbeat", 3, 1, "c", {"GroupId": "g", "GenerationId": 1, "MemberId": "m"})
+    request = frames.encode_request(
+        "Heartbeat", 3, 1, "c", {"GroupId": "g", "GenerationId": 1, "MemberId": "m"}
+    )
     try:
         async with tapped(echo, bounds=Bounds(connections=300)) as (tap, port):
             gate = asyncio.Semaphore(500)
@@ -196,7 +203,9 @@ async def test_thousands_of_connects() -> None:
 
             await asyncio.gather(*(one(i) for i in range(3000)))
             found = await eventually(
-                lambda: counts(tap), lambda found: found["open_connections"] == 0 and found["connections"] == 3000, within=60
+                lambda: counts(tap),
+                lambda found: found["open_connections"] == 0 and found["connections"] == 3000,
+                within=60,
             )
             assert "defects" not in found
             await eventually(lambda: _alive(tap), lambda alive: alive == 0)
@@ -231,7 +240,9 @@ async def test_an_observer_that_is_stuck_holds_nobody_up(monkeypatch: pytest.Mon
 
     stuck = threading.Event()
     monkeypatch.setattr(Observer, "_asked", lambda *_: stuck.wait(30))
-    request = frames.encode_request("Heartbeat", 3, 1, "c" * 1000, {"GroupId": "g", "GenerationId": 1, "MemberId": "m"})
+    request = frames.encode_request(
+        "Heartbeat", 3, 1, "c" * 1000, {"GroupId": "g", "GenerationId": 1, "MemberId": "m"}
+    )
     try:
         async with tapped(echo, bounds=Bounds(backlog=20_000)) as (tap, port):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)

@@ -32,9 +32,22 @@ def suite() -> Path:
     if not (SUITE / "tests" / "conftest.py").exists():
         SUITE.parent.mkdir(exist_ok=True)
         subprocess.run(
-            [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", "pykka",
-             "-d", str(SUITE.parent), f"pykka=={VERSION}"],
-            check=False, timeout=300, capture_output=True,
+            [
+                sys.executable,
+                "-m",
+                "pip",
+                "download",
+                "-q",
+                "--no-deps",
+                "--no-binary",
+                "pykka",
+                "-d",
+                str(SUITE.parent),
+                f"pykka=={VERSION}",
+            ],
+            check=False,
+            timeout=300,
+            capture_output=True,
         )
         archive = SUITE.parent / f"pykka-{VERSION}.tar.gz"
         with tarfile.open(archive) as packed:
@@ -46,12 +59,34 @@ def suite() -> Path:
 @pytest.mark.parametrize("kind", ["Actor", "ThreadedActor"])
 def test_the_suite_passes(suite: Path, kind: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "tests_runtime", "-p", "no:cacheprovider",
-         "-c", os.devnull, f"--rootdir={suite}", "--timeout=60",
-         "--deselect", "tests/test_threading_actor.py", "tests"],
-        cwd=suite, capture_output=True, text=True, timeout=280, check=False,
-        env={**os.environ, "PYTHONPATH": f"{Path(__file__).parent}{os.pathsep}{suite}{os.pathsep}{ROOT}",
-             "ACTORS_KIND": kind, "PYTEST_ADDOPTS": ""},
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "tests_runtime",
+            "-p",
+            "no:cacheprovider",
+            "-c",
+            os.devnull,
+            f"--rootdir={suite}",
+            "--timeout=60",
+            "--deselect",
+            "tests/test_threading_actor.py",
+            "tests",
+        ],
+        cwd=suite,
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+        env={
+            **os.environ,
+            "PYTHONPATH": f"{Path(__file__).parent}{os.pathsep}{suite}{os.pathsep}{ROOT}",
+            "ACTORS_KIND": kind,
+            "PYTEST_ADDOPTS": "",
+        },
     )
     assert done.returncode == 0, done.stdout + done.stderr
     passed = re.search(r"(\d+) passed", done.stdout)

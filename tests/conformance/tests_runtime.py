@@ -17,8 +17,11 @@ def pytest_collection(session: pytest.Session) -> None:
 
     kind = os.environ["ACTORS_KIND"]
     runtime = Runtime(
-        name=kind, actor_class=getattr(actors, kind), event_class=threading.Event,
-        future_class=actors.Future, sleep_func=time.sleep,
+        name=kind,
+        actor_class=getattr(actors, kind),
+        event_class=threading.Event,
+        future_class=actors.Future,
+        sleep_func=time.sleep,
     )
     conftest.RUNTIMES.clear()
     conftest.RUNTIMES[kind] = pytest.param(runtime, id=kind)

@@ -23,19 +23,30 @@ def seeds() -> dict[str, list[bytes]]:
     plain = typical(6).build()
     whole = [plain.compress(compression.get(codec)) for codec in compression.Codec]
     old = [message(magic, 1, b"key", b"value", 9) for magic in (0, 1)]
-    wrapped = [message(1, 1, None, compression.get(codec).compress(old[1]), 9, codec) for codec in (1, 2, 3, 4)]
+    wrapped = [
+        message(1, 1, None, compression.get(codec).compress(old[1]), 9, codec) for codec in (1, 2, 3, 4)
+    ]
     return {
         "batches": [each.marshal() for each in whole],
         "record_sets": [whole[0].marshal() + whole[4].marshal() + old[1], *wrapped],
         "records": [b"\x06" + plain.payload],
         "packed": [bytes((each.codec,)) + each.payload for each in whole],
         "messages": [*old, *wrapped],
-        "tap": [b"\x05" + b"".join(
-            bytes((way | len(frame),)) + frame for way, frame in (
-                (0x80, frames.encode_request("Heartbeat", 3, 1, "c", {"GroupId": "g", "GenerationId": 1, "MemberId": "m"})),
-                (0, frames.encode_response("Heartbeat", 3, 1, {})),
+        "tap": [
+            b"\x05"
+            + b"".join(
+                bytes((way | len(frame),)) + frame
+                for way, frame in (
+                    (
+                        0x80,
+                        frames.encode_request(
+                            "Heartbeat", 3, 1, "c", {"GroupId": "g", "GenerationId": 1, "MemberId": "m"}
+                        ),
+                    ),
+                    (0, frames.encode_response("Heartbeat", 3, 1, {})),
+                )
             )
-        )],
+        ],
         "internals": [bytes.fromhex("00010001670001740000000a"), bytes.fromhex("0003" + "00" * 22)],
     }
 

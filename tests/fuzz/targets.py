@@ -142,7 +142,7 @@ def tap(data: bytes) -> None:
     step, at = 1 + data[0] % 40 if data else 1, 1
     while at < len(data):
         tape = conversation.to_broker if data[at] & 0x80 else conversation.to_client
-        piece = data[at + 1:at + 1 + (data[at] & 0x7F)]
+        piece = data[at + 1 : at + 1 + (data[at] & 0x7F)]
         assert forward(tape, piece, step) == piece
         at += 1 + len(piece)
     assert not conversation.counts["defects"] and not stage.observer.counts["defects"]
@@ -150,7 +150,16 @@ def tap(data: bytes) -> None:
 
 
 TARGETS: dict[str, Callable[[bytes], None]] = {
-    function.__name__.rstrip("_"): function for function in (
-        record_sets, batches, records, packed, messages, frames_, subscriptions, internals, tap,
+    function.__name__.rstrip("_"): function
+    for function in (
+        record_sets,
+        batches,
+        records,
+        packed,
+        messages,
+        frames_,
+        subscriptions,
+        internals,
+        tap,
     )
 }

@@ -29,21 +29,39 @@ async def test_offsets_round_trip(kafka: Cluster, name: str) -> None:
         path = f"/topics/{name}/offsets?group=g"
         before = (await daemon.get(path)).json
         assert [po["offset"] for po in before] == [-1] * 3 and before[0]["lag"] == 0
-        answer = await daemon.post(path, json.dumps([
-            {"partition": 0, "offset": 301, "metadata": "BBHC"},
-            {"partition": 2, "offset": 1, "metadata": "A100", "lag": 7},
-        ]))
+        answer = await daemon.post(
+            path,
+            json.dumps(
+                [
+                    {"partition": 0, "offset": 301, "metadata": "BBHC"},
+                    {"partition": 2, "offset": 1, "metadata": "A100", "lag": 7},
+                ]
+            ),
+        )
         assert (answer.status, answer.body) == (200, b"{}")
         zero, one, two = (await daemon.get(path)).json
         assert zero == {
-            "partition": 0, "begin": 0, "end": zero["end"], "count": zero["end"], "offset": 301,
-            "lag": zero["end"] - 301, "metadata": "BBHC", "sparse_acks": "1-2,9-11",
+            "partition": 0,
+            "begin": 0,
+            "end": zero["end"],
+            "count": zero["end"],
+            "offset": 301,
+            "lag": zero["end"] - 301,
+            "metadata": "BBHC",
+            "sparse_acks": "1-2,9-11",
         }
         assert "metadata" not in one and one["offset"] == -1
         assert two["metadata"] == "A100" and "sparse_acks" not in two
-        await daemon.stub.SetOffsets(pb.SetOffsetsRq(topic=name, group="g", offsets=[
-            pb.PartitionOffset(partition=0, offset=-2), pb.PartitionOffset(partition=1, offset=-1),
-        ]))
+        await daemon.stub.SetOffsets(
+            pb.SetOffsetsRq(
+                topic=name,
+                group="g",
+                offsets=[
+                    pb.PartitionOffset(partition=0, offset=-2),
+                    pb.PartitionOffset(partition=1, offset=-1),
+                ],
+            )
+        )
         found = await daemon.offsets(name, "g")
         assert (found[0].offset, found[0].lag) == (-2, found[0].count)
         assert (found[1].offset, found[1].lag) == (-1, 0)
@@ -71,13 +89,13 @@ async def test_metadata_are_stored_as_they_are_and_read_without_an_old_terminato
 ) -> None:
     kafka.create_topic(name, 2)
     consumer = Consumer({"bootstrap.servers": kafka.bootstrap()[0], "group.id": name})
-    await asyncio.to_thread(
-        consumer.commit, offsets=[TopicPartition(name, 1, 3, "A100")], asynchronous=False
-    )
+    await asyncio.to_thread(consumer.commit, offsets=[TopicPartition(name, 1, 3, "A100")], asynchronous=False)
     consumer.close()
     async with serving(make_config(kafka.bootstrap())) as daemon:
         path = f"/topics/{name}/offsets?group={name}"
-        assert (await daemon.post(path, '[{"partition": 0, "offset": 301, "metadata": "BBHC"}]')).status == 200
+        assert (
+            await daemon.post(path, '[{"partition": 0, "offset": 301, "metadata": "BBHC"}]')
+        ).status == 200
         async with GroupClient(kafka.bootstrap()[0], name) as others:
             stored = (await others.fetch_offsets([(name, 0), (name, 1)])).offsets
         assert [stored[name, number].metadata for number in (0, 1)] == ["BBHC", "A100\0"]
@@ -92,12 +110,15 @@ async def test_offset_errors(kafka: Cluster, name: str) -> None:
             assert (answer.status, answer.error) == (404, "Unknown topic")
         answer = await daemon.get(f"/topics/{name}-none/offsets?group=g")
         assert (answer.status, answer.error) == (404, "Unknown topic")
-        assert await status_of(daemon.stub.GetOffsets(
-            pb.GetOffsetsRq(topic=f"{name}-none", group="g")
-        )) == (grpc.StatusCode.NOT_FOUND, f"failed to get topic partitions: {NO_TOPIC}")
-        code, text = await status_of(daemon.stub.SetOffsets(pb.SetOffsetsRq(
-            topic=name, group="g", offsets=[pb.PartitionOffset(partition=7)]
-        )))
+        assert await status_of(daemon.stub.GetOffsets(pb.GetOffsetsRq(topic=f"{name}-none", group="g"))) == (
+            grpc.StatusCode.NOT_FOUND,
+            f"failed to get topic partitions: {NO_TOPIC}",
+        )
+        code, text = await status_of(
+            daemon.stub.SetOffsets(
+                pb.SetOffsetsRq(topic=name, group="g", offsets=[pb.PartitionOffset(partition=7)])
+            )
+        )
         assert code is grpc.StatusCode.NOT_FOUND
         assert text == f"failed to commit offset, partition=7: {NO_TOPIC}"
         long = json.dumps([{"partition": 0, "offset": 1, "metadata": "x" * 5000}])
@@ -122,9 +143,11 @@ async def test_offsets_of_a_consuming_group_can_not_be_set(
         await eventually(lambda: asked.offsets(name, "g"), lambda found: found[0].offset == 1)
         answer = await asked.post(f"/topics/{name}/offsets?group=g", '[{"partition":0,"offset":0}]')
         assert answer.status == 409 and "group g is being consumed" in answer.error
-        code, _ = await status_of(asked.stub.SetOffsets(pb.SetOffsetsRq(
-            topic=name, group="g", offsets=[pb.PartitionOffset(partition=0, offset=0)]
-        )))
+        code, _ = await status_of(
+            asked.stub.SetOffsets(
+                pb.SetOffsetsRq(topic=name, group="g", offsets=[pb.PartitionOffset(partition=0, offset=0)])
+            )
+        )
         assert code is grpc.StatusCode.FAILED_PRECONDITION
         assert (await asked.offsets(name, "g"))[0].offset == 1
 
@@ -148,16 +171,15 @@ async def test_consumers(kafka: Cluster, name: str) -> None:
         assert sorted(found[one]["kp_a"] + found[one]["kp_b"]) == [0, 1, 2, 3]
         assert found[two] == {"kp_b": [0, 1, 2, 3]}
         answer = await a.get(f"/topics/{name}/consumers?group={two}")
-        assert answer.body.decode() == (
-            f'{{\n  "{two}": {{\n    "kp_b": [0,1,2,3]\n  }}\n}}'
-        )
+        assert answer.body.decode() == (f'{{\n  "{two}": {{\n    "kp_b": [0,1,2,3]\n  }}\n}}')
         unknown = await a.get(f"/topics/{name}/consumers?group=unknown")
         assert (unknown.status, unknown.error) == (400, "unknown consumer group unknown")
         elsewhere = await a.get(f"/topics/x/consumers?group={two}")
         assert (elsewhere.status, elsewhere.error) == (400, f"topic x is not consumed by {two}")
-        assert await status_of(a.stub.ListConsumers(
-            pb.ListConsumersRq(topic=name, group="unknown")
-        )) == (grpc.StatusCode.NOT_FOUND, "unknown consumer group unknown")
+        assert await status_of(a.stub.ListConsumers(pb.ListConsumersRq(topic=name, group="unknown"))) == (
+            grpc.StatusCode.NOT_FOUND,
+            "unknown consumer group unknown",
+        )
     async with serving(first) as a:
         gone = await a.get(f"/topics/{name}/consumers?group={two}")
         assert (gone.status, gone.json) == (200, {}), "known, but nobody owns a partition"
@@ -169,11 +191,10 @@ async def test_topics(kafka: Cluster, name: str) -> None:
         names = (await daemon.get("/topics")).json
         assert name in names and names == sorted(names)
         config = {"version": 1, "config": {"retention.ms": "86400000"}}
-        partitions = [
-            {"partition": number, "leader": 1, "replicas": [1], "isr": [1]} for number in (0, 1)
-        ]
+        partitions = [{"partition": number, "leader": 1, "replicas": [1], "isr": [1]} for number in (0, 1)]
         for query, expected in (
-            ("withPartitions", {"partitions": partitions}), ("withConfig", {"config": config}),
+            ("withPartitions", {"partitions": partitions}),
+            ("withConfig", {"config": config}),
             ("withConfig&withPartitions=false", {"config": config, "partitions": partitions}),
         ):
             assert (await daemon.get(f"/topics?{query}")).json[name] == expected
@@ -188,9 +209,7 @@ async def test_topics(kafka: Cluster, name: str) -> None:
         one = await daemon.stub.GetTopicMetadata(pb.GetTopicMetadataRq(topic=name, with_partitions=True))
         assert listed == one and one.version == 1 and dict(one.config) == config["config"]
         assert [(part.partition, part.leader) for part in one.partitions] == [(0, 1), (1, 1)]
-        code, _ = await status_of(daemon.stub.GetTopicMetadata(
-            pb.GetTopicMetadataRq(topic=f"{name}-none")
-        ))
+        code, _ = await status_of(daemon.stub.GetTopicMetadata(pb.GetTopicMetadataRq(topic=f"{name}-none")))
         assert code is grpc.StatusCode.NOT_FOUND
 
 
@@ -198,16 +217,25 @@ async def test_unknown_clusters_everywhere(kafka: Cluster) -> None:
     async with serving(make_config(kafka.bootstrap())) as daemon:
         text = "proxy `invalid` does not exist"
         for method, path in (
-            ("POST", "topics/t/messages"), ("GET", "topics/t/messages"), ("POST", "topics/t/acks"),
-            ("GET", "topics/t/offsets"), ("POST", "topics/t/offsets"),
-            ("GET", "topics/t/consumers"), ("GET", "topics/t"), ("GET", "topics"),
+            ("POST", "topics/t/messages"),
+            ("GET", "topics/t/messages"),
+            ("POST", "topics/t/acks"),
+            ("GET", "topics/t/offsets"),
+            ("POST", "topics/t/offsets"),
+            ("GET", "topics/t/consumers"),
+            ("GET", "topics/t"),
+            ("GET", "topics"),
         ):
             answer = await daemon.call(method, f"/clusters/invalid/{path}")
             assert (answer.status, answer.error) == (400, text)
         for rpc, rq in (
-            ("Produce", pb.ProdRq), ("ConsumeNAck", pb.ConsNAckRq), ("Ack", pb.AckRq),
-            ("GetOffsets", pb.GetOffsetsRq), ("SetOffsets", pb.SetOffsetsRq),
-            ("ListTopics", pb.ListTopicRq), ("ListConsumers", pb.ListConsumersRq),
+            ("Produce", pb.ProdRq),
+            ("ConsumeNAck", pb.ConsNAckRq),
+            ("Ack", pb.AckRq),
+            ("GetOffsets", pb.GetOffsetsRq),
+            ("SetOffsets", pb.SetOffsetsRq),
+            ("ListTopics", pb.ListTopicRq),
+            ("ListConsumers", pb.ListConsumersRq),
             ("GetTopicMetadata", pb.GetTopicMetadataRq),
         ):
             found = await status_of(getattr(daemon.stub, rpc)(rq(cluster="invalid")))
@@ -255,9 +283,7 @@ async def test_health_and_reflection(kafka: Cluster) -> None:
         stub = reflection_pb2_grpc.ServerReflectionStub(channel)
 
         async def ask(**fields: str):  # type: ignore[no-untyped-def]
-            call = stub.ServerReflectionInfo(
-                iter([reflection_pb2.ServerReflectionRequest(**fields)])
-            )
+            call = stub.ServerReflectionInfo(iter([reflection_pb2.ServerReflectionRequest(**fields)]))
             return await call.read()
 
         listed = await ask(list_services="")
@@ -287,9 +313,19 @@ async def test_no_malformed_rest_request_makes_a_500(kafka: Cluster, name: str) 
     config = make_config(kafka.bootstrap(), long_polling_timeout=0.05, join_timeout=0.05, max_groups=100_000)
     async with serving(config) as daemon:
         loop = asyncio.get_running_loop()
-        parameter = st.sampled_from([
-            "group", "key", "sync", "noAck", "ackPartition", "ackOffset", "partition", "offset", "msg",
-        ])
+        parameter = st.sampled_from(
+            [
+                "group",
+                "key",
+                "sync",
+                "noAck",
+                "ackPartition",
+                "ackOffset",
+                "partition",
+                "offset",
+                "msg",
+            ]
+        )
         value = st.one_of(st.text(max_size=8), st.integers().map(str), st.just("g"))
 
         @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
@@ -298,7 +334,9 @@ async def test_no_malformed_rest_request_makes_a_500(kafka: Cluster, name: str) 
             st.sampled_from(["messages", "offsets", "consumers", ""]),
             st.one_of(NAMES, st.just(name)),
             st.lists(st.tuples(parameter, value), max_size=5),
-            st.sampled_from(["text/plain", "application/json", "application/x-www-form-urlencoded", "x/y", ""]),
+            st.sampled_from(
+                ["text/plain", "application/json", "application/x-www-form-urlencoded", "x/y", ""]
+            ),
             st.one_of(st.binary(max_size=60), st.just(b'[{"partition":0,"offset":"x"}]'), st.just(b"[{}]")),
             st.text(st.characters(min_codepoint=33, max_codepoint=126), max_size=10),
         )
@@ -319,12 +357,16 @@ async def test_no_malformed_grpc_request_makes_an_internal_error(kafka: Cluster)
     """Any bytes as a request: INVALID_ARGUMENT, or another documented status; never INTERNAL."""
     config = make_config(kafka.bootstrap(), long_polling_timeout=0.05, join_timeout=0.05, disabled=True)
     allowed = {
-        grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.NOT_FOUND, grpc.StatusCode.UNAVAILABLE,
-        grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.RESOURCE_EXHAUSTED,
+        grpc.StatusCode.INVALID_ARGUMENT,
+        grpc.StatusCode.NOT_FOUND,
+        grpc.StatusCode.UNAVAILABLE,
+        grpc.StatusCode.FAILED_PRECONDITION,
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
     }
-    async with serving(config) as daemon, grpc.aio.insecure_channel(
-        daemon.engine.addresses["grpc"]
-    ) as channel:
+    async with (
+        serving(config) as daemon,
+        grpc.aio.insecure_channel(daemon.engine.addresses["grpc"]) as channel,
+    ):
         loop = asyncio.get_running_loop()
 
         async def call(method: str, raw: bytes) -> None:
@@ -335,11 +377,16 @@ async def test_no_malformed_grpc_request_makes_an_internal_error(kafka: Cluster)
 
         @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
         @given(
-            st.sampled_from(["Produce", "ConsumeNAck", "GetOffsets", "SetOffsets", "GetTopicMetadata", "ListConsumers"]),
+            st.sampled_from(
+                ["Produce", "ConsumeNAck", "GetOffsets", "SetOffsets", "GetTopicMetadata", "ListConsumers"]
+            ),
             st.one_of(
                 st.binary(max_size=40),
-                st.builds(lambda t, g: pb.AckRq(topic=t, group=g).SerializeToString(),
-                          st.text(st.characters(codec="utf-8"), max_size=9), st.text(st.characters(codec="utf-8"), max_size=9)),
+                st.builds(
+                    lambda t, g: pb.AckRq(topic=t, group=g).SerializeToString(),
+                    st.text(st.characters(codec="utf-8"), max_size=9),
+                    st.text(st.characters(codec="utf-8"), max_size=9),
+                ),
                 st.just(b"\x12\x02\xff\xfe"),
             ),
         )
@@ -348,5 +395,6 @@ async def test_no_malformed_grpc_request_makes_an_internal_error(kafka: Cluster)
 
         await asyncio.to_thread(attack)
         assert await status_of(channel.unary_unary("/KafkaPixy/Produce")(b"\x12\x02\xff\xfe")) == (
-            grpc.StatusCode.INVALID_ARGUMENT, "malformed request: not a ProdRq"
+            grpc.StatusCode.INVALID_ARGUMENT,
+            "malformed request: not a ProdRq",
         )

@@ -50,7 +50,8 @@ async def test_rest_consume_and_its_json(kafka: Cluster, name: str) -> None:
     kafka.create_topic(name)
     async with serving(make_config(kafka.bootstrap())) as daemon:
         await daemon.post(
-            f"/topics/{name}/messages?sync&key=Маруся", "Моя любимая печенька",
+            f"/topics/{name}/messages?sync&key=Маруся",
+            "Моя любимая печенька",
             headers={"Content-Type": "text/plain", "X-Kafka-Foo": "YmFy"},
         )
         answer = await daemon.get(f"/topics/{name}/messages?group=g")
@@ -102,9 +103,7 @@ async def test_a_chain_of_explicit_acks(kafka: Cluster, name: str) -> None:
             assert message.offset == expected
         answer = await daemon.post(f"/topics/{name}/acks?group=g&partition=0&offset=19")
         assert (answer.status, answer.body) == (200, b"{}")
-        await eventually(
-            lambda: daemon.offsets(name, "g"), lambda found: found[0].offset == 20
-        )
+        await eventually(lambda: daemon.offsets(name, "g"), lambda found: found[0].offset == 20)
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
@@ -120,9 +119,7 @@ async def test_a_restart_goes_on_at_the_committed_offset_and_skips_sparse_acks(
         got = [await daemon.consume(name, "g", no_ack=True) for _ in range(8)]
         for at in (0, 1, 3, 5, 6):
             await daemon.ack(name, "g", got[at])
-        found = await eventually(
-            lambda: daemon.offsets(name, "g"), lambda found: found[0].offset == 2
-        )
+        found = await eventually(lambda: daemon.offsets(name, "g"), lambda found: found[0].offset == 2)
         found = await eventually(
             lambda: daemon.offsets(name, "g"), lambda found: found[0].sparse_acks == "1-2,3-5"
         )
@@ -132,15 +129,11 @@ async def test_a_restart_goes_on_at_the_committed_offset_and_skips_sparse_acks(
         assert (stored.offset, stored.metadata) == (2, "BBBC"), "what the Go original reads"
     async with serving(config) as daemon:
         left = [int(value) for value in await drain(daemon, name, "g")]
-        assert left == [int(got[at].message) for at in (2, 4, 7)] + [
-            int(value) for value in left[3:]
-        ]
+        assert left == [int(got[at].message) for at in (2, 4, 7)] + [int(value) for value in left[3:]]
         assert len(left) == 7, "three un-acknowledged and four never offered"
 
 
-async def test_unacknowledged_messages_come_again_after_ack_timeout(
-    kafka: Cluster, name: str
-) -> None:
+async def test_unacknowledged_messages_come_again_after_ack_timeout(kafka: Cluster, name: str) -> None:
     kafka.create_topic(name)
     config = make_config(kafka.bootstrap(), ack_timeout=0.6, long_polling_timeout=2.0)
     async with serving(config) as daemon:
@@ -156,9 +149,7 @@ async def test_unacknowledged_messages_come_again_after_ack_timeout(
 
 async def test_max_retries_drops_and_commits(kafka: Cluster, name: str) -> None:
     kafka.create_topic(name)
-    config = make_config(
-        kafka.bootstrap(), ack_timeout=0.2, max_retries=2, long_polling_timeout=1.0
-    )
+    config = make_config(kafka.bootstrap(), ack_timeout=0.2, max_retries=2, long_polling_timeout=1.0)
     async with serving(config) as daemon:
         await fill(daemon, name, 1)
         assert len(await drain(daemon, name, "g", no_ack=True)) == 3
@@ -194,7 +185,9 @@ async def test_a_full_partition_does_not_hold_up_the_others(kafka: Cluster, name
     """Nobody acknowledges partition 0; far more than it may buffer is behind it."""
     kafka.create_topic(name, 4)
     config = make_config(
-        kafka.bootstrap(), max_pending_messages=5, prefetch_max_messages=20,
+        kafka.bootstrap(),
+        max_pending_messages=5,
+        prefetch_max_messages=20,
         long_polling_timeout=3.0,
     )
     async with serving(config) as daemon:
@@ -224,9 +217,7 @@ async def test_a_new_group_begins_at_the_head_by_default(kafka: Cluster, name: s
         await fill(daemon, name, 3)
         code, _ = await status_of(daemon.consume(name, "g", auto_ack=True))
         assert code is NOT_FOUND
-        found = await eventually(
-            lambda: daemon.offsets(name, "g"), lambda found: found[0].offset == 3
-        )
+        found = await eventually(lambda: daemon.offsets(name, "g"), lambda found: found[0].offset == 3)
         assert found[0].lag == 0, "the head is committed at once"
         await daemon.produce(name, b"new")
         assert (await daemon.consume(name, "g", auto_ack=True)).message == b"new"
@@ -246,9 +237,7 @@ async def test_a_thousand_long_polls_at_once(kafka: Cluster, name: str) -> None:
     kafka.create_topic(name, 4)
     config = make_config(kafka.bootstrap(), long_polling_timeout=20.0)
     async with serving(config) as daemon:
-        polls = [
-            asyncio.ensure_future(daemon.consume(name, "g", auto_ack=True)) for _ in range(1000)
-        ]
+        polls = [asyncio.ensure_future(daemon.consume(name, "g", auto_ack=True)) for _ in range(1000)]
         await asyncio.gather(*[daemon.produce(name, b"%d" % n) for n in range(1000)])
         found = await asyncio.gather(*polls)
         assert sorted(int(rs.message) for rs in found) == list(range(1000))
@@ -258,9 +247,7 @@ async def test_the_request_limit(kafka: Cluster, name: str) -> None:
     kafka.create_topic(name)
     config = make_config(kafka.bootstrap(), channel_buffer_size=2, long_polling_timeout=1.0)
     async with serving(config) as daemon:
-        waiting = [
-            asyncio.ensure_future(daemon.get(f"/topics/{name}/messages?group=g")) for _ in range(2)
-        ]
+        waiting = [asyncio.ensure_future(daemon.get(f"/topics/{name}/messages?group=g")) for _ in range(2)]
         await asyncio.sleep(0.2)
         answer = await daemon.get(f"/topics/{name}/messages?group=g")
         assert answer.status == 429
@@ -273,9 +260,7 @@ async def test_the_request_limit(kafka: Cluster, name: str) -> None:
         assert [answer.status for answer in await asyncio.gather(*waiting)] == [408, 408]
 
 
-async def test_an_unknown_topic_times_out_and_leaves_others_alone(
-    kafka: Cluster, name: str
-) -> None:
+async def test_an_unknown_topic_times_out_and_leaves_others_alone(kafka: Cluster, name: str) -> None:
     kafka.create_topic(name)
     config = make_config(kafka.bootstrap(), long_polling_timeout=1.0)
     async with serving(config) as daemon:
@@ -318,9 +303,7 @@ async def test_a_gone_client_gives_its_message_back(kafka: Cluster, name: str) -
     kafka.create_topic(name)
     async with serving(make_config(kafka.bootstrap())) as daemon:
         await status_of(daemon.consume(name, "g", auto_ack=True))
-        polls = [
-            asyncio.ensure_future(daemon.consume(name, "g", auto_ack=True)) for _ in range(5)
-        ] + [
+        polls = [asyncio.ensure_future(daemon.consume(name, "g", auto_ack=True)) for _ in range(5)] + [
             asyncio.ensure_future(daemon.get(f"/topics/{name}/messages?group=g")) for _ in range(5)
         ]
         await asyncio.sleep(0.3)
@@ -347,10 +330,12 @@ async def test_bad_acks(kafka: Cluster, name: str) -> None:
             ("&partition=0&offset=-1", 400, "bad offset: [-1]: must not be negative"),
             ("", 400, "partition and offset should be provided"),
             ("&noAck", 400, "partition and offset should be provided"),
-            ("&partition=0", 400,
-             "partition and offset either both should be provided or neither"),
-            ("&partition=x&offset=1", 400,
-             'bad partition: [x]: strconv.ParseInt: parsing "x": invalid syntax'),
+            ("&partition=0", 400, "partition and offset either both should be provided or neither"),
+            (
+                "&partition=x&offset=1",
+                400,
+                'bad partition: [x]: strconv.ParseInt: parsing "x": invalid syntax',
+            ),
         ):
             answer = await daemon.post(path + query)
             assert (answer.status, answer.error) == (status, text), query
@@ -361,7 +346,8 @@ async def test_bad_acks(kafka: Cluster, name: str) -> None:
             ({"offset": -1}, "invalid ack: bad offset: -1"),
         ):
             assert await status_of(daemon.stub.Ack(pb.AckRq(topic=name, group="g", **fields))) == (
-                grpc.StatusCode.INVALID_ARGUMENT, text
+                grpc.StatusCode.INVALID_ARGUMENT,
+                text,
             )
         code, _ = await status_of(daemon.stub.Ack(pb.AckRq(topic=name, group="x")))
         assert code is grpc.StatusCode.INTERNAL
@@ -382,9 +368,7 @@ async def test_disabled_consumer(kafka: Cluster, name: str) -> None:
         assert code is grpc.StatusCode.UNAVAILABLE
 
 
-async def test_default_rebalance_delay_and_auto_created_topics(
-    creating_kafka: Cluster, name: str
-) -> None:
+async def test_default_rebalance_delay_and_auto_created_topics(creating_kafka: Cluster, name: str) -> None:
     """The first long poll outlives the broker's 3 s of initial rebalance delay."""
     async with serving(make_config(creating_kafka.bootstrap())) as daemon:
         poll = asyncio.ensure_future(daemon.get(f"/topics/{name}/messages?group={name}"))
@@ -395,15 +379,15 @@ async def test_default_rebalance_delay_and_auto_created_topics(
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-async def test_hand_over_without_gap_or_duplicate(
-    kafka: Cluster, name: str, protocol: str
-) -> None:
+async def test_hand_over_without_gap_or_duplicate(kafka: Cluster, name: str, protocol: str) -> None:
     """Two instances share a group; one joins late and leaves early, while messages flow."""
     kafka.create_topic(name, 8)
 
     def config():  # type: ignore[no-untyped-def]
         return make_config(
-            kafka.bootstrap(), group_protocol=protocol, long_polling_timeout=1.0,
+            kafka.bootstrap(),
+            group_protocol=protocol,
+            long_polling_timeout=1.0,
             heartbeat_interval=0.2,
         )
 
@@ -444,9 +428,7 @@ async def test_hand_over_without_gap_or_duplicate(
             second_stop.set()
             await asyncio.gather(*joined)
         await produce(300)
-        await eventually(
-            lambda: asyncio.sleep(0, len(set(found))), lambda count: count == sent, within=40
-        )
+        await eventually(lambda: asyncio.sleep(0, len(set(found))), lambda count: count == sent, within=40)
         stop.set()
         await asyncio.gather(*workers)
         assert sorted(found) == list(range(sent)), "no gap and no duplicate"

@@ -41,14 +41,16 @@ def test_a_clients_trace_goes_through_the_actors(kafka: Cluster, name: str, tmp_
     )
     with Running(kafka, f"--config={config}") as daemon:
         request = urllib.request.Request(
-            f"http://127.0.0.1:{daemon.tcp}/topics/{name}/messages?sync", b"x",
+            f"http://127.0.0.1:{daemon.tcp}/topics/{name}/messages?sync",
+            b"x",
             {"Content-Type": "text/plain", "traceparent": TRACEPARENT},
         )
         with urllib.request.urlopen(request, timeout=30) as answer:
             assert answer.status == 200
         with grpc.insecure_channel(f"127.0.0.1:{daemon.grpc}") as channel:
             KafkaPixyStub(channel).Produce(  # type: ignore[no-untyped-call]
-                pb.ProdRq(topic=name, message=b"y"), timeout=30,
+                pb.ProdRq(topic=name, message=b"y"),
+                timeout=30,
                 metadata=(("traceparent", TRACEPARENT.replace("0af7", "1bf8")),),
             )
         http(daemon.tcp, f"/topics/{name}/messages?sync", b"not traced")

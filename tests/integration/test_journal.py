@@ -99,15 +99,14 @@ async def test_a_journal_that_can_not_be_written_harms_nobody(kafka: Cluster, na
     settings.proxies["default"].journal.buffer_events = 1000
     settings.proxies["default"].journal.shutdown_timeout = 0.2  # type: ignore[assignment]
     async with serving(settings) as daemon:
+
         async def round_trip(at: int) -> None:
             await daemon.produce(topic, b"v%d" % at)
             await daemon.consume(topic, "g", auto_ack=True)
 
         async with asyncio.timeout(60):
             await asyncio.gather(*(round_trip(at) for at in range(1200)))
-        offsets = await eventually(
-            lambda: daemon.offsets(topic, "g"), lambda found: found[0].offset == 1200
-        )
+        offsets = await eventually(lambda: daemon.offsets(topic, "g"), lambda found: found[0].offset == 1200)
         assert offsets[0].lag == 0
     assert caplog.text.count("events are lost, writing to") <= 2, "it complains once a reason"
 
@@ -143,7 +142,9 @@ async def test_records_of_a_batch_have_kafka_s_own_timestamps(kafka: Cluster, na
         stamps[message.offset()] = message.timestamp()[1]
     consumer.close()
     events = [event for batch in batches(kafka, journal) for event in batch.events()]
-    assert {event["offset"]: event["timestamp"] for event in events if event["kind"] == Kind.PRODUCED} == stamps
+    assert {
+        event["offset"]: event["timestamp"] for event in events if event["kind"] == Kind.PRODUCED
+    } == stamps
     [failed] = [event for event in events if event["kind"] == Kind.PRODUCE_FAILED]
     assert (failed["offset"], failed["timestamp"], failed["flags"]) == (-1, -1, WAITED)
     assert all(0 < event["took"] < 10_000_000 for event in events if event["kind"] == Kind.PRODUCED)

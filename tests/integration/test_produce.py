@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from pixy.engine.engine import Engine
-from pixy.engine.partitioner import fnv1a_partition
+from pixy.engine.produce.partitioner import fnv1a_partition
 from pixy.proto import kafkapixy_pb2 as pb
 from tests.kafka.cluster import Cluster
 from tests.support import eventually, make_config, serving, status_of
@@ -21,10 +21,13 @@ NO_TOPIC = "kafka server: Request was for a topic or partition that does not exi
 
 def read_all(kafka: Cluster, topic: str, count: int) -> list:
     """The topic's messages as Kafka's own client sees them."""
-    consumer = Consumer({
-        "bootstrap.servers": kafka.bootstrap()[0], "group.id": f"check-{topic}",
-        "auto.offset.reset": "earliest",
-    })
+    consumer = Consumer(
+        {
+            "bootstrap.servers": kafka.bootstrap()[0],
+            "group.id": f"check-{topic}",
+            "auto.offset.reset": "earliest",
+        }
+    )
     partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
     consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
     found = []
@@ -43,19 +46,21 @@ async def test_keys_values_and_headers_arrive_as_they_are(kafka: Cluster, name: 
         empty = await daemon.post(f"/topics/{name}/messages?sync&key=", "Превед")
         assert empty.status == 200 and empty.json["partition"] == 3
         keyed = await daemon.post(
-            f"/topics/{name}/messages?sync&key=foo", b"\x00\xff",
+            f"/topics/{name}/messages?sync&key=foo",
+            b"\x00\xff",
             headers={"Content-Type": "application/octet-stream", "x-kafka-foo-BAR": encoded},
         )
         assert keyed.body == b'{\n  "partition": 1,\n  "offset": 0\n}'
         assert (await daemon.post(f"/topics/{name}/messages?sync", "")).status == 200
         form = await daemon.call(
-            "POST", f"/topics/{name}/messages?sync&key=query",
+            "POST",
+            f"/topics/{name}/messages?sync&key=query",
             data={"msg": "hello form", "key": "bar"},
         )
         assert form.json["partition"] == 2
-        answer = await daemon.stub.Produce(pb.ProdRq(
-            topic=name, message=b"m", headers=[pb.RecordHeader(key="h", value=b"\xfe")]
-        ))
+        answer = await daemon.stub.Produce(
+            pb.ProdRq(topic=name, message=b"m", headers=[pb.RecordHeader(key="h", value=b"\xfe")])
+        )
         assert answer.partition == 3, "an empty key is a key"
     found = {message.value(): message for message in await asyncio.to_thread(read_all, kafka, name, 5)}
     assert found["Превед".encode()].key() == b""
@@ -79,18 +84,16 @@ async def test_asynchronous_messages_and_their_distribution(kafka: Cluster, name
 
         await eventually(ends, lambda found: found == [20, 10, 10, 10])
         for _ in range(100):
-            rs = await daemon.stub.Produce(pb.ProdRq(
-                topic=name, message=b"y", key_undefined=True, async_mode=True
-            ))
+            rs = await daemon.stub.Produce(
+                pb.ProdRq(topic=name, message=b"y", key_undefined=True, async_mode=True)
+            )
             assert (rs.partition, rs.offset) == (-1, -1)
         found = await eventually(ends, lambda found: sum(found) == 150)
         assert all(now > before for now, before in zip(found, [20, 10, 10, 10], strict=True))
 
 
 @pytest.mark.parametrize("partitions", [4, 12, 64])
-async def test_hash_partitioner_equals_the_original_s(
-    kafka: Cluster, name: str, partitions: int
-) -> None:
+async def test_hash_partitioner_equals_the_original_s(kafka: Cluster, name: str, partitions: int) -> None:
     kafka.create_topic(name, partitions)
     keys = ["", "1", "foo", "bar", "A", "Ключ", *map(str, range(40))]
     async with serving(make_config(kafka.bootstrap())) as daemon:
@@ -114,9 +117,7 @@ async def test_round_robin_and_random_partitioners(kafka: Cluster, name: str) ->
 
 @pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
 @pytest.mark.parametrize("acks", ["no_response", "wait_for_local", "wait_for_all"])
-async def test_compression_and_required_acks(
-    kafka: Cluster, name: str, compression: str, acks: str
-) -> None:
+async def test_compression_and_required_acks(kafka: Cluster, name: str, compression: str, acks: str) -> None:
     kafka.create_topic(name)
     config = make_config(kafka.bootstrap())
     config.proxies["default"].producer.compression = compression
@@ -142,9 +143,7 @@ async def test_the_size_check(kafka: Cluster, name: str) -> None:
         fits = 1_000_000 - 39 - 13
         assert (await daemon.post(path, b"x" * fits, headers=header)).status == 200
         assert (await daemon.post(path, b"x" * (fits + 1), headers=header)).status == 500
-        code, text = await status_of(daemon.stub.Produce(pb.ProdRq(
-            topic=name, message=b"x" * 1_000_000
-        )))
+        code, text = await status_of(daemon.stub.Produce(pb.ProdRq(topic=name, message=b"x" * 1_000_000)))
         assert (code, text) == (grpc.StatusCode.INTERNAL, TOO_LARGE)
         answer = await daemon.post(f"/topics/{name}/messages", b"x" * 1_000_001)
         assert (answer.status, answer.body) == (200, b"{}"), "asynchronous: only logged"
@@ -167,7 +166,9 @@ async def test_oversized_bodies_are_refused_unread(kafka: Cluster, name: str) ->
                 yield b"x" * 65536
 
         answer = await daemon.call(
-            "POST", f"/topics/{name}/messages?sync", data=endless(),
+            "POST",
+            f"/topics/{name}/messages?sync",
+            data=endless(),
             headers={"Content-Type": "text/plain"},
         )
         assert answer.status == 413 and "too large" in answer.error
@@ -182,7 +183,9 @@ async def test_chunked_bodies_are_accepted(kafka: Cluster, name: str) -> None:
 
     async with serving(make_config(kafka.bootstrap())) as daemon:
         answer = await daemon.call(
-            "POST", f"/topics/{name}/messages?sync", data=chunks(),
+            "POST",
+            f"/topics/{name}/messages?sync",
+            data=chunks(),
             headers={"Content-Type": "text/plain; charset=utf-8"},
         )
         assert answer.status == 200
@@ -197,22 +200,27 @@ async def test_unknown_topics(kafka: Cluster, name: str) -> None:
         answer = await daemon.post(f"/topics/{name}/messages", "x")
         assert (answer.status, answer.body) == (200, b"{}")
         assert await status_of(daemon.stub.Produce(pb.ProdRq(topic=name, message=b"x"))) == (
-            grpc.StatusCode.INVALID_ARGUMENT, NO_TOPIC
+            grpc.StatusCode.INVALID_ARGUMENT,
+            NO_TOPIC,
         )
         kafka.create_topic(name)
         assert (await daemon.post(f"/topics/{name}/messages?sync", "x")).status == 200
 
 
-@pytest.mark.parametrize(("path", "headers", "text"), [
-    ("messages", {"Content-Type": "text/html"}, "unsupported content type text/html"),
-    ("messages", {"Content-Type": ""}, "unsupported content type "),
-    ("messages", {"Content-Type": "application/x-www-form-urlencoded"}, "empty message"),
-    ("messages?sync", {"Content-Type": "text/plain", "X-Kafka-Foo": "?"},
-     "Invalid base64 encoding for header: X-Kafka-Foo"),
-])
-async def test_bad_requests(
-    kafka: Cluster, name: str, path: str, headers: dict[str, str], text: str
-) -> None:
+@pytest.mark.parametrize(
+    ("path", "headers", "text"),
+    [
+        ("messages", {"Content-Type": "text/html"}, "unsupported content type text/html"),
+        ("messages", {"Content-Type": ""}, "unsupported content type "),
+        ("messages", {"Content-Type": "application/x-www-form-urlencoded"}, "empty message"),
+        (
+            "messages?sync",
+            {"Content-Type": "text/plain", "X-Kafka-Foo": "?"},
+            "Invalid base64 encoding for header: X-Kafka-Foo",
+        ),
+    ],
+)
+async def test_bad_requests(kafka: Cluster, name: str, path: str, headers: dict[str, str], text: str) -> None:
     async with serving(make_config(kafka.bootstrap())) as daemon:
         answer = await daemon.post(f"/topics/{name}/{path}", "x", headers=headers)
         assert (answer.status, answer.error) == (400, text)
@@ -228,9 +236,11 @@ async def test_headers_need_kafka_0_11(kafka: Cluster, name: str) -> None:
         assert answer.status == 400
         assert answer.error.startswith("headers are not supported with this version of Kafka. ")
         assert (await daemon.post(f"/topics/{name}/messages", "x", headers=headers)).status == 200
-        code, _ = await status_of(daemon.stub.Produce(pb.ProdRq(
-            topic=name, message=b"x", headers=[pb.RecordHeader(key="a", value=b"b")]
-        )))
+        code, _ = await status_of(
+            daemon.stub.Produce(
+                pb.ProdRq(topic=name, message=b"x", headers=[pb.RecordHeader(key="a", value=b"b")])
+            )
+        )
         assert code is grpc.StatusCode.INVALID_ARGUMENT
         assert (await daemon.offsets(name, "g"))[0].end == 0
 
@@ -238,9 +248,7 @@ async def test_headers_need_kafka_0_11(kafka: Cluster, name: str) -> None:
 async def test_what_was_taken_is_flushed_by_a_stop(kafka: Cluster, name: str) -> None:
     kafka.create_topic(name)
     async with serving(make_config(kafka.bootstrap())) as daemon:
-        await asyncio.gather(*[
-            daemon.post(f"/topics/{name}/messages", f"{number}") for number in range(500)
-        ])
+        await asyncio.gather(*[daemon.post(f"/topics/{name}/messages", f"{number}") for number in range(500)])
     found = await asyncio.to_thread(read_all, kafka, name, 500)
     assert sorted(int(message.value()) for message in found) == list(range(500))
 

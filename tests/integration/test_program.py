@@ -54,8 +54,11 @@ class Running:
     def __init__(self, kafka: Cluster, *args: str) -> None:
         self.grpc, self.tcp = free_port(), free_port()
         self.program = Program(
-            f"--kafkaPeers={kafka.bootstrap()[0]}", f"-grpcAddr=127.0.0.1:{self.grpc}",
-            "-tcpAddr", f"127.0.0.1:{self.tcp}", *args,
+            f"--kafkaPeers={kafka.bootstrap()[0]}",
+            f"-grpcAddr=127.0.0.1:{self.grpc}",
+            "-tcpAddr",
+            f"127.0.0.1:{self.tcp}",
+            *args,
         )
 
     def __enter__(self) -> Running:
@@ -71,14 +74,17 @@ class Running:
     def cli(self, *args: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-m", "pixy.cli.main", *args, "--server", f"127.0.0.1:{self.grpc}"],
-            input=stdin, capture_output=True, text=True, cwd=ROOT, timeout=60, check=False,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            cwd=ROOT,
+            timeout=60,
+            check=False,
         )
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGQUIT])
-def test_a_signal_drains_and_exits_with_0(
-    kafka: Cluster, name: str, tmp_path: Path, number: int
-) -> None:
+def test_a_signal_drains_and_exits_with_0(kafka: Cluster, name: str, tmp_path: Path, number: int) -> None:
     kafka.create_topic(name)
     pid_file, unix = tmp_path / "pid", tmp_path / "s"
     with Running(kafka, f"--pidFile={pid_file}", f"--unixAddr={unix}") as daemon:
@@ -98,9 +104,7 @@ def test_a_signal_drains_and_exits_with_0(
 def test_acks_are_taken_while_draining(kafka: Cluster, name: str, tmp_path: Path) -> None:
     kafka.create_topic(name)
     config = tmp_path / "c.yaml"
-    config.write_text(
-        "proxies: {default: {consumer: {initial_offset: oldest, drain_timeout: 20s}}}\n"
-    )
+    config.write_text("proxies: {default: {consumer: {initial_offset: oldest, drain_timeout: 20s}}}\n")
     with Running(kafka, f"--config={config}") as daemon:
         for _ in range(2):
             http(daemon.tcp, f"/topics/{name}/messages?sync", b"x")
@@ -134,9 +138,7 @@ def test_acks_are_taken_while_draining(kafka: Cluster, name: str, tmp_path: Path
 def test_a_second_signal_ends_it_at_once(kafka: Cluster, name: str, tmp_path: Path) -> None:
     kafka.create_topic(name)
     config = tmp_path / "c.yaml"
-    config.write_text(
-        "proxies: {default: {consumer: {initial_offset: oldest, drain_timeout: 50s}}}\n"
-    )
+    config.write_text("proxies: {default: {consumer: {initial_offset: oldest, drain_timeout: 50s}}}\n")
     with Running(kafka, f"--config={config}") as daemon:
         http(daemon.tcp, f"/topics/{name}/messages?sync", b"x")
         http(daemon.tcp, f"/topics/{name}/messages?group={name}&noAck")
@@ -151,8 +153,7 @@ def test_a_drain_that_takes_too_long_is_said(kafka: Cluster, name: str, tmp_path
     kafka.create_topic(name)
     config = tmp_path / "c.yaml"
     config.write_text(
-        "shutdown_timeout: 1s\n"
-        "proxies: {default: {consumer: {initial_offset: oldest, drain_timeout: 50s}}}\n"
+        "shutdown_timeout: 1s\nproxies: {default: {consumer: {initial_offset: oldest, drain_timeout: 50s}}}\n"
     )
     with Running(kafka, f"--config={config}") as daemon:
         http(daemon.tcp, f"/topics/{name}/messages?sync", b"x")
@@ -162,15 +163,20 @@ def test_a_drain_that_takes_too_long_is_said(kafka: Cluster, name: str, tmp_path
     assert code == 3 and "stopped without draining" in output, output
 
 
-@pytest.mark.parametrize(("args", "text"), [
-    (["--kafkaPeers=127.0.0.1:1"],
-     "Failed to start service: err=(failed to spawn proxy, name=default: failed to create Kafka "
-     "client: kafka: client has run out of available brokers to talk to (Is your cluster reachable?)"),
-    (["--config=/none.yaml"], "Failed to load config: err=(failed to read config file: path=/none.yaml"),
-    (["--nope"], "Failed to load config: err=(bad command line: unrecognized arguments: --nope"),
-    (["--grpcAddr=nonsense", "--sandbox"], "Failed to start service: err=("),
-    (["--pidFile=/none/pid", "--sandbox"], "Failed to initialize: err=("),
-])
+@pytest.mark.parametrize(
+    ("args", "text"),
+    [
+        (
+            ["--kafkaPeers=127.0.0.1:1"],
+            "Failed to start service: err=(failed to spawn proxy, name=default: failed to create Kafka "
+            "client: kafka: client has run out of available brokers to talk to (Is your cluster reachable?)",
+        ),
+        (["--config=/none.yaml"], "Failed to load config: err=(failed to read config file: path=/none.yaml"),
+        (["--nope"], "Failed to load config: err=(bad command line: unrecognized arguments: --nope"),
+        (["--grpcAddr=nonsense", "--sandbox"], "Failed to start service: err=("),
+        (["--pidFile=/none/pid", "--sandbox"], "Failed to initialize: err=("),
+    ],
+)
 def test_what_can_not_start_says_so_in_one_line(args: list[str], text: str) -> None:
     with Program(*args, "--logging=[]") as program:
         code, output = program.wait()
@@ -184,13 +190,17 @@ def test_addresses_in_use(kafka: Cluster, tmp_path: Path) -> None:
     port = taken.getsockname()[1]
     common = (f"--kafkaPeers={kafka.bootstrap()[0]}", "--logging=[]")
     for args, text in (
-        ((f"--tcpAddr=127.0.0.1:{port}", "--grpcAddr=127.0.0.1:0"),
-         "failed to start TCP based HTTP API server: failed to create listener: listen tcp "
-         f"127.0.0.1:{port}: bind: address already in use"),
+        (
+            (f"--tcpAddr=127.0.0.1:{port}", "--grpcAddr=127.0.0.1:0"),
+            "failed to start TCP based HTTP API server: failed to create listener: listen tcp "
+            f"127.0.0.1:{port}: bind: address already in use",
+        ),
         ((f"--grpcAddr=127.0.0.1:{port}",), "failed to start gRPC server"),
-        (("--grpcAddr=127.0.0.1:0", "--tcpAddr=127.0.0.1:0", f"--unixAddr={tmp_path}"),
-         f"failed to start Unix socket based HTTP API server: failed to create listener: listen "
-         f"unix {tmp_path}: bind: address already in use"),
+        (
+            ("--grpcAddr=127.0.0.1:0", "--tcpAddr=127.0.0.1:0", f"--unixAddr={tmp_path}"),
+            f"failed to start Unix socket based HTTP API server: failed to create listener: listen "
+            f"unix {tmp_path}: bind: address already in use",
+        ),
     ):
         with Program(*args, *common) as program:
             code, output = program.wait()
@@ -234,7 +244,9 @@ def test_logging(tmp_path: Path) -> None:
         {"name": "json", "severity": "info"},
         {"name": "syslog", "severity": "info", "params": {"addr": f"127.0.0.1:{collector.getsockname()[1]}"}},
     ]
-    with Program("--sandbox", "--grpcAddr=127.0.0.1:0", "--tcpAddr=127.0.0.1:0", f"--logging={json.dumps(loggers)}") as program:
+    with Program(
+        "--sandbox", "--grpcAddr=127.0.0.1:0", "--tcpAddr=127.0.0.1:0", f"--logging={json.dumps(loggers)}"
+    ) as program:
         assert b"serving grpc" in collector.recv(4096)
         program.process.send_signal(signal.SIGTERM)
         code, output = program.wait()
@@ -244,7 +256,12 @@ def test_logging(tmp_path: Path) -> None:
     assert {"hostname", "filename", "funcName", "lineno", "timestamp", "pid", "tid"} <= set(records[0])
     for severity, shown in (("info", True), ("error", False)):
         port = free_port()
-        with Program("--sandbox", "--grpcAddr=127.0.0.1:0", f"--tcpAddr=127.0.0.1:{port}", f'--logging=[{{"severity":"{severity}"}}]') as program:
+        with Program(
+            "--sandbox",
+            "--grpcAddr=127.0.0.1:0",
+            f"--tcpAddr=127.0.0.1:{port}",
+            f'--logging=[{{"severity":"{severity}"}}]',
+        ) as program:
             wait_until(lambda port=port: alive(port))  # type: ignore[misc]
             program.process.send_signal(signal.SIGTERM)
             code, output = program.wait()
@@ -252,10 +269,15 @@ def test_logging(tmp_path: Path) -> None:
         assert bool(re.search(pattern, output, re.M)) is shown, output
 
 
-@pytest.mark.parametrize(("listener", "mechanism", "client_certificate"), [
-    ("SSL", "", True), ("SASL_PLAINTEXT", "PLAIN", False), ("SASL_PLAINTEXT", "SCRAM-SHA-256", False),
-    ("SASL_SSL", "SCRAM-SHA-512", False),
-])
+@pytest.mark.parametrize(
+    ("listener", "mechanism", "client_certificate"),
+    [
+        ("SSL", "", True),
+        ("SASL_PLAINTEXT", "PLAIN", False),
+        ("SASL_PLAINTEXT", "SCRAM-SHA-256", False),
+        ("SASL_SSL", "SCRAM-SHA-512", False),
+    ],
+)
 async def test_kafka_over_tls_and_sasl(
     secure_kafka: Cluster, name: str, listener: str, mechanism: str, client_certificate: bool
 ) -> None:
@@ -348,7 +370,10 @@ def test_client_commands(kafka: Cluster, name: str, tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
         first, _ = map(json.loads, done.stdout.splitlines())
         assert first == {
-            "partition": 0, "offset": 0, "key": {"text": "a"}, "value": {"text": "one"},
+            "partition": 0,
+            "offset": 0,
+            "key": {"text": "a"},
+            "value": {"text": "one"},
             "headers": [{"key": "h", "value": {"text": "v"}}],
         }
         assert daemon.cli("consume", name, "-g", name, "--ack", "none").stdout == "three\n"
@@ -359,9 +384,11 @@ def test_client_commands(kafka: Cluster, name: str, tmp_path: Path) -> None:
         assert list(json.loads(done.stdout)) == [name]
         busy = daemon.cli("offsets", name, "-g", name, "--set", "0=begin")
         assert busy.returncode == 1 and "FAILED_PRECONDITION" in busy.stderr
+
         def set_offset() -> str:
             done = daemon.cli("offsets", name, "-g", name, "--set", "0=1", "--json")
             return done.stdout if done.returncode == 0 else ""
+
         assert json.loads(wait_until(set_offset))[0]["offset"] == 1
         done = daemon.cli("topics", name)
         assert done.returncode == 0 and "leader" in done.stdout
@@ -373,14 +400,21 @@ def test_client_commands(kafka: Cluster, name: str, tmp_path: Path) -> None:
 
 def test_the_version_and_help() -> None:
     for args in (["--help"], ["-help"], ["--version"], ["consume", "--help"]):
-        done = subprocess.run([sys.executable, "-m", "pixy.cli.main", *args], capture_output=True, text=True, cwd=ROOT, check=False)
+        done = subprocess.run(
+            [sys.executable, "-m", "pixy.cli.main", *args],
+            capture_output=True,
+            text=True,
+            cwd=ROOT,
+            check=False,
+        )
         assert done.returncode == 0 and done.stdout
 
 
 # Those of the daemon; the others' tests are with what they are about.
 ELSEWHERE = ("actors_", "wire_", "pipeline_")
 EXAMPLES = sorted(
-    path.name for path in (ROOT / "examples").iterdir()
+    path.name
+    for path in (ROOT / "examples").iterdir()
     if path.suffix in (".py", ".sh") and not path.name.startswith(ELSEWHERE)
 )
 
@@ -392,6 +426,13 @@ def test_examples(kafka: Cluster, name: str, example: str) -> None:
     with Running(kafka) as daemon:
         env |= {"GRPC": f"127.0.0.1:{daemon.grpc}", "REST": f"http://127.0.0.1:{daemon.tcp}"}
         interpreter = "bash" if example.endswith(".sh") else sys.executable
-        done = subprocess.run([interpreter, str(ROOT / "examples" / example)], env=env, capture_output=True, text=True, timeout=100, check=False)
+        done = subprocess.run(
+            [interpreter, str(ROOT / "examples" / example)],
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=100,
+            check=False,
+        )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Good news everyone!" in done.stdout

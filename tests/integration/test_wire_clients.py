@@ -98,7 +98,9 @@ def test_what_is_produced_here_is_consumed_there(kafka: Cluster, name: str, do: 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_what_is_produced_there_is_fetched_here(kafka: Cluster, name: str, do: Any, codec: str) -> None:
     kafka.create_topic(name)
-    producer = Producer({"bootstrap.servers": kafka.bootstrap()[0], "compression.type": codec, "linger.ms": 20})
+    producer = Producer(
+        {"bootstrap.servers": kafka.bootstrap()[0], "compression.type": codec, "linger.ms": 20}
+    )
     for number in range(100):
         producer.produce(name, b"value" * number, b"key", 0, headers=[("n", b"%d" % number)])
     assert producer.flush(20) == 0
@@ -203,7 +205,8 @@ def test_a_group(any_kafka: Cluster, name: str, do: Any) -> None:
     assert do(one.fetch_offset, name, 1)[:3] == (0, 5, "m")
     found = do(one.fetch_offsets)
     assert found.error_code == 0 and {place: each.offset for place, each in found.offsets.items()} == {
-        (name, 0): 18, (name, 1): 5,
+        (name, 0): 18,
+        (name, 1): 5,
     }
     (group,) = do(one.call, "DescribeGroups", {"Groups": [name]})["Groups"]
     assert group["GroupState"] == "Stable"
@@ -231,8 +234,12 @@ def test_a_member_of_a_new_kind_of_group(kafka: Cluster, name: str, do: Any) -> 
     kafka.create_topic(name, 2)
     one = with_coordinator(do, kafka.bootstrap(), name)
     beat = {
-        "GroupId": name, "MemberId": "aaaaaaaaaaaaaaaaaaaaaa", "MemberEpoch": 0, "RebalanceTimeoutMs": 10_000,
-        "SubscribedTopicNames": [name], "TopicPartitions": [],
+        "GroupId": name,
+        "MemberId": "aaaaaaaaaaaaaaaaaaaaaa",
+        "MemberEpoch": 0,
+        "RebalanceTimeoutMs": 10_000,
+        "SubscribedTopicNames": [name],
+        "TopicPartitions": [],
     }
     deadline = time.monotonic() + 20
     while True:
@@ -346,11 +353,19 @@ def test_the_example_that_reads_a_partition(kafka: Cluster, name: str) -> None:
             batch = Builder().add(b"k", b"%d" % number, [("h", None)], timestamp=stamp).build()
             assert produce(lambda call, *args: call(*args), producer, batch).error_code == 0
     program = [sys.executable, str(ROOT / "examples/wire_fetch_partition.py"), kafka.bootstrap()[0], name]
-    options = {"env": {**os.environ, "PYTHONPATH": str(ROOT)}, "capture_output": True, "text": True, "timeout": 60}
+    options = {
+        "env": {**os.environ, "PYTHONPATH": str(ROOT)},
+        "capture_output": True,
+        "text": True,
+        "timeout": 60,
+    }
     done = subprocess.run([*program, "0", "--from", "1"], check=False, **options)  # type: ignore[call-overload]
     assert done.returncode == 0, done.stderr
     assert [json.loads(line) for line in done.stdout.splitlines()] == [
-        {"offset": n, "timestamp": stamp, "key": "k", "value": str(n), "headers": [["h", None]]} for n in (1, 2)
+        {"offset": n, "timestamp": stamp, "key": "k", "value": str(n), "headers": [["h", None]]}
+        for n in (1, 2)
     ]
     done = subprocess.run([*program, "7"], check=False, **options)  # type: ignore[call-overload]
-    assert done.returncode == 1 and done.stderr.startswith("Kafka says: UNKNOWN_TOPIC_OR_PARTITION (3)"), done.stderr
+    assert done.returncode == 1 and done.stderr.startswith("Kafka says: UNKNOWN_TOPIC_OR_PARTITION (3)"), (
+        done.stderr
+    )

@@ -15,7 +15,9 @@ from tests.kafka.cluster import Cluster, Unavailable
 def main() -> int:
     """Run it; returns the exit code."""
     parser = argparse.ArgumentParser(prog="make kafka", description=__doc__)
-    parser.add_argument("config", type=Path, help="where the configuration is written; gone when the broker is")
+    parser.add_argument(
+        "config", type=Path, help="where the configuration is written; gone when the broker is"
+    )
     config: Path = parser.parse_args().config
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     print("starting Kafka (the first time Maven fetches its jars) ...", flush=True)
@@ -27,11 +29,23 @@ def main() -> int:
     try:
         kafka.create_topic("journal")
         config.parent.mkdir(parents=True, exist_ok=True)
-        config.write_text(yaml.safe_dump({"proxies": {"main": {
-            "kafka": {"seed_peers": kafka.bootstrap()}, "consumer": {"initial_offset": "oldest"},
-            "journal": {"topic": "journal"},
-        }}}))
-        print(f"Kafka is on {kafka.bootstrap()[0]}; {config} is the daemon's configuration for it. Ctrl-C stops it.", flush=True)
+        config.write_text(
+            yaml.safe_dump(
+                {
+                    "proxies": {
+                        "main": {
+                            "kafka": {"seed_peers": kafka.bootstrap()},
+                            "consumer": {"initial_offset": "oldest"},
+                            "journal": {"topic": "journal"},
+                        }
+                    }
+                }
+            )
+        )
+        print(
+            f"Kafka is on {kafka.bootstrap()[0]}; {config} is the daemon's configuration for it. Ctrl-C stops it.",
+            flush=True,
+        )
         signal.pause()
     except KeyboardInterrupt:
         return 0

@@ -47,10 +47,16 @@ def _fetch(major: int, target: Path) -> None:
     if not (target / ".complete").exists():
         subprocess.run(
             [
-                "mvn", "-q", "-B", "-f", str(HERE / f"pom-{major}.xml"),
-                "dependency:copy-dependencies", f"-DoutputDirectory={target}",
+                "mvn",
+                "-q",
+                "-B",
+                "-f",
+                str(HERE / f"pom-{major}.xml"),
+                "dependency:copy-dependencies",
+                f"-DoutputDirectory={target}",
             ],
-            check=True, timeout=900,
+            check=True,
+            timeout=900,
         )
         (target / ".complete").touch()
 
@@ -77,13 +83,22 @@ class Process:
         with log.open("ab") as output:
             self._process = subprocess.Popen(
                 [
-                    "java", f"-Xmx{heap}", f"-Xms{heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"
-                    if heap == "256m" else "-XX:+TieredCompilation",
+                    "java",
+                    f"-Xmx{heap}",
+                    f"-Xms{heap}",
+                    "-XX:+UseSerialGC",
+                    "-XX:TieredStopAtLevel=1" if heap == "256m" else "-XX:+TieredCompilation",
                     f"-Dlog4j2.configurationFile={HERE / 'log4j2.properties'}",
                     f"-Dlog4j.configuration=file:{HERE / 'log4j.properties'}",
-                    "-cp", f"{libs(major)}/*", main, str(config),
+                    "-cp",
+                    f"{libs(major)}/*",
+                    main,
+                    str(config),
                 ],
-                stdout=output, stderr=output, stdin=subprocess.DEVNULL, preexec_fn=_die_with_parent,
+                stdout=output,
+                stderr=output,
+                stdin=subprocess.DEVNULL,
+                preexec_fn=_die_with_parent,
             )
 
     def check(self) -> None:
@@ -108,9 +123,18 @@ class Process:
 def tool(major: int, main: str, *args: str) -> str:
     """Run one of Kafka's own tools; its output."""
     done = subprocess.run(
-        ["java", f"-Dlog4j2.configurationFile={HERE / 'log4j2.properties'}", "-cp",
-         f"{libs(major)}/*", main, *args],
-        capture_output=True, text=True, timeout=120, check=False,
+        [
+            "java",
+            f"-Dlog4j2.configurationFile={HERE / 'log4j2.properties'}",
+            "-cp",
+            f"{libs(major)}/*",
+            main,
+            *args,
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
     if done.returncode:
         raise RuntimeError(f"{main}: {done.stdout}{done.stderr}")
@@ -152,8 +176,14 @@ class Cluster:
     """KRaft nodes; the first listener is plain, ``secure`` adds TLS and SASL ones."""
 
     def __init__(
-        self, nodes: int = 1, *, secure: bool = False, rebalance_delay: int = 0,
-        auto_create: bool = False, heap: str = "384m", zookeeper: bool = False,
+        self,
+        nodes: int = 1,
+        *,
+        secure: bool = False,
+        rebalance_delay: int = 0,
+        auto_create: bool = False,
+        heap: str = "384m",
+        zookeeper: bool = False,
     ) -> None:
         self.major = 3 if zookeeper else 4
         self.folder = Path(tempfile.mkdtemp(prefix="kafka-"))
@@ -214,7 +244,10 @@ class Cluster:
             "admin.enableServer=false\nmaxClientCnxns=0\n"
         )
         self._zookeeper = Process(
-            3, "org.apache.zookeeper.server.quorum.QuorumPeerMain", config, "256m",
+            3,
+            "org.apache.zookeeper.server.quorum.QuorumPeerMain",
+            config,
+            "256m",
             self.folder / "zookeeper.log",
         )
 
@@ -243,7 +276,8 @@ class Cluster:
         }
         if self.major == 3:
             lines |= {
-                "broker.id": node, "zookeeper.connect": self.zookeeper,
+                "broker.id": node,
+                "zookeeper.connect": self.zookeeper,
                 "listeners": ",".join(listeners),
             }
             lines.pop("log.initial.task.delay.ms")
@@ -251,9 +285,7 @@ class Cluster:
             lines |= {
                 "process.roles": "broker,controller",
                 "node.id": node,
-                "listeners": ",".join(
-                    [*listeners, f"CONTROLLER://127.0.0.1:{self._controllers[node]}"]
-                ),
+                "listeners": ",".join([*listeners, f"CONTROLLER://127.0.0.1:{self._controllers[node]}"]),
                 "controller.listener.names": "CONTROLLER",
                 "controller.quorum.voters": ",".join(
                     f"{n}@127.0.0.1:{port}" for n, port in self._controllers.items()
@@ -269,8 +301,17 @@ class Cluster:
         if self.major == 4:
             scram = f"[name={USER},password={PASSWORD}]"
             tool(
-                4, "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(config),
-                "--add-scram", f"SCRAM-SHA-256={scram}", "--add-scram", f"SCRAM-SHA-512={scram}",
+                4,
+                "kafka.tools.StorageTool",
+                "format",
+                "-t",
+                CLUSTER_ID,
+                "-c",
+                str(config),
+                "--add-scram",
+                f"SCRAM-SHA-256={scram}",
+                "--add-scram",
+                f"SCRAM-SHA-512={scram}",
             )
 
     def _security(self) -> dict[str, object]:
@@ -290,8 +331,7 @@ class Cluster:
         }
         for listener in ("sasl_plaintext", "sasl_ssl"):
             lines |= {
-                f"listener.name.{listener}.plain.sasl.jaas.config":
-                    f'{plain} required user_{USER}="{PASSWORD}";',
+                f"listener.name.{listener}.plain.sasl.jaas.config": f'{plain} required user_{USER}="{PASSWORD}";',
                 f"listener.name.{listener}.scram-sha-256.sasl.jaas.config": f"{scram} required;",
                 f"listener.name.{listener}.scram-sha-512.sasl.jaas.config": f"{scram} required;",
             }
@@ -300,7 +340,10 @@ class Cluster:
     def start(self, node: int) -> None:
         """Start a node that is not running."""
         self._processes[node] = Process(
-            self.major, "kafka.Kafka", self.folder / f"node-{node}.properties", self._heap,
+            self.major,
+            "kafka.Kafka",
+            self.folder / f"node-{node}.properties",
+            self._heap,
             self.folder / f"node-{node}.log",
         )
 
@@ -311,10 +354,14 @@ class Cluster:
     def wait_ready(self, nodes: int | None = None) -> None:
         """Ask until ``nodes`` (all, without) brokers are members of the cluster."""
         wanted = len(self.ports) if nodes is None else nodes
-        admin = AdminClient({
-            "bootstrap.servers": ",".join(self.bootstrap()), "log_level": 0,
-            "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 200,
-        })
+        admin = AdminClient(
+            {
+                "bootstrap.servers": ",".join(self.bootstrap()),
+                "log_level": 0,
+                "reconnect.backoff.ms": 20,
+                "reconnect.backoff.max.ms": 200,
+            }
+        )
         deadline = time.monotonic() + 90
         while time.monotonic() < deadline:
             for process in self._processes.values():

@@ -16,8 +16,8 @@ from grpc_reflection.v1alpha import reflection
 from pixy import errors
 from pixy.api.handlers import Handler, Handlers, NotFound
 from pixy.api.listener import Listener, split_address
+from pixy.engine.consume.long_polls import Delivery
 from pixy.engine.engine import Engine
-from pixy.engine.polls import Delivery
 from pixy.proto import kafkapixy_pb2 as pb
 
 logger = logging.getLogger("pixy.api")
@@ -70,6 +70,7 @@ class _Call:
 
 def _in_trace(handler: Handler, engine: Engine) -> Handler:
     """The handler within its caller's trace (W3C trace context in the call's metadata)."""
+
     async def traced(request: Any, call: Any) -> Any:
         with engine.diagnostics.context(call.traceparent):
             return await handler(request, call)
@@ -142,9 +143,7 @@ class GrpcServer(Listener):
             )
             for name, (request_class, handler) in Handlers(self._engine).methods().items()
         }
-        self._server.add_generic_rpc_handlers(
-            (grpc.method_handlers_generic_handler(SERVICE, handlers),)
-        )
+        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
         self._health = health.aio.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         await self._set_health(health_pb2.HealthCheckResponse.SERVING)
@@ -167,14 +166,11 @@ class GrpcServer(Listener):
                 pair = await asyncio.to_thread(
                     lambda: (Path(tls.key_path).read_bytes(), Path(tls.certificate_path).read_bytes())
                 )
-                return int(
-                    self._server.add_secure_port(where, grpc.ssl_server_credentials([pair]))
-                )
+                return int(self._server.add_secure_port(where, grpc.ssl_server_credentials([pair])))
             return int(self._server.add_insecure_port(where))
         except (RuntimeError, OSError) as error:
             raise errors.StartError(
-                f"failed to start gRPC server: failed to create listener: listen tcp "
-                f"{self._address}: {error}"
+                f"failed to start gRPC server: failed to create listener: listen tcp {self._address}: {error}"
             ) from error
 
     async def drain(self) -> None:

@@ -19,20 +19,31 @@ from pixy import __version__
 PARTS = ("shared.yaml", "pixy.yaml", "restv1.yaml", "consumers.yaml")
 _METHODS = ("get", "put", "post", "delete", "patch", "head", "options")
 _PLAIN = (
-    "application/vnd.kafka.v1+json", "application/vnd.kafka.v2+json", "application/vnd.kafka+json",
+    "application/vnd.kafka.v1+json",
+    "application/vnd.kafka.v2+json",
+    "application/vnd.kafka+json",
     "application/json",
 )
 _EMBEDDED = tuple(
     f"application/vnd.kafka.{embedded}.{version}+json"
-    for embedded in ("binary", "json") for version in ("v1", "v2")
+    for embedded in ("binary", "json")
+    for version in ("v1", "v2")
 )
 _MEANING = {
-    400: "Malformed.", 401: "Kafka refused the proxy's credentials.",
-    403: "The proxy may not do that in Kafka.", 404: "Not found.", 405: "Another method.",
-    406: "None of the types that the client takes can be sent.", 408: "Nothing came in time.",
-    409: "It is at odds with what is there.", 413: "Too large.", 415: "The body's type is unknown.",
-    422: "A parameter or field is wrong; the text names it.", 429: "A bounded queue is full.",
-    500: "What Kafka refused, with its reason.", 503: "Not now; try again.",
+    400: "Malformed.",
+    401: "Kafka refused the proxy's credentials.",
+    403: "The proxy may not do that in Kafka.",
+    404: "Not found.",
+    405: "Another method.",
+    406: "None of the types that the client takes can be sent.",
+    408: "Nothing came in time.",
+    409: "It is at odds with what is there.",
+    413: "Too large.",
+    415: "The body's type is unknown.",
+    422: "A parameter or field is wrong; the text names it.",
+    429: "A bounded queue is full.",
+    500: "What Kafka refused, with its reason.",
+    503: "Not now; try again.",
 }
 _RETRY = frozenset({429, 503})
 

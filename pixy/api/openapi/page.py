@@ -35,9 +35,7 @@ def render() -> bytes:
     """The page."""
     document = load()
     info = document["info"]
-    groups = "".join(
-        _group(document, tag["name"], tag["description"]) for tag in document["tags"]
-    )
+    groups = "".join(_group(document, tag["name"], tag["description"]) for tag in document["tags"])
     return (
         "<!doctype html><html lang=en><meta charset=utf-8>"
         "<meta name=viewport content='width=device-width,initial-scale=1'>"
@@ -63,16 +61,19 @@ def _group(document: dict[str, Any], tag: str, description: str) -> str:
 def _operation(document: dict[str, Any], path: str, method: str, item: dict[str, Any]) -> str:
     operation = item[method]
     parameters = [
-        resolve(document, each)
-        for each in (*item.get("parameters", ()), *operation.get("parameters", ()))
+        resolve(document, each) for each in (*item.get("parameters", ()), *operation.get("parameters", ()))
     ]
     body = _text(operation.get("description", ""))
     if parameters:
-        body += "<table><tr><th>Parameter<th>In<th>Meaning" + "".join(
-            f"<tr><td><code>{escape(each['name'])}</code>{'' if each.get('required') else ' <span class=s>optional</span>'}"
-            f"<td>{escape(each['in'])}<td>{_marked(each.get('description', ''))}"
-            for each in parameters
-        ) + "</table>"
+        body += (
+            "<table><tr><th>Parameter<th>In<th>Meaning"
+            + "".join(
+                f"<tr><td><code>{escape(each['name'])}</code>{'' if each.get('required') else ' <span class=s>optional</span>'}"
+                f"<td>{escape(each['in'])}<td>{_marked(each.get('description', ''))}"
+                for each in parameters
+            )
+            + "</table>"
+        )
     body += _request(document, operation) + _answers(document, operation)
     return (
         f"<details id={escape(operation['operationId'])}><summary><span class='m {method}'>"
@@ -99,7 +100,11 @@ def _answers(document: dict[str, Any], operation: dict[str, Any]) -> str:
         kinds = list(answer.get("content", ()))
         schema = next((kind["schema"] for kind in answer.get("content", {}).values()), None)
         shape = f"<pre>{escape(_shape(document, schema))}</pre>" if status < "3" and schema else ""
-        title = f" <span class=s title='{escape(', '.join(kinds))}'>{escape(kinds[0])}{' …' if len(kinds) > 1 else ''}</span>" if kinds and status < "3" else ""
+        title = (
+            f" <span class=s title='{escape(', '.join(kinds))}'>{escape(kinds[0])}{' …' if len(kinds) > 1 else ''}</span>"
+            if kinds and status < "3"
+            else ""
+        )
         shown += f"<tr><td><b>{escape(status)}</b><td>{escape(answer['description'])}{title}{shape}"
     return shown + "</table>"
 
@@ -119,10 +124,14 @@ def _shape(document: dict[str, Any], schema: Any, depth: int = 0) -> str:
         return f"[{_shape(document, schema['items'], depth + 1)}, …]"
     if kind == "object" and "properties" in schema:
         required = schema.get("required", ())
-        return "{" + ", ".join(
-            f'"{name}"{"" if name in required else "?"}: {_shape(document, each, depth + 1)}'
-            for name, each in schema["properties"].items()
-        ) + "}"
+        return (
+            "{"
+            + ", ".join(
+                f'"{name}"{"" if name in required else "?"}: {_shape(document, each, depth + 1)}'
+                for name, each in schema["properties"].items()
+            )
+            + "}"
+        )
     if kind == "object" and isinstance(schema.get("additionalProperties"), dict):
         return "{…: " + _shape(document, schema["additionalProperties"], depth + 1) + "}"
     if kind == "object":
@@ -151,7 +160,5 @@ def _marked(text: str) -> str:
     text = escape(text)
     for mark, tag in (("**", "b"), ("`", "code")):
         pieces = text.split(mark)
-        text = "".join(
-            f"<{tag}>{piece}</{tag}>" if at % 2 else piece for at, piece in enumerate(pieces)
-        )
+        text = "".join(f"<{tag}>{piece}</{tag}>" if at % 2 else piece for at, piece in enumerate(pieces))
     return text

@@ -78,17 +78,20 @@ class Endpoints:
         self._by_name: dict[
             str, Callable[[web.BaseRequest, Match, ClusterClient], Awaitable[web.StreamResponse]]
         ] = {
-            "produce": self._produce, "consume": self._consume, "ack": self._ack,
-            "get_offsets": self._get_offsets, "set_offsets": self._set_offsets,
-            "consumers": self._consumers, "topic": self._topic, "topics": self._topics,
+            "produce": self._produce,
+            "consume": self._consume,
+            "ack": self._ack,
+            "get_offsets": self._get_offsets,
+            "set_offsets": self._set_offsets,
+            "consumers": self._consumers,
+            "topic": self._topic,
+            "topics": self._topics,
         }
 
     async def serve(self, request: web.BaseRequest, match: Match) -> web.StreamResponse:
         """Answer a request that was matched; every error of ours becomes JSON here."""
         if match.endpoint == "ping":
-            return web.Response(
-                body=b"pong", headers={"Content-Type": "text/plain; charset=utf-8"}
-            )
+            return web.Response(body=b"pong", headers={"Content-Type": "text/plain; charset=utf-8"})
         try:
             # Before any other parameter is looked at, as in the original.
             cluster = self._engine.cluster(match.cluster)
@@ -136,21 +139,23 @@ class Endpoints:
         group = found.group()
         no_ack = "noAck" in found
         ack = None if no_ack else found.ack("ackPartition", "ackOffset")
-        delivery = await cluster.consume(
-            match.topic, group, auto_ack=not no_ack and ack is None, ack=ack
-        )
+        delivery = await cluster.consume(match.topic, group, auto_ack=not no_ack and ack is None, ack=ack)
         message = delivery.message
         try:
-            response = respond(to_json({
-                "key": base64_or_none(message.key()),
-                "value": base64_or_none(message.value()),
-                "partition": delivery.partition,
-                "offset": delivery.offset,
-                "headers": [
-                    {"key": name, "value": base64_or_none(value)}
-                    for name, value in record_headers(message)
-                ],
-            }))
+            response = respond(
+                to_json(
+                    {
+                        "key": base64_or_none(message.key()),
+                        "value": base64_or_none(message.value()),
+                        "partition": delivery.partition,
+                        "offset": delivery.offset,
+                        "headers": [
+                            {"key": name, "value": base64_or_none(value)}
+                            for name, value in record_headers(message)
+                        ],
+                    }
+                )
+            )
             # Written here rather than by aiohttp after the return: only so it is known whether
             # the client was still there.
             await response.prepare(request)
@@ -185,8 +190,13 @@ class Endpoints:
         views = []
         for po in found:
             view: dict[str, Any] = {
-                "partition": po.partition, "begin": po.begin, "end": po.end, "count": po.count,
-                "offset": po.offset, "lag": po.lag, "metadata": po.metadata,
+                "partition": po.partition,
+                "begin": po.begin,
+                "end": po.end,
+                "count": po.count,
+                "offset": po.offset,
+                "lag": po.lag,
+                "metadata": po.metadata,
                 "sparse_acks": po.sparse_acks,
             }
             for name in ("metadata", "sparse_acks"):
@@ -213,9 +223,11 @@ class Endpoints:
     ) -> web.StreamResponse:
         group = Params(_query(request)).group(optional=True)
         found = await cluster.consumers(match.topic, group)
-        return respond(to_json_flat_lists({
-            group: dict(sorted(clients.items())) for group, clients in sorted(found.items())
-        }))
+        return respond(
+            to_json_flat_lists(
+                {group: dict(sorted(clients.items())) for group, clients in sorted(found.items())}
+            )
+        )
 
     # -- topics -----------------------------------------------------------------------------------
 
@@ -244,13 +256,16 @@ def _topic_view(info: TopicInfo) -> dict[str, Any]:
     view: dict[str, Any] = {}
     if info.config is not None:
         view["config"] = {
-            "version": CONFIG_VERSION, "config": dict(sorted(info.config.items())),
+            "version": CONFIG_VERSION,
+            "config": dict(sorted(info.config.items())),
         }
     if info.partitions:
         view["partitions"] = [
             {
-                "partition": part.partition, "leader": part.leader,
-                "replicas": list(part.replicas), "isr": list(part.isr),
+                "partition": part.partition,
+                "leader": part.leader,
+                "replicas": list(part.replicas),
+                "isr": list(part.isr),
             }
             for part in info.partitions
         ]
@@ -275,6 +290,7 @@ async def read_body(request: web.BaseRequest, limit: int, failed: str) -> bytes:
         BodyTooLarge: it is longer.
         InvalidParameter: with the text ``failed``: the connection broke, or it is no valid body.
     """
+
     def grows(total: int) -> None:
         if total > limit:
             raise BodyTooLarge(request.content_length, limit)

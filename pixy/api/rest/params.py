@@ -31,9 +31,7 @@ class Params:
                 if not pair or b";" in pair or _BAD_ESCAPE.search(pair):
                     continue  # dropped silently, as Go's net/url does here
                 name, _, value = pair.partition(b"=")
-                self._values.setdefault(_unquote(name).decode("utf-8", "replace"), []).append(
-                    _unquote(value)
-                )
+                self._values.setdefault(_unquote(name).decode("utf-8", "replace"), []).append(_unquote(value))
 
     def __contains__(self, name: str) -> bool:
         return name in self._values
@@ -47,9 +45,7 @@ class Params:
         """The one consumer group; '' if it may be left out and is."""
         groups = self._values.get("group", [])
         if len(groups) > 1 or (not groups and not optional):
-            raise InvalidParameter(
-                f"one consumer group is expected, but {len(groups)} provided"
-            )
+            raise InvalidParameter(f"one consumer group is expected, but {len(groups)} provided")
         if not groups:
             return ""
         try:
@@ -63,9 +59,7 @@ class Params:
         if found[0] is None and found[1] is None:
             return None
         if found[0] is None or found[1] is None:
-            raise InvalidParameter(
-                f"{partition} and {offset} either both should be provided or neither"
-            )
+            raise InvalidParameter(f"{partition} and {offset} either both should be provided or neither")
         for name, value in zip((partition, offset), found, strict=True):
             if value is not None and value < 0:
                 raise InvalidParameter(f"bad {name}: [{value}]: must not be negative")
@@ -175,6 +169,4 @@ def _cannot(value: Any, wanted: str) -> InvalidParameter:
     else:
         names: dict[type, str] = {str: "string", list: "array", dict: "object"}
         kind = names.get(type(value), "value")
-    return InvalidParameter(
-        f"Failed to parse the request: err=(json: cannot unmarshal {kind} into {wanted})"
-    )
+    return InvalidParameter(f"Failed to parse the request: err=(json: cannot unmarshal {kind} into {wanted})")

@@ -8,7 +8,11 @@ import re
 from typing import Any
 
 _ESCAPES = {
-    "<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029",
+    "<": "\\u003c",
+    ">": "\\u003e",
+    "&": "\\u0026",
+    "\u2028": "\\u2028",
+    "\u2029": "\\u2029",
 }
 _UNSAFE = re.compile("[<>&\u2028\u2029]")
 _SHORT = re.compile(r"(?<!\\)((?:\\\\)*)\\([bf])")
@@ -26,9 +30,7 @@ def to_json(value: Any) -> bytes:
 def to_json_flat_lists(value: Any) -> bytes:
     """The same with each list of numbers on one line: ``[0,1,2]``."""
     text = to_json(value).decode()
-    return _FLAT_LIST.sub(
-        lambda match: "[" + re.sub(r"\s+", "", match[1]) + "]", text
-    ).encode()
+    return _FLAT_LIST.sub(lambda match: "[" + re.sub(r"\s+", "", match[1]) + "]", text).encode()
 
 
 def printable(text: str) -> str:

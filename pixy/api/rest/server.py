@@ -74,8 +74,12 @@ class RestServer(Listener):
     async def bind(self) -> str:
         """See :class:`pixy.api.listener.Listener`."""
         server = web.Server(
-            self._serve, handler_cancellation=True, access_log=None, auto_decompress=False,
-            max_line_size=_MAX_LINE, max_field_size=_MAX_LINE,
+            self._serve,
+            handler_cancellation=True,
+            access_log=None,
+            auto_decompress=False,
+            max_line_size=_MAX_LINE,
+            max_field_size=_MAX_LINE,
         )
         self._runner = web.ServerRunner(server, shutdown_timeout=_GRACE)
         await self._runner.setup()
@@ -127,7 +131,8 @@ class RestServer(Listener):
             return await self._serve_other(request, own_path)
         match = router.route(request.method, raw_path)
         if (
-            isinstance(match, router.Match) and match.endpoint in _BOTH_MAY_HAVE
+            isinstance(match, router.Match)
+            and match.endpoint in _BOTH_MAY_HAVE
             and other.takes(request, raw_path, match.endpoint)
         ):
             return await self._serve_other(request, raw_path)
@@ -135,7 +140,8 @@ class RestServer(Listener):
             return _redirect(request, match.path)
         if match is router.NOT_FOUND:
             return web.Response(
-                body=b"404 page not found\n", status=404,
+                body=b"404 page not found\n",
+                status=404,
                 headers={
                     "Content-Type": "text/plain; charset=utf-8",
                     "X-Content-Type-Options": "nosniff",
@@ -196,15 +202,14 @@ def _redirect(request: web.BaseRequest, path: str) -> web.Response:
     if request.method == "GET":
         body = f'<a href="{html.escape(location)}">Moved Permanently</a>.\n\n'
     return web.Response(
-        body=body.encode("utf-8", "replace"), status=301,
+        body=body.encode("utf-8", "replace"),
+        status=301,
         headers={"Location": location, "Content-Type": "text/html; charset=utf-8"},
     )
 
 
 def _listen_tcp(host: str | None, port: int) -> socket.socket:
-    infos = socket.getaddrinfo(
-        host or "0.0.0.0", port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )
+    infos = socket.getaddrinfo(host or "0.0.0.0", port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     family, _, _, _, address = infos[0]
     listener = socket.create_server(
         address[:2] if family == socket.AF_INET else address, family=family, backlog=1024

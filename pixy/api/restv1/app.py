@@ -78,7 +78,9 @@ class RestV1:
             return (endpoint == "" and speaks) or self.routes.knows(path)
         # /topics or /topics/{topic}: both have them.
         return speaks or (
-            endpoint == "!" and request.method == "POST" and path.count("/") == 2
+            endpoint == "!"
+            and request.method == "POST"
+            and path.count("/") == 2
             and negotiation.parse(request.headers.get("Content-Type", "")).full == "application/json"
         )
 
@@ -108,8 +110,13 @@ class RestV1:
                 cluster, path = self._split_cluster(raw_path)
                 match = self._match(request, cluster, path)
                 call = Call(
-                    request, self._engine, self.budget, share, match.params,
-                    self._engine.config.cluster_name(cluster), self._negotiate(request, match),
+                    request,
+                    self._engine,
+                    self.budget,
+                    share,
+                    match.params,
+                    self._engine.config.cluster_name(cluster),
+                    self._negotiate(request, match),
                     self.peers,
                 )
                 if cluster:
@@ -129,9 +136,7 @@ class RestV1:
                     call.settle(False)  # unless it is settled already
             return response
 
-    async def _write(
-        self, request: web.BaseRequest, response: web.StreamResponse, share: Share
-    ) -> None:
+    async def _write(self, request: web.BaseRequest, response: web.StreamResponse, share: Share) -> None:
         if response.prepared:
             return
         self.cors.allow(request, response)
@@ -160,20 +165,19 @@ class RestV1:
             return _PLAIN
         headers = request.headers
         return negotiation.negotiate(
-            headers.get("Accept"), headers.get("Content-Type"), route.answers, route.only,
+            headers.get("Accept"),
+            headers.get("Content-Type"),
+            route.answers,
+            route.only,
             has_body=route.reads_body and request.body_exists and request.content_length != 0,
         )
 
     def busy(self, request: web.BaseRequest) -> web.Response:
         """429: ``max_concurrent_requests`` are under way."""
-        kind = TOO_MANY_REQUESTS.said(
-            "Too many requests. Consider increasing `max_concurrent_requests`"
-        )
+        kind = TOO_MANY_REQUESTS.said("Too many requests. Consider increasing `max_concurrent_requests`")
         return self._error(request, kind)
 
-    def _failed(
-        self, request: web.BaseRequest, raw_path: str, error: Exception
-    ) -> web.StreamResponse:
+    def _failed(self, request: web.BaseRequest, raw_path: str, error: Exception) -> web.StreamResponse:
         if not isinstance(error, PixyError):
             logger.error("%s %s failed", request.method, raw_path, exc_info=error)
             return self._error(request, INTERNAL.said(f"Internal Server Error: {type(error).__name__}"))
@@ -185,9 +189,7 @@ class RestV1:
     ) -> web.Response:
         if kind.code == KAFKA_ERROR.code:
             kind = ErrorKind(kind.status, self._config.kafka_error_code, kind.text)
-        return error_answer(
-            kind, _error_type(request), allowed=allowed, retry_after=self._config.retry_after
-        )
+        return error_answer(kind, _error_type(request), allowed=allowed, retry_after=self._config.retry_after)
 
 
 def _error_type(request: web.BaseRequest) -> str:

@@ -49,7 +49,8 @@ async def read(request: web.BaseRequest, limit: int, share: Share) -> bytes:
 def too_large(limit: int) -> ApiError:
     """The error of a body above the bound."""
     return ApiError(
-        errors.TOO_LARGE, f"the request is too large, at most {limit} bytes are read (`rest.max_request_bytes`)"
+        errors.TOO_LARGE,
+        f"the request is too large, at most {limit} bytes are read (`rest.max_request_bytes`)",
     )
 
 

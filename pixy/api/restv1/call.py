@@ -53,13 +53,29 @@ class Call:
     """
 
     __slots__ = (
-        "_delivery", "_query", "budget", "cluster_name", "config", "engine", "negotiated", "params",
-        "peers", "request", "share",
+        "_delivery",
+        "_query",
+        "budget",
+        "cluster_name",
+        "config",
+        "engine",
+        "negotiated",
+        "params",
+        "peers",
+        "request",
+        "share",
     )
 
     def __init__(
-        self, request: web.BaseRequest, engine: Engine, budget: Budget, share: Share,
-        params: dict[str, str], cluster_name: str, negotiated: Negotiated, peers: Peers,
+        self,
+        request: web.BaseRequest,
+        engine: Engine,
+        budget: Budget,
+        share: Share,
+        params: dict[str, str],
+        cluster_name: str,
+        negotiated: Negotiated,
+        peers: Peers,
     ) -> None:
         self.request = request
         self.engine = engine
@@ -117,7 +133,10 @@ class Call:
     # -- what is answered -------------------------------------------------------------------------
 
     async def answer(
-        self, body: bytes, status: int = 200, content_type: str = "",
+        self,
+        body: bytes,
+        status: int = 200,
+        content_type: str = "",
         headers: Mapping[str, str] | None = None,
     ) -> web.Response:
         """A document, packed if the client takes that and ``rest.gzip`` is on.
@@ -174,7 +193,10 @@ def to_integer(text: str, name: str, *, least: int = 0, most: int = 2**63 - 1) -
 
 
 def error_answer(
-    kind: ErrorKind, content_type: str, *, allowed: frozenset[str] = frozenset(),
+    kind: ErrorKind,
+    content_type: str,
+    *,
+    allowed: frozenset[str] = frozenset(),
     retry_after: float = 1.0,
 ) -> web.Response:
     """The answer to an error."""

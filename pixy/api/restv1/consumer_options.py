@@ -10,11 +10,14 @@ from pixy.api.restv1 import bodies, errors
 from pixy.api.restv1.errors import ApiError
 from pixy.api.restv1.negotiation import FORMATS, SCHEMA_FORMATS
 from pixy.config.model import Instances
-from pixy.engine.instance_messages import InstanceSpec
-from pixy.engine.instances import check_name
+from pixy.engine.instances.messages import InstanceSpec
+from pixy.engine.instances.registry import check_name
 
 _RESETS = {
-    "earliest": "earliest", "smallest": "earliest", "latest": "latest", "largest": "latest",
+    "earliest": "earliest",
+    "smallest": "earliest",
+    "latest": "latest",
+    "largest": "latest",
 }
 _ISOLATION = ("read_committed", "read_uncommitted")
 _MAX_MIN_BYTES = 10_000_000
@@ -36,14 +39,15 @@ def parse_options(body: bytes, conf: Instances) -> tuple[str | None, InstanceSpe
     if name is not None:
         check_name(name)
     min_bytes = _number(options, "fetch.min.bytes", -1, -1, _MAX_MIN_BYTES)
-    wait = _number(
-        options, "consumer.request.timeout.ms", round(conf.read_timeout * 1000), 0, _MAX_INT
-    )
+    wait = _number(options, "consumer.request.timeout.ms", round(conf.read_timeout * 1000), 0, _MAX_INT)
     most = _number(options, "max.poll.records", _MAX_INT, 1, _MAX_INT)
     return name, InstanceSpec(
-        format=_format(options), reset=_reset(options),
+        format=_format(options),
+        reset=_reset(options),
         auto_commit=_flag(options, ("auto.commit.enable", "enable.auto.commit")),
-        min_bytes=max(1, min_bytes), wait=wait / 1000, max_records=most,
+        min_bytes=max(1, min_bytes),
+        wait=wait / 1000,
+        max_records=most,
         isolation=_isolation(options),
     )
 

@@ -22,7 +22,8 @@ from pixy.api.restv1.negotiation import Format
 from pixy.api.restv1.reads import render
 from pixy.api.restv1.routes import Route, Routes
 from pixy.engine.client import check_topic
-from pixy.engine.instance_messages import (
+from pixy.engine.instances.context import BEGINNING, END
+from pixy.engine.instances.messages import (
     AssignPartitions,
     CommitOffsets,
     CommitPositions,
@@ -35,7 +36,6 @@ from pixy.engine.instance_messages import (
     SubscribeTo,
     Unsubscribe,
 )
-from pixy.engine.instance_parts import BEGINNING, END
 from pixy.kafka.consumer import Commit
 from pixy.kafka.settings import group_id
 
@@ -66,9 +66,7 @@ def _of_instance(answer: Answer) -> Callable[[Call], Awaitable[web.StreamRespons
     async def handler(call: Call) -> web.StreamResponse:
         body = await call.body()
         params = call.params
-        elsewhere = await call.peers.elsewhere(
-            call.request, params["group"], params["instance"], body
-        )
+        elsewhere = await call.peers.elsewhere(call.request, params["group"], params["instance"], body)
         return elsewhere if elsewhere is not None else await answer(call, body)
 
     return handler
@@ -106,12 +104,11 @@ async def _read(call: Call, topic: str | None) -> web.StreamResponse:
     request = ReadRecords(
         max_bytes=min(config.read_max_bytes if max_bytes < 0 else max_bytes, most),
         most=max(1, most // _RECORD_COST),
-        format=call.negotiated.response_format, topic=topic,
+        format=call.negotiated.response_format,
+        topic=topic,
         wait=None if timeout < 0 else timeout / 1000,
     )
-    batch = await call.cluster.instances.read(
-        call.params["group"], call.params["instance"], request
-    )
+    batch = await call.cluster.instances.read(call.params["group"], call.params["instance"], request)
     call.deliver(batch)
     records = batch.records
     embedded: Format = "json" if batch.format == "json" else "binary"
@@ -131,19 +128,25 @@ async def _commit(call: Call, body: bytes) -> web.StreamResponse:
     asked = commit_request(body)
     if asked:
         # The client tells the last record that it has dealt with; the group goes on after it.
-        await _ask(call, CommitOffsets(tuple(
-            Commit(each.topic, each.partition, each.offset + 1, each.metadata or "")
-            for each in asked
-        )))
+        await _ask(
+            call,
+            CommitOffsets(
+                tuple(
+                    Commit(each.topic, each.partition, each.offset + 1, each.metadata or "") for each in asked
+                )
+            ),
+        )
         rows: list[Any] = []
     else:
         rows = await _ask(call, CommitPositions())
     if call.negotiated.api == "v2" or asked:
         return call.nothing() if call.config.commit_status == 204 else await call.json([])
-    return await call.json([
-        {"topic": topic, "partition": partition, "consumed": consumed, "committed": committed}
-        for (topic, partition), consumed, committed in rows
-    ])
+    return await call.json(
+        [
+            {"topic": topic, "partition": partition, "consumed": consumed, "committed": committed}
+            for (topic, partition), consumed, committed in rows
+        ]
+    )
 
 
 async def _committed(call: Call, body: bytes) -> web.StreamResponse:
@@ -151,22 +154,32 @@ async def _committed(call: Call, body: bytes) -> web.StreamResponse:
         raise ApiError(errors.PARTITION_NOT_FOUND)
     wanted = partitions_request(body)
     found = await _ask(call, GetCommitted(wanted)) if wanted else {}
-    return await call.json({"offsets": [
+    return await call.json(
         {
-            "topic": topic, "partition": partition, "offset": found[topic, partition].offset,
-            "metadata": found[topic, partition].metadata,
+            "offsets": [
+                {
+                    "topic": topic,
+                    "partition": partition,
+                    "offset": found[topic, partition].offset,
+                    "metadata": found[topic, partition].metadata,
+                }
+                for topic, partition in wanted
+                if found[topic, partition].offset is not None
+            ]
         }
-        for topic, partition in wanted if found[topic, partition].offset is not None
-    ]})
+    )
 
 
 async def _seek(call: Call, body: bytes) -> web.StreamResponse:
     wanted = positions_request(body)
     if wanted.offsets or wanted.timestamps:
-        await _ask(call, SeekTo(
-            {(each.topic, each.partition): each.offset for each in wanted.offsets},
-            {(each.topic, each.partition): each.milliseconds for each in wanted.timestamps},
-        ))
+        await _ask(
+            call,
+            SeekTo(
+                {(each.topic, each.partition): each.offset for each in wanted.offsets},
+                {(each.topic, each.partition): each.milliseconds for each in wanted.timestamps},
+            ),
+        )
     return call.nothing()
 
 
@@ -209,10 +222,14 @@ async def _assign(call: Call, body: bytes) -> web.StreamResponse:
 
 
 async def _get_assignment(call: Call, _body: bytes) -> web.StreamResponse:
-    return await call.json({"partitions": [
-        {"topic": topic, "partition": partition}
-        for topic, partition in await _ask(call, GetAssignment())
-    ]})
+    return await call.json(
+        {
+            "partitions": [
+                {"topic": topic, "partition": partition}
+                for topic, partition in await _ask(call, GetAssignment())
+            ]
+        }
+    )
 
 
 def add_routes(routes: Routes) -> None:
@@ -227,9 +244,7 @@ def add_routes(routes: Routes) -> None:
     for path in (instance, short):
         routes.add(Route("DELETE", path, _of_instance(_delete)))
         routes.add(Route("POST", f"{path}/offsets", _of_instance(_commit), reads_body=True))
-    routes.add(Route(
-        "GET", f"{instance}/records", _of_instance(_records), answers="records", only="v2"
-    ))
+    routes.add(Route("GET", f"{instance}/records", _of_instance(_records), answers="records", only="v2"))
     for method, path, answer in (
         ("GET", "offsets", _committed),
         ("POST", "subscription", _subscribe),
@@ -241,7 +256,12 @@ def add_routes(routes: Routes) -> None:
         ("POST", "positions/beginning", _seek_to(BEGINNING)),
         ("POST", "positions/end", _seek_to(END)),
     ):
-        routes.add(Route(
-            method, f"{instance}/{path}", _of_instance(answer), only="v2",
-            reads_body=method == "POST",
-        ))
+        routes.add(
+            Route(
+                method,
+                f"{instance}/{path}",
+                _of_instance(answer),
+                only="v2",
+                reads_body=method == "POST",
+            )
+        )

@@ -28,7 +28,8 @@ class Cors:
     def preflight(self, request: web.BaseRequest) -> web.Response | None:
         """The answer to a browser that asks before it sends; None for any other request."""
         if (
-            not self._origins or request.method != "OPTIONS"
+            not self._origins
+            or request.method != "OPTIONS"
             or "Access-Control-Request-Method" not in request.headers
         ):
             return None

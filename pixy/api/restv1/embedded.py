@@ -62,7 +62,10 @@ def record_view(message: Any, embedded: Format) -> RecordView:
     """
     key, value = message.key(), message.value()
     view = RecordView(
-        topic=message.topic(), key=key, value=value, partition=message.partition(),
+        topic=message.topic(),
+        key=key,
+        value=value,
+        partition=message.partition(),
         offset=message.offset(),
     )
     kind, at = message.timestamp()

@@ -37,19 +37,21 @@ GROUP_NOT_FOUND = ErrorKind(404, 40405, "Consumer group id not found.")
 METHOD_NOT_ALLOWED = ErrorKind(405, 405, "HTTP 405 Method Not Allowed")
 NOT_ACCEPTABLE = ErrorKind(406, 406, "HTTP 406 Not Acceptable")
 FORMAT_MISMATCH = ErrorKind(
-    406, 40601,
+    406,
+    40601,
     "The requested embedded data format does not match the deserializer for this consumer instance",
 )
 SERIALIZATION = ErrorKind(408, 40801)
 """Also the ``error_code`` of a record that can not be shown in the format that was asked for."""
 CONFLICT = ErrorKind(409, 409)
 ALREADY_SUBSCRIBED = ErrorKind(
-    409, 40901,
-    "Consumer cannot subscribe the the specified target because it has already subscribed to "
-    "other topics.",
+    409,
+    40901,
+    "Consumer cannot subscribe the the specified target because it has already subscribed to other topics.",
 )
 INSTANCE_EXISTS = ErrorKind(
-    409, 40902,
+    409,
+    40902,
     "Consumer with specified consumer ID already exists in the specified consumer group.",
 )
 ILLEGAL_STATE = ErrorKind(409, 40903, "Illegal state: ")
@@ -61,9 +63,7 @@ INVALID_CONSUMER_CONSTRAINT = ErrorKind(
     422, 40001, "Invalid consumer configuration. It does not abide by the constraints: "
 )
 KEY_SCHEMA_MISSING = ErrorKind(422, 42201, "Request includes keys but does not include key schema")
-VALUE_SCHEMA_MISSING = ErrorKind(
-    422, 42202, "Request includes values but does not include value schema"
-)
+VALUE_SCHEMA_MISSING = ErrorKind(422, 42202, "Request includes values but does not include value schema")
 CONVERSION = ErrorKind(422, 42203, "Conversion of JSON to Object failed: ")
 INVALID_CONSUMER_CONFIG = ErrorKind(422, 42204, "Invalid consumer configuration: ")
 INVALID_SCHEMA = ErrorKind(422, 42205, "Invalid schema: ")
@@ -74,7 +74,8 @@ KAFKA_ERROR = ErrorKind(500, 50002, "Kafka error: ")
 KAFKA_RETRIABLE = ErrorKind(500, 50003, "Kafka error: ")
 UNAVAILABLE = ErrorKind(503, 503)
 NO_SIMPLE_CONSUMER = ErrorKind(
-    503, 50301,
+    503,
+    50301,
     "No SimpleConsumer is available at the time in the pool. The request can be retried. You can "
     "increase the pool size or the pool timeout to avoid this error in the future.",
 )
@@ -122,10 +123,14 @@ _KINDS: tuple[tuple[type[Exception], ErrorKind], ...] = (
     (errors.Unavailable, UNAVAILABLE),
 )
 _AUTHENTICATION = frozenset({"_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED"})
-_AUTHORIZATION = frozenset({
-    "TOPIC_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED",
-    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
-})
+_AUTHORIZATION = frozenset(
+    {
+        "TOPIC_AUTHORIZATION_FAILED",
+        "GROUP_AUTHORIZATION_FAILED",
+        "CLUSTER_AUTHORIZATION_FAILED",
+        "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
+    }
+)
 _RECORD_TOO_LARGE = frozenset({"MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE"})
 _BAD_ARGUMENT = frozenset({"_INVALID_ARG", "OFFSET_METADATA_TOO_LARGE", "INVALID_GROUP_ID"})
 _NO_LEADER = frozenset({"LEADER_NOT_AVAILABLE"})

@@ -25,11 +25,13 @@ async def _topics(call: Call) -> web.StreamResponse:
 
 async def _topic(call: Call) -> web.StreamResponse:
     info = await _find(call)
-    return await call.json({
-        "name": info.name,
-        "configs": dict(sorted((info.config or {}).items())),
-        "partitions": [_partition_view(part) for part in info.partitions or ()],
-    })
+    return await call.json(
+        {
+            "name": info.name,
+            "configs": dict(sorted((info.config or {}).items())),
+            "partitions": [_partition_view(part) for part in info.partitions or ()],
+        }
+    )
 
 
 async def _partitions(call: Call) -> web.StreamResponse:

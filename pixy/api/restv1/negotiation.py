@@ -120,8 +120,12 @@ def speaks_kafka(accept: str | None, content_type: str | None) -> bool:
 
 @functools.lru_cache(maxsize=1024)
 def negotiate(
-    accept: str | None, content_type: str | None, answers: Answers = "plain",
-    only: Api | None = None, *, has_body: bool = False,
+    accept: str | None,
+    content_type: str | None,
+    answers: Answers = "plain",
+    only: Api | None = None,
+    *,
+    has_body: bool = False,
 ) -> Negotiated:
     """Read both headers.
 

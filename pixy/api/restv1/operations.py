@@ -41,6 +41,9 @@ def add_routes(routes: Routes) -> None:
     routes.add(Route("GET", "/", _nothing))
     routes.add(Route("POST", "/", _nothing))
     for path, handler in (
-        ("/healthy", _healthy), ("/ready", _ready), ("/openapi.json", _openapi), ("/docs", _docs)
+        ("/healthy", _healthy),
+        ("/ready", _ready),
+        ("/openapi.json", _openapi),
+        ("/docs", _docs),
     ):
         routes.add(Route("GET", path, handler, answers=None, clustered=False))

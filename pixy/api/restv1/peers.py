@@ -17,15 +17,26 @@ from yarl import URL
 from pixy.api.restv1 import errors
 from pixy.api.restv1.errors import ApiError
 from pixy.config.model import Rest
-from pixy.engine.instances import node_of
+from pixy.engine.instances.registry import node_of
 
 HOP_HEADER = "X-Kafka-Pixy-Forwarded-By"
 """Names the node that sent a request on; such a request is not sent on again."""
 
-_HOP_BY_HOP = frozenset({
-    "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "te", "trailer",
-    "transfer-encoding", "upgrade", "host", "content-length", "expect",
-})
+_HOP_BY_HOP = frozenset(
+    {
+        "connection",
+        "keep-alive",
+        "proxy-authenticate",
+        "proxy-authorization",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+        "host",
+        "content-length",
+        "expect",
+    }
+)
 _MAX_CONNECTIONS = 1024
 _CHUNK = 64 * 1024
 
@@ -38,9 +49,7 @@ class Peers:
         self._redirect = config.peer_requests == "redirect"
         self._timeout = config.peer_timeout
         self._advertised = config.advertised_url.rstrip("/")
-        self._urls = {
-            name: url.rstrip("/") for name, url in config.peers.items() if name != self._node
-        }
+        self._urls = {name: url.rstrip("/") for name, url in config.peers.items() if name != self._node}
         self._session: aiohttp.ClientSession | None = None
 
     def owner(self, group: str, name: str | None) -> str | None:
@@ -49,9 +58,7 @@ class Peers:
             return None
         node = node_of(name)
         if node != self._node and node not in self._urls:
-            node = max(
-                (*self._urls, self._node), key=lambda each: _weight(each, group, name)
-            )
+            node = max((*self._urls, self._node), key=lambda each: _weight(each, group, name))
         return None if node == self._node else node
 
     async def elsewhere(
@@ -83,12 +90,14 @@ class Peers:
         response: web.StreamResponse | None = None
         try:
             async with self._session.request(
-                request.method, URL(url, encoded=True), headers=self._headers(request), data=body or None,
+                request.method,
+                URL(url, encoded=True),
+                headers=self._headers(request),
+                data=body or None,
                 allow_redirects=False,
             ) as answer:
                 headers = {
-                    name: value for name, value in answer.headers.items()
-                    if name.lower() not in _HOP_BY_HOP
+                    name: value for name, value in answer.headers.items() if name.lower() not in _HOP_BY_HOP
                 }
                 if answer.content_length is not None:
                     headers["Content-Length"] = str(answer.content_length)
@@ -108,10 +117,7 @@ class Peers:
             ) from error
 
     def _headers(self, request: web.BaseRequest) -> dict[str, str]:
-        headers = {
-            name: value for name, value in request.headers.items()
-            if name.lower() not in _HOP_BY_HOP
-        }
+        headers = {name: value for name, value in request.headers.items() if name.lower() not in _HOP_BY_HOP}
         headers[HOP_HEADER] = self._node
         if "Forwarded" not in headers:
             headers.setdefault("X-Forwarded-Host", request.host)

@@ -18,8 +18,8 @@ from pixy.api.restv1 import bodies, embedded, errors
 from pixy.api.restv1.call import Call
 from pixy.api.restv1.errors import ApiError, entry_code
 from pixy.api.restv1.routes import Route, Routes
-from pixy.engine import outgoing as engine
-from pixy.engine.outgoing import Written
+from pixy.engine.produce import pending_records as engine
+from pixy.engine.produce.pending_records import Written
 from pixy.errors import KafkaError, PixyError, UnknownPartition, UnknownTopic
 
 _PartitionNumber = Annotated[int, Meta(ge=0, le=2**31 - 1)]
@@ -122,12 +122,15 @@ def _decode_each(body: bytes, call: Call) -> list[Record | ApiError]:
     v2 = negotiated.request_api == "v2"
     for loose in request.records:
         try:
-            decoded.append(Record(
-                key=embedded.decode_value(loose.key, "key", negotiated.request_format, v2=v2),
-                value=embedded.decode_value(loose.value, "value", negotiated.request_format, v2=v2),
-                partition=loose.partition, timestamp=loose.timestamp,
-                headers=_pairs(loose.headers),
-            ))
+            decoded.append(
+                Record(
+                    key=embedded.decode_value(loose.key, "key", negotiated.request_format, v2=v2),
+                    value=embedded.decode_value(loose.value, "value", negotiated.request_format, v2=v2),
+                    partition=loose.partition,
+                    timestamp=loose.timestamp,
+                    headers=_pairs(loose.headers),
+                )
+            )
         except ApiError as error:
             decoded.append(error)
     if all(isinstance(each, ApiError) for each in decoded):
@@ -148,9 +151,7 @@ async def _write(call: Call, partition: int | None) -> web.StreamResponse:
     records = [each for each in decoded if type(each) is Record]
     if partition is not None:
         _aim(records, partition)
-    written = await call.cluster.produce_many(
-        call.params["topic"], cast("list[engine.Record]", records)
-    )
+    written = await call.cluster.produce_many(call.params["topic"], cast("list[engine.Record]", records))
     if len(records) < len(decoded):
         results = iter(written)
         written = [each if isinstance(each, ApiError) else next(results) for each in decoded]
@@ -179,7 +180,8 @@ async def _answer(call: Call, written: Sequence[Written]) -> web.StreamResponse:
             raise whole
     entries = [
         _Entry(error_code=_code(call, each), error=_text(each))
-        if isinstance(each, PixyError) else _Entry(*each)
+        if isinstance(each, PixyError)
+        else _Entry(*each)
         for each in written
     ]
     kinds = [errors.kind_of(error) for error in failed]
@@ -211,6 +213,6 @@ def _text(error: PixyError) -> str:
 def add_routes(routes: Routes) -> None:
     """Add the routes of this module."""
     routes.add(Route("POST", "/topics/{topic}", _produce, reads_body=True))
-    routes.add(Route(
-        "POST", "/topics/{topic}/partitions/{partition}", _produce_to_partition, reads_body=True
-    ))
+    routes.add(
+        Route("POST", "/topics/{topic}/partitions/{partition}", _produce_to_partition, reads_body=True)
+    )

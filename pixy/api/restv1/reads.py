@@ -15,7 +15,7 @@ from pixy.api.restv1.embedded import encode_records, encoded_size, record_view
 from pixy.api.restv1.errors import ApiError
 from pixy.api.restv1.negotiation import Format
 from pixy.api.restv1.routes import Route, Routes
-from pixy.engine.polls import Message
+from pixy.engine.consume.long_polls import Message
 from pixy.kafka.fetcher import Read
 
 _ONE = 1
@@ -101,6 +101,4 @@ def add_routes(routes: Routes) -> None:
     routes.add(Route("GET", f"{partition}/messages", _fetch_one, answers="records"))
     routes.add(Route("GET", f"{partition}/records", fetch_many, answers="records"))
     # The example line of KIP-80.
-    routes.add(Route(
-        "GET", "/consume/{topic}/partitions/{partition}", fetch_many, answers="records"
-    ))
+    routes.add(Route("GET", "/consume/{topic}/partitions/{partition}", fetch_many, answers="records"))

@@ -15,11 +15,10 @@ from pixy.config.model import Proxy
 from pixy.pipeline.audit import engine
 from pixy.pipeline.audit.findings import Finding, Severity
 from pixy.pipeline.audit.sources import live_files
-from pixy.pipeline.columns import SCHEMA, content_hash
-from pixy.pipeline.intervals import Intervals
-from pixy.pipeline.lake import Lake, State
-
-Place = tuple[str, int]
+from pixy.pipeline.lake.intervals import Intervals
+from pixy.pipeline.lake.lake import Lake, State
+from pixy.pipeline.spark.columns import SCHEMA, content_hash
+from pixy.wire.types import TopicPartition
 
 MOST_RANGES = 100_000
 """Ranges that are told; what is beyond is one finding that says so."""
@@ -52,10 +51,10 @@ class Evidence:
         repeated: with a sequence number that was there before (the log).
     """
 
-    answered: Mapping[Place, Intervals] = field(default_factory=dict)
-    numbered: Mapping[Place, Intervals] = field(default_factory=dict)
-    plain: Mapping[Place, Intervals] = field(default_factory=dict)
-    repeated: Mapping[Place, Intervals] = field(default_factory=dict)
+    answered: Mapping[TopicPartition, Intervals] = field(default_factory=dict)
+    numbered: Mapping[TopicPartition, Intervals] = field(default_factory=dict)
+    plain: Mapping[TopicPartition, Intervals] = field(default_factory=dict)
+    repeated: Mapping[TopicPartition, Intervals] = field(default_factory=dict)
 
 
 def lake_rows(spark: SparkSession, lake: Lake, state: State, topics: Iterable[str]) -> DataFrame | None:
@@ -66,7 +65,9 @@ def lake_rows(spark: SparkSession, lake: Lake, state: State, topics: Iterable[st
     return spark.read.schema(SCHEMA).parquet(*paths).select("topic", "partition", "offset", "hash")
 
 
-def log_rows(spark: SparkSession, proxy: Proxy, bounds: Mapping[Place, tuple[int, int]]) -> DataFrame | None:
+def log_rows(
+    spark: SparkSession, proxy: Proxy, bounds: Mapping[TopicPartition, tuple[int, int]]
+) -> DataFrame | None:
     """The same of the broker's log; None if the ranges are empty."""
     rows = engine.read_log(spark, proxy, bounds, _NEEDED, isolationLevel="read_committed")
     return None if rows is None else rows.select("topic", "partition", "offset", content_hash().alias("hash"))
@@ -82,19 +83,34 @@ def find_twice(rows: DataFrame) -> list[Twice]:
     # An offset that is there twice is another matter: archived twice.
     some = rows.join(again, ["topic", "hash"]).dropDuplicates(["topic", "partition", "offset"])
     alike = Window.partitionBy("topic", "hash").orderBy("partition", "offset")
-    copies = some.select(
-        "topic", "partition", "offset", sf.row_number().over(alike).alias("nth"),
-        sf.first("partition").over(alike).alias("of_partition"), sf.first("offset").over(alike).alias("of_offset"),
-    ).where("nth > 1").withColumn("shift", sf.expr("offset - of_offset"))
+    copies = (
+        some.select(
+            "topic",
+            "partition",
+            "offset",
+            sf.row_number().over(alike).alias("nth"),
+            sf.first("partition").over(alike).alias("of_partition"),
+            sf.first("offset").over(alike).alias("of_offset"),
+        )
+        .where("nth > 1")
+        .withColumn("shift", sf.expr("offset - of_offset"))
+    )
     row = Window.partitionBy("topic", "partition", "of_partition", "shift").orderBy("offset")
-    ranges = copies.withColumn("island", sf.col("offset") - sf.row_number().over(row)).groupBy(
-        "topic", "partition", "of_partition", "shift", "island"
-    ).agg(
-        sf.min("offset").alias("start"), (sf.max("offset") + 1).alias("end"), sf.min("of_offset").alias("of_start")
-    ).orderBy("topic", "partition", "start").limit(MOST_RANGES + 1)
+    ranges = (
+        copies.withColumn("island", sf.col("offset") - sf.row_number().over(row))
+        .groupBy("topic", "partition", "of_partition", "shift", "island")
+        .agg(
+            sf.min("offset").alias("start"),
+            (sf.max("offset") + 1).alias("end"),
+            sf.min("of_offset").alias("of_start"),
+        )
+        .orderBy("topic", "partition", "start")
+        .limit(MOST_RANGES + 1)
+    )
     found = engine.run(ranges.collect, "the contents can not be compared")
     return [
-        Twice(each.topic, each.partition, each.start, each.end, each.of_partition, each.of_start) for each in found
+        Twice(each.topic, each.partition, each.start, each.end, each.of_partition, each.of_start)
+        for each in found
     ]
 
 
@@ -102,12 +118,20 @@ def of_contents(twice: Iterable[Twice], evidence: Evidence) -> Iterator[Finding]
     """Findings: each duplicate explained, or not."""
     for number, each in enumerate(twice):
         if number == MOST_RANGES:
-            yield Finding(Severity.UNKNOWN, "written twice", why=f"more than {MOST_RANGES} ranges; the rest is not told")
+            yield Finding(
+                Severity.UNKNOWN, "written twice", why=f"more than {MOST_RANGES} ranges; the rest is not told"
+            )
             return
         for start, end, severity, why in _explained(each, evidence):
             first = each.of_start + start - each.start
             yield Finding(
-                severity, "written twice", each.topic, each.partition, None, start, end,
+                severity,
+                "written twice",
+                each.topic,
+                each.partition,
+                None,
+                start,
+                end,
                 f"as {each.topic}/{each.of_partition} from {first} on: {why}",
             )
 
@@ -116,19 +140,27 @@ def _explained(each: Twice, evidence: Evidence) -> Iterator[tuple[int, int, Seve
     place, of = (each.topic, each.partition), (each.topic, each.of_partition)
     shift = each.start - each.of_start
 
-    def here(known: Mapping[Place, Intervals]) -> Intervals:
+    def here(known: Mapping[TopicPartition, Intervals]) -> Intervals:
         return known.get(place, Intervals())
 
-    def both(known: Mapping[Place, Intervals]) -> Intervals:
+    def both(known: Mapping[TopicPartition, Intervals]) -> Intervals:
         moved = Intervals.of((start + shift, end + shift) for start, end in known.get(of, Intervals()))
         return here(known) & moved
 
     left = Intervals.span(each.start, each.end)
     for part, severity, why in (
-        (here(evidence.repeated), Severity.FAULT, "its sequence number is there twice, a retry was written again"),
+        (
+            here(evidence.repeated),
+            Severity.FAULT,
+            "its sequence number is there twice, a retry was written again",
+        ),
         (both(evidence.answered), Severity.EXPLAINED, "sent twice, a daemon confirmed both to producers"),
         (both(evidence.numbered), Severity.EXPLAINED, "sent twice, each has a sequence number of its own"),
-        (here(evidence.plain), Severity.FAULT, "its producer is not idempotent, so a retry may have been written again"),
+        (
+            here(evidence.plain),
+            Severity.FAULT,
+            "its producer is not idempotent, so a retry may have been written again",
+        ),
         (left, Severity.UNKNOWN, "neither the journal nor the log tells who wrote it"),
     ):
         for start, end in left & part:
@@ -137,5 +169,11 @@ def _explained(each: Twice, evidence: Evidence) -> Iterator[tuple[int, int, Seve
 
 
 __all__ = [
-    "MOST_RANGES", "Evidence", "Twice", "find_twice", "lake_rows", "log_rows", "of_contents",
+    "MOST_RANGES",
+    "Evidence",
+    "Twice",
+    "find_twice",
+    "lake_rows",
+    "log_rows",
+    "of_contents",
 ]

@@ -14,6 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from pixy.config.model import Proxy
+from pixy.pipeline.audit.classify import Context, judge
 from pixy.pipeline.audit.facts import (
     FACTS,
     FIRST_MAXIMUM,
@@ -26,8 +27,8 @@ from pixy.pipeline.audit.facts import (
     unpack,
 )
 from pixy.pipeline.audit.journal_scan import SURVEY_DDL, StreamKey, survey, to_facts
-from pixy.pipeline.audit.judge import Context, judge
 from pixy.pipeline.errors import SourceError
+from pixy.wire.types import TopicPartition
 
 _RECORDS_PER_BATCH = 1000
 """Of Arrow, into Python: a journal's record is a batch of some 10 kB, and ten thousand are too many."""
@@ -37,19 +38,23 @@ _BATCHES = 500
 
 _LINES = 3
 
-Place = tuple[str, int]
 T = TypeVar("T")
 
 
 def survey_journal(records: DataFrame) -> list[bytes]:
     """The first pass over a journal."""
-    return [bytes(row.survey) for row in run(
-        lambda: records.mapInArrow(survey, SURVEY_DDL).collect(), "the journal can not be read"
-    )]
+    return [
+        bytes(row.survey)
+        for row in run(
+            lambda: records.mapInArrow(survey, SURVEY_DDL).collect(), "the journal can not be read"
+        )
+    ]
 
 
 def journal_facts(
-    records: DataFrame, streams: dict[StreamKey, int], places: dict[tuple[str, int], int],
+    records: DataFrame,
+    streams: dict[StreamKey, int],
+    places: dict[tuple[str, int], int],
     skip: frozenset[tuple[int, int]],
 ) -> DataFrame:
     """Packed facts of a journal's events."""
@@ -88,10 +93,13 @@ def run_judge(spark: SparkSession, facts: Iterable[DataFrame], context: Context)
             block.column("tp")[0].as_py(), block.column("block")[0].as_py(), block.column("facts").to_pylist()
         )
         found = judge(facts, shared.value)
-        return pa.table([
-            pa.array(found[field.name].astype(field.type.to_pandas_dtype()), field.type)
-            for field in TALLIES
-        ], schema=TALLIES)
+        return pa.table(
+            [
+                pa.array(found[field.name].astype(field.type.to_pandas_dtype()), field.type)
+                for field in TALLIES
+            ],
+            schema=TALLIES,
+        )
 
     every = reduce(DataFrame.unionByName, parts)
     found = run(
@@ -103,7 +111,11 @@ def run_judge(spark: SparkSession, facts: Iterable[DataFrame], context: Context)
 
 
 def read_log(
-    spark: SparkSession, proxy: Proxy, bounds: Mapping[Place, tuple[int, int]], schema: str, **options: str
+    spark: SparkSession,
+    proxy: Proxy,
+    bounds: Mapping[TopicPartition, tuple[int, int]],
+    schema: str,
+    **options: str,
 ) -> DataFrame | None:
     """Ranges of offsets of the broker's log, by ``format("pixy")``, one task a partition; what is gone is left out.
 
@@ -125,10 +137,16 @@ def read_log(
         return None
     register(spark)
     return (
-        spark.read.format("pixy").schema(schema).options(**from_proxy(proxy).spark_options(), **options).options(
-            assign=json.dumps(partitions), startingOffsets=json.dumps(starts), endingOffsets=json.dumps(ends),
+        spark.read.format("pixy")
+        .schema(schema)
+        .options(**from_proxy(proxy).spark_options(), **options)
+        .options(
+            assign=json.dumps(partitions),
+            startingOffsets=json.dumps(starts),
+            endingOffsets=json.dumps(ends),
             failOnDataLoss="false",
-        ).load()
+        )
+        .load()
     )
 
 

@@ -23,26 +23,34 @@ ARCHIVED = 20
 LOGGED = 21
 """A record in the broker's log."""
 
-FACTS = pa.schema([
-    ("tp", pa.int32()),  # number of the topic and partition
-    ("block", pa.int64()),  # offset >> BLOCK_BITS
-    ("offset", pa.int64()),
-    ("kind", pa.int16()),  # a journal Kind, ARCHIVED or LOGGED
-    ("source", pa.int32()),  # number of the journal's stream, or of the lake's file
-    ("time", pa.int64()),  # microseconds; of ARCHIVED: the row's place in its file
-    ("timestamp", pa.int64()),  # of the record, milliseconds; -1: not known
-    ("attempt", pa.int32()),
-    ("took", pa.int64()),  # microseconds; -1: not known
-    ("code", pa.int16()),
-])
+FACTS = pa.schema(
+    [
+        ("tp", pa.int32()),  # number of the topic and partition
+        ("block", pa.int64()),  # offset >> BLOCK_BITS
+        ("offset", pa.int64()),
+        ("kind", pa.int16()),  # a journal Kind, ARCHIVED or LOGGED
+        ("source", pa.int32()),  # number of the journal's stream, or of the lake's file
+        ("time", pa.int64()),  # microseconds; of ARCHIVED: the row's place in its file
+        ("timestamp", pa.int64()),  # of the record, milliseconds; -1: not known
+        ("attempt", pa.int32()),
+        ("took", pa.int64()),  # microseconds; -1: not known
+        ("code", pa.int16()),
+    ]
+)
 PACKED = pa.schema([("tp", pa.int32()), ("block", pa.int64()), ("facts", pa.binary())])
 PACKED_DDL = "tp int, block bigint, facts binary"
 """Facts of one block by the thousand, as one value: Spark shuffles some hundred rows rather than ten
 million, of which each would be taken apart and put together several times."""
 
 _TYPES = {
-    "offset": "<u2", "kind": "<i2", "source": "<i4", "time": "<i8", "timestamp": "<i8",
-    "attempt": "<i4", "took": "<i8", "code": "<i2",
+    "offset": "<u2",
+    "kind": "<i2",
+    "source": "<i4",
+    "time": "<i8",
+    "timestamp": "<i8",
+    "attempt": "<i4",
+    "took": "<i8",
+    "code": "<i2",
 }
 _WIDTH = sum(np.dtype(kind).itemsize for kind in _TYPES.values())
 
@@ -59,13 +67,20 @@ def pack(facts: Mapping[str, Ints]) -> pa.RecordBatch:
         (facts[name][order] & 0xFFFF if name == "offset" else facts[name][order]).astype(kind)
         for name, kind in _TYPES.items()
     ]
-    return pa.RecordBatch.from_arrays([
-        pa.array(tp[starts].astype(np.int32), pa.int32()), pa.array(block[starts], pa.int64()),
-        pa.array([
-            b"".join(column[start:end].tobytes() for column in columns)
-            for start, end in zip(starts, ends, strict=True)
-        ], pa.binary()),
-    ], schema=PACKED)
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(tp[starts].astype(np.int32), pa.int32()),
+            pa.array(block[starts], pa.int64()),
+            pa.array(
+                [
+                    b"".join(column[start:end].tobytes() for column in columns)
+                    for start, end in zip(starts, ends, strict=True)
+                ],
+                pa.binary(),
+            ),
+        ],
+        schema=PACKED,
+    )
 
 
 def unpack(tp: int, block: int, packed: Sequence[bytes]) -> dict[str, Ints]:
@@ -82,10 +97,16 @@ def unpack(tp: int, block: int, packed: Sequence[bytes]) -> dict[str, Ints]:
     return {"tp": np.full(size, tp, np.int64), "block": np.full(size, block, np.int64), **facts}
 
 
-TALLIES = pa.schema([
-    ("what", pa.int16()), ("tp", pa.int32()), ("group", pa.int32()), ("window", pa.int64()),
-    ("bucket", pa.int64()), ("n", pa.int64()),
-])
+TALLIES = pa.schema(
+    [
+        ("what", pa.int16()),
+        ("tp", pa.int32()),
+        ("group", pa.int32()),
+        ("window", pa.int64()),
+        ("bucket", pa.int64()),
+        ("n", pa.int64()),
+    ]
+)
 TALLIES_DDL = "what smallint, tp int, `group` int, window bigint, bucket bigint, n bigint"
 
 NO_GROUP = -1
@@ -168,7 +189,23 @@ GROUP_COUNTS = tuple(what for what in What if 20 <= what < FIRST_SKETCH)
 SKETCHES = tuple(what for what in What if FIRST_SKETCH <= what < FIRST_MAXIMUM)
 
 __all__ = [
-    "ARCHIVED", "BLOCK_BITS", "FACTS", "FIRST_MAXIMUM", "FIRST_RANGE",
-    "FIRST_SKETCH", "GROUP_COUNTS", "LOGGED", "NO_GROUP", "NO_WINDOW", "PACKED", "PACKED_DDL",
-    "SKETCHES", "TALLIES", "TALLIES_DDL", "TOPIC_COUNTS", "What", "pack", "unpack",
+    "ARCHIVED",
+    "BLOCK_BITS",
+    "FACTS",
+    "FIRST_MAXIMUM",
+    "FIRST_RANGE",
+    "FIRST_SKETCH",
+    "GROUP_COUNTS",
+    "LOGGED",
+    "NO_GROUP",
+    "NO_WINDOW",
+    "PACKED",
+    "PACKED_DDL",
+    "SKETCHES",
+    "TALLIES",
+    "TALLIES_DDL",
+    "TOPIC_COUNTS",
+    "What",
+    "pack",
+    "unpack",
 ]

@@ -50,19 +50,39 @@ class Finding:
         return {**asdict(self), "severity": str(self.severity), "offsets": self.offsets}
 
 
-SCHEMA = pa.schema([
-    ("severity", pa.string()), ("kind", pa.string()), ("topic", pa.string()), ("partition", pa.int32()),
-    ("group", pa.string()), ("start", pa.int64()), ("end", pa.int64()), ("why", pa.string()),
-    ("offsets", pa.int64()),
-])
+SCHEMA = pa.schema(
+    [
+        ("severity", pa.string()),
+        ("kind", pa.string()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("group", pa.string()),
+        ("start", pa.int64()),
+        ("end", pa.int64()),
+        ("why", pa.string()),
+        ("offsets", pa.int64()),
+    ]
+)
 
 _OF_RANGES = {
     What.R_ARCHIVE_DUPLICATES: (Severity.FAULT, "archived twice", "rows of the lake with the same offset"),
-    What.R_ARCHIVE_OUT_OF_ORDER: (Severity.FAULT, "archived out of order", "behind a higher offset in its file"),
-    What.R_LOST: (Severity.LOSS, "lost to the group", "below the committed offset, never acknowledged nor given up"),
+    What.R_ARCHIVE_OUT_OF_ORDER: (
+        Severity.FAULT,
+        "archived out of order",
+        "behind a higher offset in its file",
+    ),
+    What.R_LOST: (
+        Severity.LOSS,
+        "lost to the group",
+        "below the committed offset, never acknowledged nor given up",
+    ),
     What.R_UNKNOWN: (Severity.UNKNOWN, "acknowledgement not known", "the journal has a hole behind it"),
     What.R_UNEXPLAINED: (Severity.FAULT, "offered twice", "the same attempt within one assignment"),
-    What.R_OUT_OF_ORDER: (Severity.FAULT, "offered out of order", "after a higher offset within one assignment"),
+    What.R_OUT_OF_ORDER: (
+        Severity.FAULT,
+        "offered out of order",
+        "after a higher offset within one assignment",
+    ),
 }
 
 
@@ -80,13 +100,20 @@ def of_partitions(views: Iterable[PartitionView]) -> Iterator[Finding]:
     for view in views:
         place = (view.topic, view.partition, None)
         for gap in view.gaps:
-            severity = {Why.LOSS: Severity.LOSS, Why.UNKNOWN: Severity.UNKNOWN}.get(gap.why, Severity.EXPLAINED)
+            severity = {Why.LOSS: Severity.LOSS, Why.UNKNOWN: Severity.UNKNOWN}.get(
+                gap.why, Severity.EXPLAINED
+            )
             kind = "missing in the lake" if severity is Severity.LOSS else "gap in the lake"
             why = f"{gap.why}: {gap.evidence}" if gap.evidence else str(gap.why)
             yield Finding(severity, kind, *place, gap.start, gap.end, why)
         for start, end, times in view.overlapping:
             yield Finding(
-                Severity.FAULT, "archived ranges overlap", *place, start, end, f"{times} entries of the lake's log"
+                Severity.FAULT,
+                "archived ranges overlap",
+                *place,
+                start,
+                end,
+                f"{times} entries of the lake's log",
             )
         for gap in view.log_lost:
             yield Finding(
@@ -99,7 +126,8 @@ def of_holes(holes: Iterable[Hole]) -> Iterator[Finding]:
     for hole in holes:
         count = f"{hole.events:,} events, " if hole.events else ""
         yield Finding(
-            Severity.UNKNOWN, "hole in the journal",
+            Severity.UNKNOWN,
+            "hole in the journal",
             why=f"{hole.why}: {count}{hole.client}, {_time(hole.start)} to {_time(hole.end)}",
         )
 
@@ -109,7 +137,13 @@ def of_skips(watches: Mapping[tuple[str, int, str], tuple[tuple[int, int], ...]]
     for (topic, partition, group), skipped in watches.items():
         for start, end in skipped:
             yield Finding(
-                Severity.EXPLAINED, "passed over by the group", topic, partition, group, start, end,
+                Severity.EXPLAINED,
+                "passed over by the group",
+                topic,
+                partition,
+                group,
+                start,
+                end,
                 "its offset was set, or a member without a journal had the partition",
             )
 
@@ -125,9 +159,17 @@ ORDER = (Severity.LOSS, Severity.FAULT, Severity.UNKNOWN, Severity.EXPLAINED)
 
 def in_order(findings: Iterable[Finding]) -> list[Finding]:
     """The worst first, then by place."""
-    return sorted(findings, key=lambda each: (
-        ORDER.index(each.severity), each.kind, each.topic, each.partition, each.group or "", each.start,
-    ))
+    return sorted(
+        findings,
+        key=lambda each: (
+            ORDER.index(each.severity),
+            each.kind,
+            each.topic,
+            each.partition,
+            each.group or "",
+            each.start,
+        ),
+    )
 
 
 __all__ = ["SCHEMA", "Finding", "Severity", "in_order", "of_holes", "of_partitions", "of_ranges", "of_skips"]

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from pixy.pipeline.intervals import Intervals
+from pixy.pipeline.lake.intervals import Intervals
 
 
 class Why(StrEnum):
@@ -98,11 +98,14 @@ def classify(missing: Intervals, log: Log | None, newest_gone: int = -1) -> list
     sorting = _Sorting(missing)
     why, evidence = _below_start(log, newest_gone)
     sorting.take(Intervals.span(0, log.start), why, evidence)
-    sorting.take(_union(span.records for span in log.spans if not span.aborted), Why.LOSS, "the broker has it")
+    sorting.take(
+        _union(span.records for span in log.spans if not span.aborted), Why.LOSS, "the broker has it"
+    )
     sorting.take(_whole(span for span in log.spans if span.control), Why.MARKER)
     sorting.take(_whole(span for span in log.spans if span.aborted), Why.ABORTED)
     sorting.take(
-        Intervals.span(log.end, max(log.end, missing.end if missing else 0)), Why.LOSS,
+        Intervals.span(log.end, max(log.end, missing.end if missing else 0)),
+        Why.LOSS,
         f"beyond the end of the log ({log.end}): the log lost its end, or the topic was made anew",
     )
     if log.compacted:

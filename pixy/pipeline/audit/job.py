@@ -14,15 +14,15 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from pixy.pipeline.audit import engine, findings, missing, output, producers, sources, tables
+from pixy.pipeline.audit.classify import Context, Watch
 from pixy.pipeline.audit.facts import NO_GROUP, NO_WINDOW, TALLIES, What
 from pixy.pipeline.audit.findings import Finding
-from pixy.pipeline.audit.gather import Gathered, Request, describe, gather
-from pixy.pipeline.audit.judge import Context, Watch
+from pixy.pipeline.audit.merge_windows import Restated, restate
 from pixy.pipeline.audit.missing import PartitionView
-from pixy.pipeline.audit.restate import Restated, restate
+from pixy.pipeline.audit.open_sources import Gathered, Request, describe, gather
 from pixy.pipeline.audit.tables import Names
 from pixy.pipeline.errors import UsageError
-from pixy.pipeline.intervals import Intervals
+from pixy.pipeline.lake.intervals import Intervals
 
 
 @dataclass(slots=True)
@@ -30,7 +30,7 @@ class Result:
     """What an audit came to.
 
     Attributes:
-        inputs: the sources as used, see :func:`pixy.pipeline.audit.gather.describe`.
+        inputs: the sources as used, see :func:`pixy.pipeline.audit.open_sources.describe`.
         digest: SHA-256 over them: two runs with the same one saw the same.
         sketches: rows of :data:`pixy.pipeline.audit.tables.SKETCH_ROWS`.
     """
@@ -76,16 +76,25 @@ def audit(spark: SparkSession, request: Request, told: Callable[[str], None]) ->
     windows = _windows(request, found, tables.windows(tallies, names), previous)
     carried = set(windows.carried)
     return Result(
-        request, found.now, inputs, digest_of(inputs), windows, views,
-        findings.in_order([
-            *findings.of_ranges(ranges), *findings.of_partitions(views),
-            *(findings.of_holes(journal.holes(found.now)) if journal else ()),
-            *findings.of_skips({key: watch.skipped for key, watch in watches.items()}),
-            *producers.look(spark, request, found, ranges, _unarchived(found), told),
-        ]),
+        request,
+        found.now,
+        inputs,
+        digest_of(inputs),
+        windows,
+        views,
+        findings.in_order(
+            [
+                *findings.of_ranges(ranges),
+                *findings.of_partitions(views),
+                *(findings.of_holes(journal.holes(found.now)) if journal else ()),
+                *findings.of_skips({key: watch.skipped for key, watch in watches.items()}),
+                *producers.look(spark, request, found, ranges, _unarchived(found), told),
+            ]
+        ),
         [row for row in tables.sketch_rows(tallies, names) if tables.key_of(row) not in carried]
         + [row for row in previous.sketches if tables.key_of(row) in carried],
-        previous.run + 1, watches,
+        previous.run + 1,
+        watches,
     )
 
 
@@ -117,9 +126,9 @@ def _facts(spark: SparkSession, request: Request, found: Gathered) -> list[DataF
         topics = sorted({topic for topic, _ in found.places} & set(found.state.topics()))
         facts.append(_packed(sources.lake_facts(spark, found.lake, found.state, topics, frame)))
     if found.journal is not None and found.journal_frame is not None:
-        facts.append(engine.journal_facts(
-            found.journal_frame, found.journal.numbers, numbers, found.journal.twice()
-        ))
+        facts.append(
+            engine.journal_facts(found.journal_frame, found.journal.numbers, numbers, found.journal.twice())
+        )
     if request.proxy is not None and request.log:
         facts.append(_packed(sources.log_facts(spark, request.proxy, _unarchived(found), frame)))
     return [each for each in facts if each is not None]
@@ -150,10 +159,14 @@ def _context(
             both = np.array(ranges, np.int64)
             published[tp] = (both[:, 0].copy(), both[:, 1].copy())
     return Context(
-        request.window, request.watermark,
+        request.window,
+        request.watermark,
         np.array([groups.get(key[4], NO_GROUP) for key in (journal.numbers if journal else ())], np.int64),
         np.array(journal.holed(found.now) if journal else [], np.bool_),
-        {(tps[topic, partition], groups[group]): watch for (topic, partition, group), watch in watches.items()},
+        {
+            (tps[topic, partition], groups[group]): watch
+            for (topic, partition, group), watch in watches.items()
+        },
         published,
     )
 
@@ -184,7 +197,11 @@ def _windows(
     if found.journal is not None and not all(epoch.begins for epoch in found.journal.epochs.values()):
         reach = found.journal.begin // 1000
     return restate(
-        now, previous.windows, window=request.window, closed_before=newest - request.watermark, reach=reach,
+        now,
+        previous.windows,
+        window=request.window,
+        closed_before=newest - request.watermark,
+        reach=reach,
         closed_then=previous.closed_before,
     )
 

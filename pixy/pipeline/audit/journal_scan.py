@@ -60,10 +60,17 @@ class _Survey:
             if len(self.errors) < _MOST_ERRORS:
                 self.errors.append((partition, offset, str(error)))
             return
-        epoch = self.epochs.setdefault((batch.client, batch.epoch), {
-            "batches": [], "lost": [], "streams": {}, "moves": [], "events": 0,
-            "heartbeat": batch.heartbeat,
-        })
+        epoch = self.epochs.setdefault(
+            (batch.client, batch.epoch),
+            {
+                "batches": [],
+                "lost": [],
+                "streams": {},
+                "moves": [],
+                "events": 0,
+                "heartbeat": batch.heartbeat,
+            },
+        )
         epoch["batches"].append((batch.sequence, partition, offset, batch.time, batch.final))
         epoch["events"] += batch.count
         if batch.lost.events:
@@ -93,13 +100,16 @@ class _Survey:
 
     def packed(self) -> bytes:
         """For the driver."""
-        made: bytes = msgpack.packb({
-            "epochs": [
-                (client, epoch, {**found, "streams": list(found["streams"].items())})
-                for (client, epoch), found in self.epochs.items()
-            ],
-            "errors": self.errors, "bad": self.bad,
-        })
+        made: bytes = msgpack.packb(
+            {
+                "epochs": [
+                    (client, epoch, {**found, "streams": list(found["streams"].items())})
+                    for (client, epoch), found in self.epochs.items()
+                ],
+                "errors": self.errors,
+                "bad": self.bad,
+            }
+        )
         return made
 
 
@@ -108,15 +118,18 @@ def survey(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     found = _Survey()
     for batch in batches:
         for partition, offset, value in zip(
-            batch.column("partition").to_pylist(), batch.column("offset").to_pylist(),
-            batch.column("value").to_pylist(), strict=True,
+            batch.column("partition").to_pylist(),
+            batch.column("offset").to_pylist(),
+            batch.column("value").to_pylist(),
+            strict=True,
         ):
             found.add(partition, offset, value)
     yield pa.RecordBatch.from_pydict({"survey": pa.array([found.packed()], pa.binary())})
 
 
 def to_facts(
-    streams: Mapping[StreamKey, int], places: Mapping[tuple[str, int], int],
+    streams: Mapping[StreamKey, int],
+    places: Mapping[tuple[str, int], int],
     skip: frozenset[tuple[int, int]],
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The second pass, for ``mapInArrow``: events as packed facts.
@@ -126,13 +139,16 @@ def to_facts(
         places: the number of each (topic, partition) that is audited; others are left out.
         skip: (partition, offset) of records that are in the journal twice.
     """
+
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         waiting: list[list[Ints]] = []
         held = 0
         for records in batches:
             for partition, offset, value in zip(
-                records.column("partition").to_pylist(), records.column("offset").to_pylist(),
-                records.column("value").to_pylist(), strict=True,
+                records.column("partition").to_pylist(),
+                records.column("offset").to_pylist(),
+                records.column("value").to_pylist(),
+                strict=True,
             ):
                 if (partition, offset) in skip:
                     continue
@@ -166,24 +182,25 @@ def _facts(
         return None
     offset = column(columns["offset"], count)
     every = [
-        tp, offset >> BLOCK_BITS, offset, kind, source, *(
-            column(columns[name], count) for name in ("time", "timestamp", "attempt", "took", "code")
-        ),
+        tp,
+        offset >> BLOCK_BITS,
+        offset,
+        kind,
+        source,
+        *(column(columns[name], count) for name in ("time", "timestamp", "attempt", "took", "code")),
     ]
     return every if len(wanted) == count else [each[wanted] for each in every]
 
 
 def _places(batch: Batch, places: Mapping[tuple[str, int], int]) -> Ints:
     # A message that was never written has no partition: it is counted with its topic's first.
-    return np.array([
-        places.get((topic, max(partition, 0)), -1) for topic, partition, _, _ in batch.streams
-    ], np.int64)
+    return np.array(
+        [places.get((topic, max(partition, 0)), -1) for topic, partition, _, _ in batch.streams], np.int64
+    )
 
 
 def _joined(parts: list[list[Ints]]) -> pa.RecordBatch:
-    return pack({
-        name: np.concatenate([part[at] for part in parts]) for at, name in enumerate(FACTS.names)
-    })
+    return pack({name: np.concatenate([part[at] for part in parts]) for at, name in enumerate(FACTS.names)})
 
 
 __all__ = ["RECORDS_DDL", "SURVEY_DDL", "StreamKey", "column", "survey", "to_facts"]

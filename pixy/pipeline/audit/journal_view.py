@@ -14,15 +14,15 @@ from typing import Any
 import msgpack
 
 from pixy.journal import Kind
+from pixy.pipeline.audit.classify import Watch
 from pixy.pipeline.audit.journal_scan import StreamKey
-from pixy.pipeline.audit.judge import Watch
 from pixy.pipeline.errors import SourceError
+from pixy.wire.types import TopicPartition
 
 _NEVER = (1 << 63) - 1
 _DEAD_AFTER = 3
 """Heartbeats that must be missing before a daemon counts as dead."""
 
-Place = tuple[str, int]
 Stream = tuple[str, int, str, int]
 
 
@@ -65,10 +65,7 @@ class Epoch:
         for key, first in found["streams"]:
             stream: Stream = tuple(key)
             self.streams[stream] = min(first, self.streams.get(stream, first))
-        self.moves += [
-            (time, kind, tuple(stream), offset)
-            for time, kind, stream, offset in found["moves"]
-        ]
+        self.moves += [(time, kind, tuple(stream), offset) for time, kind, stream, offset in found["moves"]]
 
     @property
     def complete_until(self) -> int:
@@ -91,7 +88,8 @@ class Epoch:
         ordered = sorted(self.batches)
         found += [
             Hole(self.client, before[3], after[3], 0, "batches missing")
-            for before, after in pairwise(ordered) if after[0] > before[0] + 1
+            for before, after in pairwise(ordered)
+            if after[0] > before[0] + 1
         ]
         until = self.complete_until
         if not self.ended and now > until + _DEAD_AFTER * self.heartbeat:
@@ -132,7 +130,8 @@ class JournalView:
     def _number(self) -> dict[StreamKey, int]:
         keys = sorted(
             (client, epoch, *stream)
-            for (client, epoch), found in self.epochs.items() for stream in found.streams
+            for (client, epoch), found in self.epochs.items()
+            for stream in found.streams
         )
         return {key: at for at, key in enumerate(keys)}
 
@@ -149,16 +148,14 @@ class JournalView:
     @property
     def begin(self) -> int:
         """Since when there is a journal, microseconds; what is older was never in it or has expired."""
-        return min(
-            (min(batch[3] for batch in epoch.batches) for epoch in self.epochs.values()), default=0
-        )
+        return min((min(batch[3] for batch in epoch.batches) for epoch in self.epochs.values()), default=0)
 
     @property
     def end(self) -> int:
         """Time of the last batch of all."""
         return max((epoch.complete_until for epoch in self.epochs.values()), default=0)
 
-    def places(self) -> set[Place]:
+    def places(self) -> set[TopicPartition]:
         """(topic, partition) of which it tells."""
         return {(key[2], max(key[3], 0)) for key in self.numbers}
 
@@ -180,7 +177,7 @@ class JournalView:
         """Records (partition, offset) to leave out, because their batch is there already."""
         return frozenset(at for epoch in self.epochs.values() for at in epoch.twice())
 
-    def watch(self, place: Place, group: str, committed: int | None, now: int) -> Watch | None:
+    def watch(self, place: TopicPartition, group: str, committed: int | None, now: int) -> Watch | None:
         """What can be told about a group in a partition; None if the journal knows nothing of it.
 
         Args:
@@ -224,4 +221,8 @@ def _skipped(moves: Sequence[tuple[int, int, Stream, int]], committed: int) -> t
     return tuple(found)
 
 
-__all__ = ["Epoch", "Hole", "JournalView", "Place"]
+__all__ = [
+    "Epoch",
+    "Hole",
+    "JournalView",
+]

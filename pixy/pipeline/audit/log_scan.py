@@ -13,7 +13,7 @@ from pixy.config.model import Proxy
 from pixy.pipeline.audit.gaps import Span
 from pixy.pipeline.datasource.access import from_proxy
 from pixy.pipeline.errors import SourceError
-from pixy.pipeline.intervals import Intervals
+from pixy.pipeline.lake.intervals import Intervals
 from pixy.wire import control
 from pixy.wire.batch import Batch
 from pixy.wire.client import PartitionFetcher
@@ -44,8 +44,13 @@ def scan(proxy: Proxy, topic: str, partition: int, missing: Intervals, start: in
     access = replace(from_proxy(proxy), client_id=f"{proxy.client_id}-audit")
     try:
         with PartitionFetcher(
-            list(access.bootstrap), topic, partition, max_bytes=_MAX_BYTES, max_wait_ms=_MAX_WAIT_MS,
-            read_committed=True, **access.options(),
+            list(access.bootstrap),
+            topic,
+            partition,
+            max_bytes=_MAX_BYTES,
+            max_wait_ms=_MAX_WAIT_MS,
+            read_committed=True,
+            **access.options(),
         ) as fetcher:
             for result in _fetched(fetcher, wanted):
                 for span in _spans(result, wanted):
@@ -60,9 +65,7 @@ def _fetched(fetcher: PartitionFetcher, wanted: Intervals) -> Iterator[FetchResu
     while True:
         result = fetcher.fetch(at)
         if result.error_code:
-            raise SourceError(
-                f"{fetcher.topic}/{fetcher.partition} at {at}: {describe(result.error_code)}"
-            )
+            raise SourceError(f"{fetcher.topic}/{fetcher.partition} at {at}: {describe(result.error_code)}")
         yield result
         if result.next_offset <= at:
             return  # the end of what is committed
@@ -81,7 +84,9 @@ def _spans(result: FetchResult, wanted: Intervals) -> Iterator[Span]:
         aborted = batch.is_transactional and not batch.is_control and batch.producer_id in aborting
         yield _span(batch, wanted, aborted)
         if (
-            batch.is_control and batch.is_transactional and batch.records_count
+            batch.is_control
+            and batch.is_transactional
+            and batch.records_count
             and control.parse(batch.records()[0]).type == control.ControlType.ABORT
         ):
             aborting.discard(batch.producer_id)
@@ -96,7 +101,9 @@ def _span(batch: Batch, wanted: Intervals, aborted: bool) -> Span:
         return Span(batch.base_offset, batch.next_offset, whole, aborted=aborted)
     records = batch.records()
     return Span(
-        batch.base_offset, batch.next_offset, Intervals.offsets(each.offset for each in records),
+        batch.base_offset,
+        batch.next_offset,
+        Intervals.offsets(each.offset for each in records),
         stamps=tuple((each.offset, each.timestamp) for each in records if each.offset in looked_at),
     )
 

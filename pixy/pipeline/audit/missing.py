@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from pixy.config.model import Proxy
 from pixy.pipeline.audit.facts import What
 from pixy.pipeline.audit.gaps import Gap, Log, Why, classify
-from pixy.pipeline.audit.gather import Gathered, Place
 from pixy.pipeline.audit.log_scan import scan
-from pixy.pipeline.intervals import Intervals, overlaps
+from pixy.pipeline.audit.open_sources import Gathered
+from pixy.pipeline.lake.intervals import Intervals, overlaps
+from pixy.wire.types import TopicPartition
 
 Ranges = Mapping[tuple[What, str, int, str | None], Intervals]
 
@@ -57,7 +58,7 @@ def look(
 
 
 def _look(
-    found: Gathered, ranges: Ranges, proxy: Proxy | None, place: Place, told: Callable[[str], None]
+    found: Gathered, ranges: Ranges, proxy: Proxy | None, place: TopicPartition, told: Callable[[str], None]
 ) -> PartitionView:
     def offsets(what: What) -> Intervals:
         return ranges.get((what, *place, None), Intervals())
@@ -82,7 +83,7 @@ def _look(
     return view
 
 
-def _log(found: Gathered, proxy: Proxy | None, place: Place, missing: Intervals) -> Log | None:
+def _log(found: Gathered, proxy: Proxy | None, place: TopicPartition, missing: Intervals) -> Log | None:
     bounds = found.bounds.get(place)
     if bounds is None or proxy is None:
         return None
@@ -90,22 +91,30 @@ def _log(found: Gathered, proxy: Proxy | None, place: Place, missing: Intervals)
     policy = config.get("cleanup.policy", "delete").split(",")
     start, end = bounds
     return Log(
-        start, end, scan(proxy, *place, missing & Intervals.span(0, end), start),
-        compacted="compact" in policy, deleting="delete" in policy,
+        start,
+        end,
+        scan(proxy, *place, missing & Intervals.span(0, end), start),
+        compacted="compact" in policy,
+        deleting="delete" in policy,
         retention_ms=int(config.get("retention.ms", -1)),
-        retention_bytes=int(config.get("retention.bytes", -1)), now=found.now // 1000,
+        retention_bytes=int(config.get("retention.bytes", -1)),
+        now=found.now // 1000,
     )
 
 
-def _newest(found: Gathered, place: Place) -> int:
+def _newest(found: Gathered, place: TopicPartition) -> int:
     """The newest record that the lake has of what the log has no more, milliseconds."""
     bounds = found.bounds.get(place)
     if bounds is None:
         return -1
-    return max((
-        each.range.stats.max_timestamp for each in found.state.ranges.get(place, ())
-        if each.range.end <= bounds[0]
-    ), default=-1)
+    return max(
+        (
+            each.range.stats.max_timestamp
+            for each in found.state.ranges.get(place, ())
+            if each.range.end <= bounds[0]
+        ),
+        default=-1,
+    )
 
 
 __all__ = ["PartitionView", "Ranges", "look"]

@@ -25,12 +25,22 @@ FORMAT, VERSION = "kafka-pixy-audit", 1
 SUMMARY = "audit.json"
 REPORT = "report.html"
 
-PARTITIONS = pa.schema([
-    ("topic", pa.string()), ("partition", pa.int32()), ("log_start", pa.int64()), ("log_end", pa.int64()),
-    ("archived_start", pa.int64()), ("archived_end", pa.int64()), ("archived_records", pa.int64()),
-    ("not_archived_yet", pa.int64()), ("missing", pa.int64()), ("lost", pa.int64()),
-    ("overlapping", pa.int64()), ("gaps", pa.map_(pa.string(), pa.int64())),
-])
+PARTITIONS = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("log_start", pa.int64()),
+        ("log_end", pa.int64()),
+        ("archived_start", pa.int64()),
+        ("archived_end", pa.int64()),
+        ("archived_records", pa.int64()),
+        ("not_archived_yet", pa.int64()),
+        ("missing", pa.int64()),
+        ("lost", pa.int64()),
+        ("overlapping", pa.int64()),
+        ("gaps", pa.map_(pa.string(), pa.int64())),
+    ]
+)
 
 
 @dataclass(slots=True)
@@ -63,7 +73,9 @@ def previous(folder: str) -> Previous:
         rows = pq.read_table(Path(folder, "windows.parquet")).to_pylist()
         sketches = pq.read_table(Path(folder, "latencies.parquet")).to_pylist()
         return Previous(
-            int(document["run"]), {_key(row): row for row in rows}, document["inputs"]["settings"],
+            int(document["run"]),
+            {_key(row): row for row in rows},
+            document["inputs"]["settings"],
             [{**row, "window": _millis(row["window"])} for row in sketches],
             int(document["windows"]["closed_before_ms"]),
         )
@@ -79,16 +91,19 @@ def write(result: Result, summary: dict[str, Any], report: str) -> list[str]:
     """Write everything, the summary last; the paths. Raises PipelineError, naming the file."""
     folder = Path(result.request.out)
     files: dict[str, Any] = {
-        "windows.parquet": _table(WINDOWS, (
-            {"topic": key[0], "partition": key[1], "group": key[2], "window": _time(key[3]), **row}
-            for key, row in sorted(result.windows.rows.items(), key=lambda item: _sortable(item[0]))
-        )),
-        "latencies.parquet": _table(SKETCH_ROWS, (
-            {**row, "window": _time(row["window"])} for row in result.sketches
-        )),
-        "partitions.parquet": _table(PARTITIONS, (
-            {**row, "gaps": list(row["gaps"].items())} for row in partition_rows(result)
-        )),
+        "windows.parquet": _table(
+            WINDOWS,
+            (
+                {"topic": key[0], "partition": key[1], "group": key[2], "window": _time(key[3]), **row}
+                for key, row in sorted(result.windows.rows.items(), key=lambda item: _sortable(item[0]))
+            ),
+        ),
+        "latencies.parquet": _table(
+            SKETCH_ROWS, ({**row, "window": _time(row["window"])} for row in result.sketches)
+        ),
+        "partitions.parquet": _table(
+            PARTITIONS, ({**row, "gaps": list(row["gaps"].items())} for row in partition_rows(result))
+        ),
         "findings.parquet": _table(found.SCHEMA, (each.row() for each in result.findings)),
         REPORT: report.encode(),
         SUMMARY: (json.dumps(summary, indent=1) + "\n").encode(),
@@ -119,10 +134,17 @@ def partition_rows(result: Result) -> Iterable[Row]:
             gaps[str(gap.why)] = gaps.get(str(gap.why), 0) + gap.end - gap.start
         log, archived = view.log or (None, None), view.archived or (None, None)
         yield {
-            "topic": view.topic, "partition": view.partition, "log_start": log[0], "log_end": log[1],
-            "archived_start": archived[0], "archived_end": archived[1], "archived_records": view.rows,
-            "not_archived_yet": view.unarchived, "missing": sum(gaps.values()),
-            "lost": view.archive_lost.count, "overlapping": sum(b - a for a, b, _ in view.overlapping),
+            "topic": view.topic,
+            "partition": view.partition,
+            "log_start": log[0],
+            "log_end": log[1],
+            "archived_start": archived[0],
+            "archived_end": archived[1],
+            "archived_records": view.rows,
+            "not_archived_yet": view.unarchived,
+            "missing": sum(gaps.values()),
+            "lost": view.archive_lost.count,
+            "overlapping": sum(b - a for a, b, _ in view.overlapping),
             "gaps": gaps,
         }
 

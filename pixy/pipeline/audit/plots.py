@@ -16,13 +16,20 @@ from matplotlib.figure import Figure
 from pixy.pipeline.audit.tables import Key, Row
 
 _COLOURS = {
-    "produced": "#4477aa", "archived": "#66ccee", "offered": "#ccbb44", "acked": "#228833",
-    "lost": "#cc3311", "duplicates": "#ee7733", "out of order": "#aa3377", "retried": "#bbbbbb",
+    "produced": "#4477aa",
+    "archived": "#66ccee",
+    "offered": "#ccbb44",
+    "acked": "#228833",
+    "lost": "#cc3311",
+    "duplicates": "#ee7733",
+    "out of order": "#aa3377",
+    "retried": "#bbbbbb",
 }
 """Paul Tol's "bright": told apart by the colour-blind."""
 
 _LATENCIES = (
-    ("produce_offer", "produce to offer", "#4477aa"), ("offer_ack", "offer to ack", "#228833"),
+    ("produce_offer", "produce to offer", "#4477aa"),
+    ("offer_ack", "offer to ack", "#228833"),
     ("archive_delay", "archive delay", "#ee7733"),
 )
 
@@ -44,7 +51,9 @@ def of_topic(rows: list[tuple[Key, Row]]) -> str:
         for part, style in (("p50", "-"), ("p99", ":")):
             values = latencies[f"{metric}_{part}_ms"]
             if not all(isnan(value) for value in values):
-                bottom.plot(times, values, style, label=f"{label} {part}", color=colour, lw=1.4, marker=".", ms=3)
+                bottom.plot(
+                    times, values, style, label=f"{label} {part}", color=colour, lw=1.4, marker=".", ms=3
+                )
     bottom.set_ylabel("milliseconds")
     bottom.set_yscale("log")
     for axes in (top, middle, bottom):
@@ -52,7 +61,9 @@ def of_topic(rows: list[tuple[Key, Row]]) -> str:
     return _svg(figure)
 
 
-def _series(rows: list[tuple[Key, Row]]) -> tuple[list[datetime], dict[str, list[float]], dict[str, list[float]]]:
+def _series(
+    rows: list[tuple[Key, Row]],
+) -> tuple[list[datetime], dict[str, list[float]], dict[str, list[float]]]:
     windows: dict[int, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     worst: dict[int, dict[str, float]] = defaultdict(dict)
     seen: set[tuple[int, int]] = set()
@@ -60,12 +71,28 @@ def _series(rows: list[tuple[Key, Row]]) -> tuple[list[datetime], dict[str, list
         window = windows[key[3]]
         if (key[1], key[3]) not in seen:
             seen.add((key[1], key[3]))
-            _add(window, row, {"produced": ("produced",), "archived": ("archived",), "lost": ("archive_lost", "log_lost")})
-            _add(window, row, {"duplicates": ("archive_duplicates",), "out of order": ("archive_out_of_order",)})
-        _add(window, row, {
-            "offered": ("offered",), "acked": ("acked",), "retried": ("retried",), "lost": ("lost",),
-            "duplicates": ("duplicates_unexplained",), "out of order": ("out_of_order",),
-        })
+            _add(
+                window,
+                row,
+                {"produced": ("produced",), "archived": ("archived",), "lost": ("archive_lost", "log_lost")},
+            )
+            _add(
+                window,
+                row,
+                {"duplicates": ("archive_duplicates",), "out of order": ("archive_out_of_order",)},
+            )
+        _add(
+            window,
+            row,
+            {
+                "offered": ("offered",),
+                "acked": ("acked",),
+                "retried": ("retried",),
+                "lost": ("lost",),
+                "duplicates": ("duplicates_unexplained",),
+                "out of order": ("out_of_order",),
+            },
+        )
         for metric, _, _ in _LATENCIES:
             for part in ("p50", "p99"):
                 name = f"{metric}_{part}_ms"
@@ -75,10 +102,13 @@ def _series(rows: list[tuple[Key, Row]]) -> tuple[list[datetime], dict[str, list
     return (
         [datetime.fromtimestamp(at / 1000, UTC) for at in order],
         {name: [windows[at].get(name, 0.0) for at in order] for name in _COLOURS},
-        defaultdict(lambda: [float("nan")] * len(order), {
-            name: [worst[at].get(name, float("nan")) for at in order]
-            for name in {each for found in worst.values() for each in found}
-        }),
+        defaultdict(
+            lambda: [float("nan")] * len(order),
+            {
+                name: [worst[at].get(name, float("nan")) for at in order]
+                for name in {each for found in worst.values() for each in found}
+            },
+        ),
     )
 
 
@@ -89,7 +119,9 @@ def _add(window: dict[str, float], row: Row, columns: dict[str, tuple[str, ...]]
 
 def _finish(axes: Axes) -> None:
     if axes.lines:
-        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), fontsize=8, ncols=6, frameon=False, borderaxespad=0.2)
+        axes.legend(
+            loc="lower left", bbox_to_anchor=(0, 1), fontsize=8, ncols=6, frameon=False, borderaxespad=0.2
+        )
     else:
         axes.text(0.5, 0.5, "nothing", transform=axes.transAxes, ha="center", color="#888888")
         axes.set_yticks([])
@@ -103,7 +135,12 @@ def _finish(axes: Axes) -> None:
 
 def _svg(figure: Figure) -> str:
     target = io.StringIO()
-    settings: dict[Any, Any] = {"svg.fonttype": "none", "svg.hashsalt": "audit", "font.family": "sans-serif", "font.size": 9}
+    settings: dict[Any, Any] = {
+        "svg.fonttype": "none",
+        "svg.hashsalt": "audit",
+        "font.family": "sans-serif",
+        "font.size": 9,
+    }
     with mpl.rc_context(settings):
         figure.savefig(target, format="svg", metadata={"Date": None})
     text = target.getvalue()

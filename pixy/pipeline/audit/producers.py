@@ -10,15 +10,20 @@ from pyspark.sql import DataFrame, SparkSession
 from pixy.pipeline.audit.contents import Evidence, find_twice, lake_rows, log_rows, of_contents
 from pixy.pipeline.audit.facts import What
 from pixy.pipeline.audit.findings import Finding
-from pixy.pipeline.audit.gather import Gathered, Place, Request
 from pixy.pipeline.audit.missing import Ranges
+from pixy.pipeline.audit.open_sources import Gathered, Request
 from pixy.pipeline.audit.sequence_scan import Sequences, of_sequences, scan_sequences
-from pixy.pipeline.intervals import Intervals
+from pixy.pipeline.lake.intervals import Intervals
+from pixy.wire.types import TopicPartition
 
 
 def look(
-    spark: SparkSession, request: Request, found: Gathered, ranges: Ranges,
-    unarchived: Mapping[Place, tuple[int, int]], told: Callable[[str], None],
+    spark: SparkSession,
+    request: Request,
+    found: Gathered,
+    ranges: Ranges,
+    unarchived: Mapping[TopicPartition, tuple[int, int]],
+    told: Callable[[str], None],
 ) -> list[Finding]:
     """Findings about producers.
 
@@ -46,7 +51,10 @@ def look(
 
 
 def _rows(
-    spark: SparkSession, request: Request, found: Gathered, unarchived: Mapping[Place, tuple[int, int]]
+    spark: SparkSession,
+    request: Request,
+    found: Gathered,
+    unarchived: Mapping[TopicPartition, tuple[int, int]],
 ) -> DataFrame | None:
     parts: list[DataFrame | None] = []
     if found.lake is not None:
@@ -60,10 +68,10 @@ def _rows(
 
 def _evidence(found: Gathered, ranges: Ranges, sequences: Sequences) -> Evidence:
     return Evidence(
-        {
-            place: ranges.get((What.R_ANSWERED, *place, None), Intervals()) for place in found.places
-        },
-        sequences.numbered, sequences.plain, {place: sequences.repeated(place) for place in sequences.told},
+        {place: ranges.get((What.R_ANSWERED, *place, None), Intervals()) for place in found.places},
+        sequences.numbered,
+        sequences.plain,
+        {place: sequences.repeated(place) for place in sequences.told},
     )
 
 

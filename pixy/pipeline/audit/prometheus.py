@@ -23,7 +23,8 @@ _PARTITION = {
     "lost": "Records that the broker has, in an archived range, and the lake has not",
 }
 _WINDOWS = {
-    "count": "Windows of the audit", "closed": "Windows that the watermark has closed",
+    "count": "Windows of the audit",
+    "closed": "Windows that the watermark has closed",
     "restated": "Closed windows that late data has changed in this run",
     "carried": "Windows carried on from the run before, as the sources hold them no more",
 }
@@ -93,8 +94,13 @@ def _counts(
 
 def _latencies(made: CollectorRegistry, summary: Mapping[str, Any]) -> None:
     gauge = _gauge(
-        made, "latency_seconds", "Quantiles of the delays; the group is empty for those of the topic",
-        "topic", "group", "metric", "quantile",
+        made,
+        "latency_seconds",
+        "Quantiles of the delays; the group is empty for those of the topic",
+        "topic",
+        "group",
+        "metric",
+        "quantile",
     )
     for row in [*summary["topics"], *summary["groups"]]:
         for metric in METRICS.values():

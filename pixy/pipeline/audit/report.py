@@ -18,8 +18,11 @@ MOST_TOPICS = 12
 def render(result: Result, summary: dict[str, Any]) -> str:
     """The report's HTML."""
     environment = Environment(
-        loader=PackageLoader("pixy.pipeline.audit", "templates"), autoescape=True,
-        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+        loader=PackageLoader("pixy.pipeline.audit", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     environment.filters |= {"number": _number, "millis": _millis}
     by_topic: dict[str, list[tuple[Key, Row]]] = defaultdict(list)
@@ -28,7 +31,8 @@ def render(result: Result, summary: dict[str, Any]) -> str:
     # The busiest ones; what went wrong is in the tables whatever the topic.
     busiest = sorted(by_topic, key=lambda topic: (-len(by_topic[topic]), topic))[:MOST_TOPICS]
     return environment.get_template("report.html").render(
-        summary=summary, plots={topic: plots.of_topic(by_topic[topic]) for topic in sorted(busiest)},
+        summary=summary,
+        plots={topic: plots.of_topic(by_topic[topic]) for topic in sorted(busiest)},
         left_out=len(by_topic) - len(busiest),
     )
 

@@ -15,9 +15,8 @@ from pixy.config.model import Proxy
 from pixy.pipeline.audit import engine
 from pixy.pipeline.audit.findings import Finding, Severity
 from pixy.pipeline.audit.sequences import Event, Header, SequenceTracker, Told
-from pixy.pipeline.intervals import Intervals
-
-Place = tuple[str, int]
+from pixy.pipeline.lake.intervals import Intervals
+from pixy.wire.types import TopicPartition
 
 MOST_EXPLAINED = 1000
 """Holes that compaction explains and that are told one by one, of a partition."""
@@ -26,11 +25,20 @@ _COLUMNS = (
     "topic string, partition int, baseOffset bigint, lastOffset bigint, producerId bigint, producerEpoch int, "
     "baseSequence int, isControl boolean"
 )
-_TOLD = pa.schema([
-    ("topic", pa.string()), ("partition", pa.int32()), ("event", pa.string()), ("start", pa.int64()),
-    ("end", pa.int64()), ("producer_id", pa.int64()), ("producer_epoch", pa.int32()),
-    ("sequence", pa.int64()), ("size", pa.int64()), ("uncovered", pa.int64()),
-])
+_TOLD = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("event", pa.string()),
+        ("start", pa.int64()),
+        ("end", pa.int64()),
+        ("producer_id", pa.int64()),
+        ("producer_epoch", pa.int32()),
+        ("sequence", pa.int64()),
+        ("size", pa.int64()),
+        ("uncovered", pa.int64()),
+    ]
+)
 _TOLD_DDL = (
     "topic string, partition int, event string, start bigint, `end` bigint, producer_id bigint, "
     "producer_epoch int, sequence bigint, size bigint, uncovered bigint"
@@ -45,11 +53,11 @@ class Sequences:
         numbered: offsets written by idempotent producers; ``plain`` those by others.
     """
 
-    told: dict[Place, list[Told]] = field(default_factory=dict)
-    numbered: dict[Place, Intervals] = field(default_factory=dict)
-    plain: dict[Place, Intervals] = field(default_factory=dict)
+    told: dict[TopicPartition, list[Told]] = field(default_factory=dict)
+    numbered: dict[TopicPartition, Intervals] = field(default_factory=dict)
+    plain: dict[TopicPartition, Intervals] = field(default_factory=dict)
 
-    def repeated(self, place: Place) -> Intervals:
+    def repeated(self, place: TopicPartition) -> Intervals:
         """Offsets whose sequence numbers were there before."""
         return Intervals.of(
             (each.start, each.end) for each in self.told.get(place, ()) if each.event is Event.REPEATED
@@ -57,7 +65,9 @@ class Sequences:
 
 
 def scan_sequences(
-    spark: SparkSession, proxy: Proxy, bounds: Mapping[Place, tuple[int, int]],
+    spark: SparkSession,
+    proxy: Proxy,
+    bounds: Mapping[TopicPartition, tuple[int, int]],
     configs: Mapping[str, Mapping[str, str]],
 ) -> Sequences:
     """Look at every batch of these ranges of offsets; ``configs`` are the topics' settings.
@@ -69,17 +79,19 @@ def scan_sequences(
     if rows is None:
         return Sequences()
     track = _track(frozenset(topic for topic, _ in bounds if _compacted(configs, topic)))
-    return _sequences(engine.run(lambda: rows.mapInArrow(track, _TOLD_DDL).toArrow(), "the log can not be read"))
+    return _sequences(
+        engine.run(lambda: rows.mapInArrow(track, _TOLD_DDL).toArrow(), "the log can not be read")
+    )
 
 
 def _track(compacted: frozenset[str]) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """What a task does with the headers of a partition."""
 
     def track(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        trackers: dict[Place, _Partition] = {}
+        trackers: dict[TopicPartition, _Partition] = {}
         for batch in batches:
             topics, partitions, *columns = (column.to_pylist() for column in batch.columns)
-            rows: list[tuple[Place, Told]] = []
+            rows: list[tuple[TopicPartition, Told]] = []
             for place, header in zip(
                 zip(topics, partitions, strict=True), map(Header, *columns), strict=True
             ):
@@ -113,7 +125,9 @@ class _Partition:
             if self._explained <= MOST_EXPLAINED:
                 yield told
             else:
-                more = self._more or told._replace(producer_id=-1, producer_epoch=-1, sequence=-1, size=0, uncovered=0)
+                more = self._more or told._replace(
+                    producer_id=-1, producer_epoch=-1, sequence=-1, size=0, uncovered=0
+                )
                 self._more = more._replace(
                     end=told.end, size=more.size + told.size, uncovered=more.uncovered + told.uncovered
                 )
@@ -124,7 +138,7 @@ class _Partition:
         yield from self._tracker.finish()
 
 
-def _made(rows: list[tuple[Place, Told]]) -> pa.RecordBatch:
+def _made(rows: list[tuple[TopicPartition, Told]]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(
         [{"topic": topic, "partition": partition, **told._asdict()} for (topic, partition), told in rows],
         schema=_TOLD,
@@ -133,7 +147,7 @@ def _made(rows: list[tuple[Place, Told]]) -> pa.RecordBatch:
 
 def _sequences(table: pa.Table) -> Sequences:
     found = Sequences()
-    kinds: dict[Event, dict[Place, list[tuple[int, int]]]] = {Event.NUMBERED: {}, Event.PLAIN: {}}
+    kinds: dict[Event, dict[TopicPartition, list[tuple[int, int]]]] = {Event.NUMBERED: {}, Event.PLAIN: {}}
     for row in table.to_pylist():
         place = row.pop("topic"), row.pop("partition")
         told = Told(**{**row, "event": Event(row["event"])})
@@ -161,22 +175,41 @@ def _finding(topic: str, partition: int, told: Told, compacted: bool) -> Finding
     last = (told.sequence + told.size - 1) % (1 << 31)
     if told.producer_id < 0:
         return Finding(
-            Severity.EXPLAINED, "sequence missing", topic, partition, None, told.start, told.end,
+            Severity.EXPLAINED,
+            "sequence missing",
+            topic,
+            partition,
+            None,
+            told.start,
+            told.end,
             f"compaction, {told.size} more numbers of any producers",
         )
     which = f"producer {told.producer_id}, epoch {told.producer_epoch}: sequence {told.sequence} to {last}"
     if told.event is Event.REPEATED:
         return Finding(
-            Severity.FAULT, "sequence repeated", topic, partition, None, told.start, told.end,
+            Severity.FAULT,
+            "sequence repeated",
+            topic,
+            partition,
+            None,
+            told.start,
+            told.end,
             f"{which} was there before: a retry was written again",
         )
     if compacted and told.uncovered >= told.size:
         return Finding(
-            Severity.EXPLAINED, "sequence missing", topic, partition, None, told.start, told.end,
+            Severity.EXPLAINED,
+            "sequence missing",
+            topic,
+            partition,
+            None,
+            told.start,
+            told.end,
             f"{which}: compaction, {told.uncovered} offsets have no batch",
         )
     why = (
-        f"the log has no batch for {told.uncovered} offsets" if told.uncovered >= told.size
+        f"the log has no batch for {told.uncovered} offsets"
+        if told.uncovered >= told.size
         else f"sent and never written, before offset {told.end}"
     )
     return Finding(

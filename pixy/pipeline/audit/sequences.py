@@ -122,8 +122,13 @@ class SequenceTracker:
                 header.producer_epoch, after if size > back else expected, end, 0
             )
             return Told(
-                Event.REPEATED, header.base_offset, header.base_offset + again, header.producer_id,
-                header.producer_epoch, header.base_sequence, again,
+                Event.REPEATED,
+                header.base_offset,
+                header.base_offset + again,
+                header.producer_id,
+                header.producer_epoch,
+                header.base_sequence,
+                again,
             )
         self._producers[header.producer_id] = _Producer(header.producer_epoch, after, end, 0)
         if not ahead:
@@ -132,8 +137,14 @@ class SequenceTracker:
         if known is None and uncovered >= ahead:
             return None  # it began before the log does
         return Told(
-            Event.MISSING, begin if known is not None else header.base_offset, header.base_offset,
-            header.producer_id, header.producer_epoch, expected, ahead, uncovered,
+            Event.MISSING,
+            begin if known is not None else header.base_offset,
+            header.base_offset,
+            header.producer_id,
+            header.producer_epoch,
+            expected,
+            ahead,
+            uncovered,
         )
 
 

@@ -29,23 +29,38 @@ def summarize(result: Result) -> dict[str, Any]:
     loss = any(each.severity is Severity.LOSS for each in result.findings)
     fault = any(each.severity is Severity.FAULT for each in result.findings)
     return {
-        "format": output.FORMAT, "version": output.VERSION,
+        "format": output.FORMAT,
+        "version": output.VERSION,
         "verdict": "loss" if loss else "fault" if fault else "clean",
-        "run": result.run, "at": _stamp(result.now // 1000), "cluster": result.request.cluster,
-        "lake": result.request.lake, "inputs": result.inputs, "inputs_digest": result.digest,
-        "sources": [name for name in ("lake", "journal", "log", "committed") if result.inputs[name] is not None],
+        "run": result.run,
+        "at": _stamp(result.now // 1000),
+        "cluster": result.request.cluster,
+        "lake": result.request.lake,
+        "inputs": result.inputs,
+        "inputs_digest": result.digest,
+        "sources": [
+            name for name in ("lake", "journal", "log", "committed") if result.inputs[name] is not None
+        ],
         "windows": {
-            "count": len(result.windows.rows), "length_ms": result.request.window,
+            "count": len(result.windows.rows),
+            "length_ms": result.request.window,
             "watermark_ms": result.request.watermark,
             "closed_before_ms": result.windows.closed_before,
             "closed": sum(bool(row["closed"]) for row in result.windows.rows.values()),
-            "restated": len(result.windows.changed), "carried": len(result.windows.carried),
+            "restated": len(result.windows.changed),
+            "carried": len(result.windows.carried),
             "restated_windows": [_window(key) for key in result.windows.changed[:MOST_WINDOWS]],
         },
-        "topics": topics, "groups": groups,
+        "topics": topics,
+        "groups": groups,
         "partitions": list(output.partition_rows(result)),
         "found": [
-            {"severity": str(severity), "kind": kind, "ranges": n, "offsets": _offsets(result, severity, kind)}
+            {
+                "severity": str(severity),
+                "kind": kind,
+                "ranges": n,
+                "offsets": _offsets(result, severity, kind),
+            }
             for (severity, kind), n in counted.items()
         ],
         "findings": _some(result),
@@ -71,7 +86,9 @@ def _totals(result: Result) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]
         ],
         [
             {
-                "topic": topic, "group": group, **{name: counts[name] for name in _GROUP},
+                "topic": topic,
+                "group": group,
+                **{name: counts[name] for name in _GROUP},
                 **latencies.get((topic, group), {}),
             }
             for (topic, group), counts in sorted(groups.items())
@@ -87,10 +104,14 @@ def _latencies(result: Result) -> dict[tuple[str, str | None], dict[str, float]]
     found: dict[tuple[str, str | None], dict[str, float]] = defaultdict(dict)
     for (topic, group, what), buckets in merged.items():
         column = f"{METRICS[what]}_max_ms"
-        most = max((
-            row[column] for key, row in result.windows.rows.items()
-            if key[0] == topic and (what in _OF_TOPIC or key[2] == group) and row.get(column) is not None
-        ), default=None)
+        most = max(
+            (
+                row[column]
+                for key, row in result.windows.rows.items()
+                if key[0] == topic and (what in _OF_TOPIC or key[2] == group) and row.get(column) is not None
+            ),
+            default=None,
+        )
         found[topic, group] |= quantile_columns(what, sorted(buckets.items()), most)
         if most is not None:
             found[topic, group][column] = most
@@ -98,9 +119,7 @@ def _latencies(result: Result) -> dict[tuple[str, str | None], dict[str, float]]
 
 
 def _offsets(result: Result, severity: Severity, kind: str) -> int:
-    return sum(
-        each.offsets for each in result.findings if (each.severity, each.kind) == (severity, kind)
-    )
+    return sum(each.offsets for each in result.findings if (each.severity, each.kind) == (severity, kind))
 
 
 def _some(result: Result) -> list[dict[str, Any]]:
@@ -114,7 +133,12 @@ def _some(result: Result) -> list[dict[str, Any]]:
 
 
 def _window(key: Key) -> dict[str, Any]:
-    return {"topic": key[0], "partition": key[1], "group": key[2], "window": None if key[3] == NO_WINDOW else _stamp(key[3])}
+    return {
+        "topic": key[0],
+        "partition": key[1],
+        "group": key[2],
+        "window": None if key[3] == NO_WINDOW else _stamp(key[3]),
+    }
 
 
 def _stamp(millis: int) -> str:

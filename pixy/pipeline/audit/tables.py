@@ -23,42 +23,57 @@ from pixy.pipeline.audit.facts import (
     TOPIC_COUNTS,
     What,
 )
-from pixy.pipeline.intervals import Intervals
+from pixy.pipeline.lake.intervals import Intervals
+from pixy.wire.types import TopicPartition
 
-Place = tuple[str, int]
 Row = dict[str, Any]
 Key = tuple[str, int, str | None, int]
 """(topic, partition, group, window): what a row of ``windows`` is about."""
 
 QUANTILES = (0.5, 0.95, 0.99)
 METRICS = {
-    What.PRODUCE_ANSWER: "produce_answer", What.PRODUCE_OFFER: "produce_offer",
-    What.OFFER_ACK: "offer_ack", What.ARCHIVE_DELAY: "archive_delay",
+    What.PRODUCE_ANSWER: "produce_answer",
+    What.PRODUCE_OFFER: "produce_offer",
+    What.OFFER_ACK: "offer_ack",
+    What.ARCHIVE_DELAY: "archive_delay",
 }
 COUNTS = tuple(what.name.lower() for what in (*TOPIC_COUNTS, *GROUP_COUNTS))
 LATENCIES = tuple(
     f"{metric}_{part}_ms" for metric in METRICS.values() for part in ("p50", "p95", "p99", "max")
 )
 
-WINDOWS = pa.schema([
-    ("topic", pa.string()), ("partition", pa.int32()), ("group", pa.string()),
-    ("window", pa.timestamp("ms", tz="UTC")),
-    *((name, pa.int64()) for name in COUNTS), *((name, pa.float64()) for name in LATENCIES),
-    ("closed", pa.bool_()), ("revision", pa.int32()), ("restated", pa.bool_()),
-    ("carried", pa.bool_()),
-])
-SKETCH_ROWS = pa.schema([
-    ("topic", pa.string()), ("partition", pa.int32()), ("group", pa.string()),
-    ("window", pa.timestamp("ms", tz="UTC")), ("metric", pa.string()), ("bucket", pa.int32()),
-    ("count", pa.int64()),
-])
+WINDOWS = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("group", pa.string()),
+        ("window", pa.timestamp("ms", tz="UTC")),
+        *((name, pa.int64()) for name in COUNTS),
+        *((name, pa.float64()) for name in LATENCIES),
+        ("closed", pa.bool_()),
+        ("revision", pa.int32()),
+        ("restated", pa.bool_()),
+        ("carried", pa.bool_()),
+    ]
+)
+SKETCH_ROWS = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("group", pa.string()),
+        ("window", pa.timestamp("ms", tz="UTC")),
+        ("metric", pa.string()),
+        ("bucket", pa.int32()),
+        ("count", pa.int64()),
+    ]
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
     """What the numbers stand for."""
 
-    places: Sequence[Place]
+    places: Sequence[TopicPartition]
     groups: Sequence[str]
 
     def key(self, tp: int, group: int, window: int) -> Key:
@@ -112,13 +127,15 @@ def quantile_columns(kind: What, pairs: Sequence[tuple[int, int]], most: float |
     both: NDArray[np.int64] = np.array(pairs, np.int64).reshape(-1, 2)
     found = sketch.quantiles(both[:, 0], both[:, 1], QUANTILES)
     return {
-        f"{METRICS[kind]}_p{round(q * 100)}_ms": min(round(each / 1000, 3), math.inf if most is None else most)
+        f"{METRICS[kind]}_p{round(q * 100)}_ms": min(
+            round(each / 1000, 3), math.inf if most is None else most
+        )
         for q, each in zip(QUANTILES, found, strict=True)
     }
 
 
 def _with_topic(counts: dict[Key, Row]) -> dict[Key, Row]:
-    groups: dict[Place, set[str | None]] = defaultdict(set)
+    groups: dict[TopicPartition, set[str | None]] = defaultdict(set)
     for topic, partition, group, _ in counts:
         if group is not None:
             groups[topic, partition].add(group)
@@ -139,10 +156,17 @@ def sketch_rows(tallies: pa.Table, names: Names) -> list[Row]:
     for what, tp, group, window, bucket, n in rows_of(tallies):
         if what >= FIRST_SKETCH and What(what) in SKETCHES:
             topic, partition, name, start = names.key(tp, group, window)
-            found.append({
-                "topic": topic, "partition": partition, "group": name, "window": start,
-                "metric": METRICS[What(what)], "bucket": bucket, "count": n,
-            })
+            found.append(
+                {
+                    "topic": topic,
+                    "partition": partition,
+                    "group": name,
+                    "window": start,
+                    "metric": METRICS[What(what)],
+                    "bucket": bucket,
+                    "count": n,
+                }
+            )
     return found
 
 
@@ -152,6 +176,19 @@ def key_of(row: Row) -> Key:
 
 
 __all__ = [
-    "COUNTS", "LATENCIES", "METRICS", "QUANTILES", "SKETCH_ROWS", "WINDOWS", "Key", "Names",
-    "Place", "Row", "key_of", "quantile_columns", "ranges_of", "rows_of", "sketch_rows", "windows",
+    "COUNTS",
+    "LATENCIES",
+    "METRICS",
+    "QUANTILES",
+    "SKETCH_ROWS",
+    "WINDOWS",
+    "Key",
+    "Names",
+    "Row",
+    "key_of",
+    "quantile_columns",
+    "ranges_of",
+    "rows_of",
+    "sketch_rows",
+    "windows",
 ]

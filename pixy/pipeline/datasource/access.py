@@ -85,7 +85,8 @@ class Access:
     def spark_options(self) -> dict[str, str]:
         """The options that say the same."""
         found = {
-            "bootstrap.servers": ",".join(self.bootstrap), "client.id": self.client_id,
+            "bootstrap.servers": ",".join(self.bootstrap),
+            "client.id": self.client_id,
             "security.protocol": ("SASL_" if self.sasl else "") + ("SSL" if self.tls else "PLAINTEXT"),
             "socket.connection.setup.timeout.ms": str(max(1, round(self.dial_timeout * 1000))),
             "request.timeout.ms": str(max(1, round(self.request_timeout * 1000))),
@@ -107,7 +108,8 @@ class Access:
             found |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": tls.ca}
         if tls.certificate:
             found |= {
-                "ssl.keystore.type": "PEM", "ssl.keystore.certificate.chain": tls.certificate,
+                "ssl.keystore.type": "PEM",
+                "ssl.keystore.certificate.chain": tls.certificate,
                 "ssl.keystore.key": tls.key,
             }
         return found | ({"ssl.key.password": tls.key_password} if tls.key_password is not None else {})
@@ -139,7 +141,9 @@ def from_kafka(
     """From options without their ``kafka.``; raises UsageError that names the option."""
     bootstrap = tuple(each.strip() for each in given.get("bootstrap.servers", "").split(",") if each.strip())
     if not bootstrap:
-        raise UsageError("option kafka.bootstrap.servers is needed, or config, for the daemon's configuration")
+        raise UsageError(
+            "option kafka.bootstrap.servers is needed, or config, for the daemon's configuration"
+        )
     for each in bootstrap:
         try:
             if ":" in each:  # else the name of an SRV record
@@ -149,14 +153,19 @@ def from_kafka(
     protocol = given.get("security.protocol", "PLAINTEXT").upper()
     if protocol not in _PROTOCOLS:
         raise UsageError(f"option kafka.security.protocol: {protocol!r} is none of {', '.join(_PROTOCOLS)}")
-    secured = sorted(name for name in given if name.startswith("ssl.")) if not protocol.endswith("SSL") else []
+    secured = (
+        sorted(name for name in given if name.startswith("ssl.")) if not protocol.endswith("SSL") else []
+    )
     secured += sorted(name for name in given if name.startswith("sasl.")) if "SASL" not in protocol else []
     if secured:
         raise UsageError(f"option kafka.{secured[0]}: kafka.security.protocol is {protocol}")
     return Access(
-        bootstrap, given.get("client.id", "kafka-pixy-spark"),
-        _tls(given, insecure) if protocol.endswith("SSL") else None, _sasl(given) if "SASL" in protocol else None,
-        dial_timeout, request_timeout,
+        bootstrap,
+        given.get("client.id", "kafka-pixy-spark"),
+        _tls(given, insecure) if protocol.endswith("SSL") else None,
+        _sasl(given) if "SASL" in protocol else None,
+        dial_timeout,
+        request_timeout,
     )
 
 
@@ -205,10 +214,16 @@ def _sasl(given: Mapping[str, str]) -> tuple[str, str, str]:
     if mechanism not in _MECHANISMS:
         raise UsageError(f"option kafka.sasl.mechanism: {mechanism} is none of {', '.join(_MECHANISMS)}")
     found = _JAAS.match(given.get("sasl.jaas.config", ""))
-    pairs = {} if found is None else {
-        match[1]: re.sub(r"\\(.)", r"\1", next((each for each in match.groups()[1:] if each is not None), ""))
-        for match in _JAAS_OPTION.finditer(found["options"])
-    }
+    pairs = (
+        {}
+        if found is None
+        else {
+            match[1]: re.sub(
+                r"\\(.)", r"\1", next((each for each in match.groups()[1:] if each is not None), "")
+            )
+            for match in _JAAS_OPTION.finditer(found["options"])
+        }
+    )
     if not {"username", "password"} <= set(pairs):
         # What it holds is a secret, so it is not shown.
         raise UsageError(
@@ -245,7 +260,11 @@ def from_proxy(proxy: Proxy) -> Access:
         tls = Tls(ca, certificate, key, None, not kafka.insecure, not kafka.insecure)
     sasl = (net.sasl.mechanism, net.sasl.user, net.sasl.password) if net.sasl.enable else None
     return Access(
-        tuple(kafka.seed_peers), f"{proxy.client_id}-spark", tls, sasl, net.dial_timeout,
+        tuple(kafka.seed_peers),
+        f"{proxy.client_id}-spark",
+        tls,
+        sasl,
+        net.dial_timeout,
         max(net.read_timeout, net.write_timeout),
     )
 

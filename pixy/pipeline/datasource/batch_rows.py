@@ -17,15 +17,21 @@ from pixy.wire.batch_header import CODEC_MASK, Header
 from pixy.wire.exceptions import UnsupportedMagicError
 
 _FIELDS: Final[dict[str, Callable[[Header], int]]] = {
-    "baseOffset": lambda header: header.base_offset, "lastOffset": lambda header: header.last_offset,
-    "count": lambda header: header.records_count, "bytes": lambda header: header.size,
+    "baseOffset": lambda header: header.base_offset,
+    "lastOffset": lambda header: header.last_offset,
+    "count": lambda header: header.records_count,
+    "bytes": lambda header: header.size,
     "codec": lambda header: header.attributes & CODEC_MASK,
     "timestampType": lambda header: header.is_log_append_time,
-    "baseTimestamp": lambda header: header.base_timestamp, "maxTimestamp": lambda header: header.max_timestamp,
-    "producerId": lambda header: header.producer_id, "producerEpoch": lambda header: header.producer_epoch,
+    "baseTimestamp": lambda header: header.base_timestamp,
+    "maxTimestamp": lambda header: header.max_timestamp,
+    "producerId": lambda header: header.producer_id,
+    "producerEpoch": lambda header: header.producer_epoch,
     "baseSequence": lambda header: header.base_sequence,
-    "isTransactional": lambda header: header.is_transactional, "isControl": lambda header: header.is_control,
-    "leaderEpoch": lambda header: header.partition_leader_epoch, "crc": lambda header: header.crc,
+    "isTransactional": lambda header: header.is_transactional,
+    "isControl": lambda header: header.is_control,
+    "leaderEpoch": lambda header: header.partition_leader_epoch,
+    "crc": lambda header: header.crc,
 }
 _TIMES: Final = ("baseTimestamp", "maxTimestamp")
 
@@ -51,9 +57,11 @@ class BatchRows:
         for found in batches:
             if found.header is None:
                 offset = int.from_bytes(found.buffer[found.start : found.start + 8], "big")
-                raise batch_error(self._range, offset, UnsupportedMagicError(
-                    found.buffer[found.start + 16], found.start + 16
-                ))
+                raise batch_error(
+                    self._range,
+                    offset,
+                    UnsupportedMagicError(found.buffer[found.start + 16], found.start + 16),
+                )
             if self._range.start <= found.header.last_offset < self._range.end:
                 waiting.append((found.header, found.crc_valid))
             if len(waiting) >= self._source.limits.arrow_records:

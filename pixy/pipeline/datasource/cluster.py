@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from pixy.pipeline.datasource.access import Access
 from pixy.pipeline.datasource.options import Selection, Source
-from pixy.pipeline.datasource.positions import EARLIEST, LATEST, Place, Position
+from pixy.pipeline.datasource.positions import EARLIEST, LATEST, Position
 from pixy.pipeline.errors import SourceError
 from pixy.wire import cluster
 from pixy.wire.blocking import run
@@ -26,6 +26,7 @@ from pixy.wire.cluster import Bootstrapper
 from pixy.wire.connection import Broker, Settings, TransportError, connect
 from pixy.wire.errors import ErrorCode, KafkaError, describe, lookup
 from pixy.wire.exceptions import WireError
+from pixy.wire.types import TopicPartition
 
 T = TypeVar("T")
 _NAMED = 5
@@ -109,13 +110,13 @@ class ClusterReader:
                 raise KafkaError(code, each["Name"])
         return body
 
-    def offsets(self, wanted: Mapping[Place, int], *, committed: bool) -> dict[Place, int]:
+    def offsets(self, wanted: Mapping[TopicPartition, int], *, committed: bool) -> dict[TopicPartition, int]:
         """By partition: the offset of EARLIEST, LATEST or of a time (ms); -1 if no record is as late.
 
         ``committed``: LATEST is where the first open transaction begins.
         """
         left = dict(wanted)
-        found: dict[Place, int] = {}
+        found: dict[TopicPartition, int] = {}
 
         def ask() -> None:
             problems = self._ask(left, found, committed)
@@ -128,7 +129,9 @@ class ClusterReader:
             self._retry(ask, "which offsets there are")
         return found
 
-    def _ask(self, wanted: Mapping[Place, int], found: dict[Place, int], committed: bool) -> list[str]:
+    def _ask(
+        self, wanted: Mapping[TopicPartition, int], found: dict[TopicPartition, int], committed: bool
+    ) -> list[str]:
         by_leader, problems = self._leaders(wanted)
         options = self._access.options()
         for broker, places in by_leader.items():
@@ -137,10 +140,16 @@ class ClusterReader:
                 topics[topic].append({"PartitionIndex": partition, "Timestamp": wanted[topic, partition]})
             connection = run(connect(Settings([str(broker)], **options), broker))
             try:
-                body = run(connection.call("ListOffsets", {
-                    "ReplicaId": -1, "IsolationLevel": int(committed),
-                    "Topics": [{"Name": name, "Partitions": parts} for name, parts in topics.items()],
-                }))
+                body = run(
+                    connection.call(
+                        "ListOffsets",
+                        {
+                            "ReplicaId": -1,
+                            "IsolationLevel": int(committed),
+                            "Topics": [{"Name": name, "Partitions": parts} for name, parts in topics.items()],
+                        },
+                    )
+                )
             finally:
                 connection.close()
             for topic in body["Topics"]:
@@ -154,7 +163,9 @@ class ClusterReader:
                         raise KafkaError(code, f"{place[0]}/{place[1]}")
         return problems
 
-    def _leaders(self, wanted: Iterable[Place]) -> tuple[dict[Broker, list[Place]], list[str]]:
+    def _leaders(
+        self, wanted: Iterable[TopicPartition]
+    ) -> tuple[dict[Broker, list[TopicPartition]], list[str]]:
         places = set(wanted)
         body = metadata(self._access, sorted({topic for topic, _ in places}))
         brokers = {
@@ -162,9 +173,10 @@ class ClusterReader:
         }
         leaders = {
             (each["Name"], part["PartitionIndex"]): brokers.get(part["LeaderId"])
-            for each in body["Topics"] for part in each["Partitions"]
+            for each in body["Topics"]
+            for part in each["Partitions"]
         }
-        found: dict[Broker, list[Place]] = defaultdict(list)
+        found: dict[Broker, list[TopicPartition]] = defaultdict(list)
         problems = []
         for place in sorted(places):
             leader = leaders.get(place)
@@ -193,7 +205,9 @@ class ClusterReader:
 
     # -- together --------------------------------------------------------------------------------
 
-    def resolve(self, position: Position, places: Iterable[Place], *, committed: bool) -> dict[Place, int]:
+    def resolve(
+        self, position: Position, places: Iterable[TopicPartition], *, committed: bool
+    ) -> dict[TopicPartition, int]:
         """The offset that a position means in each partition.
 
         A time without a record as late is the end, where the position allows it; else SourceError.
@@ -212,7 +226,9 @@ class ClusterReader:
             found |= self.offsets(dict.fromkeys(none, LATEST), committed=committed)
         return found
 
-    def bounds(self, places: Iterable[Place], *, committed: bool) -> dict[Place, tuple[int, int]]:
+    def bounds(
+        self, places: Iterable[TopicPartition], *, committed: bool
+    ) -> dict[TopicPartition, tuple[int, int]]:
         """The oldest offset and the next one of each partition."""
         every = list(places)
         first = self.offsets(dict.fromkeys(every, EARLIEST), committed=committed)
@@ -227,7 +243,7 @@ def _meant(selection: Selection, entry: Mapping[str, Any]) -> bool:
     return True
 
 
-def places_of(topics: Mapping[str, Topic]) -> list[Place]:
+def places_of(topics: Mapping[str, Topic]) -> list[TopicPartition]:
     """All partitions."""
     return [(name, number) for name, topic in topics.items() for number in topic.partitions]
 
@@ -250,5 +266,11 @@ def check_there(selection: Selection, topics: Mapping[str, Topic]) -> None:
 
 
 __all__ = [
-    "ClusterReader", "Topic", "check_there", "metadata", "missing", "places_of", "topic_id",
+    "ClusterReader",
+    "Topic",
+    "check_there",
+    "metadata",
+    "missing",
+    "places_of",
+    "topic_id",
 ]

@@ -14,25 +14,54 @@ _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
 
 _ARROW: Final = {
-    "binary": pa.binary(), "string": pa.string(), "int": pa.int32(), "bigint": pa.int64(),
-    "boolean": pa.bool_(), "timestamp": _TIMESTAMP, "array<struct<key:string,value:binary>>": _HEADERS,
+    "binary": pa.binary(),
+    "string": pa.string(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "boolean": pa.bool_(),
+    "timestamp": _TIMESTAMP,
+    "array<struct<key:string,value:binary>>": _HEADERS,
 }
 
 _RECORDS: Final = {
     # As Spark's Kafka source has them:
-    "key": "binary", "value": "binary", "topic": "string", "partition": "int", "offset": "bigint",
-    "timestamp": "timestamp", "timestampType": "int",
+    "key": "binary",
+    "value": "binary",
+    "topic": "string",
+    "partition": "int",
+    "offset": "bigint",
+    "timestamp": "timestamp",
+    "timestampType": "int",
     "headers": "array<struct<key:string,value:binary>>",
     # Of the record's batch; -1 is the protocol's "none":
-    "producerId": "bigint", "producerEpoch": "int", "sequence": "int", "codec": "string",
-    "leaderEpoch": "int", "crc": "bigint", "isTransactional": "boolean", "isControl": "boolean",
+    "producerId": "bigint",
+    "producerEpoch": "int",
+    "sequence": "int",
+    "codec": "string",
+    "leaderEpoch": "int",
+    "crc": "bigint",
+    "isTransactional": "boolean",
+    "isControl": "boolean",
     "baseOffset": "bigint",
 }
 _BATCHES: Final = {
-    "topic": "string", "partition": "int", "baseOffset": "bigint", "lastOffset": "bigint", "count": "int",
-    "bytes": "int", "codec": "string", "timestampType": "int", "baseTimestamp": "timestamp",
-    "maxTimestamp": "timestamp", "producerId": "bigint", "producerEpoch": "int", "baseSequence": "int",
-    "isTransactional": "boolean", "isControl": "boolean", "leaderEpoch": "int", "crc": "bigint",
+    "topic": "string",
+    "partition": "int",
+    "baseOffset": "bigint",
+    "lastOffset": "bigint",
+    "count": "int",
+    "bytes": "int",
+    "codec": "string",
+    "timestampType": "int",
+    "baseTimestamp": "timestamp",
+    "maxTimestamp": "timestamp",
+    "producerId": "bigint",
+    "producerEpoch": "int",
+    "baseSequence": "int",
+    "isTransactional": "boolean",
+    "isControl": "boolean",
+    "leaderEpoch": "int",
+    "crc": "bigint",
     "crcValid": "boolean",
 }
 
@@ -83,5 +112,12 @@ def check(schema: StructType, mode: str) -> tuple[str, ...]:
 
 
 __all__ = [
-    "BATCHES", "LARGEST_MILLIS", "MODES", "RECORDS", "arrow_schema", "check", "ddl", "names",
+    "BATCHES",
+    "LARGEST_MILLIS",
+    "MODES",
+    "RECORDS",
+    "arrow_schema",
+    "check",
+    "ddl",
+    "names",
 ]

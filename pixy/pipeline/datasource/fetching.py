@@ -69,9 +69,14 @@ class RangeFetcher:
     """
 
     def __init__(
-        self, source: Source, range_: Range, *, check_crc: bool = True,
+        self,
+        source: Source,
+        range_: Range,
+        *,
+        check_crc: bool = True,
         connect: Callable[[Source, Range], PartitionFetcher] | None = None,
-        clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._source = source
         self._range = range_
@@ -254,8 +259,13 @@ def _crc(buffer: bytes, start: int, end: int) -> int:
 def _connect(source: Source, range_: Range) -> PartitionFetcher:
     limits = source.limits
     return PartitionFetcher(
-        list(source.access.bootstrap), range_.topic, range_.partition, min_bytes=limits.fetch_min_bytes,
-        max_bytes=limits.fetch_bytes, max_wait_ms=limits.fetch_wait_ms, read_committed=source.read_committed,
+        list(source.access.bootstrap),
+        range_.topic,
+        range_.partition,
+        min_bytes=limits.fetch_min_bytes,
+        max_bytes=limits.fetch_bytes,
+        max_wait_ms=limits.fetch_wait_ms,
+        read_committed=source.read_committed,
         **source.access.options(),
     )
 

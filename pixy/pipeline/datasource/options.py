@@ -14,27 +14,64 @@ from typing import Final
 
 from pixy.pipeline.datasource import access, columns, positions
 from pixy.pipeline.datasource.access import Access
-from pixy.pipeline.datasource.positions import EARLIEST, LATEST, Kind, Place, Position
+from pixy.pipeline.datasource.positions import EARLIEST, LATEST, Kind, Position
 from pixy.pipeline.errors import UsageError
 from pixy.wire.compression import MAX_SIZE
+from pixy.wire.types import TopicPartition
 
 logger = logging.getLogger(__name__)
 
 _KAFKA: Final = (
-    "bootstrap.servers", "client.id", "fetch.max.wait.ms", "fetch.min.bytes", "isolation.level",
-    "max.partition.fetch.bytes", "request.timeout.ms", "retry.backoff.max.ms", "retry.backoff.ms",
-    "sasl.jaas.config", "sasl.mechanism", "security.protocol", "socket.connection.setup.timeout.ms",
-    "ssl.endpoint.identification.algorithm", "ssl.key.password", "ssl.keystore.certificate.chain",
-    "ssl.keystore.key", "ssl.keystore.location", "ssl.keystore.type", "ssl.truststore.certificates",
-    "ssl.truststore.location", "ssl.truststore.type",
+    "bootstrap.servers",
+    "client.id",
+    "fetch.max.wait.ms",
+    "fetch.min.bytes",
+    "isolation.level",
+    "max.partition.fetch.bytes",
+    "request.timeout.ms",
+    "retry.backoff.max.ms",
+    "retry.backoff.ms",
+    "sasl.jaas.config",
+    "sasl.mechanism",
+    "security.protocol",
+    "socket.connection.setup.timeout.ms",
+    "ssl.endpoint.identification.algorithm",
+    "ssl.key.password",
+    "ssl.keystore.certificate.chain",
+    "ssl.keystore.key",
+    "ssl.keystore.location",
+    "ssl.keystore.type",
+    "ssl.truststore.certificates",
+    "ssl.truststore.location",
+    "ssl.truststore.type",
 )
 _OWN: Final = (
-    "arrowBatchBytes", "arrowBatchRecords", "assign", "cluster", "config", "endingOffsets",
-    "endingOffsetsByTimestamp", "endingTimestamp", "failOnDataLoss", "fetchOffset.numRetries",
-    "fetchOffset.retryIntervalMs", "includeControl", "includeHeaders", "insecure", "isolationLevel",
-    "kafkaConsumer.pollTimeoutMs", "maxBatchBytes", "maxOffsetsPerTrigger", "minPartitions", "mode",
-    "startingOffsets", "startingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy",
-    "startingTimestamp", "subscribe", "subscribePattern",
+    "arrowBatchBytes",
+    "arrowBatchRecords",
+    "assign",
+    "cluster",
+    "config",
+    "endingOffsets",
+    "endingOffsetsByTimestamp",
+    "endingTimestamp",
+    "failOnDataLoss",
+    "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs",
+    "includeControl",
+    "includeHeaders",
+    "insecure",
+    "isolationLevel",
+    "kafkaConsumer.pollTimeoutMs",
+    "maxBatchBytes",
+    "maxOffsetsPerTrigger",
+    "minPartitions",
+    "mode",
+    "startingOffsets",
+    "startingOffsetsByTimestamp",
+    "startingOffsetsByTimestampStrategy",
+    "startingTimestamp",
+    "subscribe",
+    "subscribePattern",
 )
 NAMES: Final = {name.lower(): name for name in (*_OWN, *(f"kafka.{name}" for name in _KAFKA))}
 """Spark hands names over in small letters."""
@@ -49,12 +86,14 @@ class Selection:
 
     topics: tuple[str, ...] = ()
     pattern: str = ""
-    assigned: tuple[Place, ...] = ()
+    assigned: tuple[TopicPartition, ...] = ()
 
     def __str__(self) -> str:
         if self.pattern:
             return f"subscribePattern {self.pattern}"
-        return f"subscribe {','.join(self.topics)}" if self.topics else f"assign {len(self.assigned)} partitions"
+        return (
+            f"subscribe {','.join(self.topics)}" if self.topics else f"assign {len(self.assigned)} partitions"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +172,14 @@ def parse(options: Mapping[str, str], *, streaming: bool | None = None) -> Sourc
             f"{reached.request_timeout * 1000:.0f} (kafka.request.timeout.ms)"
         )
     return Source(
-        access=reached, selection=_selection(given), mode=mode_of(given),
-        start=_start(given, streaming), end=_end(given), read_committed=_isolation(given),
-        headers=_flag(given, "includeHeaders", True), control=_flag(given, "includeControl", False),
+        access=reached,
+        selection=_selection(given),
+        mode=mode_of(given),
+        start=_start(given, streaming),
+        end=_end(given),
+        read_committed=_isolation(given),
+        headers=_flag(given, "includeHeaders", True),
+        control=_flag(given, "includeControl", False),
         fail_on_data_loss=_flag(given, "failOnDataLoss", True),
         max_offsets=_optional(given, "maxOffsetsPerTrigger", _MAX_LONG),
         min_partitions=_optional(given, "minPartitions", _MAX_INT),
@@ -162,7 +206,9 @@ def _access(given: Mapping[str, str]) -> Access:
     request = _number(given, "kafka.request.timeout.ms", 30_000) / 1000
     if "config" not in given:
         if "cluster" in given:
-            raise UsageError("option cluster: it is one of the daemon's configuration, which config must name")
+            raise UsageError(
+                "option cluster: it is one of the daemon's configuration, which config must name"
+            )
         return access.from_kafka(kafka, dial, request, insecure=_flag(given, "insecure", False))
     if "insecure" in given:
         raise UsageError("option insecure: config says how to reach the cluster, give one of them")
@@ -213,7 +259,8 @@ def _position(given: Mapping[str, str], side: str, refused: int, or_latest: bool
 
 def _isolation(given: Mapping[str, str]) -> bool:
     found = {
-        name: given[name.lower()].lower() for name in ("isolationLevel", "kafka.isolation.level")
+        name: given[name.lower()].lower()
+        for name in ("isolationLevel", "kafka.isolation.level")
         if name.lower() in given
     }
     for name, level in found.items():
@@ -255,7 +302,6 @@ def _number(given: Mapping[str, str], name: str, default: int, least: int = 1, m
 
 def _optional(given: Mapping[str, str], name: str, most: int) -> int | None:
     return _number(given, name, 1, 1, most) if name.lower() in given else None
-
 
 
 __all__ = ["NAMES", "ReadLimits", "Selection", "Source", "mode_of", "parse"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql.datasource import InputPartition
 
-from pixy.pipeline.datasource.positions import Place
+from pixy.wire.types import TopicPartition
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ class Range(InputPartition):
 
 
 def limited(
-    start: Mapping[Place, int], end: Mapping[Place, int], limit: int | None
-) -> dict[Place, int]:
+    start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], limit: int | None
+) -> dict[TopicPartition, int]:
     """Where a trigger ends: each partition gets its share of ``limit`` offsets, one at least.
 
     As Spark's Kafka source does it, so up to a partition's one more than ``limit`` may come of many partitions.

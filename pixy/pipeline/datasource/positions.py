@@ -10,8 +10,8 @@ from enum import StrEnum
 from typing import Any, Final
 
 from pixy.pipeline.errors import SourceError, UsageError
+from pixy.wire.types import TopicPartition
 
-Place = tuple[str, int]
 """Topic and partition."""
 
 LATEST: Final = -1
@@ -46,7 +46,7 @@ class Position:
 
     kind: Kind
     option: str = ""
-    by_place: Mapping[Place, int] = field(default_factory=dict)
+    by_place: Mapping[TopicPartition, int] = field(default_factory=dict)
     time: int = -1
     or_latest: bool = False
 
@@ -55,7 +55,7 @@ class Position:
         """Whether it is made of times, which are not offsets."""
         return self.kind in (Kind.TIME, Kind.TIMES)
 
-    def wanted(self, places: Iterable[Place]) -> dict[Place, int]:
+    def wanted(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """What to ask the brokers about each partition: EARLIEST, LATEST, a time; or the offset itself.
 
         Raises:
@@ -70,7 +70,11 @@ class Position:
             if found:
                 which = ", ".join(f"{topic}/{partition}" for topic, partition in sorted(found)[:5])
                 more = f" and {len(found) - 5} more" if len(found) > 5 else ""
-                rest = "each partition that is read must be in it" if problem == "lacks" else "it is not read, or does not exist"
+                rest = (
+                    "each partition that is read must be in it"
+                    if problem == "lacks"
+                    else "it is not read, or does not exist"
+                )
                 raise SourceError(f"option {self.option} {problem} {which}{more}: {rest}")
         return {place: self.by_place[place] for place in here}
 
@@ -106,9 +110,9 @@ def parse_time(text: str, option: str, or_latest: bool) -> Position:
     return Position(Kind.TIME, option, time=int(text), or_latest=or_latest)
 
 
-def parse_assign(text: str) -> tuple[Place, ...]:
+def parse_assign(text: str) -> tuple[TopicPartition, ...]:
     """``{"topic": [0, 1]}``"""
-    found: list[Place] = []
+    found: list[TopicPartition] = []
     for topic, partitions in _object(text, "assign").items():
         _check_topic(topic, "assign")
         if not isinstance(partitions, list) or not partitions:
@@ -136,7 +140,9 @@ def parse_pattern(text: str) -> str:
     try:
         re.compile(text)
     except re.error as error:
-        raise UsageError(f"option subscribePattern: {text!r} is not a regular expression ({error})") from error
+        raise UsageError(
+            f"option subscribePattern: {text!r} is not a regular expression ({error})"
+        ) from error
     if not text:
         raise UsageError("option subscribePattern: it is empty")
     return text
@@ -157,8 +163,8 @@ def _object(text: str, option: str) -> dict[str, Any]:
     return found
 
 
-def _by_place(text: str, option: str) -> dict[Place, int]:
-    found: dict[Place, int] = {}
+def _by_place(text: str, option: str) -> dict[TopicPartition, int]:
+    found: dict[TopicPartition, int] = {}
     for topic, partitions in _object(text, option).items():
         _check_topic(topic, option)
         if not isinstance(partitions, dict):
@@ -166,7 +172,9 @@ def _by_place(text: str, option: str) -> dict[Place, int]:
         for name, value in partitions.items():
             partition = _partition(name, option, topic)
             if type(value) is not int or not -(1 << 63) <= value < 1 << 63:
-                raise UsageError(f"option {option}: {topic}/{partition} is {value!r}, which is not a whole number")
+                raise UsageError(
+                    f"option {option}: {topic}/{partition} is {value!r}, which is not a whole number"
+                )
             found[topic, partition] = value
     if not found:
         raise UsageError(f"option {option}: it names no partition")
@@ -181,6 +189,14 @@ def _partition(given: object, option: str, topic: str) -> int:
 
 
 __all__ = [
-    "EARLIEST", "LATEST", "Kind", "Place", "Position", "parse_assign", "parse_offsets",
-    "parse_pattern", "parse_subscribe", "parse_time", "parse_times",
+    "EARLIEST",
+    "LATEST",
+    "Kind",
+    "Position",
+    "parse_assign",
+    "parse_offsets",
+    "parse_pattern",
+    "parse_subscribe",
+    "parse_time",
+    "parse_times",
 ]

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pixy.pipeline.datasource.plan import Range
-from pixy.pipeline.datasource.positions import Place
 from pixy.pipeline.errors import CheckpointError, SourceError
+from pixy.wire.types import TopicPartition
 
 VERSION: Final = 1
 
@@ -32,17 +32,20 @@ class Progress:
         initial: it is what ``initialOffset`` answered: every partition is new with the next one.
     """
 
-    next: Mapping[Place, int]
+    next: Mapping[TopicPartition, int]
     ids: Mapping[str, str]
-    begin: Mapping[Place, int] = field(default_factory=dict)
+    begin: Mapping[TopicPartition, int] = field(default_factory=dict)
     initial: bool = False
 
     def document(self) -> dict[str, Any]:
         """For Spark, which compares documents as text: always in the same order."""
-        found: dict[str, Any] = {"version": VERSION, "topics": {
-            topic: {"id": self.ids.get(topic, ""), "next": partitions}
-            for topic, partitions in _by_topic(self.next).items()
-        }}
+        found: dict[str, Any] = {
+            "version": VERSION,
+            "topics": {
+                topic: {"id": self.ids.get(topic, ""), "next": partitions}
+                for topic, partitions in _by_topic(self.next).items()
+            },
+        }
         if self.begin:
             found["from"] = _by_topic(self.begin)
         if self.initial:
@@ -62,7 +65,8 @@ class Progress:
             return cls(
                 _places({topic: found["next"] for topic, found in topics.items()}),
                 {topic: str(found["id"]) for topic, found in topics.items()},
-                _places(document.get("from", {})), bool(document.get("initial", False)),
+                _places(document.get("from", {})),
+                bool(document.get("initial", False)),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise CheckpointError(
@@ -94,17 +98,18 @@ def ranges(start: Progress, end: Progress, *, fail_on_data_loss: bool) -> list[R
     return found
 
 
-def _by_topic(places: Mapping[Place, int]) -> dict[str, dict[str, int]]:
+def _by_topic(places: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
     found: dict[str, dict[str, int]] = {}
     for (topic, partition), offset in sorted(places.items()):
         found.setdefault(topic, {})[str(partition)] = offset
     return found
 
 
-def _places(topics: Mapping[str, Mapping[str, int]]) -> dict[Place, int]:
+def _places(topics: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:
     return {
         (topic, int(partition)): int(offset)
-        for topic, partitions in topics.items() for partition, offset in partitions.items()
+        for topic, partitions in topics.items()
+        for partition, offset in partitions.items()
     }
 
 

@@ -88,8 +88,10 @@ class RecordRows:
 
     def _add(self, found: Found) -> None:
         header = found.header
-        offset = header.base_offset if header is not None else int.from_bytes(
-            found.buffer[found.start : found.start + 8], "big"
+        offset = (
+            header.base_offset
+            if header is not None
+            else int.from_bytes(found.buffer[found.start : found.start + 8], "big")
         )
         try:
             records, size, about = self._old(found) if header is None else self._new(found, header)
@@ -108,10 +110,21 @@ class RecordRows:
     def _new(self, found: Found, header: Header) -> tuple[list[Record], int, tuple[int, ...]]:
         most = self._source.limits.batch_bytes
         plain = unmarshal(found.buffer, found.start, check_crc=False).decompress(max_size=most)
-        return plain.records(), len(plain.payload), (
-            header.base_offset, header.attributes & CODEC_MASK, header.producer_id, header.producer_epoch,
-            header.base_sequence, header.partition_leader_epoch, header.crc,
-            int(header.is_log_append_time), int(header.is_transactional), int(header.is_control),
+        return (
+            plain.records(),
+            len(plain.payload),
+            (
+                header.base_offset,
+                header.attributes & CODEC_MASK,
+                header.producer_id,
+                header.producer_epoch,
+                header.base_sequence,
+                header.partition_leader_epoch,
+                header.crc,
+                int(header.is_log_append_time),
+                int(header.is_transactional),
+                int(header.is_control),
+            ),
         )
 
     def _old(self, found: Found) -> tuple[list[Record], int, tuple[int, ...]]:
@@ -134,7 +147,9 @@ class RecordRows:
         offsets, stamps, keys, values, headers, _ = zip(*records, strict=True)
         about = np.array(self._batches, np.int64)
         rows = _Rows(self._range, offsets, stamps, keys, values, headers, about)
-        made = pa.RecordBatch.from_arrays([_MAKERS[name](rows) for name in self._schema.names], schema=self._schema)
+        made = pa.RecordBatch.from_arrays(
+            [_MAKERS[name](rows) for name in self._schema.names], schema=self._schema
+        )
         self._clear()
         return made
 
@@ -143,9 +158,14 @@ class _Rows:
     """What columns are made of."""
 
     def __init__(
-        self, range_: Range, offsets: Sequence[int], stamps: Sequence[int],
-        keys: Sequence[bytes | None], values: Sequence[bytes | None],
-        headers: Sequence[tuple[RecordHeader, ...]], about: Ints,
+        self,
+        range_: Range,
+        offsets: Sequence[int],
+        stamps: Sequence[int],
+        keys: Sequence[bytes | None],
+        values: Sequence[bytes | None],
+        headers: Sequence[tuple[RecordHeader, ...]],
+        about: Ints,
     ) -> None:
         self.range, self.count = range_, len(offsets)
         self.offsets = np.array(offsets, np.int64)
@@ -173,9 +193,13 @@ def _headers(rows: _Rows) -> pa.Array:
     flat = [pair for each in rows.headers for pair in each]
     lengths = np.fromiter((len(each) for each in rows.headers), np.int32, rows.count)
     ends = np.concatenate([np.zeros(1, np.int32), np.cumsum(lengths, dtype=np.int32)])
-    pairs = pa.StructArray.from_arrays([
-        pa.array([_text(key) for key, _ in flat], pa.string()), pa.array([value for _, value in flat], pa.binary()),
-    ], fields=list(kind.value_type))
+    pairs = pa.StructArray.from_arrays(
+        [
+            pa.array([_text(key) for key, _ in flat], pa.string()),
+            pa.array([value for _, value in flat], pa.binary()),
+        ],
+        fields=list(kind.value_type),
+    )
     return pa.ListArray.from_arrays(pa.array(ends), pairs, type=kind, mask=pa.array(lengths == 0))
 
 

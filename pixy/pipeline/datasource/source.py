@@ -18,10 +18,11 @@ from pixy.pipeline.datasource.batch_rows import BatchRows
 from pixy.pipeline.datasource.cluster import ClusterReader, check_there, places_of
 from pixy.pipeline.datasource.options import Source
 from pixy.pipeline.datasource.plan import Range, split
-from pixy.pipeline.datasource.positions import Kind, Place, Position
+from pixy.pipeline.datasource.positions import Kind, Position
 from pixy.pipeline.datasource.rows import RecordRows
 from pixy.pipeline.datasource.stream import StreamPlanner
 from pixy.pipeline.errors import SourceError
+from pixy.wire.types import TopicPartition
 
 
 class PixyDataSource(DataSource):
@@ -128,8 +129,11 @@ class PixyStreamReader(DataSourceStreamReader):
 
 
 def _within(
-    source: Source, position: Position, offsets: Mapping[Place, int], bounds: Mapping[Place, tuple[int, int]]
-) -> dict[Place, int]:
+    source: Source,
+    position: Position,
+    offsets: Mapping[TopicPartition, int],
+    bounds: Mapping[TopicPartition, tuple[int, int]],
+) -> dict[TopicPartition, int]:
     """Offsets that an option names must be there, unless data loss is no reason to fail."""
     found = dict(offsets)
     if position.kind is not Kind.OFFSETS:

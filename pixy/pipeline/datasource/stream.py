@@ -14,9 +14,10 @@ from typing import Any
 from pixy.pipeline.datasource.cluster import ClusterReader, Topic, check_there, missing, places_of
 from pixy.pipeline.datasource.options import Source
 from pixy.pipeline.datasource.plan import Range, limited, split
-from pixy.pipeline.datasource.positions import EARLIEST, LATEST, Place
+from pixy.pipeline.datasource.positions import EARLIEST, LATEST
 from pixy.pipeline.datasource.progress import Progress, ranges
 from pixy.pipeline.errors import SourceError
+from pixy.wire.types import TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -88,16 +89,19 @@ class StreamPlanner:
         # The very same document tells Spark that there is nothing new.
         return at if not at.initial and not begin and found.same_place(at) else found
 
-    def _still_known(self, at: Progress, topics: Mapping[str, Topic]) -> dict[Place, int]:
+    def _still_known(self, at: Progress, topics: Mapping[str, Topic]) -> dict[TopicPartition, int]:
         """The positions that still mean something."""
-        never = [each for each in missing(self._source.selection, topics) if each.partition("/")[0] not in at.ids]
+        never = [
+            each for each in missing(self._source.selection, topics) if each.partition("/")[0] not in at.ids
+        ]
         if never:
             check_there(self._source.selection, topics)
         gone = sorted({topic for topic, _ in at.next if topic not in topics})
         if gone:
             self._lost(f"topic {', '.join(gone[:5])} does not exist any more")
         anew = {
-            topic for topic, id_ in at.ids.items()
+            topic
+            for topic, id_ in at.ids.items()
             if topic in topics and id_ and topics[topic].id and id_ != topics[topic].id
         }
         for topic in sorted(anew):
@@ -108,7 +112,7 @@ class StreamPlanner:
         here = set(places_of(topics))
         return {place: offset for place, offset in at.next.items() if place in here and place[0] not in anew}
 
-    def _check_shrunk(self, known: Mapping[Place, int], ends: Mapping[Place, int]) -> None:
+    def _check_shrunk(self, known: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> None:
         for (topic, partition), offset in sorted(known.items()):
             end = ends[topic, partition]
             if end < offset:

@@ -99,14 +99,18 @@ def _make(codec: Codec, level: int | None) -> CompressorDecompressor:
     try:
         module = importlib.import_module(f"pixy.wire.compression.{name}_codec")
     except ImportError as error:
-        raise CodecUnavailableError(
-            f"codec {name} needs {error.name}: install kafka-pixy[wire]"
-        ) from None
+        raise CodecUnavailableError(f"codec {name} needs {error.name}: install kafka-pixy[wire]") from None
     made: CompressorDecompressor = module.make(level)
     return made
 
 
 __all__ = [
-    "MAX_SIZE", "Codec", "Compressor", "CompressorDecompressor", "Decompressor", "Nop", "get",
+    "MAX_SIZE",
+    "Codec",
+    "Compressor",
+    "CompressorDecompressor",
+    "Decompressor",
+    "Nop",
+    "get",
     "too_large",
 ]

@@ -22,7 +22,10 @@ def accounting(report: Report) -> None:
         found = column(results, key)
         cost = statistics.median(found)
         report.add(
-            what, f"{cost:.1%}", f"<= {limit:.0%}", cost <= limit,
+            what,
+            f"{cost:.1%}",
+            f"<= {limit:.0%}",
+            cost <= limit,
             f"{len(found)} processes, {min(found):.1%} to {max(found):.1%}, "
             f"{statistics.median(column(results)):,.0f} asks a second",
         )

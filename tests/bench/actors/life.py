@@ -21,28 +21,42 @@ MEMORY_ROUNDS = 3
 
 def spawn_and_stop(report: Report) -> None:
     """All spawned, then all stopped, in the order of their birth."""
-    ours, pykka = in_turn([
-        Scenario("actors", "spawn_and_stop", MANY), Scenario("pykka", "spawn_and_stop", THREADS),
-    ])
+    ours, pykka = in_turn(
+        [
+            Scenario("actors", "spawn_and_stop", MANY),
+            Scenario("pykka", "spawn_and_stop", THREADS),
+        ]
+    )
     report.times(
-        f"spawn and stop {MANY:,}, against pykka's {THREADS:,}, actor by actor", 5,
-        column(ours), column(pykka),
+        f"spawn and stop {MANY:,}, against pykka's {THREADS:,}, actor by actor",
+        5,
+        column(ours),
+        column(pykka),
         f"spawn {_us(column(ours, 'spawn_us'))}, stop {_us(column(ours, 'stop_us'))}",
     )
 
 
 def linear_stop(report: Report) -> None:
     """Stopped in either order, the cost of one does not grow with the number of the others."""
-    old, few_old, new, few_new = (column(results, "stop_us") for results in in_turn([
-        Scenario("actors", "stop_oldest_first", MANY), Scenario("actors", "stop_oldest_first", FEW),
-        Scenario("actors", "stop_newest_first", MANY), Scenario("actors", "stop_newest_first", FEW),
-    ]))
+    old, few_old, new, few_new = (
+        column(results, "stop_us")
+        for results in in_turn(
+            [
+                Scenario("actors", "stop_oldest_first", MANY),
+                Scenario("actors", "stop_oldest_first", FEW),
+                Scenario("actors", "stop_newest_first", MANY),
+                Scenario("actors", "stop_newest_first", FEW),
+            ]
+        )
+    )
     for order, many, few in (("oldest", old, few_old), ("newest", new, few_new)):
         times = pairs(many, few)
         found = statistics.median(times)
         report.add(
             f"stopped {order} first: cost of one of {MANY:,} over one of {FEW:,}",
-            f"{found:.2f} x", f"<= {LINEAR:g} x", found <= LINEAR,
+            f"{found:.2f} x",
+            f"<= {LINEAR:g} x",
+            found <= LINEAR,
             f"{_us(many)} against {_us(few)} a stop, Python's cyclic collector off, "
             f"pairs {min(times):.2f} to {max(times):.2f}",
         )
@@ -59,7 +73,9 @@ def memory(report: Report) -> None:
     )
     traced = measure(Scenario("actors", "memory_traced", MANY))["kib"]
     report.add(
-        f"memory of one of {MANY:,} idle actors", f"{ours:.1f} KiB", f"<= {MEMORY_KIB:g} KiB",
+        f"memory of one of {MANY:,} idle actors",
+        f"{ours:.1f} KiB",
+        f"<= {MEMORY_KIB:g} KiB",
         ours <= MEMORY_KIB,
         f"resident; tracemalloc says {traced:.1f}; pykka with {MEMORY_THREADS:,}: {pykka:.1f} KiB",
     )

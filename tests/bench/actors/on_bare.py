@@ -15,7 +15,8 @@ import textwrap
 import time
 from typing import Any
 
-from actors import ActorRef, ActorSystem, _cell as cell_module
+from actors import ActorRef, ActorSystem
+from actors._core import cell as cell_module
 from tests.bench.actors.handlers import MESSAGE, Result, expect
 from tests.bench.actors.on_actors import EchoActor
 

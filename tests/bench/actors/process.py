@@ -38,13 +38,23 @@ class Scenario:
 def measure(scenario: Scenario, env: Mapping[str, str] | None = None) -> Result:
     """Run it once in a new process."""
     command = [
-        sys.executable, "-m", "tests.bench.actors.child", scenario.peer, scenario.name,
-        str(scenario.count), *(["one-core"] if scenario.one_core else []),
+        sys.executable,
+        "-m",
+        "tests.bench.actors.child",
+        scenario.peer,
+        scenario.name,
+        str(scenario.count),
+        *(["one-core"] if scenario.one_core else []),
     ]
     try:
         done = subprocess.run(
-            command, cwd=ROOT, env={**os.environ, **(env or {})}, capture_output=True, text=True,
-            check=False, timeout=TIMEOUT,
+            command,
+            cwd=ROOT,
+            env={**os.environ, **(env or {})},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=TIMEOUT,
         )
     except subprocess.TimeoutExpired:
         raise ScenarioFailed(f"{scenario} took more than {TIMEOUT} s") from None

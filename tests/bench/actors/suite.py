@@ -12,8 +12,14 @@ from tests.bench.report import ROOT, Report, console
 
 RESULT = ROOT / "build" / "bench-actors.json"
 PARTS: tuple[Callable[[Report], None], ...] = (
-    messages.on_the_loop, life.spawn_and_stop, life.linear_stop, life.memory,
-    accounting.accounting, pipeline.long_run, pipeline.against_peers, messages.from_a_thread,
+    messages.on_the_loop,
+    life.spawn_and_stop,
+    life.linear_stop,
+    life.memory,
+    accounting.accounting,
+    pipeline.long_run,
+    pipeline.against_peers,
+    messages.from_a_thread,
 )
 
 

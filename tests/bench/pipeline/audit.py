@@ -45,10 +45,14 @@ def write_journal(bootstrap: str, journal: str, topic: str, events: int) -> list
     Returns:
         By partition, how many messages.
     """
-    producer = Producer({
-        "bootstrap.servers": bootstrap, "linger.ms": 50, "compression.type": "zstd",
-        "queue.buffering.max.kbytes": 1 << 20,
-    })
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "linger.ms": 50,
+            "compression.type": "zstd",
+            "queue.buffering.max.kbytes": 1 << 20,
+        }
+    )
     produced = [Stream(topic, at) for at in range(PARTITIONS)]
     consumed = [Stream(topic, at, "billing", at + 1) for at in range(PARTITIONS)]
     offsets = [0] * PARTITIONS
@@ -94,8 +98,8 @@ def _commit(proxy: Proxy, topic: str, offsets: list[int]) -> None:
 
 def _audit(spark: Any, cluster: Cluster, journal: str, topic: str, folder: str, offsets: list[int]) -> float:
     from pixy.pipeline.audit import output
-    from pixy.pipeline.audit.gather import Request
     from pixy.pipeline.audit.job import audit
+    from pixy.pipeline.audit.open_sources import Request
     from pixy.pipeline.audit.report import render
     from pixy.pipeline.audit.summary import summarize
 
@@ -120,7 +124,7 @@ def _audit(spark: Any, cluster: Cluster, journal: str, topic: str, folder: str, 
 
 def run(report: Report) -> None:
     """Add the rows."""
-    from pixy.pipeline.session import open_session
+    from pixy.pipeline.spark.session import open_session
 
     cluster = Cluster()
     folder = tempfile.mkdtemp(prefix="audit-")
@@ -142,7 +146,12 @@ def run(report: Report) -> None:
             for number, events in enumerate((EVENTS // 2, *list(journals) * ROUNDS)):
                 before = _processor()
                 seconds = _audit(
-                    spark, cluster, f"journal-{events}", f"orders-{events}", str(Path(folder, str(number))), journals[events]
+                    spark,
+                    cluster,
+                    f"journal-{events}",
+                    f"orders-{events}",
+                    str(Path(folder, str(number))),
+                    journals[events],
                 )
                 if number:  # the first one warms the JVM up
                     took[events].append(seconds)
@@ -174,11 +183,17 @@ def _rows(report: Report, start: float, took: dict[int, list[float]], used: dict
     growth = (every - few) / (half - few)
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     report.add(
-        f"audit of {EVENTS:,} journal events, local[2]", f"{whole:.0f} s", f"<= {SECONDS:.0f} s", whole <= SECONDS,
+        f"audit of {EVENTS:,} journal events, local[2]",
+        f"{whole:.0f} s",
+        f"<= {SECONDS:.0f} s",
+        whole <= SECONDS,
         f"{EVENTS / whole:,.0f} a second, Spark's start ({start:.0f} s) apart; {memory:.0f} MiB in Python's driver",
     )
     report.add(
-        "the same against half of them, processor time", f"{growth:.2f} x", f"<= {LINEAR} x", growth <= LINEAR,
+        "the same against half of them, processor time",
+        f"{growth:.2f} x",
+        f"<= {LINEAR} x",
+        growth <= LINEAR,
         f"{every:.1f} s against {half:.1f} s, of both {few:.1f} s that {FEW:,} events take; by the clock "
         f"{min(took[EVENTS // 2]):.0f} s for half",
     )

@@ -36,16 +36,30 @@ def measure(kind: str, bootstrap: str) -> list[float]:
         f"      linger: {LINGER}\n"
     )
     daemon = subprocess.Popen(
-        [sys.executable, "-m", "tests.bench.pipeline.toggled", str(config), kind, str(PERIODS)], cwd=ROOT,
-        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        [sys.executable, "-m", "tests.bench.pipeline.toggled", str(config), kind, str(PERIODS)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
     )
     load = None
     try:
         wait = "import socket,sys,time\nwhile 1:\n try: socket.create_connection(('127.0.0.1', int(sys.argv[1]))); break\n except OSError: time.sleep(.05)"
         subprocess.run([sys.executable, "-c", wait, str(http)], check=True, timeout=60)
         load = subprocess.Popen(
-            [sys.executable, "-m", "tests.bench.load", kind, f"127.0.0.1:{grpc}", kind, str(CALLERS[kind]), str(10**8)],
-            cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            [
+                sys.executable,
+                "-m",
+                "tests.bench.load",
+                kind,
+                f"127.0.0.1:{grpc}",
+                kind,
+                str(CALLERS[kind]),
+                str(10**8),
+            ],
+            cwd=ROOT,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
         output, _ = daemon.communicate(timeout=120 + PERIODS * 2)
     finally:
@@ -54,7 +68,9 @@ def measure(kind: str, bootstrap: str) -> list[float]:
                 process.kill()
                 process.wait()
     if daemon.returncode:
-        raise RuntimeError(f"the daemon ended with {daemon.returncode}: was the backlog of {BACKLOG:,} consumed?")
+        raise RuntimeError(
+            f"the daemon ended with {daemon.returncode}: was the backlog of {BACKLOG:,} consumed?"
+        )
     found: list[float] = json.loads(output)
     return found
 
@@ -77,11 +93,16 @@ def run(report: Report) -> None:
 def _row(report: Report, what: str, costs: list[float]) -> None:
     off, on = costs[::2], costs[1::2]
     ratios = [each / statistics.mean(beside) for each, beside in zip(on, pairwise(off), strict=True)]
-    same = [each / statistics.mean(beside) for each, beside in zip(off[1:-1], zip(off, off[2:], strict=False), strict=True)]
+    same = [
+        each / statistics.mean(beside)
+        for each, beside in zip(off[1:-1], zip(off, off[2:], strict=False), strict=True)
+    ]
     dearer = statistics.median(ratios) - 1
     report.add(
-        f"journal on against off, {what}: the daemon's processor time a request", f"{dearer:+.1%}",
-        f"< {MOST:+.0%}", dearer < MOST,
+        f"journal on against off, {what}: the daemon's processor time a request",
+        f"{dearer:+.1%}",
+        f"< {MOST:+.0%}",
+        dearer < MOST,
         f"+-{_notch(ratios):.1%}; {statistics.median(on):.0f} against {statistics.median(off):.0f} microseconds; off against "
         f"off {statistics.median(same) - 1:+.1%} +-{_notch(same):.1%}",
     )

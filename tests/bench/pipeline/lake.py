@@ -54,19 +54,26 @@ def plain_sink(spark: Any, bootstrap: str, topic: str, folder: Path) -> float:
     shutil.rmtree(folder, ignore_errors=True)
     began = time.monotonic()
     (
-        spark.readStream.format("kafka").option("kafka.bootstrap.servers", bootstrap)
-        .option("subscribe", topic).option("includeHeaders", "true")
-        .option("startingOffsets", "earliest").load()
-        .writeStream.format("parquet").option("compression", "zstd").option("path", str(folder / "data"))
-        .option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", bootstrap)
+        .option("subscribe", topic)
+        .option("includeHeaders", "true")
+        .option("startingOffsets", "earliest")
+        .load()
+        .writeStream.format("parquet")
+        .option("compression", "zstd")
+        .option("path", str(folder / "data"))
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
         .awaitTermination()
     )
     return MESSAGES / (time.monotonic() - began)
 
 
 def our_archive(spark: Any, proxy: Proxy, topic: str, folder: Path) -> float:
-    from pixy.pipeline.archive import Archive, Job, admin_view
-    from pixy.pipeline.subscription import Subscription
+    from pixy.pipeline.archive.job import Archive, Job, admin_view
+    from pixy.pipeline.archive.subscription import Subscription
 
     shutil.rmtree(folder, ignore_errors=True)
     began = time.monotonic()
@@ -111,9 +118,26 @@ def memory(bootstrap: str, topic: str, folder: Path) -> dict[str, float]:
     config = folder / "pixy.yaml"
     config.write_text(yaml.safe_dump({"proxies": {"main": {"kafka": {"seed_peers": [bootstrap]}}}}))
     process = subprocess.Popen(
-        [sys.executable, "-m", "pixy.cli.main", "pipeline", "archive", "--config", str(config),
-         "--topics", topic, "--lake", str(folder / "memory"), "--master", "local[2]", "--json"],
-        cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, text=True,
+        [
+            sys.executable,
+            "-m",
+            "pixy.cli.main",
+            "pipeline",
+            "archive",
+            "--config",
+            str(config),
+            "--topics",
+            topic,
+            "--lake",
+            str(folder / "memory"),
+            "--master",
+            "local[2]",
+            "--json",
+        ],
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        text=True,
     )
     found: dict[int, int] = {}
     watch = threading.Thread(target=_peak, args=(process, found))
@@ -141,8 +165,11 @@ def bench_archive(report: Report, spark: Any, proxy: Proxy, topic: str, folder: 
     report.ratio("archive of 1,000,000 messages of 1 KB, of Spark's plain sink", ARCHIVE, ours, theirs)
     mine, plain = disk(folder / "lake" / "data"), disk(folder / "plain" / "data")
     report.add(
-        "bytes a record on disk, of the plain sink's", f"{mine / plain:.2f} x", f"<= {BYTES:g} x",
-        mine / plain <= BYTES, f"{mine / MESSAGES:.1f} against {plain / MESSAGES:.1f}; a hash of 8 is in it",
+        "bytes a record on disk, of the plain sink's",
+        f"{mine / plain:.2f} x",
+        f"<= {BYTES:g} x",
+        mine / plain <= BYTES,
+        f"{mine / MESSAGES:.1f} against {plain / MESSAGES:.1f}; a hash of 8 is in it",
     )
 
 
@@ -160,11 +187,11 @@ def own_produce(proxy: Proxy, topic: str) -> float:
 
 
 def our_replay(proxy: Proxy, lake: Path, topic: str, to: str, state: Path) -> float:
-    from pixy.pipeline.archive import admin_view
-    from pixy.pipeline.lake import Lake
-    from pixy.pipeline.replay_job import ReplayJob, Wish
-    from pixy.pipeline.replay_state import ReplayState
-    from pixy.pipeline.selection import Selection
+    from pixy.pipeline.archive.job import admin_view
+    from pixy.pipeline.lake.lake import Lake
+    from pixy.pipeline.lake.selection import Selection
+    from pixy.pipeline.replay.job import ReplayJob, Wish
+    from pixy.pipeline.replay.state import ReplayState
 
     began = time.monotonic()
     result = ReplayJob(
@@ -185,12 +212,14 @@ def bench_replay(report: Report, kafka: Cluster, proxy: Proxy, topic: str, folde
         theirs.append(own_produce(proxy, names[1]))
         for future in kafka.admin().delete_topics(names).values():
             future.result(30)
-    report.ratio("replay of 1,000,000 messages of 1 KB, of confluent-kafka's own produce", REPLAY, ours, theirs)
+    report.ratio(
+        "replay of 1,000,000 messages of 1 KB, of confluent-kafka's own produce", REPLAY, ours, theirs
+    )
 
 
 def run(report: Report) -> None:
     """Add the rows."""
-    from pixy.pipeline.session import open_session
+    from pixy.pipeline.spark.session import open_session
 
     console.print(f"\nfilling a topic with {MESSAGES:,} messages of {SIZE} bytes ...")
     folder = Path(tempfile.mkdtemp(prefix="bench-pipeline-"))
@@ -201,8 +230,11 @@ def run(report: Report) -> None:
         fill(kafka.bootstrap()[0], "bench", [pad(value) for value in values()], MESSAGES, PARTITIONS)
         peak = memory(kafka.bootstrap()[0], "bench", folder)
         report.add(
-            "peak memory of that archive, driver's JVM", f"{peak['jvm']:,.0f} MiB", f"<= {MEMORY_MIB} MiB",
-            peak["jvm"] <= MEMORY_MIB, f"spark.driver.memory is 2g; Python beside it {peak['python']:,.0f} MiB",
+            "peak memory of that archive, driver's JVM",
+            f"{peak['jvm']:,.0f} MiB",
+            f"<= {MEMORY_MIB} MiB",
+            peak["jvm"] <= MEMORY_MIB,
+            f"spark.driver.memory is 2g; Python beside it {peak['python']:,.0f} MiB",
         )
         spark = open_session("bench", "local[2]")
         try:

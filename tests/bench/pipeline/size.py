@@ -21,7 +21,7 @@ import yaml
 from rich.table import Table
 
 from pixy.config import Kafka, Proxy
-from pixy.pipeline.lake import Lake
+from pixy.pipeline.lake.lake import Lake
 from tests.bench.pipeline.lake import pad, values
 from tests.bench.pipeline.topics import fill
 from tests.bench.report import ROOT, console
@@ -38,8 +38,8 @@ BATCHES = (25_000, 100_000, 400_000)
 
 def archive(spark: Any, proxy: Proxy, topic: str, folder: Path) -> float:
     """Records a second of a fresh archive in a warm session."""
-    from pixy.pipeline.archive import Archive, Job, admin_view
-    from pixy.pipeline.subscription import Subscription
+    from pixy.pipeline.archive.job import Archive, Job, admin_view
+    from pixy.pipeline.archive.subscription import Subscription
 
     shutil.rmtree(folder, ignore_errors=True)
     began = time.monotonic()
@@ -50,7 +50,7 @@ def archive(spark: Any, proxy: Proxy, topic: str, folder: Path) -> float:
 
 def rates(kafka: Cluster, proxy: Proxy, folder: Path) -> None:
     """By partitions, each as often, in turn."""
-    from pixy.pipeline.session import open_session
+    from pixy.pipeline.spark.session import open_session
 
     pool = [pad(value) for value in values()]
     for partitions in PARTITIONS:
@@ -62,15 +62,28 @@ def rates(kafka: Cluster, proxy: Proxy, folder: Path) -> None:
         archive(spark, proxy, "parts-4", folder / "warm")
         for _ in range(ROUNDS):
             for partitions in PARTITIONS:
-                found[partitions].append(archive(spark, proxy, f"parts-{partitions}", folder / f"lake-{partitions}"))
+                found[partitions].append(
+                    archive(spark, proxy, f"parts-{partitions}", folder / f"lake-{partitions}")
+                )
     finally:
         spark.stop()
-    table = Table("partitions", "records/s", "of 1 partition", "files a batch", "MB/s", title=f"archive of {MESSAGES:,} records of 1 KB, local[2]")
+    table = Table(
+        "partitions",
+        "records/s",
+        "of 1 partition",
+        "files a batch",
+        "MB/s",
+        title=f"archive of {MESSAGES:,} records of 1 KB, local[2]",
+    )
     for partitions, each in found.items():
         rate = statistics.median(each)
         state = Lake.open(str(folder / f"lake-{partitions}")).state()
         table.add_row(
-            str(partitions), f"{rate:,.0f}", f"{rate / statistics.median(found[1]):.2f} x", f"{len(state.files)}", f"{rate / 1e3:,.0f}",
+            str(partitions),
+            f"{rate:,.0f}",
+            f"{rate / statistics.median(found[1]):.2f} x",
+            f"{len(state.files)}",
+            f"{rate / 1e3:,.0f}",
         )
     console.print(table)
 
@@ -79,9 +92,25 @@ def command(config: Path, topic: str, lake: Path, *more: str) -> tuple[float, fl
     """The command as users run it: seconds, and the peak of the JVM's and of Python's resident memory in MiB."""
     began = time.monotonic()
     process = subprocess.Popen(
-        [sys.executable, "-m", "pixy.cli.main", "pipeline", "archive", "--config", str(config), "--topics", topic,
-         "--lake", str(lake), "--master", "local[2]", *more],
-        cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        [
+            sys.executable,
+            "-m",
+            "pixy.cli.main",
+            "pipeline",
+            "archive",
+            "--config",
+            str(config),
+            "--topics",
+            topic,
+            "--lake",
+            str(lake),
+            "--master",
+            "local[2]",
+            *more,
+        ],
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     )
     java = python = 0.0
     watched = psutil.Process(process.pid)
@@ -99,23 +128,51 @@ def command(config: Path, topic: str, lake: Path, *more: str) -> tuple[float, fl
 
 def memory(kafka: Cluster, config: Path, folder: Path) -> None:
     """By size of a record, and by size of a batch."""
-    table = Table("record", "records", "batch", "peak JVM, MiB", "peak Python, MiB", "s with start", title="memory, driver's heap of 1 GiB")
+    table = Table(
+        "record",
+        "records",
+        "batch",
+        "peak JVM, MiB",
+        "peak Python, MiB",
+        "s with start",
+        title="memory, driver's heap of 1 GiB",
+    )
     for size in SIZES:
         topic, count = f"size-{size}", VOLUME // size
         kafka.create_topic(topic, 4)
         pool = [(value * (size // len(value) + 1))[:size] for value in values()[:200]]
         fill(kafka.bootstrap()[0], topic, pool, count, 4)
-        took, java, python = command(config, topic, folder / f"mem-{size}", "--conf", "spark.driver.memory=1g")
+        took, java, python = command(
+            config, topic, folder / f"mem-{size}", "--conf", "spark.driver.memory=1g"
+        )
         table.add_row(f"{size:,} B", f"{count:,}", "all", f"{java:,.0f}", f"{python:,.0f}", f"{took:.0f}")
     for batch in BATCHES:
-        took, java, python = command(config, "parts-4", folder / f"batch-{batch}", "--batch-records", str(batch), "--conf", "spark.driver.memory=1g")
-        table.add_row("1,000 B", f"{MESSAGES:,}", f"{batch:,}", f"{java:,.0f}", f"{python:,.0f}", f"{took:.0f}")
+        took, java, python = command(
+            config,
+            "parts-4",
+            folder / f"batch-{batch}",
+            "--batch-records",
+            str(batch),
+            "--conf",
+            "spark.driver.memory=1g",
+        )
+        table.add_row(
+            "1,000 B", f"{MESSAGES:,}", f"{batch:,}", f"{java:,.0f}", f"{python:,.0f}", f"{took:.0f}"
+        )
     console.print(table)
 
 
 def growth(folder: Path) -> None:
     """What is on disk of the lakes that :func:`memory` made with batches of different sizes."""
-    table = Table("records a batch", "batches", "files", "data, B a record", "log, B a batch", "checkpoint, B a batch", title=f"lake of {MESSAGES:,} records of 1 KB")
+    table = Table(
+        "records a batch",
+        "batches",
+        "files",
+        "data, B a record",
+        "log, B a batch",
+        "checkpoint, B a batch",
+        title=f"lake of {MESSAGES:,} records of 1 KB",
+    )
     for batch in BATCHES:
         lake = folder / f"batch-{batch}"
         batches = len(list((lake / "_manifests").glob("*.json")))
@@ -124,8 +181,12 @@ def growth(folder: Path) -> None:
             return sum(path.stat().st_size for path in (lake / what).rglob("*") if path.is_file())
 
         table.add_row(
-            f"{batch:,}", str(batches), str(len(list((lake / "data").rglob("*.parquet")))),
-            f"{size('data') / MESSAGES:.1f}", f"{size('_manifests') / batches:,.0f}", f"{size('_checkpoints') / batches:,.0f}",
+            f"{batch:,}",
+            str(batches),
+            str(len(list((lake / "data").rglob("*.parquet")))),
+            f"{size('data') / MESSAGES:.1f}",
+            f"{size('_manifests') / batches:,.0f}",
+            f"{size('_checkpoints') / batches:,.0f}",
         )
     console.print(table)
 

@@ -27,16 +27,26 @@ _JVM = (
 def values() -> list[bytes]:
     """Of 1 KB each, a quarter of it noise."""
     chance = random.Random(7)
-    return [(chance.randbytes(120).hex().encode() + b" the same again and again" * 40)[:1000] for _ in range(10_000)]
+    return [
+        (chance.randbytes(120).hex().encode() + b" the same again and again" * 40)[:1000]
+        for _ in range(10_000)
+    ]
 
 
 def _frame(spark: Any, kind: str, bootstrap: str, topic: str, **options: str) -> Any:
-    return spark.read.format(kind).option("kafka.bootstrap.servers", bootstrap).option("subscribe", topic).options(**options)
+    return (
+        spark.read.format(kind)
+        .option("kafka.bootstrap.servers", bootstrap)
+        .option("subscribe", topic)
+        .options(**options)
+    )
 
 
 def count_by_headers(spark: Any, bootstrap: str, topic: str) -> int:
     """The sum of the batches' counts."""
-    frame = _frame(spark, "pixy", bootstrap, topic, mode="batches").schema("count int, isControl boolean").load()
+    frame = (
+        _frame(spark, "pixy", bootstrap, topic, mode="batches").schema("count int, isControl boolean").load()
+    )
     return int(frame.where("not isControl").selectExpr("sum(count)").first()[0])
 
 
@@ -53,7 +63,9 @@ def read_pixy(spark: Any, bootstrap: str, topic: str) -> int:
 
 def read_kafka(spark: Any, bootstrap: str, topic: str) -> int:
     """The same by Spark's source."""
-    _frame(spark, "kafka", bootstrap, topic, includeHeaders="true").load().write.format("noop").mode("overwrite").save()
+    _frame(spark, "kafka", bootstrap, topic, includeHeaders="true").load().write.format("noop").mode(
+        "overwrite"
+    ).save()
     return MESSAGES
 
 
@@ -68,7 +80,9 @@ def processor(pid: int) -> float:
     return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK") + sum(processor(child) for child in below)
 
 
-def measure(work: Callable[[Any, str, str], int], spark: Any, bootstrap: str, topic: str) -> tuple[float, float]:
+def measure(
+    work: Callable[[Any, str, str], int], spark: Any, bootstrap: str, topic: str
+) -> tuple[float, float]:
     """Records a second, and records a second of processor (Spark's JVM and its Python workers)."""
     jvm = spark.sparkContext._gateway.proc.pid
     began, before = time.monotonic(), processor(jvm)
@@ -90,7 +104,10 @@ def row(report: Report, what: str, ours: Callable[..., int], theirs: Callable[..
     clock, spent = ([pair[0][by] / pair[1][by] for pair in rates] for by in (0, 1))
     mine, other = (statistics.median(pair[side][0] for pair in rates) for side in (0, 1))
     report.add(
-        what, f"{statistics.median(clock):.2f} x", "reported", True,
+        what,
+        f"{statistics.median(clock):.2f} x",
+        "reported",
+        True,
         f"{mine:,.0f} against {other:,.0f} a second, pairs {min(clock):.2f} to {max(clock):.2f}; "
         f"by processor time {statistics.median(spent):.2f} x",
     )
@@ -99,7 +116,7 @@ def row(report: Report, what: str, ours: Callable[..., int], theirs: Callable[..
 def run(report: Report) -> None:
     """Add the rows."""
     from pixy.pipeline.datasource import register
-    from pixy.pipeline.session import open_session
+    from pixy.pipeline.spark.session import open_session
 
     console.print(f"\nfilling a topic with {MESSAGES:,} messages of 1 KB in zstd ...")
     kafka = Cluster(heap="768m")
@@ -112,12 +129,18 @@ def run(report: Report) -> None:
             register(spark)
             args = spark, bootstrap, "source"
             row(
-                report, "counting 1,000,000 compressed messages by headers, against count() of Spark's source",
-                count_by_headers, count_by_records, *args,
+                report,
+                "counting 1,000,000 compressed messages by headers, against count() of Spark's source",
+                count_by_headers,
+                count_by_records,
+                *args,
             )
             row(
-                report, "reading 1,000,000 compressed messages of 1 KB, against Spark's source",
-                read_pixy, read_kafka, *args,
+                report,
+                "reading 1,000,000 compressed messages of 1 KB, against Spark's source",
+                read_pixy,
+                read_kafka,
+                *args,
             )
         finally:
             spark.stop()

@@ -19,10 +19,10 @@ import uvloop
 from pixy.cli import serve
 from pixy.config import load_file, validate
 from pixy.engine.client import ClusterClient
+from pixy.engine.consume.partition_owner import PartitionOwner
 from pixy.engine.engine import Engine
-from pixy.engine.journal_writer import JournalWriter, _Flush
-from pixy.engine.partition_owner import PartitionOwner
-from pixy.engine.topic_producer import TopicProducer
+from pixy.engine.journal.writer import JournalWriter, _Flush
+from pixy.engine.produce.topic_producer import TopicProducer
 
 SETTLE, MEASURE, WRITE = 0.1, 0.4, 0.08
 """Seconds: what is under way from the period before, a period, and before its end the writing of what it noted.
@@ -43,9 +43,13 @@ class Switch:
     def __init__(self) -> None:
         self._owners = [(each, each._notes) for each in gc.get_objects() if type(each) is PartitionOwner]
         self._producers = [
-            (each.journal, each.journal._journal, each._client) for each in gc.get_objects() if type(each) is TopicProducer
+            (each.journal, each.journal._journal, each._client)
+            for each in gc.get_objects()
+            if type(each) is TopicProducer
         ]
-        if not any(notes for _, notes in self._owners) and not any(journal for _, journal, _ in self._producers):
+        if not any(notes for _, notes in self._owners) and not any(
+            journal for _, journal, _ in self._producers
+        ):
             raise RuntimeError("there is nothing to turn off")
         (self._writer,) = [each for each in gc.get_objects() if type(each) is JournalWriter]
 

@@ -19,12 +19,22 @@ def produce(producer: Producer, topic: str, pool: Sequence[bytes], count: int, p
     producer.flush()
 
 
-def fill(bootstrap: str, topic: str, pool: Sequence[bytes], count: int, partitions: int, codec: str = "none") -> None:
+def fill(
+    bootstrap: str, topic: str, pool: Sequence[bytes], count: int, partitions: int, codec: str = "none"
+) -> None:
     """The same with a producer made for it."""
     produce(
-        Producer({
-            "bootstrap.servers": bootstrap, "linger.ms": 50, "batch.size": 1 << 20, "compression.type": codec,
-            "queue.buffering.max.kbytes": 1 << 19,
-        }),
-        topic, pool, count, partitions,
+        Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "linger.ms": 50,
+                "batch.size": 1 << 20,
+                "compression.type": codec,
+                "queue.buffering.max.kbytes": 1 << 19,
+            }
+        ),
+        topic,
+        pool,
+        count,
+        partitions,
     )

@@ -101,11 +101,15 @@ async def main(target: str, path: str, connections: int, records: int, requests:
     run = Run(payload, requests)
     took = await run.over(host, int(port), connections)
     ordered = sorted(run.took)
-    print(json.dumps({
-        "per_second": requests * records / took,
-        "p50_ms": statistics.median(ordered) * 1e3,
-        "p99_ms": ordered[int(len(ordered) * 0.99)] * 1e3,
-    }))
+    print(
+        json.dumps(
+            {
+                "per_second": requests * records / took,
+                "p50_ms": statistics.median(ordered) * 1e3,
+                "p99_ms": ordered[int(len(ordered) * 0.99)] * 1e3,
+            }
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -42,10 +42,15 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 def bare(bootstrap: str, topic: str, count: int) -> float:
     """Records a second of consume(1000), from the first record on."""
-    consumer = Consumer({
-        "bootstrap.servers": bootstrap, "group.id": uuid.uuid4().hex, "enable.auto.commit": False,
-        "auto.offset.reset": "earliest", "fetch.queue.backoff.ms": 10,
-    })
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": uuid.uuid4().hex,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "fetch.queue.backoff.ms": 10,
+        }
+    )
     consumer.subscribe([topic])
     got = 0
     while not got:
@@ -71,7 +76,8 @@ class Reader:
     async def call(self, method: str, path: str, body: bytes = b"", accept: str = "") -> tuple[int, bytes]:
         self._writer.write(
             f"{method} {path} HTTP/1.1\r\nHost: {self._host}\r\nAccept: {accept or V2['Accept']}\r\n"
-            f"Content-Type: {V2['Content-Type']}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+            f"Content-Type: {V2['Content-Type']}\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+            + body
         )
         head = await self._reader.readuntil(b"\r\n\r\n")
         at = head.find(b"Content-Length: ")
@@ -118,8 +124,11 @@ def main(kind: str, *args: str) -> None:
 
 def child(*args: str) -> dict[str, float]:
     done = subprocess.run(
-        [sys.executable, "-m", "tests.bench.restv1.consumers", *args], cwd=ROOT,
-        capture_output=True, text=True, check=False,
+        [sys.executable, "-m", "tests.bench.restv1.consumers", *args],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if done.returncode:
         raise RuntimeError(done.stderr)
@@ -131,8 +140,9 @@ def child(*args: str) -> dict[str, float]:
 
 
 def fill(bootstrap: str, topic: str, count: int) -> None:
-    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 50,
-                         "queue.buffering.max.messages": count + 1})
+    producer = Producer(
+        {"bootstrap.servers": bootstrap, "linger.ms": 50, "queue.buffering.max.messages": count + 1}
+    )
     for at in range(count):
         producer.produce(topic, VALUE, partition=at % 4)
     producer.flush()
@@ -149,9 +159,7 @@ def backlog(bench: Bench) -> None:
             theirs.append(them)
             mine.append(us["per_second"])
             sizes.append(us["a_read"])
-    bench.report.ratio(
-        "reading a backlog in binary format: of consume(1000)'s rate", 0.20, mine, theirs
-    )
+    bench.report.ratio("reading a backlog in binary format: of consume(1000)'s rate", 0.20, mine, theirs)
     console.print(f"    {statistics.median(sizes):,.0f} records a read")
 
 
@@ -180,7 +188,9 @@ class Instances:
         self, method: str, path: str, document: Any, headers: dict[str, str]
     ) -> tuple[int, bytes]:
         async with self._http.request(
-            method, self._url + path, headers={**V2, **headers},
+            method,
+            self._url + path,
+            headers={**V2, **headers},
             data=None if document is None else json.dumps(document),
         ) as answer:
             return answer.status, await answer.read()
@@ -216,8 +226,11 @@ async def arrival(bench: Bench, made: Instances) -> None:
     await made.call("DELETE", base)
     p50 = statistics.median(took[20:]) * 1e3
     bench.report.add(
-        "a record that arrives while a read waits: p50 after Kafka's ack", f"{p50:.2f} ms", "<= 4 ms",
-        p50 <= 4, f"p99 {sorted(took)[int(len(took) * 0.99)] * 1e3:.1f} ms",
+        "a record that arrives while a read waits: p50 after Kafka's ack",
+        f"{p50:.2f} ms",
+        "<= 4 ms",
+        p50 <= 4,
+        f"p99 {sorted(took)[int(len(took) * 0.99)] * 1e3:.1f} ms",
     )
 
 
@@ -262,8 +275,10 @@ async def idle(bench: Bench, made: Instances, pid: int) -> None:
         grown, threads = memory(pid) - before, len(os.listdir(f"/proc/{pid}/task"))
         deleted_in = await in_turn([made.call("DELETE", base) for base in bases])
         bench.report.add(
-            f"{IDLE:,} idle instances, {what}: memory, CPU", f"{grown:.0f} MiB, {share:.0%} of a core",
-            "reported", True,
+            f"{IDLE:,} idle instances, {what}: memory, CPU",
+            f"{grown:.0f} MiB, {share:.0%} of a core",
+            "reported",
+            True,
             f"{threads:,} threads; made in {made_in:.1f} s, deleted in {deleted_in:.1f} s, "
             f"{made.again} requests tried again",
         )
@@ -301,10 +316,13 @@ async def waiting(bench: Bench, made: Instances, pid: int) -> None:
     for base in [*bases, active]:
         await made.call("DELETE", base)
     for what, found in (("an instance that does not", took), ("one of those that do", of_waiting)):
-        rounds = [sorted(found[at:at + 100]) for at in range(0, len(found), 100)]
+        rounds = [sorted(found[at : at + 100]) for at in range(0, len(found), 100)]
         p50, p99 = statistics.median(found) * 1e3, statistics.median(each[98] for each in rounds) * 1e3
         bench.report.add(
-            f"{WAITING} reads wait: a commit on {what}, p99", f"{p99:.1f} ms", "<= 50 ms", p99 <= 50,
+            f"{WAITING} reads wait: a commit on {what}, p99",
+            f"{p99:.1f} ms",
+            "<= 50 ms",
+            p99 <= 50,
             f"median of {COMMIT_ROUNDS} rounds of 100; p50 {p50:.1f} ms; {share:.0%} of a core",
         )
 

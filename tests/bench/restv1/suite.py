@@ -39,8 +39,12 @@ class Bench:
     def run(self) -> None:
         """All rows of this part and those of :data:`PARTS`."""
         with process(
-            "-m", "pixy.cli.main", f"--kafkaPeers={self.bootstrap}", "--grpcAddr=127.0.0.1:0",
-            f"--tcpAddr=127.0.0.1:{self.port}", wait_port=self.port,
+            "-m",
+            "pixy.cli.main",
+            f"--kafkaPeers={self.bootstrap}",
+            "--grpcAddr=127.0.0.1:0",
+            f"--tcpAddr=127.0.0.1:{self.port}",
+            wait_port=self.port,
         ) as daemon:
             self._produce()
             self._lone()
@@ -50,9 +54,20 @@ class Bench:
     def client(self, topic: str, connections: int, records: int, requests: int) -> dict[str, float]:
         """Produce over REST; records a second and latencies."""
         done = subprocess.run(
-            [sys.executable, "-m", "tests.bench.restv1.client", f"127.0.0.1:{self.port}",
-             f"/topics/{topic}", str(connections), str(records), str(requests)],
-            cwd=ROOT, capture_output=True, text=True, check=False,
+            [
+                sys.executable,
+                "-m",
+                "tests.bench.restv1.client",
+                f"127.0.0.1:{self.port}",
+                f"/topics/{topic}",
+                str(connections),
+                str(records),
+                str(requests),
+            ],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         if done.returncode:
             raise RuntimeError(done.stderr)
@@ -80,8 +95,11 @@ class Bench:
             ours.append(self.client("lone", 1, 1, 500)["p50_ms"])
         extra = statistics.median(a - b for a, b in zip(ours, base, strict=True))
         self.report.add(
-            "lone produce of one record: p50 above confluent-kafka's", f"{extra:.2f} ms", "<= 0.8 ms",
-            extra <= 0.8, f"{statistics.median(ours):.2f} against {statistics.median(base):.2f} ms",
+            "lone produce of one record: p50 above confluent-kafka's",
+            f"{extra:.2f} ms",
+            "<= 0.8 ms",
+            extra <= 0.8,
+            f"{statistics.median(ours):.2f} against {statistics.median(base):.2f} ms",
         )
 
 
@@ -91,9 +109,13 @@ PARTS: list[Callable[[Bench, int], None]] = [consumers.run]
 
 def bare_produce(bootstrap: str, topic: str, count: int) -> float:
     """Records a second of confluent-kafka itself, with a delivery callback each and linger 5."""
-    producer = Producer({
-        "bootstrap.servers": bootstrap, "linger.ms": 5, "queue.buffering.max.messages": count + 1,
-    })
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "linger.ms": 5,
+            "queue.buffering.max.messages": count + 1,
+        }
+    )
     landed = 0
 
     def callback(error: object, _message: object) -> None:
@@ -124,4 +146,6 @@ def bare_lone(bootstrap: str, topic: str, calls: int) -> float:
 
 def run() -> bool:
     """Run the rows; tell whether all met their targets."""
-    return on_kafka(lambda cluster, report: Bench(cluster, report).run(), RESULT, f"64-byte values, {ROUNDS} rounds a row")
+    return on_kafka(
+        lambda cluster, report: Bench(cluster, report).run(), RESULT, f"64-byte values, {ROUNDS} rounds a row"
+    )

@@ -16,26 +16,48 @@ _METADATA = consumer_protocol.encode_subscription(3, {"Topics": ["orders", "paym
 _MEMBER = "rdkafka-6f0d3c1e-52f4-4b7e-9d4a-0a5d3a1f6c2b"
 BODIES: dict[tuple[str, int], dict[str, Any]] = {
     ("JoinGroupRequest", 7): {
-        "GroupId": "checkout", "SessionTimeoutMs": 45_000, "RebalanceTimeoutMs": 300_000, "MemberId": _MEMBER,
-        "ProtocolType": "consumer", "Protocols": [
-            {"Name": "range", "Metadata": _METADATA}, {"Name": "cooperative-sticky", "Metadata": _METADATA},
+        "GroupId": "checkout",
+        "SessionTimeoutMs": 45_000,
+        "RebalanceTimeoutMs": 300_000,
+        "MemberId": _MEMBER,
+        "ProtocolType": "consumer",
+        "Protocols": [
+            {"Name": "range", "Metadata": _METADATA},
+            {"Name": "cooperative-sticky", "Metadata": _METADATA},
         ],
     },
     ("JoinGroupResponse", 7): {
-        "GenerationId": 7, "ProtocolType": "consumer", "ProtocolName": "range", "Leader": _MEMBER, "MemberId": _MEMBER,
+        "GenerationId": 7,
+        "ProtocolType": "consumer",
+        "ProtocolName": "range",
+        "Leader": _MEMBER,
+        "MemberId": _MEMBER,
         "Members": [{"MemberId": f"{_MEMBER}-{number}", "Metadata": _METADATA} for number in range(3)],
     },
     ("MetadataResponse", 12): {
         "Brokers": [{"NodeId": node, "Host": f"kafka-{node}.example.com", "Port": 9092} for node in range(3)],
-        "Topics": [{
-            "Name": f"topic-{number}", "Partitions": [
-                {"PartitionIndex": index, "LeaderId": index % 3, "ReplicaNodes": [0, 1, 2], "IsrNodes": [0, 1, 2]}
-                for index in range(12)
-            ],
-        } for number in range(20)],
+        "Topics": [
+            {
+                "Name": f"topic-{number}",
+                "Partitions": [
+                    {
+                        "PartitionIndex": index,
+                        "LeaderId": index % 3,
+                        "ReplicaNodes": [0, 1, 2],
+                        "IsrNodes": [0, 1, 2],
+                    }
+                    for index in range(12)
+                ],
+            }
+            for number in range(20)
+        ],
     },
 }
-_THEIRS = {"JoinGroupRequest": JoinGroupRequest, "JoinGroupResponse": JoinGroupResponse, "MetadataResponse": MetadataResponse}
+_THEIRS = {
+    "JoinGroupRequest": JoinGroupRequest,
+    "JoinGroupResponse": JoinGroupResponse,
+    "MetadataResponse": MetadataResponse,
+}
 CALLS = 200
 """Calls in one measured unit: a loop costs less than a lambda."""
 
@@ -55,7 +77,9 @@ def decode(report: Report) -> None:
         theirs = _THEIRS[name]
         found = theirs.decode(data, version=version)
         assert found.encode() == data, "they do not read the same"
-        rates = in_turn([_loop(messages.decode, name, version, data), _loop(theirs.decode, data, version)], CALLS)
+        rates = in_turn(
+            [_loop(messages.decode, name, version, data), _loop(theirs.decode, data, version)], CALLS
+        )
         _beside(report, f"{name} v{version} decode, {len(data):,} bytes", 1.0, rates)
 
 
@@ -86,9 +110,18 @@ def split(report: Report) -> None:
             frames.decode_request_header(each)
 
     (cutting, reading) = in_turn([cut, read], 1000)
-    for what, rates, limit in (("cut out of the stream", cutting, 1.0), ("and its header read", reading, 5.0)):
+    for what, rates, limit in (
+        ("cut out of the stream", cutting, 1.0),
+        ("and its header read", reading, 5.0),
+    ):
         micros = 1e6 / sorted(rates)[len(rates) // 2]
-        report.add(f"a frame of {len(stream) // 1000} B {what}", f"{micros:.2f} us", f"<= {limit:g} us", micros <= limit, "")
+        report.add(
+            f"a frame of {len(stream) // 1000} B {what}",
+            f"{micros:.2f} us",
+            f"<= {limit:g} us",
+            micros <= limit,
+            "",
+        )
 
 
 def _beside(report: Report, what: str, target: float, rates: list[list[float]]) -> None:

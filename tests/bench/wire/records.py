@@ -37,14 +37,19 @@ def _readers(data: bytes) -> list[Callable[[], object]]:
 
 
 def _check(readers: list[Callable[[], object]]) -> None:
-    ours, *others = ([(each.offset, each.timestamp, each.key, each.value) for each in reader()] for reader in readers)  # type: ignore[attr-defined]
+    ours, *others = (
+        [(each.offset, each.timestamp, each.key, each.value) for each in reader()] for reader in readers
+    )  # type: ignore[attr-defined]
     assert all(theirs == ours for theirs in others), "they do not read the same"
 
 
 def _beside(report: Report, what: str, target: float, rates: list[list[float]]) -> None:
     ours, kafka_python, pure, cython = rates
     report.times(
-        f"{what}, against kafka-python", target, ours, kafka_python,
+        f"{what}, against kafka-python",
+        target,
+        ours,
+        kafka_python,
         f"aiokafka's Python {statistics.median(pairs(ours, pure)):.1f} x, its Cython "
         f"{statistics.median(pairs(ours, cython)):.2f} x ({statistics.median(cython):,.0f})",
     )
@@ -53,11 +58,15 @@ def _beside(report: Report, what: str, target: float, rates: list[list[float]]) 
 def decode(report: Report) -> None:
     """Records out of a batch, without codec and checksum."""
     for count, size, key, target in (
-        (5000, 100, None, 2.5), (5000, 1000, None, 2.0), (100, 60, b"key---", 2.0),
+        (5000, 100, None, 2.5),
+        (5000, 1000, None, 2.0),
+        (100, 60, b"key---", 2.0),
     ):
         readers = _readers(_made(count, size, key))
         _check(readers)
-        what = f"record decode, {count:,} records of {size} B" + (f" with a key of {len(key)} B" if key else "")
+        what = f"record decode, {count:,} records of {size} B" + (
+            f" with a key of {len(key)} B" if key else ""
+        )
         _beside(report, what, target, in_turn(readers, count))
 
 
@@ -74,8 +83,13 @@ def encode(report: Report) -> None:
     def theirs(kind: type) -> Callable[[], bytes]:
         def write() -> bytes:
             builder = kind(
-                magic=2, compression_type=0, is_transactional=False, producer_id=-1, producer_epoch=-1,
-                base_sequence=-1, batch_size=1 << 30,
+                magic=2,
+                compression_type=0,
+                is_transactional=False,
+                producer_id=-1,
+                producer_epoch=-1,
+                base_sequence=-1,
+                batch_size=1 << 30,
             )
             for number in range(count):
                 builder.append(number, STAMP + number // 10, None, value, [])
@@ -83,10 +97,17 @@ def encode(report: Report) -> None:
 
         return write
 
-    writers = [ours, *map(theirs, (
-        kafka_python_records.DefaultRecordBatchBuilder, aiokafka_records._DefaultRecordBatchBuilderPy,
-        aiokafka_records._DefaultRecordBatchBuilderCython,
-    ))]
+    writers = [
+        ours,
+        *map(
+            theirs,
+            (
+                kafka_python_records.DefaultRecordBatchBuilder,
+                aiokafka_records._DefaultRecordBatchBuilderPy,
+                aiokafka_records._DefaultRecordBatchBuilderCython,
+            ),
+        ),
+    ]
     mine, *others = (batch.unmarshal(writer()).records() for writer in writers)
     assert all(other == mine for other in others), "they do not write the same"
     _beside(report, f"record encode, {count:,} records of 100 B", 2.0, in_turn(writers, count))
@@ -99,9 +120,14 @@ def scan(report: Report) -> None:
         data = one * (_SCANNED // len(one))
         batches = _SCANNED // len(one)
         assert sum(header.records_count for header in batch.scan(data)) == count * batches
-        (rates,) = in_turn([lambda data=data: sum(header.records_count for header in batch.scan(data))], len(data))  # type: ignore[misc]
+        (rates,) = in_turn(
+            [lambda data=data: sum(header.records_count for header in batch.scan(data))], len(data)
+        )  # type: ignore[misc]
         found = statistics.median(rates) / GIGABYTE
         report.add(
-            f"scan of headers with checksums, batches of {len(one):,} B", f"{found:.1f} GB/s", f">= {target:g} GB/s",
-            found >= target, f"CRC-32C by {crc.BACKEND}; {statistics.median(rates) / len(one):,.0f} batches a second",
+            f"scan of headers with checksums, batches of {len(one):,} B",
+            f"{found:.1f} GB/s",
+            f">= {target:g} GB/s",
+            found >= target,
+            f"CRC-32C by {crc.BACKEND}; {statistics.median(rates) / len(one):,.0f} batches a second",
         )

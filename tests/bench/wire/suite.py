@@ -13,7 +13,12 @@ from tests.bench.wire.rounds import ROUNDS
 
 RESULT = ROOT / "build" / "bench-wire.json"
 PARTS: tuple[Callable[[Report], None], ...] = (
-    records.decode, records.encode, records.scan, messages.decode, messages.encode, messages.split,
+    records.decode,
+    records.encode,
+    records.scan,
+    messages.decode,
+    messages.encode,
+    messages.split,
     tap.measure,
 )
 

@@ -25,7 +25,10 @@ IN_FLIGHT = 4
 @contextlib.contextmanager
 def _process(*arguments: str, pattern: str = r"(\d+)\n", stderr: bool = False) -> Iterator[int]:
     process = subprocess.Popen(
-        [sys.executable, "-m", *arguments], cwd=ROOT, text=True, stdout=subprocess.PIPE,
+        [sys.executable, "-m", *arguments],
+        cwd=ROOT,
+        text=True,
+        stdout=subprocess.PIPE,
         stderr=subprocess.PIPE if stderr else None,
     )
     try:
@@ -51,12 +54,33 @@ class Client:
         self.number = 0
         self.requests = {
             FETCH: bytearray(frames.encode_request(FETCH, 11, 0, "bench", {"Topics": []})),
-            HEARTBEAT: bytearray(frames.encode_request(HEARTBEAT, 4, 0, "bench", {
-                "GroupId": "bench", "MemberId": "bench-0a4c1c8e-3f2b-4f5e-9d1c-6f1f0c8f3a77", "GenerationId": 1,
-            })),
-            PRODUCE: bytearray(frames.encode_request(PRODUCE, 7, 0, "bench", {"Acks": -1, "TopicData": [
-                {"Name": "bench", "PartitionData": [{"Index": 0, "Records": bytes(BULK)}]},
-            ]})),
+            HEARTBEAT: bytearray(
+                frames.encode_request(
+                    HEARTBEAT,
+                    4,
+                    0,
+                    "bench",
+                    {
+                        "GroupId": "bench",
+                        "MemberId": "bench-0a4c1c8e-3f2b-4f5e-9d1c-6f1f0c8f3a77",
+                        "GenerationId": 1,
+                    },
+                )
+            ),
+            PRODUCE: bytearray(
+                frames.encode_request(
+                    PRODUCE,
+                    7,
+                    0,
+                    "bench",
+                    {
+                        "Acks": -1,
+                        "TopicData": [
+                            {"Name": "bench", "PartitionData": [{"Index": 0, "Records": bytes(BULK)}]},
+                        ],
+                    },
+                )
+            ),
         }
 
     def send(self, key: int) -> None:
@@ -92,9 +116,20 @@ def measure(report: Report) -> None:
     """Add the rows."""
     peers = "tests.bench.wire.tap_peers"
     with (
-        _process(peers, "broker") as broker, _process(peers, "forward", str(broker)) as bare,
-        _process("pixy.cli.main", "tap", "--broker", f"127.0.0.1:{broker}", "--listen", "127.0.0.1:0",
-                 "--output", "none", pattern=r".*:(\d+) -> ", stderr=True) as tap,
+        _process(peers, "broker") as broker,
+        _process(peers, "forward", str(broker)) as bare,
+        _process(
+            "pixy.cli.main",
+            "tap",
+            "--broker",
+            f"127.0.0.1:{broker}",
+            "--listen",
+            "127.0.0.1:0",
+            "--output",
+            "none",
+            pattern=r".*:(\d+) -> ",
+            stderr=True,
+        ) as tap,
     ):
         clients = {"direct": Client(broker), "bare": Client(bare), "tap": Client(tap)}
         trips: dict[str, list[float]] = {name: [] for name in clients}
@@ -110,13 +145,19 @@ def measure(report: Report) -> None:
     p50 = {name: statistics.median(values) for name, values in trips.items()}
     added = (p50["tap"] - p50["direct"]) * 1e3
     report.add(
-        "tap: added latency, p50", f"{added:.3f} ms", "< 0.5 ms", added < 0.5,
+        "tap: added latency, p50",
+        f"{added:.3f} ms",
+        "< 0.5 ms",
+        added < 0.5,
         ", ".join(f"{name} {value * 1e3:.3f} ms" for name, value in p50.items()),
     )
     for what, found in (("fetched", fetched), ("produced", produced)):
         rates = {name: statistics.median(values) for name, values in found.items()}
         report.add(
-            f"tap: forwarded, {what}", f"{rates['tap']:,.0f} MB/s", ">= 300 MB/s", rates["tap"] >= 300,
+            f"tap: forwarded, {what}",
+            f"{rates['tap']:,.0f} MB/s",
+            ">= 300 MB/s",
+            rates["tap"] >= 300,
             ", ".join(f"{name} {value:,.0f}" for name, value in rates.items()) + " MB/s, frames of 1 MiB",
         )
 

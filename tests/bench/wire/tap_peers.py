@@ -20,9 +20,22 @@ FETCH, PRODUCE, HEARTBEAT = 1, 0, 12
 def fetch_response() -> bytes:
     """An answer with 8 partitions that fill BULK bytes, with its length."""
     part = bytes(12) + struct.pack(">i", BULK // 8 - 12) + bytes(4) + b"\2" + bytes(BULK // 8 - 17)
-    return frames.encode_response(FETCH, 11, 0, {"Responses": [{"Topic": "bench", "Partitions": [
-        {"PartitionIndex": i, "HighWatermark": 7, "AbortedTransactions": [], "Records": part} for i in range(8)
-    ]}]})
+    return frames.encode_response(
+        FETCH,
+        11,
+        0,
+        {
+            "Responses": [
+                {
+                    "Topic": "bench",
+                    "Partitions": [
+                        {"PartitionIndex": i, "HighWatermark": 7, "AbortedTransactions": [], "Records": part}
+                        for i in range(8)
+                    ],
+                }
+            ]
+        },
+    )
 
 
 def answers() -> dict[int, bytes]:

@@ -15,9 +15,9 @@ from tests.kafka.cluster import Cluster
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
-    from pixy.pipeline import jars
     from pixy.pipeline.errors import SetupError
-    from pixy.pipeline.session import open_session
+    from pixy.pipeline.spark import jars
+    from pixy.pipeline.spark.session import open_session
 
     try:
         jars.install()
@@ -28,9 +28,16 @@ def spark() -> Iterator[Any]:
         pytest.skip(f"!!! NOT TESTED on real Spark: {error} !!!")
     for key, value in FAST_START.items():
         os.environ.setdefault(key, value)
-    session = open_session("tests", "local[2]", delta="", settings=[
-        "spark.driver.memory=1g", "spark.sql.shuffle.partitions=2", "spark.default.parallelism=2",
-    ])
+    session = open_session(
+        "tests",
+        "local[2]",
+        delta="",
+        settings=[
+            "spark.driver.memory=1g",
+            "spark.sql.shuffle.partitions=2",
+            "spark.default.parallelism=2",
+        ],
+    )
     yield session
     session.stop()
 

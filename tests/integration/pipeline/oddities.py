@@ -70,10 +70,17 @@ def more(world: World, topic: str) -> None:
 
 def compacted(world: World, topic: str) -> None:
     """A log with holes: 5 keys, of which older values were removed."""
-    world.kafka.create_topic(topic, 1, **{
-        "cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.01",
-        "max.compaction.lag.ms": "100", "delete.retention.ms": "100000",
-    })
+    world.kafka.create_topic(
+        topic,
+        1,
+        **{
+            "cleanup.policy": "compact",
+            "segment.ms": "100",
+            "min.cleanable.dirty.ratio": "0.01",
+            "max.compaction.lag.ms": "100",
+            "delete.retention.ms": "100000",
+        },
+    )
     producer = _producer(world)
     deadline = time.monotonic() + 60
     number = 0

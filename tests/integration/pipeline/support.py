@@ -16,9 +16,9 @@ from pixy.config import Kafka, Proxy
 from pixy.kafka import settings
 from pixy.kafka.blocking import ClusterView
 from pixy.kafka.bulk import read_range
-from pixy.pipeline.checksum import Stats, content_hash, payload_size, record_hash
-from pixy.pipeline.lake import Lake
-from pixy.pipeline.verify import verify
+from pixy.pipeline.lake.checksum import Stats, content_hash, payload_size, record_hash
+from pixy.pipeline.lake.lake import Lake
+from pixy.pipeline.lake.verify import verify
 from tests.kafka.cluster import Cluster
 from tests.support import ROOT
 
@@ -56,8 +56,8 @@ class World:
 
     def archive(self, *topics: str, lake: str = "lake", **fields: Any) -> Any:
         """Run an archive once; returns its progress."""
-        from pixy.pipeline.archive import Archive, Job
-        from pixy.pipeline.subscription import Subscription
+        from pixy.pipeline.archive.job import Archive, Job
+        from pixy.pipeline.archive.subscription import Subscription
 
         subscription = fields.pop("subscription", None) or Subscription(topics)
         job = Job("main", fields.pop("proxy", self.proxy), str(self.folder / lake), subscription, "job")
@@ -78,9 +78,14 @@ class World:
             for record in read_range(settings.common(self.proxy), topic, partition, start, end):
                 content = content_hash(record.timestamp, record.key, record.value, record.headers)
                 found[partition] = found.get(partition, Stats()) + Stats(
-                    1, payload_size(record.key, record.value, record.headers), record.offset,
-                    record.offset, record.timestamp, record.timestamp,
-                    record_hash(topic, partition, record.offset, kind, content), content,
+                    1,
+                    payload_size(record.key, record.value, record.headers),
+                    record.offset,
+                    record.offset,
+                    record.timestamp,
+                    record.timestamp,
+                    record_hash(topic, partition, record.offset, kind, content),
+                    content,
                 )
         return found
 
@@ -103,7 +108,12 @@ def contents(lake: Lake, topic: str) -> dict[int, tuple[int, int]]:
 def command(*arguments: str, timeout: float = 120.0) -> tuple[int, dict[str, Any], str]:
     """Run ``kafka-pixy pipeline ... --json``: exit code, summary, stderr."""
     done = subprocess.run(
-        [sys.executable, "-m", "pixy.cli.main", "pipeline", *arguments, "--json"], cwd=ROOT,
-        capture_output=True, text=True, timeout=timeout, check=False, env={**os.environ, **FAST_START},
+        [sys.executable, "-m", "pixy.cli.main", "pipeline", *arguments, "--json"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+        env={**os.environ, **FAST_START},
     )
     return done.returncode, json.loads(done.stdout) if done.stdout else {}, done.stderr

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer, TopicPartition
 
-from pixy.pipeline import archive as archiving
-from pixy.pipeline.compact import Compactor
+from pixy.pipeline.archive import job as archiving
+from pixy.pipeline.archive.compact import Compactor
+from pixy.pipeline.archive.subscription import Subscription
 from pixy.pipeline.errors import CheckpointError, LakeError, PipelineError, Published, SourceError
-from pixy.pipeline.hadoop import HadoopStore
-from pixy.pipeline.lake import manifest_path
-from pixy.pipeline.subscription import Subscription
+from pixy.pipeline.lake.lake import manifest_path
+from pixy.pipeline.spark.hadoop import HadoopStore
 from tests.integration.pipeline.support import World, assert_sound
 from tests.kafka.cluster import PASSWORD, USER, Cluster
 
@@ -72,7 +72,9 @@ def test_checkpoints_and_log_must_fit(world: World, name: str) -> None:
     with pytest.raises(CheckpointError, match="its job is job, this job's is other"):
         world.archive(name, name="other", checkpoint=str(world.folder / "lake/_checkpoints/job"))
     # Another job that would archive the same once more.
-    with pytest.raises(PipelineError, match=rf"offsets 0 to 9 of {name}/0 are in the lake already, from batch 0 of job job"):
+    with pytest.raises(
+        PipelineError, match=rf"offsets 0 to 9 of {name}/0 are in the lake already, from batch 0 of job job"
+    ):
         world.archive(name, name="other")
     # The log's last entry is gone.
     last = Path(lake.path(manifest_path(1)))
@@ -157,7 +159,9 @@ def test_damage_is_not_compacted_away(world: World, name: str) -> None:
     good = path.read_bytes()
     for bad in (
         b"PAR1" + b"\0" * (len(good) - 8) + b"PAR1",  # no footer
-        good[:60] + bytes(255 - byte for byte in good[60:200]) + good[200:],  # a footer, and pages that are none
+        good[:60]
+        + bytes(255 - byte for byte in good[60:200])
+        + good[200:],  # a footer, and pages that are none
     ):
         path.write_bytes(bad)
         with pytest.raises(LakeError, match=rf"^{path} can not be read: .*; {name} of .* is left as it is$"):
@@ -177,6 +181,7 @@ def test_damage_is_not_compacted_away(world: World, name: str) -> None:
 
 def test_any_hadoop_file_system(world: World, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Through Hadoop's interface, on the one file system that needs no other server."""
+
     def store_for(uri: str, spark: Any) -> HadoopStore:
         return HadoopStore(spark, f"file://{uri}" if uri.startswith("/") else uri)
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from pixy.pipeline.batch import BatchWriter
+from pixy.pipeline.archive.batch import BatchWriter
 from pixy.pipeline.errors import PipelineError
 from tests.integration.pipeline.support import World, assert_sound
 
@@ -67,7 +67,12 @@ def test_one_day_is_written_once(world: World, name: str, ways: list[str]) -> No
 def test_midnight_splits_the_file_it_falls_into(world: World, name: str, ways: list[str]) -> None:
     world.kafka.create_topic(name, 2, **{"retention.ms": "-1"})
     # Partition 0 is of one day, partition 1 has late records and one before 1970's second day.
-    produce(world, name, 2, [MIDNIGHT + 5 if at % 2 == 0 else MIDNIGHT - 20 + at for at in range(40)] + [MIDNIGHT, 7])
+    produce(
+        world,
+        name,
+        2,
+        [MIDNIGHT + 5 if at % 2 == 0 else MIDNIGHT - 20 + at for at in range(40)] + [MIDNIGHT, 7],
+    )
     world.archive(name)
     assert ways == ["flat", "by day"]
     check(world, name, {"2023-11-14", "2023-11-15", "1970-01-01"})
@@ -88,9 +93,15 @@ def test_many_thin_partitions_share_files(world: World, name: str, ways: list[st
     check(world, name, {"2023-11-15", "2023-11-16", "2023-11-17"})
 
 
-def test_a_split_that_loses_a_record_is_not_published(world: World, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_split_that_loses_a_record_is_not_published(
+    world: World, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     by_day = BatchWriter._save_by_day
-    monkeypatch.setattr(BatchWriter, "_save_by_day", lambda self, rows, folder: by_day(self, rows.where("offset != 3"), folder))
+    monkeypatch.setattr(
+        BatchWriter,
+        "_save_by_day",
+        lambda self, rows, folder: by_day(self, rows.where("offset != 3"), folder),
+    )
     world.kafka.create_topic(name, 1, **{"retention.ms": "-1"})
     produce(world, name, 1, [MIDNIGHT - 5 + at for at in range(10)])
     with pytest.raises(PipelineError, match="nothing is published"):

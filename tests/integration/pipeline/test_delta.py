@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from pixy.pipeline.compact import Compactor
-from pixy.pipeline.delta import DeltaTable
+from pixy.pipeline.archive.compact import Compactor
+from pixy.pipeline.archive.delta import DeltaTable
 from pixy.pipeline.errors import LakeError, PipelineError, UsageError
-from pixy.pipeline.verify import verify
+from pixy.pipeline.lake.verify import verify
 from tests.integration.pipeline.support import World, assert_sound, command
 
 pytestmark = pytest.mark.timeout(240)
@@ -29,7 +29,11 @@ def produce(world: World, topic: str, count: int, partitions: int = 2) -> None:
     producer = Producer({"bootstrap.servers": world.kafka.bootstrap()[0], "linger.ms": 5})
     for number in range(count):
         producer.produce(
-            topic, b"value %d" % number, None, number % partitions, timestamp=1_700_000_000_123 + number % 4 // 2 * DAY,
+            topic,
+            b"value %d" % number,
+            None,
+            number % partitions,
+            timestamp=1_700_000_000_123 + number % 4 // 2 * DAY,
             headers=[("h", None), ("h", b"%d" % number)],
         )
     assert producer.flush(30) == 0
@@ -41,7 +45,9 @@ def rows(world: World) -> Any:
 
 def by_delta(world: World) -> list[tuple[Place, int]]:
     """Places and content hashes as Delta's reader has them; sorted, so one that is twice there shows."""
-    return sorted(((row["topic"], row["partition"], row["offset"]), row["hash"]) for row in rows(world).collect())
+    return sorted(
+        ((row["topic"], row["partition"], row["offset"]), row["hash"]) for row in rows(world).collect()
+    )
 
 
 def by_manifests(world: World) -> list[tuple[Place, int]]:
@@ -84,7 +90,9 @@ def test_the_table_has_what_the_lake_has(world: World, name: str) -> None:
     assert commits(world) == [0, 1, 2, 3]  # an entry for each of the two days
 
 
-def test_a_commit_that_was_not_made_is_made_by_the_next_run(world: World, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_commit_that_was_not_made_is_made_by_the_next_run(
+    world: World, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world.kafka.create_topic(name, 2, **FOREVER)
     produce(world, name, 10)
     world.archive(name, delta=True)
@@ -121,13 +129,18 @@ def test_a_table_is_not_left_behind_nor_mixed_up(world: World, name: str) -> Non
     world.kafka.create_topic(name, 2, **FOREVER)
     produce(world, name, 10)
     world.archive(name, delta=True)
-    with pytest.raises(UsageError, match=r"has a Delta table .data/_delta_log., which an archive without it would leave behind"):
+    with pytest.raises(
+        UsageError,
+        match=r"has a Delta table .data/_delta_log., which an archive without it would leave behind",
+    ):
         world.archive(name)
     with pytest.raises(UsageError, match="which a compaction without it would leave behind"):
         Compactor(world.spark, world.lake())
     path = str(world.folder / "lake" / "data")
     world.spark.sql(f"DELETE FROM delta.`{path}` WHERE offset = 0")
-    with pytest.raises(LakeError, match=r"another program has changed the Delta table .*/lake/data.*it (lacks|has) data/"):
+    with pytest.raises(
+        LakeError, match=r"another program has changed the Delta table .*/lake/data.*it (lacks|has) data/"
+    ):
         world.archive(name, delta=True)
     assert_sound(world.lake())
     # As the message says.
@@ -145,11 +158,22 @@ def test_from_the_command_line(world: World, name: str) -> None:
     world.archive(name, delta=True)
     produce(world, name, 4)
     arguments = (
-        "archive", "--config", world.config(), "--topics", name, "--lake", str(world.folder / "lake"),
-        "--job", "job", "--master", "local[2]",
+        "archive",
+        "--config",
+        world.config(),
+        "--topics",
+        name,
+        "--lake",
+        str(world.folder / "lake"),
+        "--job",
+        "job",
+        "--master",
+        "local[2]",
     )
     (world.folder / "empty").mkdir()
-    code, summary, said = command(*arguments, "--format", "delta", "--delta-jars", str(world.folder / "empty"))
+    code, summary, said = command(
+        *arguments, "--format", "delta", "--delta-jars", str(world.folder / "empty")
+    )
     assert code == 1
     assert "empty lacks delta-spark_2.13-VERSION.jar, delta-storage-VERSION.jar" in summary["error"], said
     code, summary, said = command(*arguments)  # the lake says that there is a table

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from pixy.pipeline.compact import Compactor
-from pixy.pipeline.lake import Lake
+from pixy.pipeline.archive.compact import Compactor
+from pixy.pipeline.lake.lake import Lake
 from tests.integration.pipeline.support import FAST_START, World
 from tests.support import ROOT
 
@@ -24,8 +24,12 @@ ENVIRONMENT = {**os.environ, **FAST_START, "PYTHONPATH": str(ROOT)}
 
 def example(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, str(ROOT / "examples" / name), *arguments], capture_output=True, text=True, timeout=300,
-        check=False, env=ENVIRONMENT,
+        [sys.executable, str(ROOT / "examples" / name), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        env=ENVIRONMENT,
     )
 
 
@@ -57,11 +61,20 @@ def test_the_queries_read_what_the_log_lists_and_nothing_else(lake: Path, name: 
 
     done = example("pipeline_query_spark.py", str(lake), name)
     assert done.returncode == 0, done.stderr
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in done.stdout.splitlines() if line.startswith("|")]
+    rows = [
+        [cell.strip() for cell in line.split("|")[1:-1]]
+        for line in done.stdout.splitlines()
+        if line.startswith("|")
+    ]
     assert rows[0][:5] == ["partition", "records", "first", "last", "bytes"]
     assert [row[:4] for row in rows[1:]] == [["0", "15", "0", "14"], ["1", "15", "0", "14"]]
 
-    done = example("pipeline_query_spark.py", str(lake), name, "SELECT count(*) AS c FROM records WHERE cast(value AS string) = 'value 17'")
+    done = example(
+        "pipeline_query_spark.py",
+        str(lake),
+        name,
+        "SELECT count(*) AS c FROM records WHERE cast(value AS string) = 'value 17'",
+    )
     assert [line for line in done.stdout.splitlines() if line.startswith("|")][1].strip("|").strip() == "1"
 
     for program in ("pipeline_query_pyarrow.py", "pipeline_query_spark.py"):
@@ -71,8 +84,22 @@ def test_the_queries_read_what_the_log_lists_and_nothing_else(lake: Path, name: 
 
 def demo(folder: Path, mark: str = "", messages: int = MESSAGES) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "examples.pipeline_demo", "--messages", str(messages), "--out", str(folder), "--master", "local[2]"],
-        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={**ENVIRONMENT, "PIPELINE_DEMO": mark},
+        [
+            sys.executable,
+            "-m",
+            "examples.pipeline_demo",
+            "--messages",
+            str(messages),
+            "--out",
+            str(folder),
+            "--master",
+            "local[2]",
+        ],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**ENVIRONMENT, "PIPELINE_DEMO": mark},
     )
 
 
@@ -81,7 +108,9 @@ def running(mark: str) -> list[str]:
     found = []
     for folder in Path("/proc").iterdir():
         try:
-            if folder.name.isdigit() and f"PIPELINE_DEMO={mark}".encode() in (folder / "environ").read_bytes().split(b"\0"):
+            if folder.name.isdigit() and f"PIPELINE_DEMO={mark}".encode() in (
+                folder / "environ"
+            ).read_bytes().split(b"\0"):
                 found.append((folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()[:120])
         except OSError:
             continue

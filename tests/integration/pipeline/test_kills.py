@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from pixy.pipeline.replay_state import ReplayState
+from pixy.pipeline.replay.state import ReplayState
 from tests.integration.pipeline.support import FAST_START, World, assert_sound, command
 from tests.support import ROOT
 
@@ -25,8 +25,12 @@ class Running:
 
     def __init__(self, *arguments: str) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "pixy.cli.main", "pipeline", *arguments, "--json"], cwd=ROOT,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+            [sys.executable, "-m", "pixy.cli.main", "pipeline", *arguments, "--json"],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
             env={**os.environ, **FAST_START},
         )
         self.lines: list[str] = []
@@ -70,8 +74,19 @@ def test_ten_kills_of_an_archive(world: World, name: str) -> None:
     chance = random.Random(name)
     world.kafka.create_topic(name, 3)
     arguments = (
-        "archive", "--config", world.config(), "--topics", name, "--lake", str(world.folder / "lake"),
-        "--batch-records", "300", "--master", "local[2]", "--conf", "spark.driver.memory=512m",
+        "archive",
+        "--config",
+        world.config(),
+        "--topics",
+        name,
+        "--lake",
+        str(world.folder / "lake"),
+        "--batch-records",
+        "300",
+        "--master",
+        "local[2]",
+        "--conf",
+        "spark.driver.memory=512m",
     )
     killed = 0
     while killed < KILLS:
@@ -108,8 +123,20 @@ def test_kills_of_a_replay(world: World, name: str) -> None:
     for to, partitioner in ((f"{name}-keep", "keep"), (f"{name}-moved", "murmur2_random")):
         folder = Path(world.folder, to)
         arguments = (
-            "replay", "--config", world.config(), "--lake", str(world.folder / "lake"), "--topic", name,
-            "--to", to, "--create", "--state", str(folder), "--partitioner", partitioner,
+            "replay",
+            "--config",
+            world.config(),
+            "--lake",
+            str(world.folder / "lake"),
+            "--topic",
+            name,
+            "--to",
+            to,
+            "--create",
+            "--state",
+            str(folder),
+            "--partitioner",
+            partitioner,
         )
         for _ in range(4):
             running = Running(*arguments)
@@ -129,8 +156,14 @@ def test_kills_of_a_replay(world: World, name: str) -> None:
             }
         rows = ReplayState(str(folder)).map()
         assert len(rows) == 60_000
-        assert len(set(zip(*(rows.column(n).to_pylist() for n in ("new_partition", "new_offset")), strict=True))) == 60_000
-        assert len(set(zip(*(rows.column(n).to_pylist() for n in ("partition", "offset")), strict=True))) == 60_000
+        assert (
+            len(set(zip(*(rows.column(n).to_pylist() for n in ("new_partition", "new_offset")), strict=True)))
+            == 60_000
+        )
+        assert (
+            len(set(zip(*(rows.column(n).to_pylist() for n in ("partition", "offset")), strict=True)))
+            == 60_000
+        )
 
 
 @pytest.mark.timeout(400)
@@ -139,8 +172,21 @@ def test_asked_to_stop_it_ends_after_a_batch(world: World, name: str) -> None:
     world.produce(name, 2000)
     metrics = world.folder / "metrics.prom"
     running = Running(
-        "archive", "--config", world.config(), "--topics", name, "--lake", str(world.folder / "lake"),
-        "--trigger", "100ms", "--max-rate", "500", "--metrics-file", str(metrics), "--commit-as", f"{name}-lag",
+        "archive",
+        "--config",
+        world.config(),
+        "--topics",
+        name,
+        "--lake",
+        str(world.folder / "lake"),
+        "--trigger",
+        "100ms",
+        "--max-rate",
+        "500",
+        "--metrics-file",
+        str(metrics),
+        "--commit-as",
+        f"{name}-lag",
     )
     running.wait_for("batch 0")
     running.process.send_signal(signal.SIGTERM)
@@ -148,5 +194,8 @@ def test_asked_to_stop_it_ends_after_a_batch(world: World, name: str) -> None:
     assert (code, summary["ended"]) == (0, "asked to stop")
     assert 0 < int(str(summary["records"])) < 2000
     assert_sound(world.lake())
-    assert f'kafka_pixy_archive_records{{job="{summary["job"]}",topic="{name}"}} {float(str(summary["records"]))}' in metrics.read_text()
+    assert (
+        f'kafka_pixy_archive_records{{job="{summary["job"]}",topic="{name}"}} {float(str(summary["records"]))}'
+        in metrics.read_text()
+    )
     assert world.view.committed(f"{name}-lag", [(name, 0)])[name, 0][0] == summary["records"]

@@ -31,7 +31,9 @@ def unknown(jvm: Any, value: Any, path: str) -> Iterator[str]:
 
 def check(spark: Any, document: dict[str, Any]) -> list[str]:
     jvm = spark._jvm
-    typed = jvm.io.fabric8.kubernetes.client.utils.KubernetesSerialization().unmarshal(yaml.safe_dump(document))
+    typed = jvm.io.fabric8.kubernetes.client.utils.KubernetesSerialization().unmarshal(
+        yaml.safe_dump(document)
+    )
     assert typed.getClass().getSimpleName() == document["kind"], "no such kind in this version of the API"
     return list(unknown(jvm, typed, document["kind"]))
 

@@ -7,10 +7,10 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from pixy.pipeline.compact import Compactor
-from pixy.pipeline.replay_job import ReplayJob, Wish
-from pixy.pipeline.replay_state import ReplayState
-from pixy.pipeline.selection import Selection
+from pixy.pipeline.archive.compact import Compactor
+from pixy.pipeline.lake.selection import Selection
+from pixy.pipeline.replay.job import ReplayJob, Wish
+from pixy.pipeline.replay.state import ReplayState
 from tests.integration.pipeline import oddities
 from tests.integration.pipeline.support import World, assert_sound, contents
 
@@ -20,8 +20,12 @@ pytestmark = pytest.mark.timeout(240)
 def replay(world: World, topic: str, to: str, *, state: str = "", find: Any = None, **wish: Any) -> Any:
     selection = wish.pop("selection", Selection())
     return ReplayJob(
-        world.lake(), Wish(topic, to, selection, create=True, **wish), world.proxy, world.view,
-        ReplayState(str(world.folder / (state or to))), find,
+        world.lake(),
+        Wish(topic, to, selection, create=True, **wish),
+        world.proxy,
+        world.view,
+        ReplayState(str(world.folder / (state or to))),
+        find,
     ).run()
 
 
@@ -56,7 +60,8 @@ def test_every_oddity_comes_back(world: World, name: str) -> None:
     assert any(
         [(each["key"], each["value"]) for each in row] == [("h", None), ("h", b""), ("h", b"1"), ("h", None)]
         for file in world.lake("again").state().select(f"{topics[0]}-again")
-        for row in pq.read_table(world.lake("again").path(file.path)).column("headers").to_pylist() if row
+        for row in pq.read_table(world.lake("again").path(file.path)).column("headers").to_pylist()
+        if row
     )
 
     # Compaction changes files, and nothing else. A second batch, so that a day has files enough.
@@ -74,7 +79,7 @@ def test_every_oddity_comes_back(world: World, name: str) -> None:
 def test_selections_map_and_groups(world: World, name: str) -> None:
     from confluent_kafka import Consumer, TopicPartition
 
-    from pixy.pipeline.predicate import find
+    from pixy.pipeline.spark.predicate import find
 
     world.kafka.create_topic(name, 2)
     world.produce(name, 100, 2)
@@ -84,12 +89,18 @@ def test_selections_map_and_groups(world: World, name: str) -> None:
     client.close()
 
     where = replay(
-        world, name, f"{name}-where", selection=Selection(where="cast(value as string) like 'value 7%'"),
+        world,
+        name,
+        f"{name}-where",
+        selection=Selection(where="cast(value as string) like 'value 7%'"),
         find=lambda files, sql: find(world.spark, files, sql),
     )
     assert where.done.records == 11
     some = replay(
-        world, name, f"{name}-some", selection=Selection(offsets={1: (5, 60)}, keys=(b"key 11", b"key 99", b"key 3")),
+        world,
+        name,
+        f"{name}-some",
+        selection=Selection(offsets={1: (5, 60)}, keys=(b"key 11", b"key 99", b"key 3")),
     )
     assert some.done.records == 2  # key 3 is offset 1
     moved = replay(
@@ -98,7 +109,10 @@ def test_selections_map_and_groups(world: World, name: str) -> None:
     assert moved.done.records == 100
 
     kept = replay(
-        world, name, f"{name}-kept", selection=Selection(offsets={0: (5, 40), 1: (5, 40)}),
+        world,
+        name,
+        f"{name}-kept",
+        selection=Selection(offsets={0: (5, 40), 1: (5, 40)}),
         groups=((name, name),),
     )
     rows = ReplayState(str(world.folder / f"{name}-kept")).map().to_pylist()

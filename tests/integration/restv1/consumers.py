@@ -29,7 +29,9 @@ class Instance:
         kind = V1 if accept in (V1, BINARY_V1) else V2
         answer = await ask(self.daemon, method, path, body, accept=accept, content_type=kind)
         document = answer.json if answer.body else None
-        check_answer(method, path.partition("?")[0], answer.status, answer.headers.get("Content-Type", ""), document)
+        check_answer(
+            method, path.partition("?")[0], answer.status, answer.headers.get("Content-Type", ""), document
+        )
         return answer
 
     async def at(self, method: str, path: str, body: Any = None, accept: str = V2) -> Answer:

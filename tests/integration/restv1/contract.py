@@ -13,7 +13,8 @@ from pixy.api.openapi.document import load
 from pixy.api.openapi.page import resolve
 
 _REGISTRY = Registry().with_resource(
-    "urn:contract", Resource(load(), DRAFT202012)  # type: ignore[arg-type]
+    "urn:contract",
+    Resource(load(), DRAFT202012),  # type: ignore[arg-type]
 )
 
 

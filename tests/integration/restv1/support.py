@@ -18,8 +18,14 @@ def b64(data: bytes) -> str:
 
 
 async def ask(
-    daemon: Daemon, method: str, path: str, body: Any = None, *, accept: str | None = V2,
-    content_type: str | None = None, **headers: str,
+    daemon: Daemon,
+    method: str,
+    path: str,
+    body: Any = None,
+    *,
+    accept: str | None = V2,
+    content_type: str | None = None,
+    **headers: str,
 ) -> Answer:
     """A request whose headers are these and no others; a body that is not bytes is made JSON."""
     sent = {name.replace("_", "-"): value for name, value in headers.items()}

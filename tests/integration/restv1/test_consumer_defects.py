@@ -135,7 +135,10 @@ async def test_commit_seek_and_delete_during_a_read(kafka: Cluster, name: str) -
         place = {"topic": name, "partition": 0, "offset": 1}
         assert (await instance.at("POST", "/positions", {"offsets": [place]})).status == 204
         assert await read == [b"1", b"2"]
-        reads = [asyncio.ensure_future(ask(daemon, "GET", f"{instance.base}/records?timeout=30000")) for _ in range(3)]
+        reads = [
+            asyncio.ensure_future(ask(daemon, "GET", f"{instance.base}/records?timeout=30000"))
+            for _ in range(3)
+        ]
         await asyncio.sleep(0.2)
         assert (await instance.delete()).status == 204
         for read_ in reads:
@@ -190,7 +193,9 @@ async def test_a_commit_before_any_read_is_not_a_500(kafka: Cluster, name: str) 
             await instance.subscribe(name)
 
 
-async def test_one_undecodable_record_is_an_entry_and_the_rest_of_the_read_comes(kafka: Cluster, name: str) -> None:
+async def test_one_undecodable_record_is_an_entry_and_the_rest_of_the_read_comes(
+    kafka: Cluster, name: str
+) -> None:
     """Elsewhere it is a 422 or 500 for the batch after the position has moved, or for ever."""
     kafka.create_topic(name)
     async with serving(make_config(kafka.bootstrap())) as daemon:
@@ -248,7 +253,9 @@ async def test_too_many_instances_are_refused_with_the_bound_s_name(kafka: Clust
         assert (await ask(daemon, "POST", f"/consumers/{name}", {"name": "one-more"})).status == 200
 
 
-async def test_a_read_that_does_not_fit_the_budget_is_503_and_loses_nothing(kafka: Cluster, name: str) -> None:
+async def test_a_read_that_does_not_fit_the_budget_is_503_and_loses_nothing(
+    kafka: Cluster, name: str
+) -> None:
     kafka.create_topic(name)
     config = make_config(kafka.bootstrap())
     config.rest.max_buffered_bytes = 1_048_576
@@ -279,8 +286,12 @@ async def test_a_client_that_goes_away_loses_no_record(kafka: Cluster, name: str
         instance = await ready(daemon, name, name)
         await instance.records("?timeout=0")
         for at in range(5):
-            reader, writer = await asyncio.open_connection("127.0.0.1", int(daemon.engine.addresses["rest"].rpartition(":")[2]))
-            writer.write(f"GET {instance.base}/records?timeout=20000 HTTP/1.1\r\nHost: x\r\nAccept: {BINARY_V2}\r\n\r\n".encode())
+            reader, writer = await asyncio.open_connection(
+                "127.0.0.1", int(daemon.engine.addresses["rest"].rpartition(":")[2])
+            )
+            writer.write(
+                f"GET {instance.base}/records?timeout=20000 HTTP/1.1\r\nHost: x\r\nAccept: {BINARY_V2}\r\n\r\n".encode()
+            )
             await writer.drain()
             await asyncio.sleep(0.1)
             writer.close()

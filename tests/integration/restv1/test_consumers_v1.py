@@ -31,7 +31,9 @@ ACCEPT = "application/vnd.kafka.v1+json, application/vnd.kafka+json, application
 
 async def test_kip80_example_post_consumers_group(kafka: Cluster, name: str) -> None:
     async with serving(make_config(kafka.bootstrap())) as daemon:
-        answer = await ask(daemon, "POST", f"/consumers/{name}/", CREATE, accept=ACCEPT, Host="kafkarest1.com")
+        answer = await ask(
+            daemon, "POST", f"/consumers/{name}/", CREATE, accept=ACCEPT, Host="kafkarest1.com"
+        )
     assert (answer.status, answer.headers["Content-Type"]) == (200, V1)
     url = f"http://kafkarest1.com/consumers/{name}/instances/Instance1"
     assert answer.json == {"id": "Instance1", "url": url, "instance_id": "Instance1", "base_uri": url}
@@ -84,14 +86,20 @@ async def test_v1_create_read_commit_delete(kafka: Cluster, name: str) -> None:
         instance = Instance(daemon, name)
         await instance.create(v1=True, auto_offset_reset="smallest")
         answer = await instance.at("GET", f"/topics/{name}", accept=BINARY_V1)
-        assert [(record["value"], record["offset"]) for record in answer.json] == [("YQ==", 0), ("Yg==", 1), ("Yw==", 2)]
+        assert [(record["value"], record["offset"]) for record in answer.json] == [
+            ("YQ==", 0),
+            ("Yg==", 1),
+            ("Yw==", 2),
+        ]
         assert answer.headers["Content-Type"] == BINARY_V1
         answer = await instance.at("POST", "/offsets", accept=V1)
         assert answer.json == [{"topic": name, "partition": 0, "consumed": 2, "committed": 2}]
         assert (await instance.delete()).status == 204
         again = Instance(daemon, name)
         await again.create(v1=True, auto_offset_reset="smallest")
-        assert (await again.at("GET", f"/topics/{name}", accept=BINARY_V1)).json == [], "the group goes on after it"
+        assert (await again.at("GET", f"/topics/{name}", accept=BINARY_V1)).json == [], (
+            "the group goes on after it"
+        )
 
 
 async def test_v1_answers_binary_to_a_client_that_says_nothing(kafka: Cluster, name: str) -> None:
@@ -140,10 +148,20 @@ CREATIONS: list[tuple[Any, int, int, str]] = [
     ({"format": "avro"}, 422, 42204, "Invalid consumer configuration: Invalid format type: avro"),
     ({"format": "xml"}, 422, 42204, "Invalid consumer configuration: Invalid format type: xml"),
     ({"auto.offset.reset": "never"}, 422, 40001, "Invalid value never for configuration auto.offset.reset"),
-    ({"auto.commit.enable": "perhaps"}, 422, 40001, "Invalid value perhaps for configuration auto.commit.enable"),
+    (
+        {"auto.commit.enable": "perhaps"},
+        422,
+        40001,
+        "Invalid value perhaps for configuration auto.commit.enable",
+    ),
     ({"auto.commit.enable": 1}, 422, 40001, "Invalid value 1 for configuration auto.commit.enable"),
     ({"fetch.min.bytes": -5}, 422, 40001, "Invalid value -5 for configuration fetch.min.bytes"),
-    ({"fetch.min.bytes": "10000001"}, 422, 40001, "for configuration fetch.min.bytes: must be a number from -1"),
+    (
+        {"fetch.min.bytes": "10000001"},
+        422,
+        40001,
+        "for configuration fetch.min.bytes: must be a number from -1",
+    ),
     ({"fetch.min.bytes": "many"}, 422, 40001, "Invalid value many for configuration fetch.min.bytes"),
     ({"consumer.request.timeout.ms": "1s"}, 422, 40001, "for configuration consumer.request.timeout.ms"),
     ({"max.poll.records": 0}, 422, 40001, "Invalid value 0 for configuration max.poll.records"),
@@ -153,7 +171,9 @@ CREATIONS: list[tuple[Any, int, int, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("body", "status", "code", "text"), CREATIONS, ids=[str(row[0])[:40] for row in CREATIONS])
+@pytest.mark.parametrize(
+    ("body", "status", "code", "text"), CREATIONS, ids=[str(row[0])[:40] for row in CREATIONS]
+)
 async def test_what_an_instance_can_not_be_created_with(
     kafka: Cluster, name: str, body: Any, status: int, code: int, text: str
 ) -> None:
@@ -164,7 +184,12 @@ async def test_what_an_instance_can_not_be_created_with(
 
 ACCEPTED: list[dict[str, Any]] = [
     {"auto.commit.enable": "true", "fetch.min.bytes": "-1", "consumer.request.timeout.ms": "1000"},
-    {"auto.commit.enable": True, "fetch.min.bytes": 10, "consumer.request.timeout.ms": 100, "max.poll.records": "7"},
+    {
+        "auto.commit.enable": True,
+        "fetch.min.bytes": 10,
+        "consumer.request.timeout.ms": 100,
+        "max.poll.records": "7",
+    },
     {"enable.auto.commit": False, "isolation.level": "read_uncommitted", "unknown.option": {"a": 1}},
     {"name": None, "id": "older", "format": "JSON", "auto.offset.reset": None},
 ]
@@ -185,27 +210,42 @@ async def test_errors_of_v1_instances(kafka: Cluster, name: str) -> None:
         base = f"/consumers/{name}/instances/c"
         gone = (404, 40403, "Consumer instance not found.")
         for method, path in (
-            ("GET", f"{base}/topics/{name}"), ("POST", f"{base}/offsets"), ("DELETE", base),
-            ("GET", f"/consumers/{name}/c/{name}"), ("POST", f"/consumers/{name}/c/offsets"), ("DELETE", f"/consumers/{name}/c"),
+            ("GET", f"{base}/topics/{name}"),
+            ("POST", f"{base}/offsets"),
+            ("DELETE", base),
+            ("GET", f"/consumers/{name}/c/{name}"),
+            ("POST", f"/consumers/{name}/c/offsets"),
+            ("DELETE", f"/consumers/{name}/c"),
         ):
             assert error(await ask(daemon, method, path, accept=V1)) == gone, (method, path)
         instance = Instance(daemon, name)
         await instance.create()
-        assert error(await ask(daemon, "POST", f"/consumers/{name}", {"name": "c"}, accept=V1, content_type=V1)) == (
-            409, 40902, "Consumer with specified consumer ID already exists in the specified consumer group."
+        assert error(
+            await ask(daemon, "POST", f"/consumers/{name}", {"name": "c"}, accept=V1, content_type=V1)
+        ) == (
+            409,
+            40902,
+            "Consumer with specified consumer ID already exists in the specified consumer group.",
         )
         read = f"{base}/topics/{name}"
         assert error(await ask(daemon, "GET", f"{base}/topics/{name}-0", accept=V1))[:2] == (404, 40401)
         assert error(await ask(daemon, "GET", read, accept=JSON_V1))[:2] == (406, 40601)
         assert error(await ask(daemon, "GET", read, accept="image/png"))[:2] == (406, 406)
-        assert error(await ask(daemon, "GET", f"{read}?max_bytes=x", accept=V1)) == (422, 422, "max_bytes: 'x' is not a number")
+        assert error(await ask(daemon, "GET", f"{read}?max_bytes=x", accept=V1)) == (
+            422,
+            422,
+            "max_bytes: 'x' is not a number",
+        )
         assert (await ask(daemon, "GET", read, accept=V1)).status == 200
         found = error(await ask(daemon, "GET", f"{base}/topics/{name}-2", accept=V1))
         assert found == (
-            409, 40901,
+            409,
+            40901,
             "Consumer cannot subscribe the the specified target because it has already subscribed to other topics.",
         )
-        assert error(await ask(daemon, "POST", f"/consumers/{name}", accept=V1, content_type="text/xml", body=b"<a/>"))[:2] == (415, 415)
+        assert error(
+            await ask(daemon, "POST", f"/consumers/{name}", accept=V1, content_type="text/xml", body=b"<a/>")
+        )[:2] == (415, 415)
 
 
 async def test_a_topic_that_is_called_offsets(kafka: Cluster, name: str) -> None:
@@ -231,24 +271,51 @@ async def test_what_clients_send_with_every_request(kafka: Cluster, name: str) -
         base = f"/consumers/{name}/instances/c"
         gone = await ask(daemon, "DELETE", f"{base}/", b"{}", accept=None, content_type=V1)
         assert gone.status == 404, "delete before create"
-        made = await daemon.call("POST", f"/consumers/{name}/", data=chunked(), headers={"Content-Type": V1, "Accept": V1})
+        made = await daemon.call(
+            "POST", f"/consumers/{name}/", data=chunked(), headers={"Content-Type": V1, "Accept": V1}
+        )
         assert made.status == 200, made
-        weighed = "application/vnd.kafka.binary.v1+json, application/vnd.kafka+json; q=0.9, application/json; q=0.8"
+        weighed = (
+            "application/vnd.kafka.binary.v1+json, application/vnd.kafka+json; q=0.9, application/json; q=0.8"
+        )
         answer = await ask(daemon, "GET", f"{base}/topics/{name}/", b"{}", accept=weighed, content_type=V1)
         assert (answer.status, len(answer.json), answer.headers["Content-Type"]) == (200, 1, BINARY_V1)
         for body in (b"", None, b"{}", b'""'):
-            answer = await ask(daemon, "POST", f"{base}/offsets/", body, accept=V1, content_type=V1, Content_Length=str(len(body or b"")))
-            assert (answer.status, answer.json) == (200, [{"topic": name, "partition": 0, "consumed": 0, "committed": 0}])
+            answer = await ask(
+                daemon,
+                "POST",
+                f"{base}/offsets/",
+                body,
+                accept=V1,
+                content_type=V1,
+                Content_Length=str(len(body or b"")),
+            )
+            assert (answer.status, answer.json) == (
+                200,
+                [{"topic": name, "partition": 0, "consumed": 0, "committed": 0}],
+            )
         assert (await ask(daemon, "DELETE", f"{base}/", b'""', accept=None)).status == 204
-        assert (await ask(daemon, "POST", f"/consumers/{name}", {"name": "c"}, accept=V1, content_type=V1)).status == 200
+        assert (
+            await ask(daemon, "POST", f"/consumers/{name}", {"name": "c"}, accept=V1, content_type=V1)
+        ).status == 200
 
 
 FORWARDED = [
     ({"Host": "a.example"}, "http://a.example"),
     ({"Host": "a.example:8082"}, "http://a.example:8082"),
     ({"X-Forwarded-Host": "lb.example", "X-Forwarded-Proto": "https"}, "https://lb.example"),
-    ({"X-Forwarded-Host": "lb.example, inner", "X-Forwarded-Proto": "https,http", "X-Forwarded-Port": "8443"}, "https://lb.example:8443"),
-    ({"X-Forwarded-Host": "lb.example", "X-Forwarded-Proto": "https", "X-Forwarded-Port": "443"}, "https://lb.example"),
+    (
+        {
+            "X-Forwarded-Host": "lb.example, inner",
+            "X-Forwarded-Proto": "https,http",
+            "X-Forwarded-Port": "8443",
+        },
+        "https://lb.example:8443",
+    ),
+    (
+        {"X-Forwarded-Host": "lb.example", "X-Forwarded-Proto": "https", "X-Forwarded-Port": "443"},
+        "https://lb.example",
+    ),
     ({"X-Forwarded-Host": "lb.example", "X-Forwarded-Prefix": "/kafka/"}, "http://lb.example/kafka"),
     ({"Forwarded": 'for=1.2.3.4;proto=https;host="lb.example:444"'}, "https://lb.example:444"),
     ({"Forwarded": "for=1.2.3.4;host=lb.example", "X-Forwarded-Host": "not.this"}, "http://lb.example"),
@@ -256,13 +323,17 @@ FORWARDED = [
 
 
 @pytest.mark.parametrize(("headers", "origin"), FORWARDED, ids=[json.dumps(row[0])[:60] for row in FORWARDED])
-async def test_base_uri_is_where_the_client_found_us(kafka: Cluster, name: str, headers: dict[str, str], origin: str) -> None:
+async def test_base_uri_is_where_the_client_found_us(
+    kafka: Cluster, name: str, headers: dict[str, str], origin: str
+) -> None:
     async with serving(make_config(kafka.bootstrap())) as daemon:
         sent = {"Accept": V1, "Content-Type": V1, "Host": "here", **headers}
         answer = await daemon.call("POST", f"/rest/consumers/{name}", data=b'{"name":"a/b c"}', headers=sent)
         assert answer.json["base_uri"] == f"{origin}/rest/consumers/{name}/instances/a%2Fb%20c"
         assert answer.json["id"] == "a/b c"
-        again = await daemon.call("DELETE", f"/rest/consumers/{name}/instances/a%2Fb%20c", headers={"Accept": V1})
+        again = await daemon.call(
+            "DELETE", f"/rest/consumers/{name}/instances/a%2Fb%20c", headers={"Accept": V1}
+        )
         assert again.status == 204, "its own answer leads to it"
 
 
@@ -270,5 +341,7 @@ async def test_base_uri_is_the_advertised_one_if_there_is_one(kafka: Cluster, na
     config = make_config(kafka.bootstrap())
     config.rest.advertised_url = "https://kafka.example/"
     async with serving(config) as daemon:
-        answer = await ask(daemon, "POST", f"/clusters/default/consumers/{name}", {"name": "c"}, accept=V1, content_type=V1)
+        answer = await ask(
+            daemon, "POST", f"/clusters/default/consumers/{name}", {"name": "c"}, accept=V1, content_type=V1
+        )
         assert answer.json["url"] == f"https://kafka.example/clusters/default/consumers/{name}/instances/c"

@@ -78,7 +78,9 @@ async def test_assignments(kafka: Cluster, name: str) -> None:
         assert error(await one.at("POST", "/assignments", unknown))[:2] == (404, 40401)
         found_error = error(await one.at("POST", "/subscription", {"topics": [name]}))
         assert found_error == (
-            409, 40903, "Illegal state: Subscription to topics, partitions and pattern are mutually exclusive"
+            409,
+            40903,
+            "Illegal state: Subscription to topics, partitions and pattern are mutually exclusive",
         )
         assert (await one.at("POST", "/assignments", {"partitions": []})).status == 204
         assert (await one.at("POST", "/subscription", {"topics": [name]})).status == 204
@@ -102,7 +104,9 @@ async def test_commit_and_committed(kafka: Cluster, name: str) -> None:
         assert answer.json == {"offsets": [{"topic": name, "partition": 0, "offset": 7, "metadata": "mine"}]}
         for body in (None, b"", b"{}"):
             assert error(await ask(daemon, "GET", f"{instance.base}/offsets", body, content_type=V2)) == (
-                404, 40402, "Partition not found."
+                404,
+                40402,
+                "Partition not found.",
             )
 
 
@@ -137,7 +141,12 @@ async def test_positions(kafka: Cluster, name: str) -> None:
         everything = [b"%d" % at for at in range(10)]
         assert await seek("", {"offsets": [{**partition, "offset": 7, "metadata": ""}]}) == everything[7:]
         assert await seek("/beginning", {"partitions": [partition]}) == everything
-        for time_ in (datetime.fromtimestamp(1004, UTC).isoformat(), "1970-01-01T00:16:44Z", 1_003_001, "1003001"):
+        for time_ in (
+            datetime.fromtimestamp(1004, UTC).isoformat(),
+            "1970-01-01T00:16:44Z",
+            1_003_001,
+            "1003001",
+        ):
             assert await seek("", {"timestamps": [{**partition, "timestamp": time_}]}) == everything[4:]
         assert await seek("", {"timestamps": [{**partition, "timestamp": "2999-01-01T00:00:00Z"}]}) == []
         assert await seek("/end", {"partitions": [partition]}) == []
@@ -160,10 +169,18 @@ async def test_gone_instances_and_bad_bodies(kafka: Cluster, name: str) -> None:
         instance = Instance(daemon, name)
         part = {"partitions": [{"topic": "t", "partition": 0}]}
         calls: list[tuple[str, str, Any]] = [
-            ("POST", "/subscription", {"topics": ["t"]}), ("GET", "/subscription", None), ("DELETE", "/subscription", None),
-            ("POST", "/assignments", part), ("GET", "/assignments", None), ("GET", "/records", None), ("POST", "/offsets", None),
-            ("GET", "/offsets", part), ("POST", "/positions", {"offsets": [{"topic": "t", "partition": 0, "offset": 1}]}),
-            ("POST", "/positions/beginning", part), ("POST", "/positions/end", part), ("DELETE", "", None),
+            ("POST", "/subscription", {"topics": ["t"]}),
+            ("GET", "/subscription", None),
+            ("DELETE", "/subscription", None),
+            ("POST", "/assignments", part),
+            ("GET", "/assignments", None),
+            ("GET", "/records", None),
+            ("POST", "/offsets", None),
+            ("GET", "/offsets", part),
+            ("POST", "/positions", {"offsets": [{"topic": "t", "partition": 0, "offset": 1}]}),
+            ("POST", "/positions/beginning", part),
+            ("POST", "/positions/end", part),
+            ("DELETE", "", None),
         ]
         for method, path, body in calls:
             assert error(await instance.at(method, path, body)) == gone, (method, path)
@@ -175,7 +192,12 @@ async def test_gone_instances_and_bad_bodies(kafka: Cluster, name: str) -> None:
             ("/subscription", {"topics": ["a b"]}, 422, "bad topic: 'a b'"),
             ("/subscription", {"topic_pattern": "("}, 422, "subscri"),
             ("/assignments", {}, 422, "partitions"),
-            ("/assignments", {"partitions": [{"topic": "t", "partition": -1}]}, 422, "partitions[0].partition"),
+            (
+                "/assignments",
+                {"partitions": [{"topic": "t", "partition": -1}]},
+                422,
+                "partitions[0].partition",
+            ),
             ("/offsets", {"offsets": [{"topic": "t", "partition": 0}]}, 422, "offsets[0]"),
             ("/offsets", [1], 400, "the body"),
         ):
@@ -203,7 +225,12 @@ async def test_formats(kafka: Cluster, name: str) -> None:
         assert [record["value"] for record in found[: len(values)]] == values
         assert [record["key"] for record in found[: len(values)]] == values
         bad, after = found[len(values) :]
-        assert (bad["error_code"], bad["value"], bad["raw_value"], bad["offset"]) == (40801, None, "/wA=", len(values))
+        assert (bad["error_code"], bad["value"], bad["raw_value"], bad["offset"]) == (
+            40801,
+            None,
+            "/wA=",
+            len(values),
+        )
         assert "the record's value is not JSON" in bad["error"] and after["value"] == "after"
         binary = Instance(daemon, f"{name}-b")
         await binary.create()
@@ -211,12 +238,18 @@ async def test_formats(kafka: Cluster, name: str) -> None:
         answer = await binary.at("GET", "/records")
         assert answer.headers["Content-Type"] == V2, "what the client said it takes"
         stored = [record["value"] for record in answer.json]
-        assert stored[:6] == ["MA==", "ZmFsc2U=", "IiI=", None, "e30=", "W10="] and stored[len(values)] == "/wA="
+        assert (
+            stored[:6] == ["MA==", "ZmFsc2U=", "IiI=", None, "e30=", "W10="] and stored[len(values)] == "/wA="
+        )
 
 
 async def test_headers_and_timestamps_come_along(kafka: Cluster, name: str) -> None:
     kafka.create_topic(name, **{"retention.ms": "-1"})  # it is of 1970
-    record = {"value": "dg==", "timestamp": 1234567, "headers": [{"key": "h", "value": "dw=="}, {"key": "n", "value": None}]}
+    record = {
+        "value": "dg==",
+        "timestamp": 1234567,
+        "headers": [{"key": "h", "value": "dw=="}, {"key": "n", "value": None}],
+    }
     async with serving(make_config(kafka.bootstrap())) as daemon:
         await produce(daemon, name, [record])
         instance = Instance(daemon, name)

@@ -42,7 +42,11 @@ EXAMPLES = 15
 def config_for_attack(kafka: Cluster) -> Any:
     """Short waits: nothing of this is about waiting."""
     config = make_config(
-        kafka.bootstrap(), long_polling_timeout=0.05, join_timeout=0.05, max_groups=100_000, retry_backoff=0.01
+        kafka.bootstrap(),
+        long_polling_timeout=0.05,
+        join_timeout=0.05,
+        max_groups=100_000,
+        retry_backoff=0.01,
     )
     instances = config.proxies["default"].instances
     instances.read_timeout = instances.max_read_timeout = instances.join_timeout = 0.05
@@ -53,16 +57,26 @@ def config_for_attack(kafka: Cluster) -> Any:
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("vendor", [False, True], ids=["kafka-pixy", "vnd.kafka"])
-async def test_schemathesis_finds_no_5xx_and_nothing_undocumented(kafka: Cluster, name: str, vendor: bool) -> None:
+async def test_schemathesis_finds_no_5xx_and_nothing_undocumented(
+    kafka: Cluster, name: str, vendor: bool
+) -> None:
     """Valid and invalid requests of every operation, with and without ``vnd.kafka`` in Accept."""
     kafka.create_topic(name, 2)
     allow_open_files()  # every group that it makes up is a Kafka client
     async with serving(config_for_attack(kafka)) as daemon:
         document = (await ask(daemon, "GET", "/openapi.json")).json
         for path in ("", "/subscription"):
-            await ask(daemon, "POST", f"/consumers/{name}{path and '/instances/c' + path}", {"name": "c", "topics": [name]})
+            await ask(
+                daemon,
+                "POST",
+                f"/consumers/{name}{path and '/instances/c' + path}",
+                {"name": "c", "topics": [name]},
+            )
         for parameter, value in (
-            ("topic", name), ("cluster", "default"), ("consumerGroup", name), ("instance", "c"),
+            ("topic", name),
+            ("cluster", "default"),
+            ("consumerGroup", name),
+            ("instance", "c"),
         ):
             # Mostly what is there, so that requests get beyond the 404.
             known = document["components"]["parameters"][parameter]
@@ -83,9 +97,11 @@ async def test_schemathesis_finds_no_5xx_and_nothing_undocumented(kafka: Cluster
 
 def _attack(operation: Any, headers: dict[str, str], examples: int) -> None:
     for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE):
-        if not operation.body and not any(
-            each for each in (operation.query, operation.path_parameters)
-        ) and mode is GenerationMode.NEGATIVE:
+        if (
+            not operation.body
+            and not any(each for each in (operation.query, operation.path_parameters))
+            and mode is GenerationMode.NEGATIVE
+        ):
             continue  # nothing to get wrong
         try:
             strategy = operation.as_strategy(generation_mode=mode)
@@ -93,8 +109,12 @@ def _attack(operation: Any, headers: dict[str, str], examples: int) -> None:
             raise AssertionError(f"{operation.label}: {error}") from error
 
         @settings(
-            max_examples=examples, deadline=None, database=None, derandomize=True,
-            suppress_health_check=list(HealthCheck), phases=[Phase.generate],
+            max_examples=examples,
+            deadline=None,
+            database=None,
+            derandomize=True,
+            suppress_health_check=list(HealthCheck),
+            phases=[Phase.generate],
         )
         @given(strategy)
         def attack(case: Any) -> None:
@@ -106,13 +126,24 @@ def _attack(operation: Any, headers: dict[str, str], examples: int) -> None:
         attack()
 
 
-@pytest.mark.parametrize(("content_type", "document"), [
-    (BINARY_V2, {"records": [{"value": "YQ=="}]}), (BINARY_V1, {"records": [{"key": None, "value": None, "partition": None}]}),
-    (BINARY_V2, {"records": []}), (BINARY_V2, {}), (BINARY_V2, {"records": [{"value": 1}]}), (BINARY_V2, {"records": [1]}),
-    (JSON_V2, {"records": [{"value": 1, "headers": [{"key": "a", "value": None}]}]}), (JSON_V2, {"records": [{"value": 1, "headers": [{}]}]}),
-    (JSON_V2, {"records": [{"timestamp": -1}]}), (JSON_V2, {"records": [{"partition": "0"}]}), (JSON_V2, {"records": None}),
-    (V2, {"records": [{"value": ""}], "unknown": True}), (JSON_V2, {"records": [{"value": 1, "partition": 0.5}]}),
-])
+@pytest.mark.parametrize(
+    ("content_type", "document"),
+    [
+        (BINARY_V2, {"records": [{"value": "YQ=="}]}),
+        (BINARY_V1, {"records": [{"key": None, "value": None, "partition": None}]}),
+        (BINARY_V2, {"records": []}),
+        (BINARY_V2, {}),
+        (BINARY_V2, {"records": [{"value": 1}]}),
+        (BINARY_V2, {"records": [1]}),
+        (JSON_V2, {"records": [{"value": 1, "headers": [{"key": "a", "value": None}]}]}),
+        (JSON_V2, {"records": [{"value": 1, "headers": [{}]}]}),
+        (JSON_V2, {"records": [{"timestamp": -1}]}),
+        (JSON_V2, {"records": [{"partition": "0"}]}),
+        (JSON_V2, {"records": None}),
+        (V2, {"records": [{"value": ""}], "unknown": True}),
+        (JSON_V2, {"records": [{"value": 1, "partition": 0.5}]}),
+    ],
+)
 async def test_what_the_contract_accepts_is_what_the_daemon_accepts(
     kafka: Cluster, name: str, content_type: str, document: Any
 ) -> None:
@@ -127,14 +158,33 @@ async def test_what_the_contract_accepts_is_what_the_daemon_accepts(
 async def test_answers_are_those_of_the_contract(kafka: Cluster, name: str) -> None:
     kafka.create_topic(name)
     async with serving(config_for_attack(kafka)) as daemon:
-        await ask(daemon, "POST", f"/topics/{name}", {"records": [{"value": "YQ=="}] * 3}, content_type=BINARY_V2)
+        await ask(
+            daemon, "POST", f"/topics/{name}", {"records": [{"value": "YQ=="}] * 3}, content_type=BINARY_V2
+        )
         for path in (
-            "/", "/brokers", "/topics", f"/topics/{name}", f"/topics/{name}/partitions", f"/topics/{name}/partitions/0",
-            f"/topics/{name}/partitions/0?offset=0", f"/topics/{name}/partitions/0/records?offset=0",
-            f"/topics/{name}/partitions/0/messages?offset=1", f"/consume/{name}/partitions/0?offset=2",
-            f"/topics/{name}/partitions/0/offsets", f"/topics/{name}/partitions/9", f"/topics/{name}x/partitions",
-            f"/topics/{name}/partitions/0?offset=9", "/healthy", "/ready", "/openapi.json", f"/topics/{name}/offsets?group=g",
-            f"/topics/{name}/consumers", f"/topics/{name}/messages?group={name}", "/topics?withPartitions&withConfig", "/_ping", "/docs",
+            "/",
+            "/brokers",
+            "/topics",
+            f"/topics/{name}",
+            f"/topics/{name}/partitions",
+            f"/topics/{name}/partitions/0",
+            f"/topics/{name}/partitions/0?offset=0",
+            f"/topics/{name}/partitions/0/records?offset=0",
+            f"/topics/{name}/partitions/0/messages?offset=1",
+            f"/consume/{name}/partitions/0?offset=2",
+            f"/topics/{name}/partitions/0/offsets",
+            f"/topics/{name}/partitions/9",
+            f"/topics/{name}x/partitions",
+            f"/topics/{name}/partitions/0?offset=9",
+            "/healthy",
+            "/ready",
+            "/openapi.json",
+            f"/topics/{name}/offsets?group=g",
+            f"/topics/{name}/consumers",
+            f"/topics/{name}/messages?group={name}",
+            "/topics?withPartitions&withConfig",
+            "/_ping",
+            "/docs",
         ):
             for accept in (V1, V2, BINARY_V2, JSON_V2, "application/json", "*/*", "text/html", None):
                 answer = await ask(daemon, "GET", path, accept=accept)

@@ -18,7 +18,9 @@ from tests.kafka.cluster import Cluster
 from tests.support import ROOT, make_config, serving
 
 PAGE = (ROOT / "docs" / "rest.md").read_text()
-_EXAMPLE = re.compile(r"^```sh\n(?P<line>.*?)^```\n```(?P<kind>\w+)(?: (?P<status>\d+))?\n(?P<answer>.*?)^```$", re.M | re.S)
+_EXAMPLE = re.compile(
+    r"^```sh\n(?P<line>.*?)^```\n```(?P<kind>\w+)(?: (?P<status>\d+))?\n(?P<answer>.*?)^```$", re.M | re.S
+)
 _CURL = re.compile(r"curl (?:-i )?(?:-X (?P<method>\w+) )?'?localhost:19092(?P<path>[^\s?'|`]*)")
 _VARIES = {"timestamp", "client"}
 
@@ -36,8 +38,10 @@ def test_every_endpoint_has_a_curl_line() -> None:
         shown.add(operation_of(each["method"] or "GET", path)["operationId"])
     wanted = {
         item[method]["operationId"]
-        for path, item in load()["paths"].items() if not path.startswith("/clusters/")
-        for method in ("get", "post", "put", "delete") if method in item
+        for path, item in load()["paths"].items()
+        if not path.startswith("/clusters/")
+        for method in ("get", "post", "put", "delete")
+        if method in item
     }
     assert wanted == shown
 
@@ -76,8 +80,12 @@ async def check(example: dict[str, str], address: str) -> None:
     if example["status"]:
         line = line.rstrip("\n") + " -w '\\n%{http_code}'"
     done = await asyncio.to_thread(
-        subprocess.run, ["bash", "-c", line.replace("curl ", "curl -sS ", 1)],
-        capture_output=True, text=True, timeout=60, check=False,
+        subprocess.run,
+        ["bash", "-c", line.replace("curl ", "curl -sS ", 1)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     where = example["line"]
     if not example["status"]:

@@ -44,7 +44,10 @@ async def test_a_named_instance_lives_once_and_is_found_through_both(kafka: Clus
             through, beside = Instance(one, name + owner, chosen), Instance(two, name + owner, chosen)
             answer = await through.create()
             assert answer.json["id"] == chosen
-            assert answer.json["base_uri"] == f"http://{one.engine.addresses['rest']}/consumers/{name + owner}/instances/{chosen}"
+            assert (
+                answer.json["base_uri"]
+                == f"http://{one.engine.addresses['rest']}/consumers/{name + owner}/instances/{chosen}"
+            )
             again = await ask(two, "POST", f"/consumers/{name + owner}", {"name": chosen}, content_type=V2)
             assert error(again)[:2] == (409, 40902), "its name is unique among the daemons"
             assert (await beside.at("POST", "/subscription", {"topics": [name]})).status == 204
@@ -52,9 +55,13 @@ async def test_a_named_instance_lives_once_and_is_found_through_both(kafka: Clus
             assert await beside.values("?max_bytes=1") == [b"b"]
             assert (await through.at("POST", "/offsets")).status == 200
             assert await beside.committed(name) == {0: 2}
-            waits = asyncio.ensure_future(ask(one, "GET", f"{through.base}/records?timeout=20000&max_bytes=1", accept=BINARY_V2))
+            waits = asyncio.ensure_future(
+                ask(one, "GET", f"{through.base}/records?timeout=20000&max_bytes=1", accept=BINARY_V2)
+            )
             assert len((await waits).json) == 1
-            waits = asyncio.ensure_future(ask(two, "GET", f"{through.base}/records?timeout=20000", accept=BINARY_V2))
+            waits = asyncio.ensure_future(
+                ask(two, "GET", f"{through.base}/records?timeout=20000", accept=BINARY_V2)
+            )
             await asyncio.sleep(0.2)
             assert (await through.delete()).status == 204
             assert error(await waits)[:2] == (404, 40403)
@@ -68,7 +75,16 @@ async def test_a_generated_name_carries_its_node(kafka: Cluster, name: str) -> N
     async with pair(kafka) as (one, two):
         await fill(one, name, b"a")
         for daemon, other, node in ((one, two, "a"), (two, one, "b")):
-            made = (await ask(daemon, "POST", f"/consumers/{name}", {"auto.offset.reset": "earliest"}, accept=V1, content_type=V1)).json
+            made = (
+                await ask(
+                    daemon,
+                    "POST",
+                    f"/consumers/{name}",
+                    {"auto.offset.reset": "earliest"},
+                    accept=V1,
+                    content_type=V1,
+                )
+            ).json
             assert made["id"].startswith(f"rest-consumer-{node}-")
             instance = Instance(other, name, made["id"])
             answer = await instance.at("GET", f"/topics/{name}", accept=BINARY_V1)
@@ -83,7 +99,9 @@ async def test_a_daemon_can_redirect(kafka: Cluster, name: str) -> None:
         answer = await ask(two, "POST", path, accept=V1)
         assert (answer.status, answer.body) == (307, b"")
         assert answer.headers["Location"] == f"http://{one.engine.addresses['rest']}{path}"
-        async with two.http.post(f"http://{two.engine.addresses['rest']}{path}", headers={"Accept": V1}) as followed:
+        async with two.http.post(
+            f"http://{two.engine.addresses['rest']}{path}", headers={"Accept": V1}
+        ) as followed:
             assert (followed.status, await followed.json(content_type=None)) == (200, [])
 
 
@@ -111,13 +129,18 @@ async def test_a_peer_that_is_down_is_a_503_that_names_it(kafka: Cluster, name: 
         chosen = name_owned_by("b", name)
         _rename(one, {"b": f"http://127.0.0.1:{free_port()}"})
         for method, path, body in (
-            ("DELETE", f"/consumers/{name}/instances/{made}", None), ("GET", f"/consumers/{name}/{made}/t", None),
+            ("DELETE", f"/consumers/{name}/instances/{made}", None),
+            ("GET", f"/consumers/{name}/{made}/t", None),
             ("POST", f"/consumers/{name}", {"name": chosen}),
         ):
             answer = await ask(one, method, path, body, accept=V1, content_type=V1)
             status, code, text = error(answer)
-            assert (status, code) == (503, 503) and "belongs to node b" in text and answer.headers["Retry-After"]
-        mine = (await ask(one, "POST", f"/consumers/{name}", {"name": name_owned_by("a", name)}, accept=V1, content_type=V1))
+            assert (
+                (status, code) == (503, 503) and "belongs to node b" in text and answer.headers["Retry-After"]
+            )
+        mine = await ask(
+            one, "POST", f"/consumers/{name}", {"name": name_owned_by("a", name)}, accept=V1, content_type=V1
+        )
         assert mine.status == 200, "its own it serves"
 
 
@@ -129,8 +152,12 @@ async def test_a_client_that_goes_away_ends_the_forwarded_read(kafka: Cluster, n
         await instance.create()
         await instance.subscribe(name)
         await instance.records("?timeout=100")
-        reader, writer = await asyncio.open_connection("127.0.0.1", int(one.engine.addresses["rest"].rpartition(":")[2]))
-        writer.write(f"GET {instance.base}/records?timeout=20000 HTTP/1.1\r\nHost: x\r\nAccept: {BINARY_V2}\r\n\r\n".encode())
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", int(one.engine.addresses["rest"].rpartition(":")[2])
+        )
+        writer.write(
+            f"GET {instance.base}/records?timeout=20000 HTTP/1.1\r\nHost: x\r\nAccept: {BINARY_V2}\r\n\r\n".encode()
+        )
         await writer.drain()
         await asyncio.sleep(0.3)
         writer.close()

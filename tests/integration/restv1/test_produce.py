@@ -25,18 +25,37 @@ from tests.kafka.cluster import Cluster
 from tests.support import make_config, serving
 
 
-@pytest.mark.parametrize("content_type", [
-    BINARY_V1, V1, "application/vnd.kafka+json", BINARY_V2, "application/vnd.kafka.v2+json", "application/json",
-])
+@pytest.mark.parametrize(
+    "content_type",
+    [
+        BINARY_V1,
+        V1,
+        "application/vnd.kafka+json",
+        BINARY_V2,
+        "application/vnd.kafka.v2+json",
+        "application/json",
+    ],
+)
 async def test_binary_bodies(kafka: Cluster, name: str, content_type: str) -> None:
     kafka.create_topic(name)
     async with serving(make_config(kafka.bootstrap())) as daemon:
-        answer = await produce(daemon, name, [
-            {"key": "AP8=", "value": b64(b"a")}, {"value": ""}, {"key": None, "value": None, "partition": None},
-        ], content_type)
+        answer = await produce(
+            daemon,
+            name,
+            [
+                {"key": "AP8=", "value": b64(b"a")},
+                {"value": ""},
+                {"key": None, "value": None, "partition": None},
+            ],
+            content_type,
+        )
         assert answer.status == 200, answer
     found = await asyncio.to_thread(read_all, kafka, name, 3)
-    assert [(message.key(), message.value()) for message in found] == [(b"\x00\xff", b"a"), (None, b""), (None, None)]
+    assert [(message.key(), message.value()) for message in found] == [
+        (b"\x00\xff", b"a"),
+        (None, b""),
+        (None, None),
+    ]
 
 
 @pytest.mark.parametrize("content_type", ["application/octet-stream", None])
@@ -44,15 +63,29 @@ async def test_types_that_v1_takes_as_binary(kafka: Cluster, name: str, content_
     kafka.create_topic(name)
     async with serving(make_config(kafka.bootstrap())) as daemon:
         for path in (f"/topics/{name}", f"/rest/topics/{name}"):
-            answer = await ask(daemon, "POST", path, {"records": [{"value": "YQ=="}]}, content_type=content_type)
+            answer = await ask(
+                daemon, "POST", path, {"records": [{"value": "YQ=="}]}, content_type=content_type
+            )
             assert answer.status == 200, answer
 
 
 @pytest.mark.parametrize("content_type", [JSON_V1, JSON_V2])
-async def test_peers_defect_json_values_and_tombstones_are_exact(kafka: Cluster, name: str, content_type: str) -> None:
+async def test_peers_defect_json_values_and_tombstones_are_exact(
+    kafka: Cluster, name: str, content_type: str
+) -> None:
     """Others make null, 0, false, "", {} and [] empty bytes, or the text null, or refuse them."""
     kafka.create_topic(name)
-    texts = ["null", "0", "false", '""', "{}", "[]", "1.10", '{"b": 1, "a": "\\u00e9"}', "12345678901234567890123"]
+    texts = [
+        "null",
+        "0",
+        "false",
+        '""',
+        "{}",
+        "[]",
+        "1.10",
+        '{"b": 1, "a": "\\u00e9"}',
+        "12345678901234567890123",
+    ]
     body = '{"records":[' + ",".join(f'{{"key": {text}, "value" : {text}}}' for text in texts) + "]}"
     async with serving(make_config(kafka.bootstrap())) as daemon:
         answer = await ask(daemon, "POST", f"/topics/{name}", body.encode(), content_type=content_type)
@@ -60,11 +93,19 @@ async def test_peers_defect_json_values_and_tombstones_are_exact(kafka: Cluster,
         shown = await ask(daemon, "GET", f"/topics/{name}/partitions/0/records?offset=0", accept=content_type)
         assert shown.headers["Content-Type"] == content_type
     found = await asyncio.to_thread(read_all, kafka, name, len(texts))
-    stored = [None if text == "null" else text.replace(": ", ":").replace(", ", ",").encode() for text in texts]
+    stored = [
+        None if text == "null" else text.replace(": ", ":").replace(", ", ",").encode() for text in texts
+    ]
     assert [message.value() for message in found] == stored == [message.key() for message in found]
     assert shown.json == [
-        {"topic": name, "key": json.loads(text), "value": json.loads(text), "partition": 0, "offset": at,
-         "timestamp": record["timestamp"]}
+        {
+            "topic": name,
+            "key": json.loads(text),
+            "value": json.loads(text),
+            "partition": 0,
+            "offset": at,
+            "timestamp": record["timestamp"],
+        }
         for at, (text, record) in enumerate(zip(texts, shown.json, strict=True))
     ]
     assert b"12345678901234567890123" in shown.body and b"1.10" in shown.body, "numbers keep their digits"
@@ -77,7 +118,9 @@ async def test_headers_and_timestamps_go_both_ways(kafka: Cluster, name: str) ->
     async with serving(make_config(kafka.bootstrap())) as daemon:
         for content_type, value in ((BINARY_V2, "YQ=="), (JSON_V1, {"x": 1})):
             answer = await produce(
-                daemon, name, [{"value": value}, {"value": value, "headers": headers, "timestamp": then}],
+                daemon,
+                name,
+                [{"value": value}, {"value": value, "headers": headers, "timestamp": then}],
                 content_type,
             )
             assert answer.status == 200, answer
@@ -93,7 +136,10 @@ async def test_headers_and_timestamps_go_both_ways(kafka: Cluster, name: str) ->
 async def test_a_record_goes_to_its_partition_and_order_is_kept(kafka: Cluster, name: str) -> None:
     kafka.create_topic(name, 4)
     records = [{"value": b64(b"%d" % at), "partition": at % 4} for at in range(400)]
-    mixed = [{"value": b64(b"m%d" % at), **({"partition": 2} if at % 2 else {"key": b64(b"D")})} for at in range(50)]
+    mixed = [
+        {"value": b64(b"m%d" % at), **({"partition": 2} if at % 2 else {"key": b64(b"D")})}
+        for at in range(50)
+    ]
     async with serving(make_config(kafka.bootstrap())) as daemon:
         answer = await produce(daemon, name, records)
         assert [entry["partition"] for entry in answer.json["offsets"]] == [at % 4 for at in range(400)]
@@ -119,10 +165,18 @@ async def test_round_robin_of_a_batch(kafka: Cluster, name: str) -> None:
 async def test_one_bad_record_fails_alone(kafka: Cluster, name: str) -> None:
     kafka.create_topic(name, 2)
     async with serving(make_config(kafka.bootstrap())) as daemon:
-        answer = await produce(daemon, name, [
-            {"value": "YQ=="}, {"value": "not base64"}, {"value": "Yg==", "partition": 7},
-            {"value": b64(b"x" * 1_000_001)}, {"value": "Yw=="},
-        ], BINARY_V1)
+        answer = await produce(
+            daemon,
+            name,
+            [
+                {"value": "YQ=="},
+                {"value": "not base64"},
+                {"value": "Yg==", "partition": 7},
+                {"value": b64(b"x" * 1_000_001)},
+                {"value": "Yw=="},
+            ],
+            BINARY_V1,
+        )
         assert answer.status == 200
         entries = answer.json["offsets"]
         assert [entry["error_code"] for entry in entries] == [None, 422, 40402, 50002, None]
@@ -134,30 +188,63 @@ async def test_one_bad_record_fails_alone(kafka: Cluster, name: str) -> None:
     assert {message.value() for message in found} == {b"a", b"c"}
 
 
-@pytest.mark.parametrize(("body", "content_type", "expected"), [
-    (b'{"records":[]}', BINARY_V1, (422, 422, "records may not be empty")),
-    (b"{}", BINARY_V2, (422, 422, "records may not be empty")),
-    (b"", BINARY_V2, (422, 422, "records may not be empty")),
-    (b'""', JSON_V2, (422, 422, "records may not be empty")),
-    (b'{"records":null}', JSON_V2, (422, 422, "records may not be empty")),
-    (b'{"records":[{"value":"!"}]}', BINARY_V1, (422, 422, "Record value contains invalid base64 encoding")),
-    (b'{"records":[{"key":"!","value":""}]}', BINARY_V1, (422, 422, "Record key contains invalid base64 encoding")),
-    (b'{"records":[{"value":"!"}]}', BINARY_V2, (400, 400, 'data="!" is not a base64 string.')),
-    (b'{"records":[{"value":17}]}', BINARY_V2, (400, 400, "data=17 is not a base64 string.")),
-    (b'{"records":"x"}', BINARY_V2, (422, 422, "records: Expected `array | null`, got `str`")),
-    (b'{"records":[1]}', BINARY_V2, (422, 422, "records[0]: Expected `object`, got `int`")),
-    (b'{"records":[{"value":"","partition":"1"}]}', JSON_V2, (422, 422, "records[0].partition: Expected `int | null`, got `str`")),
-    (b'{"records":[{"value":"","partition":-1}]}', BINARY_V2, (422, 422, "records[0].partition: Expected `int` >= 0")),
-    (b'{"records":[{"value":"","headers":[{"value":""}]}]}', BINARY_V2, (422, 422, "records[0].headers[0]: Object missing required field `key`")),
-    (b'{"records":[{"value":"","timestamp":true}]}', BINARY_V2, (422, 422, "records[0].timestamp: Expected `int | null`, got `bool`")),
-    (b"[]", BINARY_V2, (400, 400, "the body: Expected `object`, got `array`")),
-])
-async def test_bad_requests(kafka: Cluster, name: str, body: bytes, content_type: str, expected: tuple[int, int, str]) -> None:
+@pytest.mark.parametrize(
+    ("body", "content_type", "expected"),
+    [
+        (b'{"records":[]}', BINARY_V1, (422, 422, "records may not be empty")),
+        (b"{}", BINARY_V2, (422, 422, "records may not be empty")),
+        (b"", BINARY_V2, (422, 422, "records may not be empty")),
+        (b'""', JSON_V2, (422, 422, "records may not be empty")),
+        (b'{"records":null}', JSON_V2, (422, 422, "records may not be empty")),
+        (
+            b'{"records":[{"value":"!"}]}',
+            BINARY_V1,
+            (422, 422, "Record value contains invalid base64 encoding"),
+        ),
+        (
+            b'{"records":[{"key":"!","value":""}]}',
+            BINARY_V1,
+            (422, 422, "Record key contains invalid base64 encoding"),
+        ),
+        (b'{"records":[{"value":"!"}]}', BINARY_V2, (400, 400, 'data="!" is not a base64 string.')),
+        (b'{"records":[{"value":17}]}', BINARY_V2, (400, 400, "data=17 is not a base64 string.")),
+        (b'{"records":"x"}', BINARY_V2, (422, 422, "records: Expected `array | null`, got `str`")),
+        (b'{"records":[1]}', BINARY_V2, (422, 422, "records[0]: Expected `object`, got `int`")),
+        (
+            b'{"records":[{"value":"","partition":"1"}]}',
+            JSON_V2,
+            (422, 422, "records[0].partition: Expected `int | null`, got `str`"),
+        ),
+        (
+            b'{"records":[{"value":"","partition":-1}]}',
+            BINARY_V2,
+            (422, 422, "records[0].partition: Expected `int` >= 0"),
+        ),
+        (
+            b'{"records":[{"value":"","headers":[{"value":""}]}]}',
+            BINARY_V2,
+            (422, 422, "records[0].headers[0]: Object missing required field `key`"),
+        ),
+        (
+            b'{"records":[{"value":"","timestamp":true}]}',
+            BINARY_V2,
+            (422, 422, "records[0].timestamp: Expected `int | null`, got `bool`"),
+        ),
+        (b"[]", BINARY_V2, (400, 400, "the body: Expected `object`, got `array`")),
+    ],
+)
+async def test_bad_requests(
+    kafka: Cluster, name: str, body: bytes, content_type: str, expected: tuple[int, int, str]
+) -> None:
     async with serving(make_config(kafka.bootstrap())) as daemon:
-        assert error(await ask(daemon, "POST", f"/topics/{name}", body, content_type=content_type)) == expected
+        assert (
+            error(await ask(daemon, "POST", f"/topics/{name}", body, content_type=content_type)) == expected
+        )
 
 
-@pytest.mark.parametrize("body", [b'{"records":', b"garbage", b"\xff\xfe", b'{"records":[{"value":"\xff"}]}', b"[" * 50_000])
+@pytest.mark.parametrize(
+    "body", [b'{"records":', b"garbage", b"\xff\xfe", b'{"records":[{"value":"\xff"}]}', b"[" * 50_000]
+)
 @pytest.mark.parametrize("content_type", [BINARY_V2, JSON_V2])
 async def test_malformed_json_is_400(kafka: Cluster, name: str, body: bytes, content_type: str) -> None:
     async with serving(make_config(kafka.bootstrap())) as daemon:
@@ -179,7 +266,9 @@ async def test_what_is_too_large_is_413(kafka: Cluster, name: str) -> None:
             for _ in range(100):
                 yield b" " * 65536
 
-        chunked = await daemon.call("POST", f"/topics/{name}", data=endless(), headers={"Content-Type": BINARY_V2})
+        chunked = await daemon.call(
+            "POST", f"/topics/{name}", data=endless(), headers={"Content-Type": BINARY_V2}
+        )
         assert error(chunked)[:2] == (413, 413)
 
 
@@ -198,12 +287,18 @@ async def test_peers_defect_a_produce_to_a_missing_topic_is_a_prompt_404(kafka: 
         assert error(answer) == (404, 40401, "Topic not found.")
         assert error(await produce(daemon, "bad%20name", [{"value": ""}]))[0] == 422
         kafka.create_topic(name)
-        assert (await produce(daemon, name, [{"value": ""}])).status == 200, "and it is noticed when it is made"
+        assert (await produce(daemon, name, [{"value": ""}])).status == 200, (
+            "and it is noticed when it is made"
+        )
         path = f"/topics/{name}/partitions/"
         for partition in ("1", "x", "-1", "99999999999"):
-            answer = await ask(daemon, "POST", path + partition, {"records": [{"value": ""}]}, content_type=BINARY_V2)
+            answer = await ask(
+                daemon, "POST", path + partition, {"records": [{"value": ""}]}, content_type=BINARY_V2
+            )
             assert error(answer) == (404, 40402, "Partition not found.")
-        clash = await ask(daemon, "POST", path + "0", {"records": [{"value": "", "partition": 1}]}, content_type=BINARY_V2)
+        clash = await ask(
+            daemon, "POST", path + "0", {"records": [{"value": "", "partition": 1}]}, content_type=BINARY_V2
+        )
         assert error(clash)[0] == 422 and "records[0].partition" in error(clash)[2]
 
 
@@ -212,9 +307,9 @@ async def test_peers_defect_many_small_requests_share_batches(kafka: Cluster, na
     kafka.create_topic(name)
     async with serving(make_config(kafka.bootstrap())) as daemon:
         await produce(daemon, name, [{"value": ""}])
-        answers = await asyncio.gather(*[
-            produce(daemon, name, [{"value": b64(b"%d" % at)}]) for at in range(200)
-        ])
+        answers = await asyncio.gather(
+            *[produce(daemon, name, [{"value": b64(b"%d" % at)}]) for at in range(200)]
+        )
     assert {answer.status for answer in answers} == {200}
     offsets = sorted(answer.json["offsets"][0]["offset"] for answer in answers)
     assert offsets == list(range(1, 201)), "each has its own place"
@@ -225,9 +320,7 @@ async def test_a_full_producer_is_429_with_retry_after(kafka: Cluster, name: str
     config = make_config(kafka.bootstrap())
     config.proxies["default"].producer.channel_buffer_size = 1
     async with serving(config) as daemon:
-        answers = await asyncio.gather(*[
-            produce(daemon, name, [{"value": ""}] * 50) for _ in range(50)
-        ])
+        answers = await asyncio.gather(*[produce(daemon, name, [{"value": ""}] * 50) for _ in range(50)])
         refused = [answer for answer in answers if answer.status != 200]
         assert refused and {answer.status for answer in refused} == {429}
         assert all(answer.headers["Retry-After"] == "1" for answer in refused)

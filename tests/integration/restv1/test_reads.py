@@ -36,12 +36,17 @@ async def test_the_forms_of_a_read(kafka: Cluster, name: str) -> None:
         await fill(daemon, name, 10)
         base = f"/topics/{name}/partitions/0"
         for path, offsets in (
-            (f"{base}?offset=7", [7, 8, 9]), (f"{base}?offset=7&count=2", [7, 8]), (f"{base}/?offset=9", [9]),
-            (f"{base}/messages?offset=3", [3]), (f"{base}/messages/?offset=3&count=4", [3, 4, 5, 6]),
+            (f"{base}?offset=7", [7, 8, 9]),
+            (f"{base}?offset=7&count=2", [7, 8]),
+            (f"{base}/?offset=9", [9]),
+            (f"{base}/messages?offset=3", [3]),
+            (f"{base}/messages/?offset=3&count=4", [3, 4, 5, 6]),
             (f"{base}/records?offset=8&timeout=1000&max_bytes=100000", [8, 9]),
-            (f"/consume/{name}/partitions/0?offset=9", [9]), (f"{base}/messages?timestamp=0&count=2", [0, 1]),
+            (f"/consume/{name}/partitions/0?offset=9", [9]),
+            (f"{base}/messages?timestamp=0&count=2", [0, 1]),
             (f"{base}?timestamp=2001-01-01T00:00:00Z&count=1", [0]),
-            (f"/clusters/default{base}/messages?offset=1", [1]), (f"/rest{base}/messages?offset=1", [1]),
+            (f"/clusters/default{base}/messages?offset=1", [1]),
+            (f"/rest{base}/messages?offset=1", [1]),
         ):
             answer = await ask(daemon, "GET", path, accept=BINARY_V2)
             assert answer.status == 200, (path, answer)
@@ -62,8 +67,12 @@ async def test_a_read_from_a_time(kafka: Cluster, name: str) -> None:
         await produce(daemon, name, [{"value": "", "timestamp": (base + at) * 1000} for at in range(5)])
         path = f"/topics/{name}/partitions/0/messages?count=9&timeout=50&timestamp="
         for timestamp, offsets in (
-            (f"{base + 2}000", [2, 3, 4]), (f"{base + 2}001", [3, 4]), (iso(3).replace("+00:00", "Z"), [3, 4]),
-            (iso(4, 2), [4]), ("2100-01-01", []), ("0", [0, 1, 2, 3, 4]),
+            (f"{base + 2}000", [2, 3, 4]),
+            (f"{base + 2}001", [3, 4]),
+            (iso(3).replace("+00:00", "Z"), [3, 4]),
+            (iso(4, 2), [4]),
+            ("2100-01-01", []),
+            ("0", [0, 1, 2, 3, 4]),
         ):
             answer = await ask(daemon, "GET", path + timestamp)
             assert [record["offset"] for record in answer.json] == offsets, timestamp
@@ -132,24 +141,42 @@ async def test_peers_defect_a_read_bounded_by_max_bytes_loses_nothing(kafka: Clu
 async def test_one_undecodable_record_is_an_entry(kafka: Cluster, name: str) -> None:
     kafka.create_topic(name)
     async with serving(make_config(kafka.bootstrap())) as daemon:
-        await produce(daemon, name, [{"value": b64(b'{"a":1}')}, {"value": b64(b"\xff"), "key": "YQ=="}, {"value": b64(b"2")}])
+        await produce(
+            daemon,
+            name,
+            [{"value": b64(b'{"a":1}')}, {"value": b64(b"\xff"), "key": "YQ=="}, {"value": b64(b"2")}],
+        )
         found = await fetch(daemon, name, 0, 0, JSON_V2)
         assert [record["value"] for record in found] == [{"a": 1}, None, 2]
-        assert found[1]["error_code"] == 40801 and found[1]["raw_value"] == "/w==" and found[1]["raw_key"] == "YQ=="
+        assert (
+            found[1]["error_code"] == 40801
+            and found[1]["raw_value"] == "/w=="
+            and found[1]["raw_key"] == "YQ=="
+        )
         assert "error" not in found[0] and "error" not in found[2]
 
 
-@pytest.mark.parametrize(("query", "status", "text"), [
-    ("", 422, "exactly one of offset and timestamp must be given"),
-    ("?offset=1&timestamp=1", 422, "exactly one of offset and timestamp must be given"),
-    ("?offset=x", 422, "offset: 'x' is not a number"), ("?offset=-1", 422, "offset: -1 must be 0 to 9223372036854775807"),
-    ("?offset=0&count=0", 422, "count: 0 must be 1 to 9223372036854775807"),
-    ("?offset=0&timeout=soon", 422, "timeout: 'soon' is not a number"),
-    ("?offset=0&max_bytes=1.5", 422, "max_bytes: '1.5' is not a number"),
-    ("?timestamp=yesterday", 422, "timestamp: 'yesterday' is neither milliseconds since 1970 nor a time as in ISO 8601"),
-    ("?offset=4", 422, "bad offset: 4 is out of range, the partition holds 0 to 3"),
-])
-async def test_bad_reads_name_the_parameter(kafka: Cluster, name: str, query: str, status: int, text: str) -> None:
+@pytest.mark.parametrize(
+    ("query", "status", "text"),
+    [
+        ("", 422, "exactly one of offset and timestamp must be given"),
+        ("?offset=1&timestamp=1", 422, "exactly one of offset and timestamp must be given"),
+        ("?offset=x", 422, "offset: 'x' is not a number"),
+        ("?offset=-1", 422, "offset: -1 must be 0 to 9223372036854775807"),
+        ("?offset=0&count=0", 422, "count: 0 must be 1 to 9223372036854775807"),
+        ("?offset=0&timeout=soon", 422, "timeout: 'soon' is not a number"),
+        ("?offset=0&max_bytes=1.5", 422, "max_bytes: '1.5' is not a number"),
+        (
+            "?timestamp=yesterday",
+            422,
+            "timestamp: 'yesterday' is neither milliseconds since 1970 nor a time as in ISO 8601",
+        ),
+        ("?offset=4", 422, "bad offset: 4 is out of range, the partition holds 0 to 3"),
+    ],
+)
+async def test_bad_reads_name_the_parameter(
+    kafka: Cluster, name: str, query: str, status: int, text: str
+) -> None:
     kafka.create_topic(name)
     async with serving(make_config(kafka.bootstrap())) as daemon:
         await fill(daemon, name, 3)
@@ -168,10 +195,13 @@ async def test_a_busy_pool_is_503_with_the_literal_text(kafka: Cluster, name: st
         answers = await asyncio.gather(*[ask(daemon, "GET", path) for _ in range(5)])
         assert sorted(answer.status for answer in answers) == [200, 200, 503, 503, 503]
         refused = next(answer for answer in answers if answer.status == 503)
-        assert error(refused)[1:] == (50301, (
-            "No SimpleConsumer is available at the time in the pool. The request can be retried. You can increase the "
-            "pool size or the pool timeout to avoid this error in the future."
-        ))
+        assert error(refused)[1:] == (
+            50301,
+            (
+                "No SimpleConsumer is available at the time in the pool. The request can be retried. You can increase the "
+                "pool size or the pool timeout to avoid this error in the future."
+            ),
+        )
         assert refused.headers["Retry-After"] == "1"
 
 
@@ -217,7 +247,9 @@ async def test_the_shapes_of_metadata(kafka: Cluster, name: str) -> None:
     async with serving(make_config(kafka.bootstrap())) as daemon:
         await produce(daemon, name, [{"value": "", "partition": 1}] * 3)
         for path, document in (
-            ("/", {}), ("/brokers", {"brokers": [1]}), (f"/topics/{name}/partitions", partitions),
+            ("/", {}),
+            ("/brokers", {"brokers": [1]}),
+            (f"/topics/{name}/partitions", partitions),
             (f"/topics/{name}", {"name": name, "configs": {}, "partitions": partitions}),
             (f"/topics/{name}/partitions/1", partitions[1]),
             (f"/topics/{name}/partitions/1/offsets", {"beginning_offset": 0, "end_offset": 3}),
@@ -236,10 +268,16 @@ async def test_what_is_not_there_is_404(kafka: Cluster, name: str) -> None:
     kafka.create_topic(name)
     async with serving(make_config(kafka.bootstrap())) as daemon:
         for path, code in (
-            (f"/topics/{name}x", 40401), (f"/topics/{name}x/partitions", 40401), (f"/topics/{name}x/partitions/0", 40401),
-            (f"/topics/{name}x/partitions/0/offsets", 40401), (f"/topics/{name}/partitions/1", 40402),
-            (f"/topics/{name}/partitions/1/offsets", 40402), (f"/topics/{name}/partitions/one", 40402),
-            (f"/clusters/nowhere/topics/{name}", 404), (f"/topics/{name}/nothing", 404), ("/clusters/default/healthy", 404),
+            (f"/topics/{name}x", 40401),
+            (f"/topics/{name}x/partitions", 40401),
+            (f"/topics/{name}x/partitions/0", 40401),
+            (f"/topics/{name}x/partitions/0/offsets", 40401),
+            (f"/topics/{name}/partitions/1", 40402),
+            (f"/topics/{name}/partitions/1/offsets", 40402),
+            (f"/topics/{name}/partitions/one", 40402),
+            (f"/clusters/nowhere/topics/{name}", 404),
+            (f"/topics/{name}/nothing", 404),
+            ("/clusters/default/healthy", 404),
         ):
             assert error(await ask(daemon, "GET", path))[:2] == (404, code), path
         refused = await ask(daemon, "DELETE", f"/topics/{name}")

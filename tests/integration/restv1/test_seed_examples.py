@@ -68,18 +68,21 @@ async def test_kip80_example_get_partition_with_an_offset(kafka: Cluster, name: 
         for path in (f"/consume/{name}/partitions/1?offset=1", f"/topics/{name}/partitions/1?offset=1"):
             answer = await ask(daemon, "GET", path, accept=BINARY_V1)
             assert (answer.status, answer.headers["Content-Type"]) == (200, BINARY_V1)
-            assert [{key: found[key] for key in ("key", "value", "partition", "offset")} for found in answer.json] == [
-                {"key": "a2V5", "value": "dmFsdWU=", "partition": 1, "offset": offset} for offset in (1, 2)
-            ]
+            assert [
+                {key: found[key] for key in ("key", "value", "partition", "offset")} for found in answer.json
+            ] == [{"key": "a2V5", "value": "dmFsdWU=", "partition": 1, "offset": offset} for offset in (1, 2)]
 
 
 async def test_kip80_status_codes_of_the_seed(kafka: Cluster, name: str) -> None:
     kafka.create_topic(name, 2)
     async with serving(make_config(kafka.bootstrap())) as daemon:
         for method, path, code in (
-            ("POST", f"/topics/{name}x", 40401), ("POST", f"/topics/{name}x/partitions/1", 40401),
-            ("POST", f"/topics/{name}/partitions/5", 40402), ("GET", f"/topics/{name}x/partitions/1?offset=0", 40401),
-            ("GET", f"/topics/{name}/partitions/5?offset=0", 40402), ("GET", f"/consume/{name}/partitions/5?offset=0", 40402),
+            ("POST", f"/topics/{name}x", 40401),
+            ("POST", f"/topics/{name}x/partitions/1", 40401),
+            ("POST", f"/topics/{name}/partitions/5", 40402),
+            ("GET", f"/topics/{name}x/partitions/1?offset=0", 40401),
+            ("GET", f"/topics/{name}/partitions/5?offset=0", 40402),
+            ("GET", f"/consume/{name}/partitions/5?offset=0", 40402),
         ):
             body = PRODUCE_TO_PARTITION if method == "POST" else None
             answer = await ask(daemon, method, path, body, content_type=BINARY_V1, accept=BINARY_V1)

@@ -24,8 +24,12 @@ def confluent(bootstrap: str, group: str, topic: str, client_id: str, protocol: 
     from confluent_kafka import Consumer
 
     settings: dict[str, Any] = {
-        "bootstrap.servers": bootstrap, "group.id": group, "client.id": client_id, "group.protocol": protocol,
-        "auto.offset.reset": "earliest", "auto.commit.interval.ms": 300,
+        "bootstrap.servers": bootstrap,
+        "group.id": group,
+        "client.id": client_id,
+        "group.protocol": protocol,
+        "auto.offset.reset": "earliest",
+        "auto.commit.interval.ms": 300,
     }
     if protocol == "classic":
         settings |= {"session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": HEARTBEAT_MS}
@@ -40,8 +44,14 @@ def kafka_python(bootstrap: str, group: str, topic: str, client_id: str, _: str)
     from kafka import KafkaConsumer
 
     consumer = KafkaConsumer(
-        topic, bootstrap_servers=bootstrap, group_id=group, client_id=client_id, session_timeout_ms=SESSION_MS,
-        heartbeat_interval_ms=HEARTBEAT_MS, auto_offset_reset="earliest", auto_commit_interval_ms=300,
+        topic,
+        bootstrap_servers=bootstrap,
+        group_id=group,
+        client_id=client_id,
+        session_timeout_ms=SESSION_MS,
+        heartbeat_interval_ms=HEARTBEAT_MS,
+        auto_offset_reset="earliest",
+        auto_commit_interval_ms=300,
     )
     while running:
         consumer.poll(timeout_ms=100)
@@ -53,8 +63,14 @@ def aiokafka(bootstrap: str, group: str, topic: str, client_id: str, _: str) -> 
 
     async def consume() -> None:
         consumer = AIOKafkaConsumer(
-            topic, bootstrap_servers=bootstrap, group_id=group, client_id=client_id, session_timeout_ms=SESSION_MS,
-            heartbeat_interval_ms=HEARTBEAT_MS, auto_offset_reset="earliest", auto_commit_interval_ms=300,
+            topic,
+            bootstrap_servers=bootstrap,
+            group_id=group,
+            client_id=client_id,
+            session_timeout_ms=SESSION_MS,
+            heartbeat_interval_ms=HEARTBEAT_MS,
+            auto_offset_reset="earliest",
+            auto_commit_interval_ms=300,
         )
         await consumer.start()
         try:

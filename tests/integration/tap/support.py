@@ -30,7 +30,12 @@ class Member:
         self.log = log
         with log.open("ab") as output:
             self.process = subprocess.Popen(
-                command, cwd=ROOT, stdout=output, stderr=output, stdin=subprocess.DEVNULL, preexec_fn=_die_with_parent,
+                command,
+                cwd=ROOT,
+                stdout=output,
+                stderr=output,
+                stdin=subprocess.DEVNULL,
+                preexec_fn=_die_with_parent,
                 env={**os.environ, **(env or {})},
             )
 
@@ -45,23 +50,48 @@ class Member:
         self.process.wait(30)
 
 
-def start_member(client: str, bootstrap: str, group: str, topic: str, client_id: str, protocol: str, log: Path) -> Member:
+def start_member(
+    client: str, bootstrap: str, group: str, topic: str, client_id: str, protocol: str, log: Path
+) -> Member:
     """A member of the group that consumes the topic."""
     if client != "java":
         return Member(
-            [sys.executable, "-m", "tests.integration.tap.member", client, bootstrap, group, topic, client_id, protocol], log
+            [
+                sys.executable,
+                "-m",
+                "tests.integration.tap.member",
+                client,
+                bootstrap,
+                group,
+                topic,
+                client_id,
+                protocol,
+            ],
+            log,
         )
     properties = {
-        "client.id": client_id, "group.protocol": protocol, "auto.offset.reset": "earliest",
+        "client.id": client_id,
+        "group.protocol": protocol,
+        "auto.offset.reset": "earliest",
         "auto.commit.interval.ms": 300,
     }
     if protocol == "classic":
         properties |= {"session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": HEARTBEAT_MS}
     command = [
-        "java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
-        f"-Dlog4j2.configurationFile={HERE / 'log4j2.properties'}", "-cp", f"{libs(4)}/*",
-        "org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", bootstrap, "--group", group,
-        "--topic", topic,
+        "java",
+        "-Xmx128m",
+        "-XX:+UseSerialGC",
+        "-XX:TieredStopAtLevel=1",
+        f"-Dlog4j2.configurationFile={HERE / 'log4j2.properties'}",
+        "-cp",
+        f"{libs(4)}/*",
+        "org.apache.kafka.tools.consumer.ConsoleConsumer",
+        "--bootstrap-server",
+        bootstrap,
+        "--group",
+        group,
+        "--topic",
+        topic,
     ]
     for key, value in properties.items():
         command += ["--consumer-property", f"{key}={value}"]
@@ -96,13 +126,16 @@ def broker_table(kafka: Cluster, group: str, protocol: str) -> tuple[str, Table]
         for member in found["Members"]:
             table[member["ClientId"]] = {
                 (topic["TopicName"], partition)
-                for topic in member["Assignment"]["TopicPartitions"] for partition in topic["Partitions"]
+                for topic in member["Assignment"]["TopicPartitions"]
+                for partition in topic["Partitions"]
             }
         return found["GroupState"], table
     found = call(address, "DescribeGroups", 5, {"Groups": [group]})["Groups"][0]
     for member in found["Members"]:
         assigned = decode_assignment(member["MemberAssignment"]).body["AssignedPartitions"]
-        table[member["ClientId"]] = {(topic["Topic"], partition) for topic in assigned for partition in topic["Partitions"]}
+        table[member["ClientId"]] = {
+            (topic["Topic"], partition) for topic in assigned for partition in topic["Partitions"]
+        }
     return found["GroupState"], table
 
 
@@ -115,6 +148,8 @@ async def tap_group(tap: TapService, group: str) -> dict[str, Any]:
 def tap_table(group: dict[str, Any]) -> Table:
     """Who owns what, as the tap says."""
     return {
-        member["client_id"]: {(topic, p) for topic, numbers in (member["partitions"] or {}).items() for p in numbers}
+        member["client_id"]: {
+            (topic, p) for topic, numbers in (member["partitions"] or {}).items() for p in numbers
+        }
         for member in group.get("members", ())
     }

@@ -28,7 +28,10 @@ class Running:
 
     def __init__(self, *args: str) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "pixy.cli.main", "tap", *args], cwd=ROOT, text=True, stdout=subprocess.PIPE,
+            [sys.executable, "-m", "pixy.cli.main", "tap", *args],
+            cwd=ROOT,
+            text=True,
+            stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
         assert self.process.stderr is not None
@@ -81,16 +84,32 @@ def start() -> Iterator[Any]:
 
 def test_produce_and_consume_through_the_tap_and_every_view(kafka: Cluster, name: str, start: Any) -> None:
     kafka.create_topic(name, 4)
-    tap = start("--broker", kafka.bootstrap()[0], "--listen", "127.0.0.1:0", "--rewrite", "--output", "json",
-                "--interval", "0.5", "--metrics", "127.0.0.1:0")
+    tap = start(
+        "--broker",
+        kafka.bootstrap()[0],
+        "--listen",
+        "127.0.0.1:0",
+        "--rewrite",
+        "--output",
+        "json",
+        "--interval",
+        "0.5",
+        "--metrics",
+        "127.0.0.1:0",
+    )
     producer = Producer({"bootstrap.servers": tap.address, "client.id": "writer", "enable.idempotence": True})
     for i in range(200):
         producer.produce(name, b"value-%d" % i, partition=i % 4)
     assert producer.flush(30) == 0
-    consumer = Consumer({
-        "bootstrap.servers": tap.address, "group.id": name, "client.id": "reader", "auto.offset.reset": "earliest",
-        "enable.auto.commit": False,
-    })
+    consumer = Consumer(
+        {
+            "bootstrap.servers": tap.address,
+            "group.id": name,
+            "client.id": "reader",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+    )
     consumer.subscribe([name])
     got: list[Any] = []
     while len(got) < 200:
@@ -98,7 +117,9 @@ def test_produce_and_consume_through_the_tap_and_every_view(kafka: Cluster, name
     consumer.commit(got[99], asynchronous=False)
 
     group = tap.wait(f"groups/{name}", lambda found: found["state"] == "Stable" and found["offsets"])
-    assert group["members"][0]["client_id"] == "reader" and group["members"][0]["partitions"] == {name: [0, 1, 2, 3]}
+    assert group["members"][0]["client_id"] == "reader" and group["members"][0]["partitions"] == {
+        name: [0, 1, 2, 3]
+    }
     offset = group["offsets"][0]
     assert offset["end"] == 50 and offset["lag"] == 50 - offset["committed"] and group["lag"] == offset["lag"]
     assert [each["group"] for each in tap.get("groups")["groups"]] == [name]
@@ -106,7 +127,10 @@ def test_produce_and_consume_through_the_tap_and_every_view(kafka: Cluster, name
     topic = next(each for each in tap.get("topics") if each["topic"] == name)
     assert [each["client_id"] for each in topic["readers"] + topic["writers"]] == ["reader", "writer"]
     clients = {client: each for each in tap.wait("clients", bool) for client in each["client_ids"]}
-    assert clients["reader"]["software"] == "confluent-kafka-python" and not clients["reader"]["breaks_on_kafka_4"]
+    assert (
+        clients["reader"]["software"] == "confluent-kafka-python"
+        and not clients["reader"]["breaks_on_kafka_4"]
+    )
     assert any(each["client_id"] == "reader" and each["fetching"] for each in tap.get("connections"))
     metrics = tap.get("metrics")
     assert f'kafka_tap_group_members{{group="{name}"}} 1.0' in metrics
@@ -122,8 +146,16 @@ def test_produce_and_consume_through_the_tap_and_every_view(kafka: Cluster, name
     assert code == 0
     events = [json.loads(line) for line in out.splitlines()]
     kinds = [each["event"] for each in events]
-    assert {"connection.opened", "client", "rebalance.started", "member.joined", "assignment", "rebalance.finished",
-            "member.gone", "snapshot"} <= set(kinds)
+    assert {
+        "connection.opened",
+        "client",
+        "rebalance.started",
+        "member.joined",
+        "assignment",
+        "rebalance.finished",
+        "member.gone",
+        "snapshot",
+    } <= set(kinds)
     assert not {"undecodable", "defect", "lost"} & set(kinds)
     assert not {"undecodable", "unmatched", "defects"} & tap_counts(events).keys()
 
@@ -135,7 +167,16 @@ def tap_counts(events: list[dict[str, Any]]) -> dict[str, Any]:
 
 def test_without_rewriting_clients_go_their_own_way(kafka: Cluster, name: str, start: Any) -> None:
     kafka.create_topic(name)
-    tap = start("--broker", kafka.bootstrap()[0], "--listen", "127.0.0.1:0", "--output", "none", "--metrics", "127.0.0.1:0")
+    tap = start(
+        "--broker",
+        kafka.bootstrap()[0],
+        "--listen",
+        "127.0.0.1:0",
+        "--output",
+        "none",
+        "--metrics",
+        "127.0.0.1:0",
+    )
     producer = Producer({"bootstrap.servers": tap.address})
     producer.produce(name, b"x")
     assert producer.flush(30) == 0
@@ -145,8 +186,17 @@ def test_without_rewriting_clients_go_their_own_way(kafka: Cluster, name: str, s
 
 def test_one_address_serves_three_brokers(kafka3: Cluster, name: str, start: Any) -> None:
     kafka3.create_topic(name, 6)
-    tap = start("--broker", kafka3.bootstrap()[0], "--listen", "127.0.0.1:0", "--rewrite", "--output", "none",
-                "--metrics", "127.0.0.1:0")
+    tap = start(
+        "--broker",
+        kafka3.bootstrap()[0],
+        "--listen",
+        "127.0.0.1:0",
+        "--rewrite",
+        "--output",
+        "none",
+        "--metrics",
+        "127.0.0.1:0",
+    )
     producer = Producer({"bootstrap.servers": tap.address})
     for partition in range(6):
         producer.produce(name, b"x", partition=partition)
@@ -154,43 +204,80 @@ def test_one_address_serves_three_brokers(kafka3: Cluster, name: str, start: Any
     brokers = {each["broker"] for each in tap.get("connections")}
     assert brokers >= {address.replace("127.0.0.1", "localhost") for address in kafka3.bootstrap()}, brokers
     consumer = KafkaConsumer(
-        name, bootstrap_servers=tap.address, group_id=name, auto_offset_reset="earliest", consumer_timeout_ms=30_000
+        name,
+        bootstrap_servers=tap.address,
+        group_id=name,
+        auto_offset_reset="earliest",
+        consumer_timeout_ms=30_000,
     )
     got = [next(consumer) for _ in range(6)]
     assert {each.partition for each in got} == set(range(6))
-    assert all(str(node.port) not in {a.split(":")[1] for a in kafka3.bootstrap()} for node in consumer._client.cluster.brokers())
+    assert all(
+        str(node.port) not in {a.split(":")[1] for a in kafka3.bootstrap()}
+        for node in consumer._client.cluster.brokers()
+    )
     consumer.close()
 
 
-@pytest.mark.parametrize(("args", "text"), [
-    ([], "--broker"),
-    (["--broker", ","], "--broker names no broker"),
-    (["--broker", "h:x"], "bad address 'h:x'"),
-    (["--broker", "h:0"], "0 is no port of a broker"),
-    (["--broker", "h", "--listen", "nonsense"], "bad address 'nonsense'"),
-    (["--broker", "127.0.0.1:19093"], "the tap would connect to itself"),
-    (["--broker", "h,h"], "names a broker twice"),
-    (["--broker", "h", "--ports", "9-1"], "--rewrite"),
-    (["--broker", "h", "--rewrite", "--ports", "9-1"], "bad range of ports '9-1'"),
-    (["--broker", "h", "--max-groups", "0"], "--max-groups"),
-    (["--broker", "h", "--interval", "nan"], "--interval"),
-    (["--broker", "h", "--metrics", "9464"], "bad address '9464'"),
-])
+@pytest.mark.parametrize(
+    ("args", "text"),
+    [
+        ([], "--broker"),
+        (["--broker", ","], "--broker names no broker"),
+        (["--broker", "h:x"], "bad address 'h:x'"),
+        (["--broker", "h:0"], "0 is no port of a broker"),
+        (["--broker", "h", "--listen", "nonsense"], "bad address 'nonsense'"),
+        (["--broker", "127.0.0.1:19093"], "the tap would connect to itself"),
+        (["--broker", "h,h"], "names a broker twice"),
+        (["--broker", "h", "--ports", "9-1"], "--rewrite"),
+        (["--broker", "h", "--rewrite", "--ports", "9-1"], "bad range of ports '9-1'"),
+        (["--broker", "h", "--max-groups", "0"], "--max-groups"),
+        (["--broker", "h", "--interval", "nan"], "--interval"),
+        (["--broker", "h", "--metrics", "9464"], "bad address '9464'"),
+    ],
+)
 def test_a_bad_command_line_names_what_is_wrong(args: list[str], text: str) -> None:
-    done = subprocess.run([sys.executable, "-m", "pixy.cli.main", "tap", *args], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "pixy.cli.main", "tap", *args],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert done.returncode == 2 and text in done.stderr and "Traceback" not in done.stderr
 
 
 def test_an_address_that_is_taken(kafka: Cluster) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "pixy.cli.main", "tap", "--broker", "somewhere:1", "--listen", f"127.0.0.1:{kafka.ports[1]['PLAINTEXT']}"],
-        cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
+        [
+            sys.executable,
+            "-m",
+            "pixy.cli.main",
+            "tap",
+            "--broker",
+            "somewhere:1",
+            "--listen",
+            f"127.0.0.1:{kafka.ports[1]['PLAINTEXT']}",
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert done.returncode == 1 and "address already in use" in done.stderr and "Traceback" not in done.stderr
 
 
 def test_the_help_names_every_bound() -> None:
-    done = subprocess.run([sys.executable, "-m", "pixy.cli.main", "tap", "--help"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "pixy.cli.main", "tap", "--help"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert done.returncode == 0
     for name in Bounds.__dataclass_fields__:
         assert f"--max-{name.replace('_', '-')}" in done.stdout
@@ -214,8 +301,21 @@ def test_the_table_on_a_terminal() -> None:
 
     parent, child = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-m", "pixy.cli.main", "tap", "--broker", f"127.0.0.1:{free_port()}", "--listen", "127.0.0.1:0"],
-        cwd=ROOT, stdin=child, stdout=child, stderr=subprocess.DEVNULL, env={**os.environ, "COLUMNS": "160", "LINES": "40", "TERM": "xterm"},
+        [
+            sys.executable,
+            "-m",
+            "pixy.cli.main",
+            "tap",
+            "--broker",
+            f"127.0.0.1:{free_port()}",
+            "--listen",
+            "127.0.0.1:0",
+        ],
+        cwd=ROOT,
+        stdin=child,
+        stdout=child,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "COLUMNS": "160", "LINES": "40", "TERM": "xterm"},
     )
     os.close(child)
     text = b""

@@ -39,9 +39,18 @@ def config(kafka: Cluster, **fields: Any) -> TapConfig:
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize(("client", "protocol", "software", "path", "wait"), CASES, ids=[f"{c[0]}-{c[1]}" for c in CASES])
+@pytest.mark.parametrize(
+    ("client", "protocol", "software", "path", "wait"), CASES, ids=[f"{c[0]}-{c[1]}" for c in CASES]
+)
 async def test_a_group_is_followed(
-    kafka: Cluster, name: str, tmp_path: Path, client: str, protocol: str, software: str, path: str, wait: bool,
+    kafka: Cluster,
+    name: str,
+    tmp_path: Path,
+    client: str,
+    protocol: str,
+    software: str,
+    path: str,
+    wait: bool,
 ) -> None:
     kafka.create_topic(name, PARTITIONS)
     events: list[dict[str, Any]] = []
@@ -55,20 +64,35 @@ async def test_a_group_is_followed(
             found = await tap_group(tap, name)
             state, table = await asyncio.to_thread(broker_table, kafka, name, protocol)
             agree = (
-                found.get("state") == state == "Stable" and len(table) == size and tap_table(found) == table
+                found.get("state") == state == "Stable"
+                and len(table) == size
+                and tap_table(found) == table
                 and {p for owned in table.values() for p in owned} == {(name, p) for p in range(PARTITIONS)}
                 and not found["anomalies"]
             )
-            return found if agree else {"not yet": [found.get("state"), tap_table(found), state, table, found.get("anomalies")]}
+            return (
+                found
+                if agree
+                else {"not yet": [found.get("state"), tap_table(found), state, table, found.get("anomalies")]}
+            )
 
         def is_group(found: Any) -> bool:
             return "not yet" not in found
 
         with members(started):
             for i in range(3):
-                started.append(await asyncio.to_thread(
-                    start_member, client, f"{host}:{port}", name, name, f"{client}-{i}", protocol, tmp_path / f"{i}.log"
-                ))
+                started.append(
+                    await asyncio.to_thread(
+                        start_member,
+                        client,
+                        f"{host}:{port}",
+                        name,
+                        name,
+                        f"{client}-{i}",
+                        protocol,
+                        tmp_path / f"{i}.log",
+                    )
+                )
                 found = await eventually(lambda size=i + 1: agreed(size), is_group, within=90)
             assert {each["path"] for each in found["members"]} == {path}
             assert all(each["software"].startswith(software) for each in found["members"]), found["members"]
@@ -80,9 +104,17 @@ async def test_a_group_is_followed(
             assert [(each["client_id"], each["how"]) for each in found["gone"]][-1] == (f"{client}-1", "left")
 
             await asyncio.to_thread(started[2].die)
-            await eventually(lambda: tap_group(tap, name), lambda group: any(
-                each["client_id"] == f"{client}-2" and each["status"] == "disconnected" for each in group["members"]
-            ) or any(each["client_id"] == f"{client}-2" for each in group["gone"]), within=30)
+            await eventually(
+                lambda: tap_group(tap, name),
+                lambda group: (
+                    any(
+                        each["client_id"] == f"{client}-2" and each["status"] == "disconnected"
+                        for each in group["members"]
+                    )
+                    or any(each["client_id"] == f"{client}-2" for each in group["gone"])
+                ),
+                within=30,
+            )
             if wait:
                 found = await eventually(lambda: agreed(1), is_group, within=120)
                 assert found["gone"][-1]["client_id"] == f"{client}-2"
@@ -95,5 +127,8 @@ async def test_a_group_is_followed(
         assert "session timeout" in triggers, timeline
     joined = [event["client_id"] for event in events if event["event"] == "member.joined"]
     assert {f"{client}-{i}" for i in range(3)} <= set(joined), joined
-    assert not {"undecodable", "unmatched", "lost_sync", "defects", "lost_events", "rewrite_failed"} & counts.keys(), counts
+    assert (
+        not {"undecodable", "unmatched", "lost_sync", "defects", "lost_events", "rewrite_failed"}
+        & counts.keys()
+    ), counts
     assert counts["rewritten"] > 0

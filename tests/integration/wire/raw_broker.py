@@ -34,10 +34,20 @@ def produce(kafka: Cluster, topic: str, records: bytes) -> int:
     """Write a record set to partition 0 with all acks (Produce v7, the first with zstd); the offset it was given."""
     deadline = time.monotonic() + 30
     while True:
-        answer = _call(kafka, _PRODUCE, 7, b"".join((
-            struct.pack(">hhi", -1, -1, 30_000), struct.pack(">i", 1), _string(topic),
-            struct.pack(">iii", 1, 0, len(records)), records,
-        )))
+        answer = _call(
+            kafka,
+            _PRODUCE,
+            7,
+            b"".join(
+                (
+                    struct.pack(">hhi", -1, -1, 30_000),
+                    struct.pack(">i", 1),
+                    _string(topic),
+                    struct.pack(">iii", 1, 0, len(records)),
+                    records,
+                )
+            ),
+        )
         error, offset = struct.unpack_from(">hq", answer, 4 + len(_string(topic)) + 4 + 4)
         if error == 0:
             return int(offset)
@@ -48,10 +58,19 @@ def produce(kafka: Cluster, topic: str, records: bytes) -> int:
 
 def fetch(kafka: Cluster, topic: str, offset: int = 0, max_bytes: int = 1 << 24) -> bytes:
     """The record set from an offset of partition 0 on (Fetch v4)."""
-    answer = _call(kafka, _FETCH, 4, b"".join((
-        struct.pack(">iiiib", -1, 500, 1, max_bytes, 0), struct.pack(">i", 1), _string(topic),
-        struct.pack(">iiqi", 1, 0, offset, max_bytes),
-    )))
+    answer = _call(
+        kafka,
+        _FETCH,
+        4,
+        b"".join(
+            (
+                struct.pack(">iiiib", -1, 500, 1, max_bytes, 0),
+                struct.pack(">i", 1),
+                _string(topic),
+                struct.pack(">iiqi", 1, 0, offset, max_bytes),
+            )
+        ),
+    )
     position = 4 + 4 + len(_string(topic)) + 4 + 4
     error, _, _, aborted = struct.unpack_from(">hqqi", answer, position)
     assert error == 0 and aborted <= 0

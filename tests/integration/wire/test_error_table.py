@@ -19,7 +19,10 @@ def table(major: int) -> dict[int, tuple[str, bool, bool]]:
             raise
         pytest.skip(f"!!! NOT TESTED against Kafka's library: {error} !!!")
     done = subprocess.run(
-        ["java", "-cp", f"{jars}/*", str(HERE / "ErrorTable.java")], capture_output=True, text=True, check=True,
+        ["java", "-cp", f"{jars}/*", str(HERE / "ErrorTable.java")],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     rows = [line.split("\t") for line in done.stdout.splitlines()]
     return {int(code): (name, again == "true", refresh == "true") for code, name, again, refresh in rows}
@@ -36,4 +39,6 @@ def test_every_error_of_kafka_4() -> None:
 def test_every_error_of_kafka_3() -> None:
     theirs = table(3)
     assert len(theirs) >= 120
-    assert {code: ErrorCode(code).name for code in theirs} == {code: name for code, (name, _, _) in theirs.items()}
+    assert {code: ErrorCode(code).name for code in theirs} == {
+        code: name for code, (name, _, _) in theirs.items()
+    }

@@ -41,7 +41,11 @@ def expected(first: int, codec: str) -> list[Record]:
 def java(main: str, *arguments: str, stdin: str = "") -> str:
     done = subprocess.run(
         ["java", "-Xmx128m", "-cp", f"{libs(4)}/*", main, *arguments],
-        capture_output=True, text=True, timeout=120, check=False, input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        input=stdin,
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     return done.stdout
@@ -57,13 +61,35 @@ def test_batches_written_here_are_read_by_java_and_librdkafka(kafka: Cluster, na
         wanted += expected(first, codec)
 
     shown = java(
-        "org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", kafka.bootstrap()[0],
-        "--topic", topic, "--partition", "0", "--offset", "earliest", "--max-messages", str(len(wanted)),
-        "--timeout-ms", "30000",
-        "--property", "print.key=true", "--property", "print.headers=true", "--property", "print.timestamp=true",
-        "--property", "null.literal=<null>", "--property", "key.separator=|", "--property", "headers.separator=,",
+        "org.apache.kafka.tools.consumer.ConsoleConsumer",
+        "--bootstrap-server",
+        kafka.bootstrap()[0],
+        "--topic",
+        topic,
+        "--partition",
+        "0",
+        "--offset",
+        "earliest",
+        "--max-messages",
+        str(len(wanted)),
+        "--timeout-ms",
+        "30000",
+        "--property",
+        "print.key=true",
+        "--property",
+        "print.headers=true",
+        "--property",
+        "print.timestamp=true",
+        "--property",
+        "null.literal=<null>",
+        "--property",
+        "key.separator=|",
+        "--property",
+        "headers.separator=,",
     )
-    assert [line for line in shown.splitlines() if line.startswith("CreateTime:")] == [_as_java_shows(each) for each in wanted]
+    assert [line for line in shown.splitlines() if line.startswith("CreateTime:")] == [
+        _as_java_shows(each) for each in wanted
+    ]
 
     consumer = Consumer({"bootstrap.servers": kafka.bootstrap()[0], "group.id": name, "check.crcs": True})
     try:
@@ -89,16 +115,25 @@ def _as_java_shows(record: Record) -> str:
 def _from_confluent(message: Any) -> Record:
     assert message.error() is None
     return Record(
-        message.offset(), message.timestamp()[1], message.key(), message.value(), tuple(message.headers() or ())
+        message.offset(),
+        message.timestamp()[1],
+        message.key(),
+        message.value(),
+        tuple(message.headers() or ()),
     )
 
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_batches_of_librdkafka_are_read_here(kafka: Cluster, name: str, codec: str) -> None:
     topic = kafka.create_topic(name, **KEPT)
-    producer = Producer({
-        "bootstrap.servers": kafka.bootstrap()[0], "compression.codec": codec, "linger.ms": 200, "enable.idempotence": True,
-    })
+    producer = Producer(
+        {
+            "bootstrap.servers": kafka.bootstrap()[0],
+            "compression.codec": codec,
+            "linger.ms": 200,
+            "enable.idempotence": True,
+        }
+    )
     for each in expected(0, codec):
         producer.produce(topic, each.value, each.key, 0, timestamp=each.timestamp, headers=list(each.headers))
     assert producer.flush(30) == 0
@@ -114,14 +149,33 @@ def test_batches_of_librdkafka_are_read_here(kafka: Cluster, name: str, codec: s
 def test_batches_of_java_are_read_here(kafka: Cluster, name: str, codec: str) -> None:
     topic = kafka.create_topic(name, **KEPT)
     rows = [
-        ("a:1,a:2", "key", "value"), ("a:1", "", "empty key"), ("b:", "<null>", "null key"), ("a:1", "tombstone", "<null>"),
+        ("a:1,a:2", "key", "value"),
+        ("a:1", "", "empty key"),
+        ("b:", "<null>", "null key"),
+        ("a:1", "tombstone", "<null>"),
         ("a:1", "big", BIG.decode()),
     ]
     java(
-        "org.apache.kafka.tools.ConsoleProducer", "--bootstrap-server", kafka.bootstrap()[0], "--topic", topic,
-        "--compression-codec", codec, "--property", "parse.key=true", "--property", "parse.headers=true",
-        "--property", "null.marker=<null>", "--property", "key.separator=|", "--property", "headers.delimiter=|",
-        "--property", "headers.separator=,", stdin="".join("|".join(row) + "\n" for row in rows),
+        "org.apache.kafka.tools.ConsoleProducer",
+        "--bootstrap-server",
+        kafka.bootstrap()[0],
+        "--topic",
+        topic,
+        "--compression-codec",
+        codec,
+        "--property",
+        "parse.key=true",
+        "--property",
+        "parse.headers=true",
+        "--property",
+        "null.marker=<null>",
+        "--property",
+        "key.separator=|",
+        "--property",
+        "headers.delimiter=|",
+        "--property",
+        "headers.separator=,",
+        stdin="".join("|".join(row) + "\n" for row in rows),
     )
     data = raw_broker.fetch(kafka, topic)
     found = list(batch.iter_batches(data))
@@ -129,7 +183,8 @@ def test_batches_of_java_are_read_here(kafka: Cluster, name: str, codec: str) ->
     null = {"<null>": None}
     assert [record[2:5] for each in found for record in each.records()] == [
         (
-            null.get(key, key.encode()), null.get(value, value.encode()),
+            null.get(key, key.encode()),
+            null.get(value, value.encode()),
             tuple((pair.partition(":")[0], pair.partition(":")[2].encode()) for pair in headers.split(",")),
         )
         for headers, key, value in rows
@@ -168,12 +223,19 @@ def test_a_transaction_of_librdkafka(kafka: Cluster, name: str) -> None:
     for each, marker in zip(found[1::2], markers, strict=True):
         assert marker.coordinator_epoch is not None
         again = control.transaction_marker(
-            control.ControlType(marker.type), each.producer_id, each.producer_epoch, marker.coordinator_epoch,
-            base_offset=each.base_offset, now=lambda stamp=each.base_timestamp: stamp,  # type: ignore[misc]
+            control.ControlType(marker.type),
+            each.producer_id,
+            each.producer_epoch,
+            marker.coordinator_epoch,
+            base_offset=each.base_offset,
+            now=lambda stamp=each.base_timestamp: stamp,  # type: ignore[misc]
         )
         again.partition_leader_epoch = each.partition_leader_epoch
         assert again.marshal() == each.marshal()
-    assert [record.value for record in record_set.iter_records(raw_broker.fetch(kafka, topic))] == [b"kept", b"dropped"]
+    assert [record.value for record in record_set.iter_records(raw_broker.fetch(kafka, topic))] == [
+        b"kept",
+        b"dropped",
+    ]
 
 
 def test_timestamps_of_the_broker_s_clock(kafka: Cluster, name: str) -> None:
@@ -181,7 +243,9 @@ def test_timestamps_of_the_broker_s_clock(kafka: Cluster, name: str) -> None:
     raw_broker.produce(kafka, topic, sample("zstd").build().compress(compression.get("zstd")).marshal())
     (found,) = batch.iter_batches(raw_broker.fetch(kafka, topic))
     assert found.is_log_append_time and found.codec == Codec.ZSTD
-    assert {each.timestamp for each in found.records()} == {found.max_timestamp} and found.max_timestamp != STAMP
+    assert {each.timestamp for each in found.records()} == {
+        found.max_timestamp
+    } and found.max_timestamp != STAMP
 
 
 def test_committed_offsets_of_a_real_group(kafka: Cluster, name: str) -> None:
@@ -194,7 +258,10 @@ def test_committed_offsets_of_a_real_group(kafka: Cluster, name: str) -> None:
         for record in record_set.iter_records(path.read_bytes()):
             if record.key is None or record.value is None or record.key[:2] not in (b"\x00\x00", b"\x00\x01"):
                 continue
-            key, value = committed_offsets.decode_key(record.key), committed_offsets.decode_value(record.value)
+            key, value = (
+                committed_offsets.decode_key(record.key),
+                committed_offsets.decode_value(record.value),
+            )
             assert key.marshal() == record.key and value.marshal() == record.value
             if key.group == name:
                 found.append((key.topic, key.partition, value.offset, value.metadata))

@@ -82,7 +82,8 @@ async def test_drop_new_throws_the_new_one_away_and_answers_its_asker() -> None:
         with pytest.raises(MailboxFull):
             await ref.ask("asked", block=False)
         assert [(event.message, event.reason) for event in dropped] == [
-            ("new", "drop_new"), ("asked", "drop_new"),
+            ("new", "drop_new"),
+            ("asked", "drop_new"),
         ]
         assert ref.statistics().mailbox.dropped == 2
         gate.set()

@@ -42,8 +42,7 @@ async def test_a_restart_keeps_the_ref() -> None:
 
 @pytest.mark.parametrize("last", ["stop yourself", ValueError("boom")])
 async def test_a_worker_that_stopped_for_good_is_replaced(last: Any) -> None:
-    policy = Supervision(
-        decide=OnError(otherwise=Directive.STOP), backoff=Backoff(first=0.001, most=0.001))
+    policy = Supervision(decide=OnError(otherwise=Directive.STOP), backoff=Backoff(first=0.001, most=0.001))
     async with ActorSystem() as system:
         router = system.spawn_pool(Worker, size=3, supervision=policy)
         old = router.refs
@@ -82,8 +81,11 @@ async def test_a_worker_that_gives_up_takes_pool_and_owner_with_it() -> None:
     class Owner(Actor):
         def __init__(self, made: list[Router[Any]]) -> None:
             super().__init__()
-            made.append(self.spawn_pool(Worker, size=2, supervision=Supervision(
-                intensity=Intensity(restarts=0)), name="pool"))
+            made.append(
+                self.spawn_pool(
+                    Worker, size=2, supervision=Supervision(intensity=Intensity(restarts=0)), name="pool"
+                )
+            )
 
     async with ActorSystem() as system:
         made: list[Router[Any]] = []
@@ -224,8 +226,7 @@ async def _wait(future: Any) -> Any:
 
 
 async def test_a_stop_that_nobody_waits_for_is_a_stop() -> None:
-    policy = Supervision(
-        decide=OnError(otherwise=Directive.STOP), backoff=Backoff(first=0.02, jitter=0))
+    policy = Supervision(decide=OnError(otherwise=Directive.STOP), backoff=Backoff(first=0.02, jitter=0))
     async with ActorSystem() as system:
         gate = asyncio.Event()
         router = system.spawn_pool(Held, gate, [], size=2, supervision=policy)
@@ -307,6 +308,7 @@ def test_threads_tell_and_ask_while_the_pool_is_resized() -> None:
 
 def test_a_message_that_enters_while_a_worker_leaves_is_handled() -> None:
     """The very moment: chosen before the worker left, put when it is found idle."""
+
     async def main() -> None:
         async with ActorSystem() as system:
             seen: list[tuple[str, Any]] = []

@@ -46,9 +46,15 @@ async def test_round_robin_takes_turns_and_needs_no_hop() -> None:
             assert [m for name, m in seen if name == f"Worker-{n}"] == [n, n + 3, n + 6]
 
 
-@pytest.mark.parametrize("routing", [
-    RoundRobin(), LeastMailbox(), Random(random.Random(5)), ConsistentHash(str),
-])
+@pytest.mark.parametrize(
+    "routing",
+    [
+        RoundRobin(),
+        LeastMailbox(),
+        Random(random.Random(5)),
+        ConsistentHash(str),
+    ],
+)
 async def test_balance_and_order_per_sender_per_worker(routing: Routing) -> None:
     async with ActorSystem() as system:
         seen: list[tuple[str, Any]] = []
@@ -112,8 +118,12 @@ asyncio.run(main())
 @pytest.mark.parametrize("seed", ["1", "2"])
 def test_keys_go_to_the_same_places_in_every_process(seed: str) -> None:
     found = subprocess.run(
-        [sys.executable, "-c", SCRIPT], env={"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)},
-        capture_output=True, text=True, check=True, timeout=60,
+        [sys.executable, "-c", SCRIPT],
+        env={"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
     )
     assert found.stdout.strip() == PINNED
 

@@ -68,9 +68,7 @@ class Parent(Actor):
             self.spawn(Child, self.log, name, name=name, supervision=self.policy)
 
 
-async def family(
-    system: ActorSystem, log: list[str], policy: Supervision, **options: Any
-) -> dict[str, Any]:
+async def family(system: ActorSystem, log: list[str], policy: Supervision, **options: Any) -> dict[str, Any]:
     parent = await system.spawn(Parent, log, policy, name="p", **options)
     refs = {name: system.lookup(f"/p/{name}") for name in "abc"}
     for ref in refs.values():
@@ -90,8 +88,16 @@ async def test_one_for_all_restarts_all_in_order_and_keeps_their_messages() -> N
         await refs["b"].ask("count", block=False)
         assert await refs["c"].ask("count", block=False) == 1, "a new life counts from the start"
         assert log == [
-            "c stop", "b failure", "b before boom", "a stop",
-            "a after boom", "b after boom", "c after boom", "a start", "b start", "c start",
+            "c stop",
+            "b failure",
+            "b before boom",
+            "a stop",
+            "a after boom",
+            "b after boom",
+            "c after boom",
+            "a start",
+            "b start",
+            "c start",
         ]
 
 
@@ -135,9 +141,7 @@ async def test_two_siblings_that_fail_together_come_back_once_each() -> None:
 
 
 async def test_a_directive_per_exception() -> None:
-    decide = OnError(
-        (ValueError, Directive.RESUME), (KeyError, Directive.STOP), otherwise=Directive.RESTART
-    )
+    decide = OnError((ValueError, Directive.RESUME), (KeyError, Directive.STOP), otherwise=Directive.RESTART)
     log: list[str] = []
     async with ActorSystem() as system:
         refs = await family(system, log, Supervision(decide=decide, backoff=SOON))
@@ -270,16 +274,16 @@ async def test_failures_in_every_hook_are_reported_and_nothing_hangs() -> None:
         return "nonsense" if str(error) == "nonsense" else Directive.RESTART
 
     async with ActorSystem() as system:
-        system.events.subscribe(
-            lambda event: reports.append((event.where, str(event.error))), ActorFailed
-        )
+        system.events.subscribe(lambda event: reports.append((event.where, str(event.error))), ActorFailed)
         ref = system.spawn(Bad, supervision=Supervision(decide=decide, backoff=SOON))
         ref.tell("boom")
         assert await ref.ask("alive", block=False) == "alive"
         await ref.stop(block=False)
     assert reports == [
-        ("on_receive", "even this"), ("on_failure", "in on_failure"),
-        ("before_restart", "in before_restart"), ("on_stop", "in on_stop"),
+        ("on_receive", "even this"),
+        ("on_failure", "in on_failure"),
+        ("before_restart", "in before_restart"),
+        ("on_stop", "in on_stop"),
     ]
 
 

@@ -85,8 +85,11 @@ async def test_a_threaded_actor_is_supervised_like_any_other() -> None:
         with pytest.raises(ValueError, match="mine"):
             await ref.ask(ValueError("mine"), block=False)
         assert await ref.stop(block=False) is True
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("Blocking-")
-                and thread.is_alive() and not thread.daemon]
+    assert not [
+        thread
+        for thread in threading.enumerate()
+        if thread.name.startswith("Blocking-") and thread.is_alive() and not thread.daemon
+    ]
 
 
 async def test_children_timers_and_tasks_of_a_threaded_actor() -> None:
@@ -120,6 +123,7 @@ async def test_children_timers_and_tasks_of_a_threaded_actor() -> None:
 
 def test_coroutine_hooks_of_a_threaded_actor_are_refused_when_the_class_is_made() -> None:
     with pytest.raises(TypeError, match="plain function"):
+
         class Wrong(ThreadedActor):
             async def on_receive(self, message: Any) -> Any:
                 return message
@@ -367,4 +371,6 @@ def test_of_threads_that_settle_the_same_futures_each_is_settled_by_one() -> Non
     finally:
         sys.setswitchinterval(began)
     assert [sum(each) for each in zip(*won, strict=True)] == [1] * len(futures)
-    assert all(each.value() == by.index(True) for each, by in zip(futures, zip(*won, strict=True), strict=True))
+    assert all(
+        each.value() == by.index(True) for each, by in zip(futures, zip(*won, strict=True), strict=True)
+    )

@@ -68,12 +68,15 @@ class Call:
         self.delivered = delivery
 
 
-@pytest.mark.parametrize(("fields", "auto_ack", "ack"), [
-    ({}, False, (0, 0)),
-    ({"ack_partition": 1, "ack_offset": 2}, False, (1, 2)),
-    ({"auto_ack": True, "ack_partition": 1}, True, None),
-    ({"no_ack": True, "auto_ack": True, "ack_offset": -1}, False, None),
-])
+@pytest.mark.parametrize(
+    ("fields", "auto_ack", "ack"),
+    [
+        ({}, False, (0, 0)),
+        ({"ack_partition": 1, "ack_offset": 2}, False, (1, 2)),
+        ({"auto_ack": True, "ack_partition": 1}, True, None),
+        ({"no_ack": True, "auto_ack": True, "ack_offset": -1}, False, None),
+    ],
+)
 async def test_ack_modes(fields: dict, auto_ack: bool, ack: object) -> None:
     delivery = Delivery(Message())
     cluster, call = Cluster(delivery), Call()
@@ -92,22 +95,25 @@ async def test_a_message_that_can_not_be_rendered_is_given_back() -> None:
     assert delivery.returned and call.delivered is None
 
 
-@pytest.mark.parametrize(("error", "http", "code"), [
-    (errors.InvalidParameter("x"), 400, CODE.INVALID_ARGUMENT),
-    (errors.UnknownCluster("x"), 400, CODE.INVALID_ARGUMENT),
-    (errors.HeadersUnsupported(), 400, CODE.INVALID_ARGUMENT),
-    (errors.NeverOffered("t", 0, 1), 400, CODE.INVALID_ARGUMENT),
-    (NotFound("x"), 400, CODE.NOT_FOUND),
-    (BodyTooLarge(9, 1), 413, CODE.INVALID_ARGUMENT),
-    (errors.LongPollTimeout(), 408, CODE.NOT_FOUND),
-    (errors.TooManyRequests(), 429, CODE.RESOURCE_EXHAUSTED),
-    (errors.ShuttingDown(), 503, CODE.UNAVAILABLE),
-    (errors.Disabled(), 503, CODE.UNAVAILABLE),
-    (errors.UnknownTopic("x", 3, "n"), 404, CODE.NOT_FOUND),
-    (errors.GroupActive("g"), 409, CODE.FAILED_PRECONDITION),
-    (errors.PartitionLost("g", "t", 0), 409, CODE.FAILED_PRECONDITION),
-    (errors.NotConsumed("g", "t", 0), 500, CODE.INTERNAL),
-    (errors.KafkaError("x", 10, "n"), 500, CODE.INTERNAL),
-])
+@pytest.mark.parametrize(
+    ("error", "http", "code"),
+    [
+        (errors.InvalidParameter("x"), 400, CODE.INVALID_ARGUMENT),
+        (errors.UnknownCluster("x"), 400, CODE.INVALID_ARGUMENT),
+        (errors.HeadersUnsupported(), 400, CODE.INVALID_ARGUMENT),
+        (errors.NeverOffered("t", 0, 1), 400, CODE.INVALID_ARGUMENT),
+        (NotFound("x"), 400, CODE.NOT_FOUND),
+        (BodyTooLarge(9, 1), 413, CODE.INVALID_ARGUMENT),
+        (errors.LongPollTimeout(), 408, CODE.NOT_FOUND),
+        (errors.TooManyRequests(), 429, CODE.RESOURCE_EXHAUSTED),
+        (errors.ShuttingDown(), 503, CODE.UNAVAILABLE),
+        (errors.Disabled(), 503, CODE.UNAVAILABLE),
+        (errors.UnknownTopic("x", 3, "n"), 404, CODE.NOT_FOUND),
+        (errors.GroupActive("g"), 409, CODE.FAILED_PRECONDITION),
+        (errors.PartitionLost("g", "t", 0), 409, CODE.FAILED_PRECONDITION),
+        (errors.NotConsumed("g", "t", 0), 500, CODE.INTERNAL),
+        (errors.KafkaError("x", 10, "n"), 500, CODE.INTERNAL),
+    ],
+)
 def test_statuses(error: Exception, http: int, code: grpc.StatusCode) -> None:
     assert (http_status(error), grpc_status(error)) == (http, code)

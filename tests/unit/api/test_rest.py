@@ -15,37 +15,40 @@ from pixy.api.rest.router import METHOD_NOT_ALLOWED, NOT_FOUND, Match, Redirect,
 from pixy.errors import InvalidParameter
 
 
-@pytest.mark.parametrize(("method", "path", "expected"), [
-    ("POST", "/topics/t/messages", Match("produce", "", "t")),
-    ("GET", "/topics/t/messages", Match("consume", "", "t")),
-    ("POST", "/topics/t/acks", Match("ack", "", "t")),
-    ("GET", "/topics/t/offsets", Match("get_offsets", "", "t")),
-    ("POST", "/topics/t/offsets", Match("set_offsets", "", "t")),
-    ("GET", "/topics/t/consumers", Match("consumers", "", "t")),
-    ("GET", "/topics/t", Match("topic", "", "t")),
-    ("GET", "/topics", Match("topics")),
-    ("GET", "/_ping", Match("ping")),
-    ("GET", "/clusters/c/topics", Match("topics", "c")),
-    ("GET", "/clusters/c/topics/t/messages", Match("consume", "c", "t")),
-    ("GET", "/clusters/c/topics/messages", Match("topic", "c", "messages")),
-    ("GET", "/topics/%74", Match("topic", "", "t")),
-    ("GET", "/topics/a%2Fb", NOT_FOUND),
-    ("GET", "/topics/a%2Fmessages", Match("consume", "", "a")),
-    ("GET", "/clusters/c/_ping", NOT_FOUND),
-    ("GET", "/topics/", NOT_FOUND),
-    ("GET", "/topics/t/messages/", NOT_FOUND),
-    ("GET", "/", NOT_FOUND),
-    ("GET", "/clusters/c", NOT_FOUND),
-    ("GET", "/topics/t/nothing", NOT_FOUND),
-    ("HEAD", "/topics", METHOD_NOT_ALLOWED),
-    ("PUT", "/topics/t/messages", METHOD_NOT_ALLOWED),
-    ("POST", "/_ping", METHOD_NOT_ALLOWED),
-    ("GET", "/topics/t/acks", METHOD_NOT_ALLOWED),
-    ("GET", "//topics", Redirect("/topics")),
-    ("POST", "/topics//t/messages", Redirect("/topics/t/messages")),
-    ("GET", "/topics/x/../t/", Redirect("/topics/t/")),
-    ("GET", "/topics/..", Redirect("/")),
-])
+@pytest.mark.parametrize(
+    ("method", "path", "expected"),
+    [
+        ("POST", "/topics/t/messages", Match("produce", "", "t")),
+        ("GET", "/topics/t/messages", Match("consume", "", "t")),
+        ("POST", "/topics/t/acks", Match("ack", "", "t")),
+        ("GET", "/topics/t/offsets", Match("get_offsets", "", "t")),
+        ("POST", "/topics/t/offsets", Match("set_offsets", "", "t")),
+        ("GET", "/topics/t/consumers", Match("consumers", "", "t")),
+        ("GET", "/topics/t", Match("topic", "", "t")),
+        ("GET", "/topics", Match("topics")),
+        ("GET", "/_ping", Match("ping")),
+        ("GET", "/clusters/c/topics", Match("topics", "c")),
+        ("GET", "/clusters/c/topics/t/messages", Match("consume", "c", "t")),
+        ("GET", "/clusters/c/topics/messages", Match("topic", "c", "messages")),
+        ("GET", "/topics/%74", Match("topic", "", "t")),
+        ("GET", "/topics/a%2Fb", NOT_FOUND),
+        ("GET", "/topics/a%2Fmessages", Match("consume", "", "a")),
+        ("GET", "/clusters/c/_ping", NOT_FOUND),
+        ("GET", "/topics/", NOT_FOUND),
+        ("GET", "/topics/t/messages/", NOT_FOUND),
+        ("GET", "/", NOT_FOUND),
+        ("GET", "/clusters/c", NOT_FOUND),
+        ("GET", "/topics/t/nothing", NOT_FOUND),
+        ("HEAD", "/topics", METHOD_NOT_ALLOWED),
+        ("PUT", "/topics/t/messages", METHOD_NOT_ALLOWED),
+        ("POST", "/_ping", METHOD_NOT_ALLOWED),
+        ("GET", "/topics/t/acks", METHOD_NOT_ALLOWED),
+        ("GET", "//topics", Redirect("/topics")),
+        ("POST", "/topics//t/messages", Redirect("/topics/t/messages")),
+        ("GET", "/topics/x/../t/", Redirect("/topics/t/")),
+        ("GET", "/topics/..", Redirect("/")),
+    ],
+)
 def test_routes(method: str, path: str, expected: Match | Redirect) -> None:
     assert route(method, path) == expected
 
@@ -64,11 +67,14 @@ def test_the_body_s_value_wins_and_presence_counts() -> None:
     assert Params(b"key=%ff%00").first("key") == b"\xff\x00"
 
 
-@pytest.mark.parametrize(("query", "text"), [
-    (b"", "one consumer group is expected, but 0 provided"),
-    (b"group=a&group=b", "one consumer group is expected, but 2 provided"),
-    (b"group=%ff", "bad group: not UTF-8"),
-])
+@pytest.mark.parametrize(
+    ("query", "text"),
+    [
+        (b"", "one consumer group is expected, but 0 provided"),
+        (b"group=a&group=b", "one consumer group is expected, but 2 provided"),
+        (b"group=%ff", "bad group: not UTF-8"),
+    ],
+)
 def test_group_errors(query: bytes, text: str) -> None:
     with pytest.raises(InvalidParameter) as caught:
         Params(query).group()
@@ -81,24 +87,34 @@ def test_groups() -> None:
     assert Params(b"group=%D0%BC").group() == "м"
 
 
-@pytest.mark.parametrize(("query", "text"), [
-    (b"ackPartition=1", "ackPartition and ackOffset either both should be provided or neither"),
-    (b"ackOffset=1", "ackPartition and ackOffset either both should be provided or neither"),
-    (b"ackPartition=foo&ackOffset=1",
-     'bad ackPartition: [foo]: strconv.ParseInt: parsing "foo": invalid syntax'),
-    (b"ackPartition=1&ackOffset=a&ackOffset=b",
-     'bad ackOffset: [a b]: strconv.ParseInt: parsing "a": invalid syntax'),
-    (b"ackPartition=&ackOffset=1",
-     'bad ackPartition: []: strconv.ParseInt: parsing "": invalid syntax'),
-    (b"ackPartition=2147483648&ackOffset=1",
-     'bad ackPartition: [2147483648]: strconv.ParseInt: parsing "2147483648": value out of range'),
-    (b"ackPartition=1&ackOffset=9223372036854775808",
-     'bad ackOffset: [9223372036854775808]: strconv.ParseInt: parsing "9223372036854775808": '
-     "value out of range"),
-    (b"ackPartition=1&ackOffset=" + b"9" * 5000, "value out of range"),
-    (b"ackPartition=-1&ackOffset=1", "bad ackPartition: [-1]: must not be negative"),
-    ("ackPartition=٣&ackOffset=1".encode(), "invalid syntax"),
-])
+@pytest.mark.parametrize(
+    ("query", "text"),
+    [
+        (b"ackPartition=1", "ackPartition and ackOffset either both should be provided or neither"),
+        (b"ackOffset=1", "ackPartition and ackOffset either both should be provided or neither"),
+        (
+            b"ackPartition=foo&ackOffset=1",
+            'bad ackPartition: [foo]: strconv.ParseInt: parsing "foo": invalid syntax',
+        ),
+        (
+            b"ackPartition=1&ackOffset=a&ackOffset=b",
+            'bad ackOffset: [a b]: strconv.ParseInt: parsing "a": invalid syntax',
+        ),
+        (b"ackPartition=&ackOffset=1", 'bad ackPartition: []: strconv.ParseInt: parsing "": invalid syntax'),
+        (
+            b"ackPartition=2147483648&ackOffset=1",
+            'bad ackPartition: [2147483648]: strconv.ParseInt: parsing "2147483648": value out of range',
+        ),
+        (
+            b"ackPartition=1&ackOffset=9223372036854775808",
+            'bad ackOffset: [9223372036854775808]: strconv.ParseInt: parsing "9223372036854775808": '
+            "value out of range",
+        ),
+        (b"ackPartition=1&ackOffset=" + b"9" * 5000, "value out of range"),
+        (b"ackPartition=-1&ackOffset=1", "bad ackPartition: [-1]: must not be negative"),
+        ("ackPartition=٣&ackOffset=1".encode(), "invalid syntax"),
+    ],
+)
 def test_ack_errors(query: bytes, text: str) -> None:
     with pytest.raises(InvalidParameter) as caught:
         Params(query).ack("ackPartition", "ackOffset")
@@ -110,24 +126,36 @@ def test_acks() -> None:
     assert Params(b"p=2147483647&o=%2B9223372036854775807").ack("p", "o") == (2**31 - 1, 2**63 - 1)
 
 
-@pytest.mark.parametrize(("content_type", "form", "body"), [
-    ("text/plain", False, True), ("text/plain; charset=utf-8", False, True),
-    ("application/json", False, True), ("application/json;x", False, True),
-    ("application/vnd.api+json", False, True), ("application/octet-stream", False, True),
-    ("application/x-www-form-urlencoded", True, False),
-    ("application/x-www-form-urlencoded; charset=UTF-8", True, False),
-    ("application/jsonx", False, False), ("", False, False), ("text/html", False, False),
-])
+@pytest.mark.parametrize(
+    ("content_type", "form", "body"),
+    [
+        ("text/plain", False, True),
+        ("text/plain; charset=utf-8", False, True),
+        ("application/json", False, True),
+        ("application/json;x", False, True),
+        ("application/vnd.api+json", False, True),
+        ("application/octet-stream", False, True),
+        ("application/x-www-form-urlencoded", True, False),
+        ("application/x-www-form-urlencoded; charset=UTF-8", True, False),
+        ("application/jsonx", False, False),
+        ("", False, False),
+        ("text/html", False, False),
+    ],
+)
 def test_content_types(content_type: str, form: bool, body: bool) -> None:
     assert (params.is_form(content_type), params.is_message_body(content_type)) == (form, body)
 
 
 def test_record_headers_are_canonical_and_in_order() -> None:
     encode = lambda value: base64.b64encode(value).decode()  # noqa: E731
-    assert params.record_headers([
-        ("x-kafka-foo-BAR", encode(b"1")), ("Other", "x"), ("X-Kafka-A", ""),
-        ("X-KAFKA-foo-bar", encode(b"\xff")),
-    ]) == [("Foo-Bar", b"1"), ("A", b""), ("Foo-Bar", b"\xff")]
+    assert params.record_headers(
+        [
+            ("x-kafka-foo-BAR", encode(b"1")),
+            ("Other", "x"),
+            ("X-Kafka-A", ""),
+            ("X-KAFKA-foo-bar", encode(b"\xff")),
+        ]
+    ) == [("Foo-Bar", b"1"), ("A", b""), ("Foo-Bar", b"\xff")]
 
 
 @pytest.mark.parametrize("value", ["x", "YmFy!", "YmF", "Y mFy", "é"])
@@ -137,18 +165,23 @@ def test_bad_base64(value: str) -> None:
     assert str(caught.value) == "Invalid base64 encoding for header: X-Kafka-Foo"
 
 
-@pytest.mark.parametrize(("body", "text"), [
-    (b"garbage", "invalid character 'g' looking for beginning of value"),
-    (b"", "unexpected end of JSON input"), (b" ", "unexpected end of JSON input"),
-    (b"[", "unexpected end of JSON input"), (b'[{"a":1', "unexpected end of JSON input"),
-    (b'["x', "unexpected end of JSON input"),
-    (b"[1 2]", "invalid character '2' after array element"),
-    (b'{"a":1 "b"}', "invalid character '\"' after object key:value pair"),
-    (b"{1}", "invalid character '1' looking for beginning of object key string"),
-    (b'{"a" 1}', "invalid character '1' after object key"),
-    (b"[] x", "invalid character 'x' after top-level value"),
-    (b"[NaN]", "invalid character 'N' looking for beginning of value"),
-])
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        (b"garbage", "invalid character 'g' looking for beginning of value"),
+        (b"", "unexpected end of JSON input"),
+        (b" ", "unexpected end of JSON input"),
+        (b"[", "unexpected end of JSON input"),
+        (b'[{"a":1', "unexpected end of JSON input"),
+        (b'["x', "unexpected end of JSON input"),
+        (b"[1 2]", "invalid character '2' after array element"),
+        (b'{"a":1 "b"}', "invalid character '\"' after object key:value pair"),
+        (b"{1}", "invalid character '1' looking for beginning of object key string"),
+        (b'{"a" 1}', "invalid character '1' after object key"),
+        (b"[] x", "invalid character 'x' after top-level value"),
+        (b"[NaN]", "invalid character 'N' looking for beginning of value"),
+    ],
+)
 def test_go_s_json_errors(body: bytes, text: str) -> None:
     with pytest.raises(InvalidParameter) as caught:
         go_json.parse(body)
@@ -163,12 +196,15 @@ def test_any_bytes_are_json_or_a_clear_error(body: bytes) -> None:
         assert str(error).startswith("Failed to parse the request: err=(")
 
 
-@given(st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(
-        st.sampled_from(["partition", "offset", "metadata", "x"]), inner
-    ),
-))
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+        lambda inner: (
+            st.lists(inner)
+            | st.dictionaries(st.sampled_from(["partition", "offset", "metadata", "x"]), inner)
+        ),
+    )
+)
 def test_any_document_is_offsets_or_a_clear_error(document: object) -> None:
     try:
         offsets = params.set_offsets_body(document)
@@ -179,21 +215,38 @@ def test_any_document_is_offsets_or_a_clear_error(document: object) -> None:
 
 
 def test_set_offsets_body() -> None:
-    assert params.set_offsets_body([
-        {"partition": 0, "offset": 1100, "metadata": "A100", "lag": "ignored"},
-        {"Partition": 1}, {}, {"partition": 0, "offset": -2},
-    ]) == ((0, -2, ""), (1, 0, ""))
+    assert params.set_offsets_body(
+        [
+            {"partition": 0, "offset": 1100, "metadata": "A100", "lag": "ignored"},
+            {"Partition": 1},
+            {},
+            {"partition": 0, "offset": -2},
+        ]
+    ) == ((0, -2, ""), (1, 0, ""))
     assert params.set_offsets_body(None) == ()
 
 
-@pytest.mark.parametrize(("document", "text"), [
-    ({}, "cannot unmarshal object into Go value of type []httpsrv.partitionInfo"),
-    ([1], "cannot unmarshal number into Go value of type httpsrv.partitionInfo"),
-    ([{"partition": "0"}], "cannot unmarshal string into Go struct field partitionInfo.partition of type int32"),
-    ([{"offset": 1.5}], "cannot unmarshal number 1.5 into Go struct field partitionInfo.offset of type int64"),
-    ([{"partition": 2**31}], "of type int32"), ([{"offset": True}], "cannot unmarshal bool"),
-    ([{"metadata": []}], "cannot unmarshal array into Go struct field partitionInfo.metadata of type string"),
-])
+@pytest.mark.parametrize(
+    ("document", "text"),
+    [
+        ({}, "cannot unmarshal object into Go value of type []httpsrv.partitionInfo"),
+        ([1], "cannot unmarshal number into Go value of type httpsrv.partitionInfo"),
+        (
+            [{"partition": "0"}],
+            "cannot unmarshal string into Go struct field partitionInfo.partition of type int32",
+        ),
+        (
+            [{"offset": 1.5}],
+            "cannot unmarshal number 1.5 into Go struct field partitionInfo.offset of type int64",
+        ),
+        ([{"partition": 2**31}], "of type int32"),
+        ([{"offset": True}], "cannot unmarshal bool"),
+        (
+            [{"metadata": []}],
+            "cannot unmarshal array into Go struct field partitionInfo.metadata of type string",
+        ),
+    ],
+)
 def test_set_offsets_type_errors(document: object, text: str) -> None:
     with pytest.raises(InvalidParameter) as caught:
         params.set_offsets_body(document)
@@ -201,7 +254,7 @@ def test_set_offsets_type_errors(document: object, text: str) -> None:
 
 
 def test_json_is_go_s() -> None:
-    document = {"a": "<b>&é\u2028\b\f\n\t\"\\b", "list": [], "map": {}}
+    document = {"a": '<b>&é\u2028\b\f\n\t"\\b', "list": [], "map": {}}
     assert to_json(document).decode() == (
         '{\n  "a": "\\u003cb\\u003e\\u0026é\\u2028\\u0008\\u000c\\n\\t\\"\\\\b",\n'
         '  "list": [],\n  "map": {}\n}'

@@ -56,10 +56,21 @@ def test_each_cluster_keeps_its_own_defaults() -> None:
     assert app.cluster_name("") == "one"
 
 
-@pytest.mark.parametrize(("text", "seconds"), [
-    ("500ms", 0.5), ("5m", 300), ("1h15m30.5s", 4530.5), ("0", 0), ("-1.5h", -5400), ("1us", 1e-6),
-    ("1µs", 1e-6), ("100ns", 1e-7), (".5s", 0.5), ("+2s", 2),
-])
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("500ms", 0.5),
+        ("5m", 300),
+        ("1h15m30.5s", 4530.5),
+        ("0", 0),
+        ("-1.5h", -5400),
+        ("1us", 1e-6),
+        ("1µs", 1e-6),
+        ("100ns", 1e-7),
+        (".5s", 0.5),
+        ("+2s", 2),
+    ],
+)
 def test_durations(text: str, seconds: float) -> None:
     assert parse_duration(text) == pytest.approx(seconds)
 
@@ -83,50 +94,65 @@ def test_a_bad_value_names_its_line() -> None:
     )
 
 
-@pytest.mark.parametrize(("text", "part"), [
-    ("prxies: {}", "line 1: unknown key prxies (did you mean proxies?)"),
-    ("proxies: {a: {consumer: {foo: 1}}}", "unknown key proxies.a.consumer.foo"),
-    ("proxies: {a: {kafka: {version: 1.x}}}", "bad kafka version, 1.x"),
-    ("proxies: {a: {producer: {compression: zip}}}", "bad compression, zip"),
-    ("proxies: {a: {producer: {required_acks: some}}}", "bad compression, some"),
-    ("proxies: {a: {producer: {retry_max: many}}}", "cannot unmarshal !!str `many` into int"),
-    ("proxies: {a: {kafka: {seed_peers: x}}}", "cannot unmarshal !!str `x` into []string"),
-    ("proxies: {a: {kafka: {tls: 7}}}", "cannot unmarshal !!int `7` into bool"),
-    ("a: [", "yaml: line"),
-    ("- 1", "cannot unmarshal !!seq into config.App"),
-    ("grpc_addr: a:1\ngrpc_addr: b:1", "stands twice"),
-    ("", "at least on proxy must be configured"),
-    ('proxies: {a: }\ngrpc_addr: ""\ntcp_addr: ""', "at least one API server should be configured"),
-    ("proxies: {a: {client_id: 'a b'}}", "client_id 'a b' must match"),
-    ("proxies: {a: }\ndefault_cluster: b", "default_cluster b is not among the proxies"),
-    ("proxies: {a: {producer: {channel_buffer_size: 0}}}",
-     "invalid config, cluster=a: invalid config parameter: producer.channel_buffer_size must be > 0"),
-    ("proxies: {a: {producer: {flush_bytes: -1}}}", "producer.flush_bytes must be >= 0"),
-    ("proxies: {a: {producer: {retry_backoff: 0}}}", "producer.retry_backoff must be > 0"),
-    ("proxies: {a: {producer: {retry_max: 0}}}", "producer.retry_max must be > 0"),
-    ("proxies: {a: {producer: {shutdown_timeout: -1s}}}", "producer.shutdown_timeout must be >= 0"),
-    ("proxies: {a: {producer: {partitioner: best}}}",
-     'producer.partitioner is invalid: "bad partitioner: best"'),
-    ("proxies: {a: {consumer: {ack_timeout: 0}}}", "consumer.ack_timeout must be > 0"),
-    ("proxies: {a: {consumer: {fetch_max_bytes: 0}}}", "consumer.fetch_bytes must be > 0"),
-    ("proxies: {a: {consumer: {max_retries: -2}}}", "consumer.max_retries must be >= -1"),
-    ("proxies: {a: {consumer: {subscription_timeout: 0}}}",
-     "consumer.subscription_timeout must be > 0"),
-    ("proxies: {a: {journal: {topic: 'a b'}}}", "journal.topic 'a b' is not a name that Kafka allows"),
-    ("proxies: {a: {journal: {batch_events: 0}}}", "journal.batch_events must be > 0"),
-    ("proxies: {a: {journal: {batch_events: 10001}}}", "journal.batch_events must be <= 10000"),
-    ("proxies: {a: {journal: {buffer_events: 999}}}", "journal.buffer_events must be >= journal.batch_events"),
-    ("proxies: {a: {journal: {linger: 5ms}}}", "journal.linger must be >= 0.01"),
-    ("proxies: {a: {journal: {compression: zip}}}", "bad compression, zip"),
-    ("proxies: {a: {kafka: {tls: true, ca_certificate_file: /none}}}",
-     'invalid tls configuration: "kafka.ca_cert_file: open /none: no such file or directory"'),
-    (f"proxies: {{a: {{kafka: {{tls: true, ca_certificate_file: {__file__}}}}}}}",
-     "kafka.ca_cert_file does not appear to be a valid CA certificate"),
-    (f"proxies: {{a: {{kafka: {{tls: true, client_certificate_file: {__file__}}}}}}}",
-     "kafka.client_cert_file and kafka.client_cert_key_file are not a valid certificate pair"),
-    ("proxies: {a: }\ntls: {key_path: x}", "must be set together"),
-    ("proxies: {a: }\nlogging: [{name: console, severity: loud}]", "severity 'loud'"),
-])
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("prxies: {}", "line 1: unknown key prxies (did you mean proxies?)"),
+        ("proxies: {a: {consumer: {foo: 1}}}", "unknown key proxies.a.consumer.foo"),
+        ("proxies: {a: {kafka: {version: 1.x}}}", "bad kafka version, 1.x"),
+        ("proxies: {a: {producer: {compression: zip}}}", "bad compression, zip"),
+        ("proxies: {a: {producer: {required_acks: some}}}", "bad compression, some"),
+        ("proxies: {a: {producer: {retry_max: many}}}", "cannot unmarshal !!str `many` into int"),
+        ("proxies: {a: {kafka: {seed_peers: x}}}", "cannot unmarshal !!str `x` into []string"),
+        ("proxies: {a: {kafka: {tls: 7}}}", "cannot unmarshal !!int `7` into bool"),
+        ("a: [", "yaml: line"),
+        ("- 1", "cannot unmarshal !!seq into config.App"),
+        ("grpc_addr: a:1\ngrpc_addr: b:1", "stands twice"),
+        ("", "at least on proxy must be configured"),
+        ('proxies: {a: }\ngrpc_addr: ""\ntcp_addr: ""', "at least one API server should be configured"),
+        ("proxies: {a: {client_id: 'a b'}}", "client_id 'a b' must match"),
+        ("proxies: {a: }\ndefault_cluster: b", "default_cluster b is not among the proxies"),
+        (
+            "proxies: {a: {producer: {channel_buffer_size: 0}}}",
+            "invalid config, cluster=a: invalid config parameter: producer.channel_buffer_size must be > 0",
+        ),
+        ("proxies: {a: {producer: {flush_bytes: -1}}}", "producer.flush_bytes must be >= 0"),
+        ("proxies: {a: {producer: {retry_backoff: 0}}}", "producer.retry_backoff must be > 0"),
+        ("proxies: {a: {producer: {retry_max: 0}}}", "producer.retry_max must be > 0"),
+        ("proxies: {a: {producer: {shutdown_timeout: -1s}}}", "producer.shutdown_timeout must be >= 0"),
+        (
+            "proxies: {a: {producer: {partitioner: best}}}",
+            'producer.partitioner is invalid: "bad partitioner: best"',
+        ),
+        ("proxies: {a: {consumer: {ack_timeout: 0}}}", "consumer.ack_timeout must be > 0"),
+        ("proxies: {a: {consumer: {fetch_max_bytes: 0}}}", "consumer.fetch_bytes must be > 0"),
+        ("proxies: {a: {consumer: {max_retries: -2}}}", "consumer.max_retries must be >= -1"),
+        ("proxies: {a: {consumer: {subscription_timeout: 0}}}", "consumer.subscription_timeout must be > 0"),
+        ("proxies: {a: {journal: {topic: 'a b'}}}", "journal.topic 'a b' is not a name that Kafka allows"),
+        ("proxies: {a: {journal: {batch_events: 0}}}", "journal.batch_events must be > 0"),
+        ("proxies: {a: {journal: {batch_events: 10001}}}", "journal.batch_events must be <= 10000"),
+        (
+            "proxies: {a: {journal: {buffer_events: 999}}}",
+            "journal.buffer_events must be >= journal.batch_events",
+        ),
+        ("proxies: {a: {journal: {linger: 5ms}}}", "journal.linger must be >= 0.01"),
+        ("proxies: {a: {journal: {compression: zip}}}", "bad compression, zip"),
+        (
+            "proxies: {a: {kafka: {tls: true, ca_certificate_file: /none}}}",
+            'invalid tls configuration: "kafka.ca_cert_file: open /none: no such file or directory"',
+        ),
+        (
+            f"proxies: {{a: {{kafka: {{tls: true, ca_certificate_file: {__file__}}}}}}}",
+            "kafka.ca_cert_file does not appear to be a valid CA certificate",
+        ),
+        (
+            f"proxies: {{a: {{kafka: {{tls: true, client_certificate_file: {__file__}}}}}}}",
+            "kafka.client_cert_file and kafka.client_cert_key_file are not a valid certificate pair",
+        ),
+        ("proxies: {a: }\ntls: {key_path: x}", "must be set together"),
+        ("proxies: {a: }\nlogging: [{name: console, severity: loud}]", "severity 'loud'"),
+    ],
+)
 def test_problems(text: str, part: str) -> None:
     assert part in problem(text)
 
@@ -148,11 +174,18 @@ def test_a_flag_beats_the_file(tmp_path: Path, dashes: str, style: str) -> None:
     def flag(name: str, value: str) -> list[str]:
         return [f"{dashes}{name}={value}"] if style == "=" else [f"{dashes}{name}", value]
 
-    _, app = parse([
-        *flag("config", str(file)), *flag("grpcAddr", "flag:1"), *flag("unixAddr", "/x.sock"),
-        *flag("kafkaPeers", "a:1, b:2"), *flag("zookeeperPeers", "z:1,y:2/root"),
-        *flag("tcpAddr", ""), f"{dashes}tls", f"{dashes}insecureTLS=true",
-    ])
+    _, app = parse(
+        [
+            *flag("config", str(file)),
+            *flag("grpcAddr", "flag:1"),
+            *flag("unixAddr", "/x.sock"),
+            *flag("kafkaPeers", "a:1, b:2"),
+            *flag("zookeeperPeers", "z:1,y:2/root"),
+            *flag("tcpAddr", ""),
+            f"{dashes}tls",
+            f"{dashes}insecureTLS=true",
+        ]
+    )
     assert (app.grpc_addr, app.tcp_addr, app.unix_addr) == ("flag:1", "file:2", "/x.sock")
     one, two = app.proxies["one"], app.proxies["two"]
     assert one.kafka.seed_peers == ["a:1", "b:2"] and two.kafka.seed_peers == ["localhost:9092"]
@@ -171,13 +204,16 @@ def test_bad_command_lines(args: list[str]) -> None:
         parse(args)
 
 
-@pytest.mark.parametrize(("env", "host", "cgroup", "expected"), [
-    ({"NOMAD_ALLOC_ID": "ab12-34", "NOMAD_ALLOC_INDEX": "2"}, "h", "", "kp_nomad_ab12_2"),
-    ({"NOMAD_ALLOC_ID": "ab12-34"}, "h", "", "kp_nomad_ab12"),
-    ({}, "h.x", "12:cpu:/docker/" + "0a" * 32, "kp_h.x_0a0a0a0a0a0a"),
-    ({}, "h", "/var/lib/docker/containers/" + "1b" * 32 + "/hostname", "kp_h_1b1b1b1b1b1b"),
-    ({}, "my host(1)", "", "kp_my_host_1__77"),
-])
+@pytest.mark.parametrize(
+    ("env", "host", "cgroup", "expected"),
+    [
+        ({"NOMAD_ALLOC_ID": "ab12-34", "NOMAD_ALLOC_INDEX": "2"}, "h", "", "kp_nomad_ab12_2"),
+        ({"NOMAD_ALLOC_ID": "ab12-34"}, "h", "", "kp_nomad_ab12"),
+        ({}, "h.x", "12:cpu:/docker/" + "0a" * 32, "kp_h.x_0a0a0a0a0a0a"),
+        ({}, "h", "/var/lib/docker/containers/" + "1b" * 32 + "/hostname", "kp_h_1b1b1b1b1b1b"),
+        ({}, "my host(1)", "", "kp_my_host_1__77"),
+    ],
+)
 def test_client_ids(env: dict[str, str], host: str, cgroup: str, expected: str) -> None:
     assert make_client_id(env, host, 77, cgroup) == expected
 

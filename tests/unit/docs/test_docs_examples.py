@@ -23,7 +23,8 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
-from actors import Actor, ActorSystem, Backoff, Intensity, _cell, _mailbox
+from actors import Actor, ActorSystem, Backoff, Intensity
+from actors._core import cell, mailbox
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = ("docs/actors.md", "docs/migrating-from-pykka.md", "README.md", "docs/wire.md")
@@ -50,8 +51,12 @@ PROGRAMS = [program for page in PAGES for program in programs(page)]
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, *arguments], env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True, text=True, timeout=60, check=False,
+        [sys.executable, *arguments],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
 
 
@@ -61,7 +66,9 @@ def test_the_pages_have_programs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("program", "expected"), [each[1:] for each in PROGRAMS], ids=[each[0] for each in PROGRAMS],
+    ("program", "expected"),
+    [each[1:] for each in PROGRAMS],
+    ids=[each[0] for each in PROGRAMS],
 )
 def test_a_program_of_the_manual(program: str, expected: str | None) -> None:
     done = run("-c", program)
@@ -77,9 +84,13 @@ def test_the_manual_names_what_exists() -> None:
     assert {each[1] for each in re.finditer(r"\]\(#([\w-]+)\)", text)} <= headings
 
     system = inspect.signature(ActorSystem).parameters
-    assert system["mailbox_capacity"].default == _mailbox.MAX_WAITING == Actor.max_tasks == 10_000
-    assert (Actor.stash_capacity, _mailbox.PRIORITY_FACTOR, _cell.THROUGHPUT, _cell.RECENT) == (1000, 16, 64, 20)
-    assert [system[name].default for name in ("stop_grace", "stop_timeout", "slow_handler")] == [5.0, 60.0, 0.1]
+    assert system["mailbox_capacity"].default == mailbox.MAX_WAITING == Actor.max_tasks == 10_000
+    assert (Actor.stash_capacity, mailbox.PRIORITY_FACTOR, cell.THROUGHPUT, cell.RECENT) == (1000, 16, 64, 20)
+    assert [system[name].default for name in ("stop_grace", "stop_timeout", "slow_handler")] == [
+        5.0,
+        60.0,
+        0.1,
+    ]
     assert Backoff() == Backoff(0.05, 2.0, 10.0, 0.2, 60.0) and Intensity() == Intensity(5, 30.0)
 
 
@@ -107,7 +118,9 @@ async def test_the_aiohttp_service_answers_503_for_an_actor_that_is_gone() -> No
 def test_the_aiohttp_service_stops_on_a_signal() -> None:
     service = subprocess.Popen(
         [sys.executable, str(ROOT / "examples/actors_aiohttp.py"), "--port", "0"],
-        env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        text=True,
     )
     try:
         assert service.stdout is not None

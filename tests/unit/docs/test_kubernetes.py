@@ -33,7 +33,9 @@ def pods(document: Any) -> Iterator[dict[str, Any]]:
 def containers() -> list[tuple[str, dict[str, Any]]]:
     return [
         (f"{file.name}: {container['name']}", container)
-        for file in FILES for document in documents(file) for pod in pods(document)
+        for file in FILES
+        for document in documents(file)
+        for pod in pods(document)
         for container in (*pod.get("initContainers", ()), *pod["containers"])
     ]
 
@@ -54,14 +56,21 @@ def test_the_arguments_are_a_command_line(name: str, container: dict[str, Any]) 
 
 def test_the_configuration_is_the_daemon_s(tmp_path: Path) -> None:
     [text] = [
-        document["data"]["pixy.yaml"] for file in FILES for document in documents(file) if document["kind"] == "ConfigMap"
+        document["data"]["pixy.yaml"]
+        for file in FILES
+        for document in documents(file)
+        if document["kind"] == "ConfigMap"
     ]
     path = tmp_path / "pixy.yaml"
     path.write_text(text)
     app = validate(load_file(str(path)))
     assert list(app.proxies) == ["main"]
     for _, container in containers():
-        arguments = dict(each.removeprefix("--").split("=", 1) for each in container["args"][2:] if not each.startswith("--conf"))
+        arguments = dict(
+            each.removeprefix("--").split("=", 1)
+            for each in container["args"][2:]
+            if not each.startswith("--conf")
+        )
         assert arguments.get("cluster", "main") == "main"
 
 
@@ -94,12 +103,16 @@ def test_names_that_refer_to_each_other() -> None:
                     if "configMap" in volume:
                         assert ("ConfigMap", volume["configMap"]["name"]) in kinds
                     if "persistentVolumeClaim" in volume:
-                        assert ("PersistentVolumeClaim", volume["persistentVolumeClaim"]["claimName"]) in kinds
+                        assert (
+                            "PersistentVolumeClaim",
+                            volume["persistentVolumeClaim"]["claimName"],
+                        ) in kinds
             selector = document.get("spec", {}).get("selector", {})
             labels = selector.get("matchLabels", selector)
             if labels:
                 template = next(
-                    other["spec"]["template"] for other in documents(file)
+                    other["spec"]["template"]
+                    for other in documents(file)
                     if other["kind"] in ("Deployment", "Job")
                 )
                 assert labels.items() <= template["metadata"]["labels"].items()

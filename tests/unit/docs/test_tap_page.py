@@ -42,7 +42,9 @@ def test_the_quick_start() -> None:
     tap, views, grpc, rest = free_ports(4)
     assert len(TERMINALS) == 2 and len(STEPS) == 1
     swap = {
-        "127.0.0.1:19093": f"127.0.0.1:{tap}", "127.0.0.1:9464": f"127.0.0.1:{views}", "localhost:9464": f"127.0.0.1:{views}",
+        "127.0.0.1:19093": f"127.0.0.1:{tap}",
+        "127.0.0.1:9464": f"127.0.0.1:{views}",
+        "localhost:9464": f"127.0.0.1:{views}",
         "localhost:19092": f"127.0.0.1:{rest}",
         "tap --sandbox": f"tap --sandbox --listen 127.0.0.1:{tap}",
         "kafka-pixy --kafkaPeers": f"kafka-pixy --grpcAddr 127.0.0.1:{grpc} --tcpAddr 127.0.0.1:{rest} --kafkaPeers",
@@ -55,12 +57,21 @@ def test_the_quick_start() -> None:
 
     started: list[subprocess.Popen[bytes]] = []
     try:
-        for text, url in zip(TERMINALS, (f"http://127.0.0.1:{views}/healthz", f"http://127.0.0.1:{rest}/_ping"), strict=True):
-            started.append(subprocess.Popen(
-                ["bash", "-c", paste(text)], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            ))
+        for text, url in zip(
+            TERMINALS, (f"http://127.0.0.1:{views}/healthz", f"http://127.0.0.1:{rest}/_ping"), strict=True
+        ):
+            started.append(
+                subprocess.Popen(
+                    ["bash", "-c", paste(text)],
+                    cwd=ROOT,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                )
+            )
             wait_for(url)
-        done = subprocess.run(["bash", "-c", paste(STEPS[0])], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(
+            ["bash", "-c", paste(STEPS[0])], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+        )
         assert done.returncode == 0, done.stderr
         group = json.loads(done.stdout[done.stdout.rindex('{"group"') :])
         assert group["group"] == "bar" and group["state"] == "Stable"
@@ -91,16 +102,27 @@ def test_the_program() -> None:
 
 
 def test_it_names_every_flag_bound_path_and_event() -> None:
-    flags = {option for action in make_parser()._actions for option in action.option_strings if option.startswith("--")}
+    flags = {
+        option
+        for action in make_parser()._actions
+        for option in action.option_strings
+        if option.startswith("--")
+    }
     named = set(re.findall(r"--[a-z][a-z-]+", PAGE)) - {"--kafkaPeers", "--kafka"}
     assert named <= flags, named - flags
     bounds = dict(re.findall(r"^\| `--max-([a-z-]+)` \| ([\d,]+) \|", PAGE, re.MULTILINE))
-    assert bounds == {field.name.replace("_", "-"): f"{field.default:,}" for field in dataclasses.fields(Bounds)}
+    assert bounds == {
+        field.name.replace("_", "-"): f"{field.default:,}" for field in dataclasses.fields(Bounds)
+    }
     for path in (*PATHS, "/metrics", "/healthz"):
         assert f"`{path}`" in PAGE
     for metric in re.findall(r"kafka_tap_(\w+?)_total", PAGE):
         assert metric in _COUNTS or metric in {
-            "rebalances", "requests_refused_by_kafka_4", "api_requests", "api_answer_seconds", "forgotten"
+            "rebalances",
+            "requests_refused_by_kafka_4",
+            "api_requests",
+            "api_answer_seconds",
+            "forgotten",
         }, metric
 
 
@@ -112,6 +134,13 @@ def test_the_example_of_an_event_has_the_fields_of_a_real_one() -> None:
     real: dict[str, Any] = stage.told("rebalance.finished")[0]
     assert list(json.loads(example)) == list(real)
     told = {event["event"] for event in stage.events}
-    documented = set(re.findall(r"`((?:connection|member|rebalance|anomaly|sequence)[a-z.]*|client|opaque|assignment|lost|snapshot)`", PAGE))
+    documented = set(
+        re.findall(
+            r"`((?:connection|member|rebalance|anomaly|sequence)[a-z.]*|client|opaque|assignment|lost|snapshot)`",
+            PAGE,
+        )
+    )
     assert told <= documented, told - documented
-    assert Observer(TapConfig((("h", 1),))).snapshot(0.0)["groups"] == [] and os.path.exists(ROOT / "docs/tap.md")
+    assert Observer(TapConfig((("h", 1),))).snapshot(0.0)["groups"] == [] and os.path.exists(
+        ROOT / "docs/tap.md"
+    )

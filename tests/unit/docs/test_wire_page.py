@@ -24,7 +24,12 @@ def test_the_page_has_shell_blocks() -> None:
 def test_a_shell_block_prints_what_the_page_says(program: str, expected: str | None) -> None:
     shell = f'kafka-pixy() {{ "{sys.executable}" -m pixy.cli.main "$@"; }}\nset -o pipefail\n{program}'
     done = subprocess.run(
-        ["bash", "-c", shell], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60,
+        ["bash", "-c", shell],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
     )
     assert done.returncode == 0 and not done.stderr, done.stderr
     if expected is not None:
@@ -35,7 +40,11 @@ def test_a_shell_block_prints_what_the_page_says(program: str, expected: str | N
 def test_the_example_of_a_compressed_batch(codec: str) -> None:
     done = subprocess.run(
         [sys.executable, str(ROOT / "examples/wire_compressed_batch.py"), "--compression", codec],
-        env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False, timeout=60,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
     )
     assert done.returncode == 0, done.stderr
     assert f"<- {codec}" in done.stdout and done.stdout.endswith("1000 records read back\n")
@@ -43,7 +52,12 @@ def test_the_example_of_a_compressed_batch(codec: str) -> None:
 
 def test_the_example_of_a_captured_joingroup(tmp_path: Path) -> None:
     program = [sys.executable, str(ROOT / "examples/wire_joingroup.py")]
-    options = {"env": {**os.environ, "PYTHONPATH": str(ROOT)}, "capture_output": True, "text": True, "timeout": 60}
+    options = {
+        "env": {**os.environ, "PYTHONPATH": str(ROOT)},
+        "capture_output": True,
+        "text": True,
+        "timeout": 60,
+    }
     done = subprocess.run(program, check=False, **options)  # type: ignore[call-overload]
     assert done.returncode == 0, done.stderr
     assert done.stdout == (

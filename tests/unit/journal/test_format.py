@@ -24,9 +24,15 @@ NOW = 1_790_000_000_000_000
 int64 = st.integers(-(2**62), 2**62)
 rows = st.lists(
     st.tuples(
-        st.sampled_from(Kind), st.integers(NOW, NOW + 10**9), st.integers(0, 4), int64,
-        st.integers(0, 2**40), st.integers(-1, 2**45), st.integers(-1, 2**40),
-        st.integers(-300, 300), st.integers(0, 3),
+        st.sampled_from(Kind),
+        st.integers(NOW, NOW + 10**9),
+        st.integers(0, 4),
+        int64,
+        st.integers(0, 2**40),
+        st.integers(-1, 2**45),
+        st.integers(-1, 2**40),
+        st.integers(-300, 300),
+        st.integers(0, 3),
     ),
     max_size=60,
 )
@@ -53,8 +59,17 @@ def test_what_is_written_is_what_is_read(events: list[Any], names: list[tuple[st
 def test_a_usual_batch_takes_few_bytes_an_event() -> None:
     streams = [Stream("orders", part, "billing", 4) for part in range(8)]
     events = [
-        (3 + 2 * (at % 2), NOW + at * 400, streams[at % 8], 10**9 + at // 2, 0,
-         NOW // 1000 + at // 2, 1500 + at % 700, 0, 2 * (at % 2))
+        (
+            3 + 2 * (at % 2),
+            NOW + at * 400,
+            streams[at % 8],
+            10**9 + at // 2,
+            0,
+            NOW // 1000 + at // 2,
+            1500 + at % 700,
+            0,
+            2 * (at % 2),
+        )
         for at in range(1000)
     ]
     assert len(encode("kp_host_1", NOW, 1, events)) < 15_000
@@ -66,27 +81,41 @@ def test_names_that_are_no_text_do_not_stop_the_journal() -> None:
 
 
 def _changed(**changes: Any) -> bytes:
-    found = msgpack.unpackb(encode("c", NOW, 0, [
-        (Kind.ACKED, NOW + at, Stream("t", 0, "g"), at, 0, 0, 0, 0, 0) for at in range(3)
-    ]))
+    found = msgpack.unpackb(
+        encode(
+            "c", NOW, 0, [(Kind.ACKED, NOW + at, Stream("t", 0, "g"), at, 0, 0, 0, 0, 0) for at in range(3)]
+        )
+    )
     for name, change in changes.items():
         found[name] = change(found[name])
     return bytes(msgpack.packb(found))
 
 
-@pytest.mark.parametrize(("value", "told"), [
-    (b"", "not a journal batch"),
-    (b"Good news everyone!", "not a journal batch"),
-    (msgpack.packb([1, 2]), "no msgpack map with a version"),
-    (msgpack.packb({"a": 1}), "no msgpack map with a version"),
-    (_changed(version=lambda v: v + 1), f"version {VERSION + 1} is unknown: this program reads {VERSION}"),
-    (_changed(version=lambda _v: "x"), "version 'x' is unknown"),
-    (_changed(columns=lambda c: {k: v for k, v in c.items() if k != "took"}), "damaged: KeyError('took')"),
-    (_changed(columns=lambda c: {**c, "time": (0, 4, b"12345")}), "column time has 5 bytes for 3 events of 4"),
-    (_changed(columns=lambda c: {**c, "time": (0, 3, b"123456789")}), "column time"),
-    (_changed(count=lambda n: n + 1), "damaged"),
-    (_changed(streams=lambda _s: 5), "damaged"),
-])
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (b"", "not a journal batch"),
+        (b"Good news everyone!", "not a journal batch"),
+        (msgpack.packb([1, 2]), "no msgpack map with a version"),
+        (msgpack.packb({"a": 1}), "no msgpack map with a version"),
+        (
+            _changed(version=lambda v: v + 1),
+            f"version {VERSION + 1} is unknown: this program reads {VERSION}",
+        ),
+        (_changed(version=lambda _v: "x"), "version 'x' is unknown"),
+        (
+            _changed(columns=lambda c: {k: v for k, v in c.items() if k != "took"}),
+            "damaged: KeyError('took')",
+        ),
+        (
+            _changed(columns=lambda c: {**c, "time": (0, 4, b"12345")}),
+            "column time has 5 bytes for 3 events of 4",
+        ),
+        (_changed(columns=lambda c: {**c, "time": (0, 3, b"123456789")}), "column time"),
+        (_changed(count=lambda n: n + 1), "damaged"),
+        (_changed(streams=lambda _s: 5), "damaged"),
+    ],
+)
 def test_what_is_no_batch_is_refused_with_the_reason(value: bytes, told: str) -> None:
     with pytest.raises(JournalFormatError) as caught:
         decode(value)

@@ -10,10 +10,11 @@ import pytest
 
 from pixy.errors import KafkaError, PixyError
 from pixy.kafka import consumer as module
-from pixy.kafka.consumer import Commit, ConsumerClient, Partition
+from pixy.kafka.consumer import Commit, ConsumerClient
+from pixy.wire.types import TopicPartition
 
 LONG = 10.0
-Outcome = tuple[PixyError | None, dict[Partition, PixyError], bool]
+Outcome = tuple[PixyError | None, dict[TopicPartition, PixyError], bool]
 
 
 class Coordinator:
@@ -23,10 +24,10 @@ class Coordinator:
         self.seen: list[tuple[str, int]] = []
         self.answer = threading.Event()
         self.failure: Exception | None = None
-        self.errors: dict[Partition, KafkaError] = {}
+        self.errors: dict[TopicPartition, KafkaError] = {}
         self.closed = False
 
-    def commit(self, commits: tuple[Commit, ...], *_: Any, **__: Any) -> dict[Partition, KafkaError]:
+    def commit(self, commits: tuple[Commit, ...], *_: Any, **__: Any) -> dict[TopicPartition, KafkaError]:
         assert self.answer.wait(LONG)
         assert not self.closed
         self.seen += [("commit", each.offset) for each in commits]
@@ -34,7 +35,7 @@ class Coordinator:
             raise self.failure
         return self.errors
 
-    def committed(self, partitions: list[Partition], **_: Any) -> dict[Partition, Any]:
+    def committed(self, partitions: list[TopicPartition], **_: Any) -> dict[TopicPartition, Any]:
         self.seen += [("committed", number) for _, number in partitions]
         return {}
 
@@ -49,18 +50,21 @@ class Fixture:
         self.told = threading.Event()
         self.client = ConsumerClient(
             {"group.id": "g", "bootstrap.servers": "127.0.0.1:1", "log_level": 0},
-            assign=_never, revoke=_never, lost=_never, committed=self._committed,
+            assign=_never,
+            revoke=_never,
+            lost=_never,
+            committed=self._committed,
         )
         coordinator = self.client._offsets
         assert isinstance(coordinator, Coordinator)
         self.coordinator = coordinator
 
-    def _committed(self, error: PixyError | None, partitions: dict[Partition, PixyError]) -> None:
+    def _committed(self, error: PixyError | None, partitions: dict[TopicPartition, PixyError]) -> None:
         self.outcomes.append((error, partitions, threading.current_thread().daemon))
         self.told.set()
 
 
-def _never(_: list[Partition]) -> None:
+def _never(_: list[TopicPartition]) -> None:
     raise AssertionError("nothing is assigned here")
 
 
@@ -102,9 +106,13 @@ def test_closing_waits_for_it(one: Fixture) -> None:
     assert one.outcomes == [(None, {}, True)]
 
 
-@pytest.mark.parametrize(("failure", "text"), [
-    (KafkaError("kafka: no", -1, "NO"), "kafka: no"), (ValueError("a surprise"), "kafka: a surprise"),
-])
+@pytest.mark.parametrize(
+    ("failure", "text"),
+    [
+        (KafkaError("kafka: no", -1, "NO"), "kafka: no"),
+        (ValueError("a surprise"), "kafka: a surprise"),
+    ],
+)
 def test_its_failure_is_told(one: Fixture, failure: Exception, text: str) -> None:
     one.coordinator.failure = failure
     one.coordinator.answer.set()

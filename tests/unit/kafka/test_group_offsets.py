@@ -18,17 +18,23 @@ from tests.kafka.cluster import Certificates
 from tests.support import make_config
 
 BASE = {
-    "bootstrap.servers": "one:1, two:2", "client.id": "pixy", "security.protocol": "PLAINTEXT",
-    "socket.timeout.ms": 30_000, "socket.connection.setup.timeout.ms": 3000,
+    "bootstrap.servers": "one:1, two:2",
+    "client.id": "pixy",
+    "security.protocol": "PLAINTEXT",
+    "socket.timeout.ms": 30_000,
+    "socket.connection.setup.timeout.ms": 3000,
 }
 COMMIT = Commit("t", 0, 7, "BK")
 
 
-@pytest.mark.parametrize(("data", "member"), [
-    (b"CGMDv2:\x01\x00\x00\x00g\x00rdkafka-1\x00\x01", Member("rdkafka-1", 1, None)),
-    (b"CGMDv2:\x02\x01\x00\x00\xc3\xa9\x00m\x00\x00static\x00", Member("m", 258, "static")),
-    (b"CGMDv2:\xff\xff\xff\xffg\x00\x00\x01", Member("", -1, None)),
-])
+@pytest.mark.parametrize(
+    ("data", "member"),
+    [
+        (b"CGMDv2:\x01\x00\x00\x00g\x00rdkafka-1\x00\x01", Member("rdkafka-1", 1, None)),
+        (b"CGMDv2:\x02\x01\x00\x00\xc3\xa9\x00m\x00\x00static\x00", Member("m", 258, "static")),
+        (b"CGMDv2:\xff\xff\xff\xffg\x00\x00\x01", Member("", -1, None)),
+    ],
+)
 def test_who_commits(data: bytes, member: Member) -> None:
     assert parse_member(data) == member
 
@@ -43,10 +49,16 @@ def test_the_library_still_writes_that_format() -> None:
         parse_member(b"CGMDv3:\x01")
 
 
-@pytest.mark.parametrize(("servers", "wanted"), [
-    ("one:1, two:2", ["one:1", "two:2"]), ("one", ["one:9092"]), ("PLAINTEXT://one:1,", ["one:1"]), ("[::1]:5", ["[::1]:5"]),
-    ("[::1]", ["[::1]:9092"]),
-])
+@pytest.mark.parametrize(
+    ("servers", "wanted"),
+    [
+        ("one:1, two:2", ["one:1", "two:2"]),
+        ("one", ["one:9092"]),
+        ("PLAINTEXT://one:1,", ["one:1"]),
+        ("[::1]:5", ["[::1]:5"]),
+        ("[::1]", ["[::1]:9092"]),
+    ],
+)
 def test_addresses(servers: str, wanted: list[str]) -> None:
     assert bootstrap({"bootstrap.servers": servers}) == wanted
 
@@ -103,7 +115,9 @@ def naps(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return taken
 
 
-def offsets_of(monkeypatch: pytest.MonkeyPatch, *answers: int | Exception) -> tuple[GroupOffsets, Coordinator]:
+def offsets_of(
+    monkeypatch: pytest.MonkeyPatch, *answers: int | Exception
+) -> tuple[GroupOffsets, Coordinator]:
     coordinator = Coordinator(answers)
     monkeypatch.setattr(group_offsets, "GroupClient", lambda *_args, **_options: coordinator)
     return GroupOffsets(BASE, "g"), coordinator

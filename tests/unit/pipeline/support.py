@@ -8,9 +8,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pixy.pipeline.checksum import Headers, Stats, content_hash, payload_size, record_hash
-from pixy.pipeline.lake import BATCH, DataFile, Lake, Manifest, Range, State, data_folder
-from pixy.pipeline.reading import SCHEMA
+from pixy.pipeline.lake.checksum import Headers, Stats, content_hash, payload_size, record_hash
+from pixy.pipeline.lake.data_files import SCHEMA
+from pixy.pipeline.lake.lake import BATCH, DataFile, Lake, Manifest, Range, State, data_folder
 
 Row = tuple[int, int, int, bytes | None, bytes | None, Headers | None]
 """partition, offset, timestamp, key, value, headers"""
@@ -21,23 +21,37 @@ def stats_of(topic: str, rows: Sequence[Row]) -> dict[int, Stats]:
     for partition, offset, timestamp, key, value, headers in rows:
         content = content_hash(timestamp, key, value, headers)
         found[partition] = found.get(partition, Stats()) + Stats(
-            1, payload_size(key, value, headers), offset, offset, timestamp, timestamp,
-            record_hash(topic, partition, offset, 0, content), content,
+            1,
+            payload_size(key, value, headers),
+            offset,
+            offset,
+            timestamp,
+            timestamp,
+            record_hash(topic, partition, offset, 0, content),
+            content,
         )
     return found
 
 
-def write_file(lake: Lake, topic: str, date: str, name: str, rows: Sequence[Row], **options: object) -> DataFile:
+def write_file(
+    lake: Lake, topic: str, date: str, name: str, rows: Sequence[Row], **options: object
+) -> DataFile:
     """A data file as Spark makes it."""
     path = f"{data_folder(topic, date)}/{name}.parquet"
     at = Path(lake.path(path))
     at.parent.mkdir(parents=True, exist_ok=True)
     contents = [content_hash(t, k, v, h) for _, _, t, k, v, h in rows]
     columns = [
-        [topic] * len(rows), [row[0] for row in rows], [row[1] for row in rows], [row[2] for row in rows],
-        [0] * len(rows), [row[3] for row in rows], [row[4] for row in rows],
+        [topic] * len(rows),
+        [row[0] for row in rows],
+        [row[1] for row in rows],
+        [row[2] for row in rows],
+        [0] * len(rows),
+        [row[3] for row in rows],
+        [row[4] for row in rows],
         [None if not row[5] else [{"key": k, "value": v} for k, v in row[5]] for row in rows],
-        [payload_size(*row[3:]) for row in rows], [c - (1 << 64) if c >> 63 else c for c in contents],
+        [payload_size(*row[3:]) for row in rows],
+        [c - (1 << 64) if c >> 63 else c for c in contents],
     ]
     arrays = [pa.array(values, field.type) for values, field in zip(columns, SCHEMA, strict=True)]
     pq.write_table(pa.table(arrays, schema=SCHEMA), at, **{"compression": "zstd", **options})
@@ -48,19 +62,36 @@ def make_lake(folder: Path) -> Lake:
     return Lake.open_or_create(str(folder), "main", "kafka-1")
 
 
-def publish(lake: Lake, state: State, batch: int, files: Sequence[DataFile], ends: dict[int, tuple[int, int]]) -> Manifest:
+def publish(
+    lake: Lake, state: State, batch: int, files: Sequence[DataFile], ends: dict[int, tuple[int, int]]
+) -> Manifest:
     """One batch; ``ends`` has (start, end) by partition."""
     topic = files[0].topic
     stats: dict[int, Stats] = {}
     for file in files:
         for number, each in file.partitions.items():
             stats[number] = stats.get(number, Stats()) + each
-    return lake.publish(state, Manifest(
-        0, "", BATCH, 1000 + batch, "job", batch, "checkpoint", "read_committed",
-        tuple(Range(topic, "id", n, start, end, stats.get(n, Stats())) for n, (start, end) in ends.items()),
-        tuple(files),
-    ))
+    return lake.publish(
+        state,
+        Manifest(
+            0,
+            "",
+            BATCH,
+            1000 + batch,
+            "job",
+            batch,
+            "checkpoint",
+            "read_committed",
+            tuple(
+                Range(topic, "id", n, start, end, stats.get(n, Stats())) for n, (start, end) in ends.items()
+            ),
+            tuple(files),
+        ),
+    )
 
 
 def rows(partition: int, offsets: Sequence[int]) -> list[Row]:
-    return [(partition, offset, 1_700_000_000_000 + offset, b"k%d" % offset, b"v%d" % offset, None) for offset in offsets]
+    return [
+        (partition, offset, 1_700_000_000_000 + offset, b"k%d" % offset, b"v%d" % offset, None)
+        for offset in offsets
+    ]

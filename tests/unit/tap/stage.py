@@ -6,8 +6,8 @@ from typing import Any
 
 from pixy.tap import events
 from pixy.tap.config import Bounds, TapConfig
+from pixy.tap.conversation import Conversation, Rewrite
 from pixy.tap.observer import Observer
-from pixy.tap.walk import Conversation, Rewrite
 from pixy.wire import frames
 from pixy.wire.consumer_protocol import encode_assignment, encode_subscription
 
@@ -27,14 +27,26 @@ def forward(tape: Any, data: bytes, step: int = 0) -> bytes:
 class Client:
     """A connection."""
 
-    def __init__(self, stage: Stage, number: int, client_id: str, software: tuple[str, str] | None, rewrite: Rewrite | None) -> None:
+    def __init__(
+        self,
+        stage: Stage,
+        number: int,
+        client_id: str,
+        software: tuple[str, str] | None,
+        rewrite: Rewrite | None,
+    ) -> None:
         self.stage, self.number, self.client_id = stage, number, client_id
         self.conversation = Conversation(number, stage, lambda: stage.now, stage.config.bounds, rewrite)
         self.correlation_id = 0
         self.waiting: dict[int, tuple[str, int]] = {}
         stage.put(events.Opened(number, stage.now, f"10.0.0.{number}:5000{number}", "kafka:9092"))
         if software is not None:
-            self.call("ApiVersions", 3, {"ClientSoftwareName": software[0], "ClientSoftwareVersion": software[1]}, {})
+            self.call(
+                "ApiVersions",
+                3,
+                {"ClientSoftwareName": software[0], "ClientSoftwareVersion": software[1]},
+                {},
+            )
 
     def ask(self, api: str, version: int, body: Body, step: int = 0) -> int:
         """Send a request; its correlation id."""
@@ -88,7 +100,13 @@ class Stage:
     def client(
         self, client_id: str = "app", software: tuple[str, str] | None = None, rewrite: Rewrite | None = None
     ) -> Client:
-        return Client(self, len([e for e in self.taken if isinstance(e, events.Opened)]) + 1, client_id, software, rewrite)
+        return Client(
+            self,
+            len([e for e in self.taken if isinstance(e, events.Opened)]) + 1,
+            client_id,
+            software,
+            rewrite,
+        )
 
     def wait(self, seconds: float) -> None:
         """Let time pass, with a tick at the end."""
@@ -118,57 +136,110 @@ def subscription(*topics: str) -> bytes:
 
 
 def assignment(**partitions: list[int]) -> bytes:
-    return encode_assignment(1, {"AssignedPartitions": [{"Topic": t, "Partitions": p} for t, p in partitions.items()]})
+    return encode_assignment(
+        1, {"AssignedPartitions": [{"Topic": t, "Partitions": p} for t, p in partitions.items()]}
+    )
 
 
 class Joiner:
     """A classic member that does what clients do."""
 
-    def __init__(self, client: Client, group: str = "g", join: int = 5, sync: int = 3, **request: Any) -> None:
+    def __init__(
+        self, client: Client, group: str = "g", join: int = 5, sync: int = 3, **request: Any
+    ) -> None:
         self.client, self.group, self.join_version, self.sync_version = client, group, join, sync
         self.member_id = ""
         self.generation = -1
-        self.request = {
-            "GroupId": group, "SessionTimeoutMs": 10_000, "ProtocolType": "consumer",
-            "Protocols": [{"Name": "range", "Metadata": subscription("t")}],
-        } | ({"RebalanceTimeoutMs": 60_000} if join >= 1 else {}) | request
+        self.request = (
+            {
+                "GroupId": group,
+                "SessionTimeoutMs": 10_000,
+                "ProtocolType": "consumer",
+                "Protocols": [{"Name": "range", "Metadata": subscription("t")}],
+            }
+            | ({"RebalanceTimeoutMs": 60_000} if join >= 1 else {})
+            | request
+        )
 
     def first(self, member_id: str) -> None:
         """The round in which it is told its id."""
-        self.client.call("JoinGroup", self.join_version, {**self.request, "MemberId": ""}, {
-            "ErrorCode": 79, "ProtocolName": "", "Leader": "", "MemberId": member_id, "Members": [],
-        })
+        self.client.call(
+            "JoinGroup",
+            self.join_version,
+            {**self.request, "MemberId": ""},
+            {
+                "ErrorCode": 79,
+                "ProtocolName": "",
+                "Leader": "",
+                "MemberId": member_id,
+                "Members": [],
+            },
+        )
         self.member_id = member_id
 
     def ask_join(self) -> int:
         return self.client.ask("JoinGroup", self.join_version, {**self.request, "MemberId": self.member_id})
 
-    def joined(self, asked: int, generation: int, member_id: str, leader: str, members: list[str] | None = None, **more: Any) -> None:
+    def joined(
+        self,
+        asked: int,
+        generation: int,
+        member_id: str,
+        leader: str,
+        members: list[str] | None = None,
+        **more: Any,
+    ) -> None:
         self.member_id, self.generation = member_id, generation
-        self.client.answer(asked, {
-            "GenerationId": generation, "ProtocolName": self.request["Protocols"][0]["Name"], "Leader": leader,
-            "MemberId": member_id,
-            "Members": [{"MemberId": each, "Metadata": subscription("t")} for each in members or []], **more,
-        })
+        self.client.answer(
+            asked,
+            {
+                "GenerationId": generation,
+                "ProtocolName": self.request["Protocols"][0]["Name"],
+                "Leader": leader,
+                "MemberId": member_id,
+                "Members": [{"MemberId": each, "Metadata": subscription("t")} for each in members or []],
+                **more,
+            },
+        )
 
     def ask_sync(self, assignments: dict[str, bytes] | None = None, **more: Any) -> int:
-        return self.client.ask("SyncGroup", self.sync_version, {
-            "GroupId": self.group, "GenerationId": self.generation, "MemberId": self.member_id,
-            "Assignments": [{"MemberId": m, "Assignment": a} for m, a in (assignments or {}).items()], **more,
-        })
+        return self.client.ask(
+            "SyncGroup",
+            self.sync_version,
+            {
+                "GroupId": self.group,
+                "GenerationId": self.generation,
+                "MemberId": self.member_id,
+                "Assignments": [{"MemberId": m, "Assignment": a} for m, a in (assignments or {}).items()],
+                **more,
+            },
+        )
 
     def synced(self, asked: int, given: bytes, **more: Any) -> None:
         self.client.answer(asked, {"Assignment": given, **more})
 
     def heartbeat(self, error: int = 0) -> None:
-        self.client.call("Heartbeat", 3, {
-            "GroupId": self.group, "GenerationId": self.generation, "MemberId": self.member_id,
-        }, {"ErrorCode": error})
+        self.client.call(
+            "Heartbeat",
+            3,
+            {
+                "GroupId": self.group,
+                "GenerationId": self.generation,
+                "MemberId": self.member_id,
+            },
+            {"ErrorCode": error},
+        )
 
     def leave(self, **more: Any) -> None:
-        self.client.call("LeaveGroup", 5 if more else 4, {
-            "GroupId": self.group, "Members": [{"MemberId": self.member_id, **more}],
-        }, {"Members": [{"MemberId": self.member_id, "GroupInstanceId": None}]})
+        self.client.call(
+            "LeaveGroup",
+            5 if more else 4,
+            {
+                "GroupId": self.group,
+                "Members": [{"MemberId": self.member_id, **more}],
+            },
+            {"Members": [{"MemberId": self.member_id, "GroupInstanceId": None}]},
+        )
 
 
 def settle(generation: int, given: dict[Joiner, tuple[str, bytes]]) -> None:

@@ -33,7 +33,11 @@ def test_every_version_is_understood(join: int, sync: int) -> None:
     member.joined(asked, 3, "m1", "m1", ["m1"], **said)
     group = stage.group()
     assert group["path"] == ("stateless" if join >= 7 else "learnt")
-    assert (group["state"], group["generation"], group["protocol_name"]) == ("CompletingRebalance", 3, "range")
+    assert (group["state"], group["generation"], group["protocol_name"]) == (
+        "CompletingRebalance",
+        3,
+        "range",
+    )
     said = {"ProtocolType": "consumer", "ProtocolName": "range"} if sync >= 5 else {}
     given = assignment(t=[0, 1], u=[5])
     member.synced(member.ask_sync({"m1": given}, **said), given, **said)
@@ -75,7 +79,9 @@ def test_sync_v3_without_its_join_is_unknown_and_not_guessed() -> None:
 
 def test_other_protocol_types_stay_opaque() -> None:
     stage = Stage()
-    member = Joiner(stage.client(), ProtocolType="connect", Protocols=[{"Name": "sessioned", "Metadata": b"\0\2xyz"}])
+    member = Joiner(
+        stage.client(), ProtocolType="connect", Protocols=[{"Name": "sessioned", "Metadata": b"\0\2xyz"}]
+    )
     member.joined(member.ask_join(), 1, "m", "m", [])
     member.synced(member.ask_sync({"m": b"\0\1opaque"}), b"\0\1opaque")
     group = stage.group()
@@ -99,7 +105,10 @@ def test_the_leader_tells_of_members_that_are_elsewhere() -> None:
     member.synced(member.ask_sync({"m": given, "far": assignment(t=[1])}), given)
     group = stage.group()
     assert owners(stage) == {"m": {"t": [0]}, "far": {"t": [1]}}
-    assert {each["member"]: each["status"] for each in group["members"]} == {"m": "stable", "far": "elsewhere"}
+    assert {each["member"]: each["status"] for each in group["members"]} == {
+        "m": "stable",
+        "far": "elsewhere",
+    }
     stage.wait(3600)
     assert "far" in owners(stage), "nobody knows when it was last seen"
 
@@ -124,8 +133,18 @@ def test_a_third_member_joins() -> None:
         each.synced(each.ask_sync(plan if each is a else None), plan[each.member_id])
     assert owners(stage) == {"ma": {"t": [0]}, "mb": {"t": [1]}, "mc": {"t": [2, 3]}}
     entry = stage.timeline()[-1]
-    assert (entry["trigger"], entry["member"], entry["client_id"], entry["reason"]) == ("new member", "mc", "c", "because")
-    assert (entry["generation_before"], entry["generation"], entry["seconds"], entry["joined"]) == (1, 2, 0.25, ["mc"])
+    assert (entry["trigger"], entry["member"], entry["client_id"], entry["reason"]) == (
+        "new member",
+        "mc",
+        "c",
+        "because",
+    )
+    assert (entry["generation_before"], entry["generation"], entry["seconds"], entry["joined"]) == (
+        1,
+        2,
+        0.25,
+        ["mc"],
+    )
     assert [each["client_id"] for each in stage.told("member.joined")] == ["a", "b", "c"]
 
 
@@ -139,7 +158,10 @@ def test_a_member_leaves() -> None:
     settle(2, {a: ("ma", assignment(t=[0, 1, 2, 3]))})
     entry = stage.timeline()[-1]
     assert (entry["trigger"], entry["member"], entry["reason"], entry["left"]) == (
-        "leave", "mb", "the consumer is being closed", ["mb"]
+        "leave",
+        "mb",
+        "the consumer is being closed",
+        ["mb"],
     )
     assert owners(stage) == {"ma": {"t": [0, 1, 2, 3]}}
     a.leave()
@@ -149,9 +171,14 @@ def test_a_member_leaves() -> None:
 def test_a_refused_leave_changes_nothing() -> None:
     stage = Stage()
     a, _ = two(stage)
-    a.client.call("LeaveGroup", 4, {"GroupId": "g", "Members": [{"MemberId": "mb"}]}, {
-        "Members": [{"MemberId": "mb", "GroupInstanceId": None, "ErrorCode": 25}],
-    })
+    a.client.call(
+        "LeaveGroup",
+        4,
+        {"GroupId": "g", "Members": [{"MemberId": "mb"}]},
+        {
+            "Members": [{"MemberId": "mb", "GroupInstanceId": None, "ErrorCode": 25}],
+        },
+    )
     a.client.call("LeaveGroup", 1, {"GroupId": "g", "MemberId": "mb"}, {"ErrorCode": 25})
     assert set(owners(stage)) == {"ma", "mb"}
     a.client.call("LeaveGroup", 1, {"GroupId": "g", "MemberId": "mb"}, {})
@@ -162,7 +189,10 @@ def test_a_dead_connection_then_a_session_timeout() -> None:
     stage = Stage()
     a, b = two(stage)
     b.client.close("connection reset by peer")
-    assert {each["member"]: each["status"] for each in stage.group()["members"]} == {"ma": "stable", "mb": "disconnected"}
+    assert {each["member"]: each["status"] for each in stage.group()["members"]} == {
+        "ma": "stable",
+        "mb": "disconnected",
+    }
     for _ in range(4):
         stage.wait(2.2)
         a.heartbeat()
@@ -170,7 +200,9 @@ def test_a_dead_connection_then_a_session_timeout() -> None:
     a.heartbeat(27)  # the coordinator's clock began before ours
     assert stage.timeline()[-1]["trigger"] == "session timeout" and stage.timeline()[-1]["member"] == "mb"
     settle(2, {a: ("ma", assignment(t=[0, 1, 2, 3]))})
-    assert [(each["member"], each["how"]) for each in stage.group()["gone"]] == [("mb", "not in the next generation")]
+    assert [(each["member"], each["how"]) for each in stage.group()["gone"]] == [
+        ("mb", "not in the next generation")
+    ]
 
 
 def test_a_silent_member_times_out() -> None:
@@ -224,12 +256,17 @@ def test_more_partitions() -> None:
 
 def test_a_cooperative_follow_up() -> None:
     stage = Stage()
-    a = Joiner(stage.client("a"), join=9, Protocols=[{"Name": "cooperative-sticky", "Metadata": subscription("t")}])
+    a = Joiner(
+        stage.client("a"), join=9, Protocols=[{"Name": "cooperative-sticky", "Metadata": subscription("t")}]
+    )
     settle(1, {a: ("ma", assignment(t=[0]))})
     a.request["Reason"] = "need to revoke partitions and re-join"
     a.ask_join()
     entry = stage.timeline()[-1]
-    assert (entry["trigger"], entry["reason"]) == ("cooperative follow-up", "need to revoke partitions and re-join")
+    assert (entry["trigger"], entry["reason"]) == (
+        "cooperative follow-up",
+        "need to revoke partitions and re-join",
+    )
 
 
 def test_a_rebalance_of_unknown_cause() -> None:
@@ -268,16 +305,24 @@ def test_a_member_that_joined_before_the_tap_was_there() -> None:
 
 def test_mixed_assignors_and_double_owners() -> None:
     stage = Stage()
-    a = Joiner(stage.client("a"), Protocols=[
-        {"Name": "range", "Metadata": subscription("t")}, {"Name": "roundrobin", "Metadata": subscription("t")},
-    ])
+    a = Joiner(
+        stage.client("a"),
+        Protocols=[
+            {"Name": "range", "Metadata": subscription("t")},
+            {"Name": "roundrobin", "Metadata": subscription("t")},
+        ],
+    )
     b = Joiner(stage.client("b"))
     settle(1, {a: ("ma", assignment(t=[0, 1])), b: ("mb", assignment(t=[1]))})
     stage.wait(1)
     assert [(each["kind"], each["detail"]) for each in stage.group()["anomalies"]] == [
-        ("mixed assignors", "range / range, roundrobin"), ("partition with two owners", "t-1: ma, mb"),
+        ("mixed assignors", "range / range, roundrobin"),
+        ("partition with two owners", "t-1: ma, mb"),
     ]
-    assert {each["kind"] for each in stage.told("anomaly")} == {"mixed assignors", "partition with two owners"}
+    assert {each["kind"] for each in stage.told("anomaly")} == {
+        "mixed assignors",
+        "partition with two owners",
+    }
     b.leave()
     stage.wait(1)
     settle(2, {a: ("ma", assignment(t=[0, 1]))})

@@ -17,19 +17,48 @@ def topics(partitions: list[int] | None) -> Any:
 
 
 def beat(
-    client: Client, member: str, epoch: int, answer: int, given: list[int] | None = None, owned: list[int] | None = None,
-    error: int = 0, version: int = 1, told: str | None = None, **request: Any,
+    client: Client,
+    member: str,
+    epoch: int,
+    answer: int,
+    given: list[int] | None = None,
+    owned: list[int] | None = None,
+    error: int = 0,
+    version: int = 1,
+    told: str | None = None,
+    **request: Any,
 ) -> None:
-    client.call("ConsumerGroupHeartbeat", version, {
-        "GroupId": "g", "MemberId": member, "MemberEpoch": epoch, "TopicPartitions": topics(owned), **request,
-    }, {
-        "ErrorCode": error, "MemberId": told if told is not None else member, "MemberEpoch": answer,
-        "HeartbeatIntervalMs": 5000, "Assignment": None if given is None else {"TopicPartitions": topics(given)},
-    })
+    client.call(
+        "ConsumerGroupHeartbeat",
+        version,
+        {
+            "GroupId": "g",
+            "MemberId": member,
+            "MemberEpoch": epoch,
+            "TopicPartitions": topics(owned),
+            **request,
+        },
+        {
+            "ErrorCode": error,
+            "MemberId": told if told is not None else member,
+            "MemberEpoch": answer,
+            "HeartbeatIntervalMs": 5000,
+            "Assignment": None if given is None else {"TopicPartitions": topics(given)},
+        },
+    )
 
 
 def join(client: Client, member: str, epoch: int, given: list[int] | None, **request: Any) -> None:
-    beat(client, member, 0, epoch, given, [], RebalanceTimeoutMs=300_000, **{"SubscribedTopicNames": ["t"], **request})
+    beat(
+        client,
+        member,
+        0,
+        epoch,
+        given,
+        [],
+        RebalanceTimeoutMs=300_000,
+        **{"SubscribedTopicNames": ["t"], **request},
+    )
 
 
 def owners(stage: Stage) -> dict[str, Any]:
@@ -48,7 +77,12 @@ def test_one_member() -> None:
     stage = Stage()
     one(stage)
     group = stage.group()
-    assert (group["kind"], group["state"], group["generation"], group["path"]) == ("consumer", "Stable", 1, "heartbeat")
+    assert (group["kind"], group["state"], group["generation"], group["path"]) == (
+        "consumer",
+        "Stable",
+        1,
+        "heartbeat",
+    )
     assert owners(stage) == {"ma": {"t": [0, 1, 2, 3]}} and group["members"][0]["subscription"] == ["t"]
     assert [each["trigger"] for each in stage.timeline()] == ["new member"]
 
@@ -76,7 +110,9 @@ def test_names_come_from_create_topics_too() -> None:
     stage = Stage()
     client = stage.client("a")
     join(client, "ma", 1, [0])
-    client.call("CreateTopics", 7, {"Topics": []}, {"Topics": [{"Name": "t", "TopicId": T, "NumPartitions": 2}]})
+    client.call(
+        "CreateTopics", 7, {"Topics": []}, {"Topics": [{"Name": "t", "TopicId": T, "NumPartitions": 2}]}
+    )
     assert owners(stage) == {"ma": {"t": [0]}} and stage.observer.topics.count("t") == 2
 
 
@@ -97,7 +133,10 @@ def test_a_member_joins_and_the_first_gives_up_partitions() -> None:
     group = stage.group()
     assert group["state"] == "Stable" and not group["anomalies"]
     assert owners(stage) == {"ma": {"t": [0, 1]}, "mb": {"t": [2, 3]}}
-    assert [(each["trigger"], each["client_id"]) for each in stage.timeline()] == [("new member", "a"), ("new member", "b")]
+    assert [(each["trigger"], each["client_id"]) for each in stage.timeline()] == [
+        ("new member", "a"),
+        ("new member", "b"),
+    ]
 
 
 def test_the_broker_names_members_of_version_0() -> None:

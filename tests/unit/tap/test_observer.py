@@ -11,10 +11,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from rich.console import Console
 
 from pixy.tap import events
-from pixy.tap.bounded import Bounded
 from pixy.tap.config import Bounds
-from pixy.tap.hub import BATCH, Batch, Hub
+from pixy.tap.event_queue import BATCH, Batch, Hub
 from pixy.tap.inventory import MINIMUM, REMOVED, breaks
+from pixy.tap.lru import Bounded
 from pixy.tap.metrics import exposition
 from pixy.tap.table import partitions, render
 from pixy.wire import messages
@@ -22,16 +22,44 @@ from tests.unit.tap.stage import Client, Joiner, Stage, assignment, settle
 
 
 def commit(client: Client, version: int, offsets: dict[int, int], error: int = 0, **fields: Any) -> None:
-    client.call("OffsetCommit", version, {
-        "GroupId": "g", **fields,
-        "Topics": [{"Name": "t", "Partitions": [{"PartitionIndex": p, "CommittedOffset": o} for p, o in offsets.items()]}],
-    }, {"Topics": [{"Name": "t", "Partitions": [{"PartitionIndex": p, "ErrorCode": error} for p in offsets]}]})
+    client.call(
+        "OffsetCommit",
+        version,
+        {
+            "GroupId": "g",
+            **fields,
+            "Topics": [
+                {
+                    "Name": "t",
+                    "Partitions": [{"PartitionIndex": p, "CommittedOffset": o} for p, o in offsets.items()],
+                }
+            ],
+        },
+        {
+            "Topics": [
+                {"Name": "t", "Partitions": [{"PartitionIndex": p, "ErrorCode": error} for p in offsets]}
+            ]
+        },
+    )
 
 
 def fetched(client: Client, ends: dict[int, int]) -> None:
-    client.call("Fetch", 11, {"Topics": []}, {"Responses": [{"Topic": "t", "Partitions": [
-        {"PartitionIndex": p, "HighWatermark": end, "AbortedTransactions": [], "Records": b""} for p, end in ends.items()
-    ]}]})
+    client.call(
+        "Fetch",
+        11,
+        {"Topics": []},
+        {
+            "Responses": [
+                {
+                    "Topic": "t",
+                    "Partitions": [
+                        {"PartitionIndex": p, "HighWatermark": end, "AbortedTransactions": [], "Records": b""}
+                        for p, end in ends.items()
+                    ],
+                }
+            ]
+        },
+    )
 
 
 @pytest.mark.parametrize("version", range(10))
@@ -41,8 +69,12 @@ def test_lag_is_high_watermark_less_commit(version: int) -> None:
     commit(client, version, {0: 90, 1: 5, 2: 7})
     fetched(client, {0: 100, 1: 3})
     group = stage.group()
-    assert [(each["partition"], each["committed"], each["end"], each["lag"]) for each in group["offsets"]] == [
-        (0, 90, 100, 10), (1, 5, 3, 0), (2, 7, None, None),
+    assert [
+        (each["partition"], each["committed"], each["end"], each["lag"]) for each in group["offsets"]
+    ] == [
+        (0, 90, 100, 10),
+        (1, 5, 3, 0),
+        (2, 7, None, None),
     ]
     assert group["lag"] == 10 and group["kind"] == "offsets"
 
@@ -60,9 +92,28 @@ def test_commits_and_ends_by_topic_id() -> None:
     stage = Stage()
     client = stage.client()
     topic_id = uuid.UUID(int=77)
-    client.call("OffsetCommit", 10, {"GroupId": "g", "Topics": [{"TopicId": topic_id, "Partitions": [{"PartitionIndex": 0, "CommittedOffset": 4}]}]},
-                {"Topics": [{"TopicId": topic_id, "Partitions": [{"PartitionIndex": 0}]}]})
-    client.call("Fetch", 13, {}, {"Responses": [{"TopicId": topic_id, "Partitions": [{"PartitionIndex": 0, "HighWatermark": 9, "AbortedTransactions": None}]}]})
+    client.call(
+        "OffsetCommit",
+        10,
+        {
+            "GroupId": "g",
+            "Topics": [{"TopicId": topic_id, "Partitions": [{"PartitionIndex": 0, "CommittedOffset": 4}]}],
+        },
+        {"Topics": [{"TopicId": topic_id, "Partitions": [{"PartitionIndex": 0}]}]},
+    )
+    client.call(
+        "Fetch",
+        13,
+        {},
+        {
+            "Responses": [
+                {
+                    "TopicId": topic_id,
+                    "Partitions": [{"PartitionIndex": 0, "HighWatermark": 9, "AbortedTransactions": None}],
+                }
+            ]
+        },
+    )
     assert stage.group()["offsets"][0]["lag"] == 5
     stage.topic(client, "t", 1, topic_id)
     assert stage.group()["offsets"][0]["topic"] == "t" and stage.group()["offsets"][0]["lag"] == 5
@@ -82,11 +133,21 @@ def test_commits_of_a_member_keep_it_alive() -> None:
 def test_offsets_that_a_member_is_told(version: int) -> None:
     stage = Stage()
     client = stage.client()
-    body: dict[str, Any] = {"Topics": [{"Name": "t", "Partitions": [
-        {"PartitionIndex": 0, "CommittedOffset": 42, "Metadata": ""}, {"PartitionIndex": 1, "CommittedOffset": -1, "Metadata": ""},
-    ]}]}
+    body: dict[str, Any] = {
+        "Topics": [
+            {
+                "Name": "t",
+                "Partitions": [
+                    {"PartitionIndex": 0, "CommittedOffset": 42, "Metadata": ""},
+                    {"PartitionIndex": 1, "CommittedOffset": -1, "Metadata": ""},
+                ],
+            }
+        ]
+    }
     if version >= 8:
-        client.call("OffsetFetch", version, {"Groups": [{"GroupId": "g"}]}, {"Groups": [{"GroupId": "g", **body}]})
+        client.call(
+            "OffsetFetch", version, {"Groups": [{"GroupId": "g"}]}, {"Groups": [{"GroupId": "g", **body}]}
+        )
     else:
         client.call("OffsetFetch", version, {"GroupId": "g"}, body)
     assert [(each["partition"], each["committed"]) for each in stage.group()["offsets"]] == [(0, 42)]
@@ -96,8 +157,12 @@ def test_ends_that_a_client_is_told() -> None:
     stage = Stage()
     client = stage.client()
     for timestamp, offset in ((-1, 50), (-2, 3)):
-        client.call("ListOffsets", 5, {"Topics": [{"Name": "t", "Partitions": [{"PartitionIndex": 0, "Timestamp": timestamp}]}]},
-                    {"Topics": [{"Name": "t", "Partitions": [{"PartitionIndex": 0, "Offset": offset}]}]})
+        client.call(
+            "ListOffsets",
+            5,
+            {"Topics": [{"Name": "t", "Partitions": [{"PartitionIndex": 0, "Timestamp": timestamp}]}]},
+            {"Topics": [{"Name": "t", "Partitions": [{"PartitionIndex": 0, "Offset": offset}]}]},
+        )
     assert stage.observer.topics.end("t", 0) == 50
 
 
@@ -113,9 +178,15 @@ def test_the_inventory_and_what_kafka_4_refuses() -> None:
     for client in (old, new):
         client.tally()
     found = {each["software"]: each for each in stage.observer.inventory.to_json()}
-    assert found["unknown"]["breaks_on_kafka_4"] == ["Produce v2 (needs 3 or later)", "Fetch v2 (needs 4 or later)"]
+    assert found["unknown"]["breaks_on_kafka_4"] == [
+        "Produce v2 (needs 3 or later)",
+        "Fetch v2 (needs 4 or later)",
+    ]
     assert found["unknown"]["client_ids"] == ["old-app"] and found["unknown"]["connections"] == 1
-    assert found["apache-kafka-java"]["breaks_on_kafka_4"] == [] and found["apache-kafka-java"]["version"] == "4.1.0"
+    assert (
+        found["apache-kafka-java"]["breaks_on_kafka_4"] == []
+        and found["apache-kafka-java"]["version"] == "4.1.0"
+    )
     assert found["apache-kafka-java"]["apis"] == {"ApiVersions": {"3": 1}, "Fetch": {"13": 1}}
 
 
@@ -134,7 +205,8 @@ def test_minimum_versions_are_those_of_the_jar() -> None:
     assert zipfile.is_zipfile(jar)
     found = {
         each["apiKey"]: kafka_messages.parse_range(each["validVersions"])
-        for name, each in kafka_messages.schemas(jar).items() if name.endswith("Request")
+        for name, each in kafka_messages.schemas(jar).items()
+        if name.endswith("Request")
     }
     assert {key: first for key, (first, last) in found.items() if first > 0 and last >= first} == MINIMUM
     assert {key for key, (first, last) in found.items() if last < first} == REMOVED
@@ -183,7 +255,12 @@ async def test_the_hub_drops_and_counts_what_the_observer_does_not_take() -> Non
     hub.put(events.Opened(5, 1.0, "", ""))
     hub.flush()
     lost, opened = observed.batches[-1].events
-    assert isinstance(lost, events.Lost) and lost.events == BATCH + 7 and lost.open == {5} and isinstance(opened, events.Opened)
+    assert (
+        isinstance(lost, events.Lost)
+        and lost.events == BATCH + 7
+        and lost.open == {5}
+        and isinstance(opened, events.Opened)
+    )
     hub.put(events.Closed(5, 1.0, ""))
     hub.flush()
     assert len(observed.batches[-1].events) == 1 and hub.backlog == 0
@@ -217,12 +294,18 @@ def test_metrics_are_prometheus_text() -> None:
     text = exposition(busy_stage().observer, 5, 1.0)
     found = {
         (sample.name, *sorted(sample.labels.items())): sample.value
-        for family in text_string_to_metric_families(text) for sample in family.samples
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
     }
     assert found["kafka_tap_group_members", ("group", "g")] == 1
     assert found["kafka_tap_group_lag", ("group", "g"), ("topic", "t")] == 6
     assert found["kafka_tap_group_state", ("group", "g"), ("state", "Stable")] == 1
-    assert found["kafka_tap_requests_refused_by_kafka_4_total", ("software", "librdkafka"), ("version", "2.16.0")] == 1
+    assert (
+        found[
+            "kafka_tap_requests_refused_by_kafka_4_total", ("software", "librdkafka"), ("version", "2.16.0")
+        ]
+        == 1
+    )
     assert found["kafka_tap_api_requests_total", ("api", "JoinGroup")] == 1
     assert found["kafka_tap_rebalances_total", ("trigger", "new member")] == 1
     assert not re.search(r"member=|client_id=|partition=", text), "labels of high cardinality"
@@ -231,13 +314,24 @@ def test_metrics_are_prometheus_text() -> None:
 def test_the_table() -> None:
     stage = busy_stage()
     snapshot = {
-        **stage.observer.snapshot(stage.now), "timeline": stage.timeline(), "clients": stage.observer.inventory.to_json(),
+        **stage.observer.snapshot(stage.now),
+        "timeline": stage.timeline(),
+        "clients": stage.observer.inventory.to_json(),
     }
     console = Console(width=200, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
     console.print(render(snapshot, 40, "127.0.0.1:1 -> kafka:9092"))
     text = console.export_text()
-    for part in ("Stable", "mmmmmmmmmmm..mmmmmmmm", "app[red] 10.0.0.1:50001", "librdkafka 2.16.0", "t 0-2,5", "6", "learnt",
-                 "Kafka 4 refuses of librdkafka 2.16.0: Fetch v1", "rebalance of g: new member by app[red]"):
+    for part in (
+        "Stable",
+        "mmmmmmmmmmm..mmmmmmmm",
+        "app[red] 10.0.0.1:50001",
+        "librdkafka 2.16.0",
+        "t 0-2,5",
+        "6",
+        "learnt",
+        "Kafka 4 refuses of librdkafka 2.16.0: Fetch v1",
+        "rebalance of g: new member by app[red]",
+    ):
         assert part in text, (part, text)
     assert partitions(None) == "?" and partitions({}) == "none"
     few = {**snapshot, "groups": snapshot["groups"] * 50}

@@ -9,7 +9,7 @@ import pytest
 
 from pixy.errors import ConfigError, StartError
 from pixy.tap.config import Address, TapConfig, parse_address, parse_ports, show_address
-from pixy.tap.places import Places
+from pixy.tap.listeners import Places
 from pixy.tap.rewrite import rewrite
 from pixy.wire import frames, messages
 from tests.unit.tap.stage import Client, Stage, forward
@@ -25,10 +25,14 @@ def to_tap(frame: bytes, key: int, version: int) -> bytes | None:
     return rewrite(frame, key, version, place)
 
 
-def exchange(client: Client, api: str, version: int, body: dict[str, Any], step: int = 0) -> tuple[bytes, bytes]:
+def exchange(
+    client: Client, api: str, version: int, body: dict[str, Any], step: int = 0
+) -> tuple[bytes, bytes]:
     """What the broker sent, what the client got."""
     client.correlation_id += 1
-    forward(client.conversation.to_broker, frames.encode_request(api, version, client.correlation_id, "c", {}))
+    forward(
+        client.conversation.to_broker, frames.encode_request(api, version, client.correlation_id, "c", {})
+    )
     sent = frames.encode_response(api, version, client.correlation_id, body)
     return sent, forward(client.conversation.to_client, sent, step)
 
@@ -37,8 +41,16 @@ def exchange(client: Client, api: str, version: int, body: dict[str, Any], step:
 @pytest.mark.parametrize("version", messages.versions("MetadataResponse"))
 def test_metadata(version: int, step: int) -> None:
     body = {
-        "Brokers": [{"NodeId": 1, "Host": "kafka-1", "Port": 9092}, {"NodeId": 2, "Host": "kafka-2", "Port": 9092}],
-        "Topics": [{"Name": "t", "Partitions": [{"PartitionIndex": 0, "LeaderId": 2, "ReplicaNodes": [1, 2], "IsrNodes": [2]}]}],
+        "Brokers": [
+            {"NodeId": 1, "Host": "kafka-1", "Port": 9092},
+            {"NodeId": 2, "Host": "kafka-2", "Port": 9092},
+        ],
+        "Topics": [
+            {
+                "Name": "t",
+                "Partitions": [{"PartitionIndex": 0, "LeaderId": 2, "ReplicaNodes": [1, 2], "IsrNodes": [2]}],
+            }
+        ],
     }
     stage = Stage()
     client = stage.client(rewrite=to_tap)
@@ -69,7 +81,12 @@ def test_find_coordinator(version: int) -> None:
 @pytest.mark.parametrize("version", messages.versions("DescribeClusterResponse"))
 def test_describe_cluster(version: int) -> None:
     client = Stage().client(rewrite=to_tap)
-    _, got = exchange(client, "DescribeCluster", version, {"ClusterId": "c", "Brokers": [{"BrokerId": 1, "Host": "kafka-1", "Port": 9092}]})
+    _, got = exchange(
+        client,
+        "DescribeCluster",
+        version,
+        {"ClusterId": "c", "Brokers": [{"BrokerId": 1, "Host": "kafka-1", "Port": 9092}]},
+    )
     found = frames.decode_response(got[4:], "DescribeCluster", version).body["Brokers"][0]
     assert (found["Host"], found["Port"]) == ("tap", 1001)
 
@@ -93,7 +110,12 @@ def test_bytes_that_are_left_over_are_kept() -> None:
     """As librdkafka's mock broker has them."""
     client = Stage().client(rewrite=to_tap)
     forward(client.conversation.to_broker, frames.encode_request("Metadata", 9, 1, "c", {}))
-    sent = frames.encode_response("Metadata", 9, 1, {"Brokers": [{"NodeId": 1, "Host": "kafka-1", "Port": 9092}]})[4:] + b"\0"
+    sent = (
+        frames.encode_response(
+            "Metadata", 9, 1, {"Brokers": [{"NodeId": 1, "Host": "kafka-1", "Port": 9092}]}
+        )[4:]
+        + b"\0"
+    )
     got = forward(client.conversation.to_client, frames.frame(sent))
     assert got[-1:] == b"\0" and int.from_bytes(got[:4], "big") == len(got) - 4
     assert frames.decode_response(got[4:-1], "Metadata", 9).body["Brokers"][0]["Port"] == 1001
@@ -135,7 +157,9 @@ class Opened:
 
 def places(*brokers: str, **fields: Any) -> tuple[Places, Opened]:
     opened = Opened()
-    made = Places(TapConfig(tuple(parse_address(each) for each in brokers), ("127.0.0.1", 0), True, **fields), opened)
+    made = Places(
+        TapConfig(tuple(parse_address(each) for each in brokers), ("127.0.0.1", 0), True, **fields), opened
+    )
     made.start()
     return made, opened
 
@@ -144,7 +168,11 @@ def test_each_broker_gets_one_port() -> None:
     made, opened = places("kafka-1:9092", "kafka-2:9092")
     first = made.place(("kafka-1", 9092), 3, "127.0.0.1")
     third = made.place(("kafka-3", 9092), 3, "127.0.0.1")
-    assert opened.ports() == {("kafka-1", 9092): first[1], ("kafka-2", 9092): opened.ports()["kafka-2", 9092], ("kafka-3", 9092): third[1]}
+    assert opened.ports() == {
+        ("kafka-1", 9092): first[1],
+        ("kafka-2", 9092): opened.ports()["kafka-2", 9092],
+        ("kafka-3", 9092): third[1],
+    }
     assert made.place(("kafka-3", 9092), 0, "10.0.0.1") == ("10.0.0.1", third[1]) and len(opened.sockets) == 3
     opened.close()
 
@@ -176,16 +204,25 @@ def test_a_port_that_is_taken() -> None:
 # -- addresses -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("text", "default", "wanted"), [
-    ("h:1", None, ("h", 1)), ("[::1]:9", None, ("::1", 9)), (":9", None, ("0.0.0.0", 9)), ("kafka", 9092, ("kafka", 9092)),
-    ("[::1]", 9092, ("::1", 9092)), ("h:0", None, ("h", 0)),
-])
+@pytest.mark.parametrize(
+    ("text", "default", "wanted"),
+    [
+        ("h:1", None, ("h", 1)),
+        ("[::1]:9", None, ("::1", 9)),
+        (":9", None, ("0.0.0.0", 9)),
+        ("kafka", 9092, ("kafka", 9092)),
+        ("[::1]", 9092, ("::1", 9092)),
+        ("h:0", None, ("h", 0)),
+    ],
+)
 def test_addresses(text: str, default: int | None, wanted: Address) -> None:
     assert parse_address(text, default) == wanted
     assert parse_address(show_address(wanted)) == wanted
 
 
-@pytest.mark.parametrize("text", ["", "h", "h:", "h:x", "h:65536", "::1:9092", "h:-1", "h:\N{ARABIC-INDIC DIGIT THREE}", "a b:c"])
+@pytest.mark.parametrize(
+    "text", ["", "h", "h:", "h:x", "h:65536", "::1:9092", "h:-1", "h:\N{ARABIC-INDIC DIGIT THREE}", "a b:c"]
+)
 def test_what_is_no_address(text: str) -> None:
     with pytest.raises(ConfigError, match="bad address"):
         parse_address(text)

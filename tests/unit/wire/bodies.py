@@ -11,8 +11,14 @@ from pixy.wire import messages, schema
 from pixy.wire.schema import INTEGERS, Field
 
 ALL = [(name, version) for name in messages.names() for version in messages.versions(name)]
-LIMITS = {"b": (-128, 127), "h": (-(2**15), 2**15 - 1), "H": (0, 2**16 - 1), "i": (-(2**31), 2**31 - 1),
-          "I": (0, 2**32 - 1), "q": (-(2**63), 2**63 - 1)}
+LIMITS = {
+    "b": (-128, 127),
+    "h": (-(2**15), 2**15 - 1),
+    "H": (0, 2**16 - 1),
+    "i": (-(2**31), 2**31 - 1),
+    "I": (0, 2**32 - 1),
+    "q": (-(2**63), 2**63 - 1),
+}
 TEXT = st.text(max_size=6) | st.integers(100, 300).map(lambda size: "é" * size)
 BLOB = st.binary(max_size=6) | st.integers(120, 300).map(lambda size: b"x" * size)
 
@@ -47,8 +53,12 @@ def _value(field: Field, version: int, tags: bool) -> st.SearchStrategy[Any]:
         least, most = LIMITS[INTEGERS[field.kind]]
         return st.integers(least, most) | st.sampled_from([least, most])
     return {
-        "bool": st.booleans(), "float64": st.floats(allow_nan=False), "string": TEXT, "bytes": BLOB,
-        "records": BLOB, "uuid": st.uuids() | st.just(uuid.UUID(int=0)),
+        "bool": st.booleans(),
+        "float64": st.floats(allow_nan=False),
+        "string": TEXT,
+        "bytes": BLOB,
+        "records": BLOB,
+        "uuid": st.uuids() | st.just(uuid.UUID(int=0)),
     }[field.kind]
 
 
@@ -60,7 +70,8 @@ def typical(name: str, version: int) -> dict[str, Any]:
 def _typical(fields: tuple[Field, ...], version: int) -> dict[str, Any]:
     return {
         each.name: [_one(each, version), _one(each, version)] if each.array else _one(each, version)
-        for each in fields if version in each.versions
+        for each in fields
+        if version in each.versions
     }
 
 
@@ -69,5 +80,11 @@ def _one(field: Field, version: int) -> Any:
         return _typical(field.fields, version)
     if field.kind in INTEGERS:
         return 7
-    return {"bool": True, "float64": 1.5, "string": "text", "bytes": b"data", "records": b"records",
-            "uuid": uuid.UUID(int=0x0123456789ABCDEF)}[field.kind]
+    return {
+        "bool": True,
+        "float64": 1.5,
+        "string": "text",
+        "bytes": b"data",
+        "records": b"records",
+        "uuid": uuid.UUID(int=0x0123456789ABCDEF),
+    }[field.kind]

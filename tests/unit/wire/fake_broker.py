@@ -89,7 +89,9 @@ class FakeBroker:
         """What a healthy broker answers, or that with other fields."""
         api = request.name.removesuffix("Request")
         body = getattr(self, f"_{api}", lambda _request: {})(request)
-        return frames.encode_response(api, request.version, request.header.correlation_id, {**body, **changes})
+        return frames.encode_response(
+            api, request.version, request.header.correlation_id, {**body, **changes}
+        )
 
     def _ApiVersions(self, _request: Request) -> dict[str, Any]:
         found = []
@@ -106,12 +108,19 @@ class FakeBroker:
 
     def _Metadata(self, request: Request) -> dict[str, Any]:
         partitions = [
-            {"PartitionIndex": index, "LeaderId": 7 if index == PARTITION else -1, "ErrorCode": 0 if index == PARTITION else 5}
+            {
+                "PartitionIndex": index,
+                "LeaderId": 7 if index == PARTITION else -1,
+                "ErrorCode": 0 if index == PARTITION else 5,
+            }
             for index in (PARTITION, 0)
         ]
         known = {"Name": TOPIC, "Partitions": partitions}
         return {
-            "Brokers": [{"NodeId": 9, "Host": "127.0.0.1", "Port": 1}, {"NodeId": 7, "Host": "127.0.0.1", "Port": self.port}],
+            "Brokers": [
+                {"NodeId": 9, "Host": "127.0.0.1", "Port": 1},
+                {"NodeId": 7, "Host": "127.0.0.1", "Port": self.port},
+            ],
             "ControllerId": 7,
             "Topics": [
                 known if each["Name"] == TOPIC else {"Name": each["Name"], "ErrorCode": 3}
@@ -123,10 +132,16 @@ class FakeBroker:
         return {"NodeId": 7, "Host": "127.0.0.1", "Port": self.port}
 
     def _Produce(self, _request: Request) -> dict[str, Any]:
-        return {"Responses": [{"Name": TOPIC, "PartitionResponses": [{"Index": PARTITION, "BaseOffset": 42}]}]}
+        return {
+            "Responses": [{"Name": TOPIC, "PartitionResponses": [{"Index": PARTITION, "BaseOffset": 42}]}]
+        }
 
     def _Fetch(self, _request: Request) -> dict[str, Any]:
-        return {"Responses": [{"Topic": TOPIC, "Partitions": [{"PartitionIndex": PARTITION, "HighWatermark": 50}]}]}
+        return {
+            "Responses": [
+                {"Topic": TOPIC, "Partitions": [{"PartitionIndex": PARTITION, "HighWatermark": 50}]}
+            ]
+        }
 
     def _ListOffsets(self, _request: Request) -> dict[str, Any]:
         return {"Topics": [{"Name": TOPIC, "Partitions": [{"PartitionIndex": PARTITION, "Offset": 50}]}]}

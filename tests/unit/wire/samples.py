@@ -23,9 +23,11 @@ def records(draw: st.DrawFn, min_size: int = 1) -> list[Record]:
     """Records with ascending offsets that may have gaps."""
     made, offset = [], draw(st.integers(0, 2**40))
     for _ in range(draw(st.integers(min_size, 12))):
-        made.append(Record(
-            offset, draw(TIMESTAMP), draw(BLOB), draw(BLOB), draw(HEADERS), draw(st.integers(-128, 127))
-        ))
+        made.append(
+            Record(
+                offset, draw(TIMESTAMP), draw(BLOB), draw(BLOB), draw(HEADERS), draw(st.integers(-128, 127))
+            )
+        )
         offset += draw(st.integers(1, 200) | st.integers(1, 2**27))
     return made
 
@@ -35,8 +37,10 @@ def typical(count: int = 3) -> Builder:
     builder = Builder(base_offset=5, now=lambda: 1_700_000_000_000)
     for number in range(count):
         builder.add(
-            (None, b"", b"key")[number % 3], (b"value" * number, None, b"")[number % 3],
-            ((), (("h", None),), (("h", b"1"), ("h", b"")))[number % 3], 1_700_000_000_000 + number,
+            (None, b"", b"key")[number % 3],
+            (b"value" * number, None, b"")[number % 3],
+            ((), (("h", None),), (("h", b"1"), ("h", b"")))[number % 3],
+            1_700_000_000_000 + number,
         )
     return builder
 
@@ -44,7 +48,11 @@ def typical(count: int = 3) -> Builder:
 def record_body(**fields: bytes) -> bytes:
     """A record from the bytes of its fields, with the length that they take."""
     parts = {
-        "attributes": b"\x00", "timestamp": b"\x00", "offset": b"\x00", "key": b"\x01", "value": b"\x01",
+        "attributes": b"\x00",
+        "timestamp": b"\x00",
+        "offset": b"\x00",
+        "key": b"\x01",
+        "value": b"\x01",
         "headers": b"\x00",
     } | fields
     body = b"".join(parts.values())

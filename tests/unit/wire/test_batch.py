@@ -79,7 +79,10 @@ def test_a_batch_as_libkafka_s_producer_writes_it() -> None:
     data = made.marshal()
     assert struct.unpack_from(">I", data, 17) == (3094838044,)
     assert data == PRODUCER
-    assert [(each.key, each.value) for each in batch.unmarshal(data).records()] == [(b"", b"foo"), (b"", b"bar")]
+    assert [(each.key, each.value) for each in batch.unmarshal(data).records()] == [
+        (b"", b"foo"),
+        (b"", b"bar"),
+    ]
 
 
 # -- writing and reading ----------------------------------------------------------------------------
@@ -91,7 +94,10 @@ def test_any_batch_round_trips(
     made: list[Record], gap: int, transactional: bool, codec: compression.Codec
 ) -> None:
     builder = Builder(
-        base_offset=max(made[0].offset - gap, 0), producer_id=7, producer_epoch=1, base_sequence=2**31 - 1,
+        base_offset=max(made[0].offset - gap, 0),
+        producer_id=7,
+        producer_epoch=1,
+        base_sequence=2**31 - 1,
         transactional=transactional,
     )
     whole = builder.extend(made).build()
@@ -109,15 +115,17 @@ def test_any_batch_round_trips(
 def test_another_implementation_reads_the_same(made: list[Record]) -> None:
     # It takes a record's attributes for a varint, and refuses header keys that are no text.
     made = [
-        each._replace(attributes=0, headers=tuple((key.replace("\udcff", "x"), value) for key, value in each.headers))
+        each._replace(
+            attributes=0, headers=tuple((key.replace("\udcff", "x"), value) for key, value in each.headers)
+        )
         for each in made
     ]
     data = Builder(base_offset=made[0].offset).extend(made).build().marshal()
     theirs = DefaultRecordBatch(memoryview(data))
     assert theirs.validate_crc()
-    assert [
-        (each.offset, each.timestamp, each.key, each.value, tuple(each.headers)) for each in theirs
-    ] == [tuple(each[:5]) for each in made]
+    assert [(each.offset, each.timestamp, each.key, each.value, tuple(each.headers)) for each in theirs] == [
+        tuple(each[:5]) for each in made
+    ]
 
 
 def test_an_empty_batch_is_legal() -> None:
@@ -155,12 +163,21 @@ def test_a_builder_needs_a_record() -> None:
         Builder().build()
 
 
-@pytest.mark.parametrize(("arguments", "text"), [
-    ({"key": "k", "value": None}, "key of a record is str, neither bytes nor None"),
-    ({"key": None, "value": 1}, "value of a record is int, neither bytes nor None"),
-    ({"key": None, "value": None, "offset": 2}, "offset 2 is not after those before, 3 would be the least"),
-    ({"key": None, "value": None, "timestamp": 1.5}, "timestamp 1.5 and offset 3 of a record must be integers"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"key": "k", "value": None}, "key of a record is str, neither bytes nor None"),
+        ({"key": None, "value": 1}, "value of a record is int, neither bytes nor None"),
+        (
+            {"key": None, "value": None, "offset": 2},
+            "offset 2 is not after those before, 3 would be the least",
+        ),
+        (
+            {"key": None, "value": None, "timestamp": 1.5},
+            "timestamp 1.5 and offset 3 of a record must be integers",
+        ),
+    ],
+)
 def test_a_builder_names_what_it_can_not_take(arguments: dict[str, object], text: str) -> None:
     builder = Builder(base_offset=2).add(None, None)
     with pytest.raises(EncodeError, match=text):
@@ -178,13 +195,16 @@ def test_extended_records_must_ascend() -> None:
         Builder().extend([Record(4, 0, None, None), Record(4, 0, None, None)])
 
 
-@pytest.mark.parametrize(("field", "value", "text"), [
-    ("producer_epoch", 40_000, "producer_epoch of a batch is 40000, which is not an int16"),
-    ("base_offset", 2**63, "base_offset of a batch is 9223372036854775808, which is not an int64"),
-    ("partition_leader_epoch", None, "partition_leader_epoch of a batch is None, which is not an int32"),
-    ("records_count", 1.5, "records_count of a batch is 1.5"),
-    ("payload", "text", "payload of a batch is str, not bytes"),
-])
+@pytest.mark.parametrize(
+    ("field", "value", "text"),
+    [
+        ("producer_epoch", 40_000, "producer_epoch of a batch is 40000, which is not an int16"),
+        ("base_offset", 2**63, "base_offset of a batch is 9223372036854775808, which is not an int64"),
+        ("partition_leader_epoch", None, "partition_leader_epoch of a batch is None, which is not an int32"),
+        ("records_count", 1.5, "records_count of a batch is 1.5"),
+        ("payload", "text", "payload of a batch is str, not bytes"),
+    ],
+)
 def test_a_field_that_does_not_fit_is_named(field: str, value: object, text: str) -> None:
     made = typical().build()
     setattr(made, field, value)
@@ -337,7 +357,9 @@ def test_the_checksum_is_not_taken_over_what_follows() -> None:
 def test_old_messages_among_batches() -> None:
     data = message(1, 7, b"k", b"v", 99) + PRODUCER
     assert [(each.offset, each.value) for each in record_set.iter_records(data)] == [
-        (7, b"v"), (0, b"foo"), (1, b"bar"),
+        (7, b"v"),
+        (0, b"foo"),
+        (1, b"bar"),
     ]
     with pytest.raises(UnsupportedMagicError, match="unsupported magic 1"):
         list(batch.iter_batches(data))
@@ -348,10 +370,15 @@ def test_bytes_of_another_format_are_told_even_at_the_end() -> None:
         list(batch.scan(PRODUCER + bytes(16) + b"\x09"))
 
 
-@pytest.mark.parametrize("error", [
-    DecodeError("reason", 3), TruncatedError("reason", 3), CorruptedBatchError("reason", 3),
-    UnsupportedMagicError(1, 16),
-])
+@pytest.mark.parametrize(
+    "error",
+    [
+        DecodeError("reason", 3),
+        TruncatedError("reason", 3),
+        CorruptedBatchError("reason", 3),
+        UnsupportedMagicError(1, 16),
+    ],
+)
 def test_errors_travel_between_processes(error: WireError) -> None:
     copy = pickle.loads(pickle.dumps(error))
     assert type(copy) is type(error) and str(copy) == str(error) and vars(copy) == vars(error)

@@ -123,9 +123,17 @@ def test_a_fetch_never_moves_the_offset_and_drops_a_cut_batch(side: Any) -> None
     whole = Builder(base_offset=7, now=lambda: 0).add(b"a", b"b").add(None, None).build().marshal()
 
     def answer(request: Request) -> bytes:
-        return broker.usual(request, Responses=[{"Topic": TOPIC, "Partitions": [
-            {"PartitionIndex": PARTITION, "HighWatermark": 50, "Records": whole + whole[:-5]},
-        ]}])
+        return broker.usual(
+            request,
+            Responses=[
+                {
+                    "Topic": TOPIC,
+                    "Partitions": [
+                        {"PartitionIndex": PARTITION, "HighWatermark": 50, "Records": whole + whole[:-5]},
+                    ],
+                }
+            ],
+        )
 
     with FakeBroker({"Fetch": answer}) as broker:
         one = side.made("PartitionFetcher", broker.address, TOPIC, PARTITION, offset=8)
@@ -176,7 +184,9 @@ def test_api_versions_0_is_the_fall_back(side: Any) -> None:
 
 def test_without_acks_nothing_is_waited_for(side: Any) -> None:
     """libkafka waits for an answer that never comes, until its time is over."""
-    with FakeBroker({"Produce": lambda request: b"" if request.body["Acks"] == 0 else broker.usual(request)}) as broker:
+    with FakeBroker(
+        {"Produce": lambda request: b"" if request.body["Acks"] == 0 else broker.usual(request)}
+    ) as broker:
         one = side.made("PartitionProducer", broker.address, TOPIC, PARTITION, acks=0, request_timeout=5.0)
         begun = time.monotonic()
         found = side.do(lambda: one.produce(BATCH.marshal()))
@@ -193,11 +203,13 @@ def test_kafkas_errors_are_results(side: Any) -> None:
         return lambda request: broker.usual(request, **body)
 
     failed = {"Topic": TOPIC, "Partitions": [{"PartitionIndex": PARTITION, "ErrorCode": 1}]}
-    with FakeBroker({
-        "Fetch": answers("Fetch", Responses=[failed]),
-        "Heartbeat": answers("Heartbeat", ErrorCode=27),
-        "OffsetFetch": answers("OffsetFetch", ErrorCode=16),
-    }) as broker:
+    with FakeBroker(
+        {
+            "Fetch": answers("Fetch", Responses=[failed]),
+            "Heartbeat": answers("Heartbeat", ErrorCode=27),
+            "OffsetFetch": answers("OffsetFetch", ErrorCode=16),
+        }
+    ) as broker:
         one = partition(side, broker)
         assert side.do(lambda: one.fetch(0)).error_code == 1
         group = side.made("GroupClient", broker.address, "g")
@@ -214,7 +226,8 @@ def test_kafkas_errors_are_results(side: Any) -> None:
 def test_partitions_without_leader_and_none_at_all(side: Any) -> None:
     with FakeBroker() as broker:
         for topic, number, kind, code in (
-            (TOPIC, 0, client.NoLeaderForPartitionError, 5), (TOPIC, 99, client.PartitionDoesNotExistError, 3),
+            (TOPIC, 0, client.NoLeaderForPartitionError, 5),
+            (TOPIC, 99, client.PartitionDoesNotExistError, 3),
             ("other", 0, client.PartitionDoesNotExistError, 3),
         ):
             one = side.made("PartitionClient", broker.address, topic, number)
@@ -278,22 +291,41 @@ def header_of(request: Request) -> bytes:
 FAULTS: dict[str, tuple[Callable[[Request], bytes | None], type[Exception], str]] = {
     "hangs up": (hang_up, client.TransportError, "closed the connection"),
     "wrong correlation id": (
-        lambda request: frames.encode_response("Fetch", request.version, 999, {}), DecodeError, "request 999, 2 is due"
+        lambda request: frames.encode_response("Fetch", request.version, 999, {}),
+        DecodeError,
+        "request 999, 2 is due",
     ),
     "huge length": (lambda _request: b"\x7f\xff\xff\xff", DecodeError, "frame of 2147483647 bytes"),
     "negative length": (lambda _request: b"\xff\xff\xff\xff", DecodeError, "frame of -1 bytes"),
-    "no frame at all": (lambda _request: b"HTTP/1.1 400 Bad Request\r\n", DecodeError, "frame of 1213486160 bytes"),
+    "no frame at all": (
+        lambda _request: b"HTTP/1.1 400 Bad Request\r\n",
+        DecodeError,
+        "frame of 1213486160 bytes",
+    ),
     "empty frame": (lambda _request: frames.frame(b""), DecodeError, "ResponseHeader"),
-    "garbage": (lambda request: frames.frame(header_of(request) + b"\xff" * 40), DecodeError, "FetchResponse v12"),
+    "garbage": (
+        lambda request: frames.frame(header_of(request) + b"\xff" * 40),
+        DecodeError,
+        "FetchResponse v12",
+    ),
     "too much": (
         lambda request: frames.frame(
             frames.encode_response("Fetch", request.version, request.header.correlation_id, {})[4:] + b"x"
-        ), DecodeError, "left over",
+        ),
+        DecodeError,
+        "left over",
     ),
     "another partition": (
-        lambda request: frames.encode_response("Fetch", request.version, request.header.correlation_id, {
-            "Responses": [{"Topic": "other", "Partitions": [{"PartitionIndex": PARTITION}]}],
-        }), DecodeError, "nothing about events",
+        lambda request: frames.encode_response(
+            "Fetch",
+            request.version,
+            request.header.correlation_id,
+            {
+                "Responses": [{"Topic": "other", "Partitions": [{"PartitionIndex": PARTITION}]}],
+            },
+        ),
+        DecodeError,
+        "nothing about events",
     ),
 }
 
@@ -315,6 +347,7 @@ def test_a_fault_closes_the_connection_and_is_not_retried(side: Any, fault: str)
 
 def test_an_answer_that_is_cut_says_how_much_came(side: Any) -> None:
     with FakeBroker() as broker:
+
         def cut_and_close(request: Request) -> bytes | None:
             connection = broker._open[-1]
             connection.sendall(struct.pack(">i", 100) + b"\0\0")
@@ -413,7 +446,9 @@ def test_bootstrap_addresses(side: Any) -> None:
             gone.close()
 
 
-@pytest.mark.parametrize("text", ["", "host", "host:", ":1", "host:x", "host:0", "host:65536", "a:b:1", "host:-1"])
+@pytest.mark.parametrize(
+    "text", ["", "host", "host:", ":1", "host:x", "host:0", "host:65536", "a:b:1", "host:-1"]
+)
 def test_what_is_no_address(text: str) -> None:
     with pytest.raises(ValueError, match="not an address"):
         parse_address(text)
@@ -451,6 +486,7 @@ async def test_a_cancelled_call_closes_the_connection() -> None:
 
 async def test_a_bootstrap_function_may_be_a_coroutine() -> None:
     with FakeBroker() as broker:
+
         async def resolve() -> list[str]:
             return [broker.address]
 
@@ -479,7 +515,12 @@ def test_sasl_with_a_broker_of_old() -> None:
                     connection.sendall(self.usual(request, **({"Mechanisms": ["PLAIN"]} if bare else {})))
 
     with Old(SaslHandshake=(0, 0)) as broker:
-        assert client.call_metadata(broker.address, [], sasl=client.Sasl("PLAIN", "alice", "secret"))["ControllerId"] == 7
+        assert (
+            client.call_metadata(broker.address, [], sasl=client.Sasl("PLAIN", "alice", "secret"))[
+                "ControllerId"
+            ]
+            == 7
+        )
         with pytest.raises(client.AuthenticationError, match="SASL PLAIN: refused"):
             client.call_metadata(broker.address, [], sasl=client.Sasl("PLAIN", "alice", "wrong"))
     assert tokens == [b"\0alice\0secret", b"\0alice\0wrong"]
@@ -489,30 +530,61 @@ def test_read_committed_leaves_out_what_was_aborted() -> None:
     from pixy.wire import control
 
     def transactional(producer: int, offset: int, value: bytes) -> bytes:
-        return Builder(
-            base_offset=offset, producer_id=producer, producer_epoch=0, base_sequence=0, transactional=True, now=lambda: 0
-        ).add(None, value).build().marshal()
+        return (
+            Builder(
+                base_offset=offset,
+                producer_id=producer,
+                producer_epoch=0,
+                base_sequence=0,
+                transactional=True,
+                now=lambda: 0,
+            )
+            .add(None, value)
+            .build()
+            .marshal()
+        )
 
     def marker(producer: int, offset: int, abort: bool) -> bytes:
-        made = Builder(base_offset=offset, producer_id=producer, producer_epoch=0, transactional=True, control=True, now=lambda: 0)
+        made = Builder(
+            base_offset=offset,
+            producer_id=producer,
+            producer_epoch=0,
+            transactional=True,
+            control=True,
+            now=lambda: 0,
+        )
         key = struct.pack(">hh", 0, control.ControlType.ABORT if abort else control.ControlType.COMMIT)
         return made.add(key, struct.pack(">hi", 0, 1)).build().marshal()
 
-    data = b"".join([
-        transactional(1, 0, b"aborted"), transactional(2, 1, b"committed"), marker(1, 2, True), marker(2, 3, False),
-        transactional(1, 4, b"later, committed"), marker(1, 5, False),
-        Builder(base_offset=6, now=lambda: 0).add(None, b"plain").build().marshal(),
-        transactional(1, 7, b"aborted again"), marker(1, 8, True), transactional(1, 9, b"the last"),
-    ])
+    data = b"".join(
+        [
+            transactional(1, 0, b"aborted"),
+            transactional(2, 1, b"committed"),
+            marker(1, 2, True),
+            marker(2, 3, False),
+            transactional(1, 4, b"later, committed"),
+            marker(1, 5, False),
+            Builder(base_offset=6, now=lambda: 0).add(None, b"plain").build().marshal(),
+            transactional(1, 7, b"aborted again"),
+            marker(1, 8, True),
+            transactional(1, 9, b"the last"),
+        ]
+    )
 
     def values(read_committed: bool) -> list[bytes | None]:
-        return [each.value for each in client.FetchResult(
-            client.Broker("h", 1), "t", 0, 0, 0, 0, 10, 10, 0, ((1, 7), (1, 0)), data, read_committed
-        ).records()]
+        return [
+            each.value
+            for each in client.FetchResult(
+                client.Broker("h", 1), "t", 0, 0, 0, 0, 10, 10, 0, ((1, 7), (1, 0)), data, read_committed
+            ).records()
+        ]
 
     assert values(True) == [b"committed", b"later, committed", b"plain", b"the last"]
     assert values(False) == [
-        b"aborted", b"committed", b"later, committed", b"plain", b"aborted again", b"the last",
+        b"aborted",
+        b"committed",
+        b"later, committed",
+        b"plain",
+        b"aborted again",
+        b"the last",
     ]
-
-

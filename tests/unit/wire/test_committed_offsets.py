@@ -33,7 +33,10 @@ def test_libkafka_s_value() -> None:
 
 
 @given(
-    st.integers(0, 4), st.integers(0, 2**63 - 1), st.text(max_size=20), st.integers(-1, 2**62),
+    st.integers(0, 4),
+    st.integers(0, 2**63 - 1),
+    st.text(max_size=20),
+    st.integers(-1, 2**62),
     st.none() | st.uuids(),
 )
 @settings(deadline=None)
@@ -41,8 +44,13 @@ def test_every_version_round_trips(
     version: int, offset: int, metadata: str, stamp: int, topic_id: uuid.UUID | None
 ) -> None:
     made = OffsetValue(
-        offset, metadata, stamp, stamp if version == 1 else -1, 5 if version >= 3 else -1,
-        topic_id if version == 4 else None, version,
+        offset,
+        metadata,
+        stamp,
+        stamp if version == 1 else -1,
+        5 if version >= 3 else -1,
+        topic_id if version == 4 else None,
+        version,
     )
     assert committed_offsets.decode_value(made.marshal()) == made
     key = OffsetKey(metadata, "topic", 3, version % 2)
@@ -68,11 +76,17 @@ def test_what_is_refused() -> None:
             committed_offsets.decode_key(data)
     with pytest.raises(DecodeError, match="1 bytes are left over"):
         committed_offsets.decode_value(VALUE + b"\x00")
-    with pytest.raises(UnsupportedVersionError, match="version 2 of a key in __consumer_offsets is not an offset's"):
+    with pytest.raises(
+        UnsupportedVersionError, match="version 2 of a key in __consumer_offsets is not an offset's"
+    ):
         committed_offsets.decode_key(b"\x00\x02" + KEY[2:])
     for wrong in (
-        OffsetKey("g", "t", 2**31), OffsetKey("g" * 40_000, "t", 0), OffsetValue(2**63, "", 0),
-        OffsetKey("g", "t", 0, 2), OffsetValue(0, "", 0, version=5), OffsetValue(0, "\ud800", 0),
+        OffsetKey("g", "t", 2**31),
+        OffsetKey("g" * 40_000, "t", 0),
+        OffsetValue(2**63, "", 0),
+        OffsetKey("g", "t", 0, 2),
+        OffsetValue(0, "", 0, version=5),
+        OffsetValue(0, "\ud800", 0),
     ):
         with pytest.raises(WireError) as caught:
             wrong.marshal()

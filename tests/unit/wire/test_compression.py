@@ -46,23 +46,26 @@ def test_any_bytes_round_trip(codec: Codec, data: bytes, times: int) -> None:
     assert each.decompress(each.compress(data), len(data)) == data
 
 
-@pytest.mark.parametrize(("codec", "data", "expected"), [
-    (Codec.GZIP, gzip.compress(TEXT), TEXT),
-    (Codec.GZIP, gzip.compress(TEXT) + gzip.compress(b"2") + gzip.compress(b""), TEXT + b"2"),
-    (Codec.SNAPPY, xerial(TEXT), TEXT),
-    (Codec.SNAPPY, xerial(TEXT, b"2"), TEXT + b"2"),
-    (Codec.SNAPPY, xerial(TEXT) + xerial(b"2"), TEXT + b"2"),
-    (Codec.SNAPPY, xerial(TEXT, numbers=struct.pack("<ii", 1, 1)), TEXT),  # redpanda has written them so
-    (Codec.SNAPPY, bytes(cramjam.snappy.compress_raw(TEXT)), TEXT),
-    (Codec.SNAPPY, XERIAL + bytes(8), b""),
-    (Codec.LZ4, lz4.frame.compress(TEXT), TEXT),  # linked blocks
-    (Codec.LZ4, lz4.frame.compress(TEXT, content_checksum=True, block_checksum=True), TEXT),
-    (Codec.LZ4, lz4.frame.compress(TEXT) + lz4.frame.compress(b"2"), TEXT + b"2"),
-    (Codec.LZ4, bytes(cramjam.lz4.compress(TEXT)), TEXT),
-    (Codec.ZSTD, zstd.compress(TEXT), TEXT),
-    (Codec.ZSTD, streamed_zstd(TEXT), TEXT),  # without its size
-    (Codec.ZSTD, streamed_zstd(TEXT) + zstd.compress(b"2"), TEXT + b"2"),
-])
+@pytest.mark.parametrize(
+    ("codec", "data", "expected"),
+    [
+        (Codec.GZIP, gzip.compress(TEXT), TEXT),
+        (Codec.GZIP, gzip.compress(TEXT) + gzip.compress(b"2") + gzip.compress(b""), TEXT + b"2"),
+        (Codec.SNAPPY, xerial(TEXT), TEXT),
+        (Codec.SNAPPY, xerial(TEXT, b"2"), TEXT + b"2"),
+        (Codec.SNAPPY, xerial(TEXT) + xerial(b"2"), TEXT + b"2"),
+        (Codec.SNAPPY, xerial(TEXT, numbers=struct.pack("<ii", 1, 1)), TEXT),  # redpanda has written them so
+        (Codec.SNAPPY, bytes(cramjam.snappy.compress_raw(TEXT)), TEXT),
+        (Codec.SNAPPY, XERIAL + bytes(8), b""),
+        (Codec.LZ4, lz4.frame.compress(TEXT), TEXT),  # linked blocks
+        (Codec.LZ4, lz4.frame.compress(TEXT, content_checksum=True, block_checksum=True), TEXT),
+        (Codec.LZ4, lz4.frame.compress(TEXT) + lz4.frame.compress(b"2"), TEXT + b"2"),
+        (Codec.LZ4, bytes(cramjam.lz4.compress(TEXT)), TEXT),
+        (Codec.ZSTD, zstd.compress(TEXT), TEXT),
+        (Codec.ZSTD, streamed_zstd(TEXT), TEXT),  # without its size
+        (Codec.ZSTD, streamed_zstd(TEXT) + zstd.compress(b"2"), TEXT + b"2"),
+    ],
+)
 def test_what_is_read(codec: Codec, data: bytes, expected: bytes) -> None:
     each = compression.get(codec)
     assert each.decompress(data, len(expected)) == expected
@@ -175,7 +178,9 @@ def test_a_bomb_costs_no_more_memory_than_allowed(codec: Codec) -> None:
 def test_names_numbers_and_levels() -> None:
     assert compression.get("ZSTD") is compression.get(4) is compression.get(Codec.ZSTD)
     for name, levels in (("gzip", (1, 9)), ("lz4", (0, 9)), ("zstd", (1, 19))):
-        small, big = (len(compression.get(name, level).compress(TEXT[:999] + bytes(range(256)) * 9)) for level in levels)
+        small, big = (
+            len(compression.get(name, level).compress(TEXT[:999] + bytes(range(256)) * 9)) for level in levels
+        )
         assert big <= small
         with pytest.raises(EncodeError, match=f"{name} has levels"):
             compression.get(name, 99)
@@ -186,9 +191,14 @@ def test_names_numbers_and_levels() -> None:
             compression.get(unknown)
 
 
-@pytest.mark.parametrize(("name", "module"), [
-    ("snappy", "cramjam"), ("lz4", "lz4"), ("zstd", zstd.__name__.partition(".")[0]),
-])
+@pytest.mark.parametrize(
+    ("name", "module"),
+    [
+        ("snappy", "cramjam"),
+        ("lz4", "lz4"),
+        ("zstd", zstd.__name__.partition(".")[0]),
+    ],
+)
 def test_a_codec_without_its_library_says_how_to_get_it(name: str, module: str) -> None:
     program = (
         f"import sys; sys.modules[{module!r}] = None\n"
@@ -199,8 +209,9 @@ def test_a_codec_without_its_library_says_how_to_get_it(name: str, module: str) 
         "except compression.CodecUnavailableError as error:\n"
         "    print(error)"
     )
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     first, second = done.stdout.splitlines()
     assert first == "b'x'"
     assert second.startswith(f"codec {name} needs {module}") and second.endswith("install kafka-pixy[wire]")
-

@@ -25,7 +25,10 @@ def test_subscription(version: int) -> None:
 
 @pytest.mark.parametrize("version", range(4))
 def test_assignment(version: int) -> None:
-    for body in ({"AssignedPartitions": OWNED, "UserData": None}, {"AssignedPartitions": [], "UserData": b""}):
+    for body in (
+        {"AssignedPartitions": OWNED, "UserData": None},
+        {"AssignedPartitions": [], "UserData": b""},
+    ):
         assert protocol.decode_assignment(protocol.encode_assignment(version, body)) == (version, body)
 
 
@@ -39,8 +42,10 @@ def test_a_short_body_is_filled_with_defaults(version: int, fields: int) -> None
         kept = max(0, 3 - (5 - count)) if count >= 2 else 0
         ends.append(len(protocol.encode_subscription(kept, body)) if count >= 2 else 2 + 4 + 3 + 3)
     data = bytes([0, version]) + whole[2 : ends[fields]]
-    wanted = {name: FULL[name] if i < fields else {"UserData": None, **REST}[name]
-              for i, name in enumerate(list(FULL)[: FIELDS[version]])}
+    wanted = {
+        name: FULL[name] if i < fields else {"UserData": None, **REST}[name]
+        for i, name in enumerate(list(FULL)[: FIELDS[version]])
+    }
     assert protocol.decode_subscription(data).body == wanted
 
 
@@ -55,11 +60,17 @@ def test_an_empty_assignment() -> None:
     assert protocol.decode_assignment(b"") == (-1, {"AssignedPartitions": [], "UserData": None})
 
 
-@pytest.mark.parametrize(("data", "kind", "offset"), [
-    (b"", TruncatedError, 0), (b"\0", TruncatedError, 1), (b"\xff\xff", DecodeError, 0),
-    (b"\0\1\0\0\0\1\0", TruncatedError, 6), (b"\0\1\0\0\0\1\0\1", TruncatedError, 8),
-    (b"\0\0\x7f\xff\xff\xff", TruncatedError, 6),
-])
+@pytest.mark.parametrize(
+    ("data", "kind", "offset"),
+    [
+        (b"", TruncatedError, 0),
+        (b"\0", TruncatedError, 1),
+        (b"\xff\xff", DecodeError, 0),
+        (b"\0\1\0\0\0\1\0", TruncatedError, 6),
+        (b"\0\1\0\0\0\1\0\1", TruncatedError, 8),
+        (b"\0\0\x7f\xff\xff\xff", TruncatedError, 6),
+    ],
+)
 def test_what_is_not_right(data: bytes, kind: type[DecodeError], offset: int) -> None:
     with pytest.raises(kind) as caught:
         protocol.decode_subscription(data)

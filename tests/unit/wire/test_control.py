@@ -33,11 +33,16 @@ def test_types_that_are_not_known_are_kept() -> None:
     assert found.type is ControlType.LEADER_CHANGE and found.coordinator_epoch is None
 
 
-@pytest.mark.parametrize(("key", "value", "kind", "offset"), [
-    (None, b"", TruncatedError, 0), (b"\x00\x00\x00", b"", TruncatedError, 3),
-    (b"\xff\xff\x00\x00", bytes(6), DecodeError, 0), (bytes(4), None, TruncatedError, 0),
-    (bytes(4), bytes(5), TruncatedError, 5),
-])
+@pytest.mark.parametrize(
+    ("key", "value", "kind", "offset"),
+    [
+        (None, b"", TruncatedError, 0),
+        (b"\x00\x00\x00", b"", TruncatedError, 3),
+        (b"\xff\xff\x00\x00", bytes(6), DecodeError, 0),
+        (bytes(4), None, TruncatedError, 0),
+        (bytes(4), bytes(5), TruncatedError, 5),
+    ],
+)
 def test_what_is_no_control_record(
     key: bytes | None, value: bytes | None, kind: type[DecodeError], offset: int
 ) -> None:

@@ -31,7 +31,11 @@ def test_answers_come_in_order() -> None:
         correlator.request(request("Heartbeat", number, 100 + number))
     assert len(correlator) == 5
     for number in range(5):
-        assert header(correlator.response(response("Heartbeat", number, 100 + number))) == (12, number, 100 + number)
+        assert header(correlator.response(response("Heartbeat", number, 100 + number))) == (
+            12,
+            number,
+            100 + number,
+        )
     with pytest.raises(DecodeError, match="nothing waits"):
         correlator.response(response("Heartbeat", 0, 105))
 
@@ -77,8 +81,15 @@ def test_the_bound() -> None:
 
 TOKENS = {
     "PLAIN": [(b"\0alice\0secret", b"")],
-    "SCRAM-SHA-256": [(b"n,,n=alice,r=abc", b"r=abcdef,s=c2FsdA==,i=4096"), (b"c=biws,r=abcdef,p=x", b"v=abc")],
-    "GSSAPI": [(b"\x60\x82\x02\x1a", b"\x60\x81\x9a"), (b"", b"\x05\x04\x05\xff"), (b"\x05\x04\x04\xff", None)],
+    "SCRAM-SHA-256": [
+        (b"n,,n=alice,r=abc", b"r=abcdef,s=c2FsdA==,i=4096"),
+        (b"c=biws,r=abcdef,p=x", b"v=abc"),
+    ],
+    "GSSAPI": [
+        (b"\x60\x82\x02\x1a", b"\x60\x81\x9a"),
+        (b"", b"\x05\x04\x05\xff"),
+        (b"\x05\x04\x04\xff", None),
+    ],
 }
 
 

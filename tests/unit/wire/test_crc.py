@@ -13,7 +13,10 @@ from pixy.wire import crc
 from tests.support import ROOT
 
 VECTORS = [  # RFC 3720, B.4
-    (b"", 0), (b"123456789", 0xE3069283), (bytes(32), 0x8A9136AA), (b"\xff" * 32, 0x62A8AB43),
+    (b"", 0),
+    (b"123456789", 0xE3069283),
+    (bytes(32), 0x8A9136AA),
+    (b"\xff" * 32, 0x62A8AB43),
     (bytes(range(32)), 0x46DD794E),
 ]
 
@@ -30,14 +33,21 @@ def test_all_implementations_agree(data: bytes) -> None:
     assert crc.crc32c(data) == crc.pure_crc32c(data) == google_crc32c.value(data)
 
 
-@pytest.mark.parametrize(("missing", "backend"), [
-    ((), "fastcrc"), (("fastcrc",), "google-crc32c"), (("fastcrc", "google_crc32c"), "pure Python"),
-])
+@pytest.mark.parametrize(
+    ("missing", "backend"),
+    [
+        ((), "fastcrc"),
+        (("fastcrc",), "google-crc32c"),
+        (("fastcrc", "google_crc32c"), "pure Python"),
+    ],
+)
 def test_the_fastest_that_is_installed_is_taken(missing: tuple[str, ...], backend: str) -> None:
     program = (
         f"import sys; sys.modules.update(dict.fromkeys({missing!r}))\n"
         "from pixy.wire import crc\n"
         "print(crc.BACKEND, crc.crc32c(memoryview(b'-123456789')[1:]))"
     )
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip() == f"{backend} {0xE3069283}"

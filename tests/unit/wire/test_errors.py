@@ -29,10 +29,16 @@ def test_codes_of_later_versions() -> None:
 
 def test_an_error_may_be_raised() -> None:
     errors.check(0)
-    with pytest.raises(KafkaError, match=r"^TOPIC_ALREADY_EXISTS \(36\): the topic exists already: Topic 'x' exists$") as caught:
+    with pytest.raises(
+        KafkaError, match=r"^TOPIC_ALREADY_EXISTS \(36\): the topic exists already: Topic 'x' exists$"
+    ) as caught:
         errors.check(36, "Topic 'x' exists")
     error = caught.value
-    assert isinstance(error, WireError) and error.error is ErrorCode.TOPIC_ALREADY_EXISTS and not error.error.retriable
+    assert (
+        isinstance(error, WireError)
+        and error.error is ErrorCode.TOPIC_ALREADY_EXISTS
+        and not error.error.retriable
+    )
     copy = pickle.loads(pickle.dumps(error))
     assert str(copy) == str(error) and vars(copy) == vars(error)
     assert KafkaError(9999).error is ErrorCode.UNKNOWN_SERVER_ERROR
@@ -40,7 +46,10 @@ def test_an_error_may_be_raised() -> None:
 
 def test_what_must_be_looked_up_again() -> None:
     assert {error.name for error in ErrorCode if error.refresh} >= {
-        "NOT_LEADER_OR_FOLLOWER", "LEADER_NOT_AVAILABLE", "UNKNOWN_TOPIC_OR_PARTITION", "NOT_COORDINATOR",
+        "NOT_LEADER_OR_FOLLOWER",
+        "LEADER_NOT_AVAILABLE",
+        "UNKNOWN_TOPIC_OR_PARTITION",
+        "NOT_COORDINATOR",
     }
     assert all(error.retriable for error in ErrorCode if error.refresh)
     assert not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS.refresh

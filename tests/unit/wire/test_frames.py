@@ -22,9 +22,7 @@ def test_frames_come_out_however_the_stream_is_cut(wanted: list[bytes], cuts: li
     stream = b"".join(frames.frame(each) for each in wanted) + b"\0\0"
     places = [0, *sorted(min(each, len(stream)) for each in cuts), len(stream)]
     splitter = FrameSplitter()
-    found = [
-        frame for start, end in itertools.pairwise(places) for frame in splitter.feed(stream[start:end])
-    ]
+    found = [frame for start, end in itertools.pairwise(places) for frame in splitter.feed(stream[start:end])]
     assert found == wanted
     assert splitter.pending == 2
 
@@ -63,10 +61,19 @@ def test_a_large_frame_is_not_copied_for_each_chunk() -> None:
     assert [len(each) for each in found] == [16 << 20]
 
 
-@pytest.mark.parametrize(("api", "version", "client_id"), [
-    ("JoinGroup", 0, "c"), ("JoinGroup", 9, None), ("Produce", 3, ""), ("ApiVersions", 3, "é"),
-    ("ControlledShutdown", 0, None), ("ControlledShutdown", 1, "c"), ("ControlledShutdown", 3, "c"), ("Fetch", 18, "c"),
-])
+@pytest.mark.parametrize(
+    ("api", "version", "client_id"),
+    [
+        ("JoinGroup", 0, "c"),
+        ("JoinGroup", 9, None),
+        ("Produce", 3, ""),
+        ("ApiVersions", 3, "é"),
+        ("ControlledShutdown", 0, None),
+        ("ControlledShutdown", 1, "c"),
+        ("ControlledShutdown", 3, "c"),
+        ("Fetch", 18, "c"),
+    ],
+)
 def test_a_request_there_and_back(api: str, version: int, client_id: str | None) -> None:
     data = frames.encode_request(api, version, 77, client_id, {})
     assert int.from_bytes(data[:4], "big") == len(data) - 4
@@ -87,14 +94,22 @@ def test_the_bytes_of_a_header() -> None:
 
 
 def test_tags_of_a_header_are_kept() -> None:
-    header = {"RequestApiKey": 12, "RequestApiVersion": 4, "CorrelationId": 5, "ClientId": "c", "_tags": {9: b"t"}}
+    header = {
+        "RequestApiKey": 12,
+        "RequestApiVersion": 4,
+        "CorrelationId": 5,
+        "ClientId": "c",
+        "_tags": {9: b"t"},
+    }
     frame = messages.encode("RequestHeader", 2, header) + messages.encode("HeartbeatRequest", 4, {})
     assert frames.decode_request(frame).header.tags == {9: b"t"}
     frame = messages.encode("ResponseHeader", 1, {"CorrelationId": 5, "_tags": {9: b"t"}}) + bytes(7)
     assert frames.decode_response(frame, 12, 4).tags == {9: b"t"}
 
 
-@pytest.mark.parametrize(("key", "version", "flexible"), [(18, 99, True), (999, 0, True), (17, 5, False), (11, 12, True)])
+@pytest.mark.parametrize(
+    ("key", "version", "flexible"), [(18, 99, True), (999, 0, True), (17, 5, False), (11, 12, True)]
+)
 def test_the_header_of_a_request_that_is_not_known(key: int, version: int, flexible: bool) -> None:
     fields = {"RequestApiKey": key, "RequestApiVersion": version, "CorrelationId": 5, "ClientId": "c"}
     frame = messages.encode("RequestHeader", 2 if flexible else 1, fields) + b"body"
@@ -103,11 +118,17 @@ def test_the_header_of_a_request_that_is_not_known(key: int, version: int, flexi
         frames.decode_request(frame)
 
 
-@pytest.mark.parametrize(("data", "kind", "offset"), [
-    ("", TruncatedError, 0), ("000b0007000000", TruncatedError, 7), ("000b0007000000010005 63", TruncatedError, 8),
-    ("000b000700000001fffe", DecodeError, 8), ("000b0007000000010001ff00", DecodeError, 10),
-    ("000b00070000000100016301", TruncatedError, 12),
-])
+@pytest.mark.parametrize(
+    ("data", "kind", "offset"),
+    [
+        ("", TruncatedError, 0),
+        ("000b0007000000", TruncatedError, 7),
+        ("000b0007000000010005 63", TruncatedError, 8),
+        ("000b000700000001fffe", DecodeError, 8),
+        ("000b0007000000010001ff00", DecodeError, 10),
+        ("000b00070000000100016301", TruncatedError, 12),
+    ],
+)
 def test_a_header_that_is_not_right(data: str, kind: type[DecodeError], offset: int) -> None:
     with pytest.raises(kind) as caught:
         frames.decode_request_header(bytes.fromhex(data))
@@ -116,9 +137,15 @@ def test_a_header_that_is_not_right(data: str, kind: type[DecodeError], offset: 
 
 def test_api_versions_falls_back_to_version_0() -> None:
     """KIP-511: a broker that does not know the version says so in version 0, and only then."""
-    answer = frames.encode_response("ApiVersions", 0, 4, {
-        "ErrorCode": 35, "ApiKeys": [{"ApiKey": 18, "MinVersion": 0, "MaxVersion": 2}],
-    })
+    answer = frames.encode_response(
+        "ApiVersions",
+        0,
+        4,
+        {
+            "ErrorCode": 35,
+            "ApiKeys": [{"ApiKey": 18, "MinVersion": 0, "MaxVersion": 2}],
+        },
+    )
     response = frames.decode_response(answer[4:], "ApiVersions", 4)
     assert response.version == 0 and response.body["ApiKeys"][0]["MaxVersion"] == 2
     other = frames.encode_response("ApiVersions", 3, 4, {"ErrorCode": 42})

@@ -109,10 +109,12 @@ def test_a_batch_that_libkafka_calls_empty_is_read() -> None:
 
 
 def test_a_byte_of_kafka_1_0_s_batch_that_was_changed() -> None:
-    data = bytearray(base64.b64decode(
-        "AAAAAAAAAAMAAABMAAAAAAJx8ZMnAAAAAAACAAABbZh/WLMAAAFtmH9Ys/////////////8AAAAAAAAAAxAAAAABBG0xABAAAAIBBG0y"
-        "ABAAAAQBBG0zAA=="
-    ))
+    data = bytearray(
+        base64.b64decode(
+            "AAAAAAAAAAMAAABMAAAAAAJx8ZMnAAAAAAACAAABbZh/WLMAAAFtmH9Ys/////////////8AAAAAAAAAAxAAAAABBG0xABAAAAIBBG0y"
+            "ABAAAAQBBG0zAA=="
+        )
+    )
     data[86] = 0xFF
     with pytest.raises(CorruptedBatchError):
         batch.unmarshal(data)

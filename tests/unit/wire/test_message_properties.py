@@ -95,7 +95,9 @@ def test_any_frame(data: bytes) -> None:
             pass
 
 
-@pytest.mark.parametrize("name", ["FetchResponse", "MetadataResponse", "OffsetFetchRequest", "LeaderAndIsrRequest"])
+@pytest.mark.parametrize(
+    "name", ["FetchResponse", "MetadataResponse", "OffsetFetchRequest", "LeaderAndIsrRequest"]
+)
 def test_a_lie_about_sizes_costs_nothing(name: str) -> None:
     """Every 4 bytes in turn become a huge count: no memory is taken for it, and no time."""
     for version in messages.versions(name)[:: max(len(messages.versions(name)) - 1, 1)]:
@@ -104,7 +106,12 @@ def test_a_lie_about_sizes_costs_nothing(name: str) -> None:
         tracemalloc.start()
         begun = time.process_time()
         for place in range(len(valid)):
-            for lie in (b"\x7f\xff\xff\xff", b"\x00\xff\xff\xff", b"\xff\xff\xff\xff\x0f", b"\xff\xff\xff\x7f"):
+            for lie in (
+                b"\x7f\xff\xff\xff",
+                b"\x00\xff\xff\xff",
+                b"\xff\xff\xff\xff\x0f",
+                b"\xff\xff\xff\x7f",
+            ):
                 decode(name, version, valid[:place] + lie + valid[place + 4 :])
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()

@@ -15,7 +15,12 @@ from tests.unit.wire.samples import message
 def theirs(magic: int, codec: int) -> bytes:
     builder = MemoryRecordsBuilder(magic=magic, compression_type=codec, batch_size=1 << 20)
     for number in range(5):
-        builder.append(timestamp=1000 + number, key=(b"k%d" % number if number else None), value=b"v" * number, headers=[])
+        builder.append(
+            timestamp=1000 + number,
+            key=(b"k%d" % number if number else None),
+            value=b"v" * number,
+            headers=[],
+        )
     builder.close()
     return builder.buffer()
 
@@ -33,7 +38,10 @@ def test_message_sets_of_another_implementation(magic: int, codec: int) -> None:
 @pytest.mark.parametrize("codec", [1, 2, 3, 4])
 def test_any_codec(codec: int) -> None:
     data = wrap(1, 1, message(1, 0, None, b"a", 7), message(1, 1, b"k", None, 8), attributes=codec)
-    assert list(message_set.iter_records(data + data[:-1])) == [Record(0, 7, None, b"a"), Record(1, 8, b"k", None)]
+    assert list(message_set.iter_records(data + data[:-1])) == [
+        Record(0, 7, None, b"a"),
+        Record(1, 8, b"k", None),
+    ]
 
 
 def test_lz4_of_magic_0_has_a_checksum_of_its_own() -> None:
@@ -57,7 +65,9 @@ def test_inner_offsets_are_relative_with_magic_1() -> None:
 
 
 def test_the_broker_s_clock_is_the_wrapper_s() -> None:
-    data = wrap(1, 1, message(1, 0, None, b"a", 7), message(1, 1, None, b"b", 8), attributes=1 | 8, timestamp=50)
+    data = wrap(
+        1, 1, message(1, 0, None, b"a", 7), message(1, 1, None, b"b", 8), attributes=1 | 8, timestamp=50
+    )
     assert [each.timestamp for each in message_set.iter_records(data)] == [50, 50]
 
 
@@ -68,15 +78,18 @@ def changed(data: bytes, position: int, byte: int) -> bytes:
     return data[:position] + bytes((byte,)) + data[position + 1 :]
 
 
-@pytest.mark.parametrize(("data", "text"), [
-    (wrap(1, 0), "a compressed message has 0 bytes left over"),
-    (wrap(1, 0, GOOD, GOOD[:-1]), f"a compressed message has {len(GOOD) - 1} bytes left over"),
-    (wrap(1, 0, wrap(1, 0, GOOD)), "byte 0: compressed inside a compressed one"),
-    (message(1, 0, None, None, 0, 1), "a compressed message has no value"),
-    (message(1, 0, None, b"garbage", 0, 1), "in a compressed message, byte 0: not readable"),
-    (message(1, 0, None, b"garbage", 0, 6), "unknown compression codec 6"),
-    (wrap(1, 0, changed(GOOD, 12, 0xFF)), "in a compressed message, byte 0: checksum"),
-])
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (wrap(1, 0), "a compressed message has 0 bytes left over"),
+        (wrap(1, 0, GOOD, GOOD[:-1]), f"a compressed message has {len(GOOD) - 1} bytes left over"),
+        (wrap(1, 0, wrap(1, 0, GOOD)), "byte 0: compressed inside a compressed one"),
+        (message(1, 0, None, None, 0, 1), "a compressed message has no value"),
+        (message(1, 0, None, b"garbage", 0, 1), "in a compressed message, byte 0: not readable"),
+        (message(1, 0, None, b"garbage", 0, 6), "unknown compression codec 6"),
+        (wrap(1, 0, changed(GOOD, 12, 0xFF)), "in a compressed message, byte 0: checksum"),
+    ],
+)
 def test_what_is_refused_in_a_compressed_message(data: bytes, text: str) -> None:
     with pytest.raises(DecodeError, match=text) as caught:
         list(message_set.iter_records(GOOD + data))

@@ -39,9 +39,9 @@ def _classes() -> dict[str, Any]:
 
 THEIRS = _classes()
 SHARED = [
-    (name, version) for name, version in bodies.ALL
-    if name in THEIRS and version <= THEIRS[name].max_version
+    (name, version) for name, version in bodies.ALL if name in THEIRS and version <= THEIRS[name].max_version
 ]
+
 
 def to_theirs(container: Any, body: dict[str, Any], version: int) -> Any:
     """A structure of ours as what their encoders take the attributes of."""
@@ -83,7 +83,13 @@ def from_theirs(item: Any, struct: Any, version: int) -> dict[str, Any]:
         elif field.is_struct() and field.tag is not None:  # a tagged field that is not there
             value = _defaults(field, version)
         elif field._type_str == "uuid":
-            value = uuid.UUID(int=0) if value is None else value if isinstance(value, uuid.UUID) else uuid.UUID(value)
+            value = (
+                uuid.UUID(int=0)
+                if value is None
+                else value
+                if isinstance(value, uuid.UUID)
+                else uuid.UUID(value)
+            )
         elif isinstance(value, memoryview):
             value = bytes(value)
         found[field._name] = value
@@ -92,7 +98,13 @@ def from_theirs(item: Any, struct: Any, version: int) -> dict[str, Any]:
 
 def test_it_knows_enough_to_compare() -> None:
     assert len(SHARED) > 380, len(SHARED)
-    wanted = {"JoinGroupRequest", "SyncGroupResponse", "FetchResponse", "ProduceRequest", "ApiVersionsResponse"}
+    wanted = {
+        "JoinGroupRequest",
+        "SyncGroupResponse",
+        "FetchResponse",
+        "ProduceRequest",
+        "ApiVersionsResponse",
+    }
     assert wanted <= {name for name, _ in SHARED}
 
 

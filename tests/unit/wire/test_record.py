@@ -18,12 +18,20 @@ def one(data: bytes) -> Record:
     return found
 
 
-@pytest.mark.parametrize(("encoded", "expected"), [
-    ("EAAAAAAEbTEAEAAAAgEEbTIAEAAABAEEbTMA", [
-        Record(0, 0, b"", b"m1"), Record(1, 0, None, b"m2"), Record(2, 0, None, b"m3"),
-    ]),
-    ("EAAABAEEbTMA", [Record(2, 0, None, b"m3")]),
-])
+@pytest.mark.parametrize(
+    ("encoded", "expected"),
+    [
+        (
+            "EAAAAAAEbTEAEAAAAgEEbTIAEAAABAEEbTMA",
+            [
+                Record(0, 0, b"", b"m1"),
+                Record(1, 0, None, b"m2"),
+                Record(2, 0, None, b"m3"),
+            ],
+        ),
+        ("EAAABAEEbTMA", [Record(2, 0, None, b"m3")]),
+    ],
+)
 def test_record_bodies_of_libkafka(encoded: str, expected: list[Record]) -> None:
     data = base64.b64decode(encoded)
     assert record.decode(data, len(expected)) == expected
@@ -90,7 +98,9 @@ def test_longer_encodings_than_needed_are_read() -> None:
 
 
 def test_header_keys_may_repeat_and_need_not_be_text() -> None:
-    made = Record(0, 0, None, None, (("a", b""), ("a", None), ("", b"x"), ("\udcff", b"y"), ("é" * 40, b"z" * 70)))
+    made = Record(
+        0, 0, None, None, (("a", b""), ("a", None), ("", b"x"), ("\udcff", b"y"), ("é" * 40, b"z" * 70))
+    )
     data = record.encode([made])
     assert b"\x02\xff" in data  # a key of one byte that is no UTF-8
     assert one(data) == made
@@ -104,29 +114,47 @@ def test_negative_deltas() -> None:
 GOOD = record_body(key=b"\x06key", value=b"\x0avalue", headers=b"\x02\x02h\x02v")
 
 
-@pytest.mark.parametrize(("data", "kind", "offset", "text"), [
-    (b"\x10" + bytes(6), TruncatedError, 0, "record 0: its length is 8, and 6 bytes are left"),
-    (b"\x80\x80\x80\x80\x80\x00\x00", DecodeError, 0, "record 0: varint is longer than 5 bytes"),
-    (b"\x80" * 4 + b"\x7f" + bytes(9), DecodeError, 0, "record 0: varint does not fit 32 bits"),
-    (b"\x01" + bytes(9), DecodeError, 0, "record 0: its length is -1"),
-    (b"\x00" + bytes(9), DecodeError, 0, "record 0: its length is 0"),
-    (b"\x02" + bytes(9), DecodeError, 2, "record 0, of length 1: varint is cut off"),
-    (record_body(key=b"\x03"), DecodeError, 4, "length of the key is -2, with 2 bytes left"),
-    (record_body(value=b"\x08ab"), DecodeError, 5, "length of the value is 4, with 3 bytes left"),
-    (record_body(value=b"\xfe\xff\xff\xff\x0f"), DecodeError, 5, "length of the value is 2147483647, with 1 bytes"),
-    (record_body(headers=b"\x01"), DecodeError, 6, "-1 headers can not be in 0 bytes"),
-    (record_body(headers=b"\xfe\xff\xff\xff\x0f"), DecodeError, 6, "2147483647 headers can not be in 0 bytes"),
-    (record_body(headers=b"\x02\x01\x01"), DecodeError, 7, "key of header 0 is null"),
-    (record_body(headers=b"\x02\x02a\x04b"), DecodeError, 9, "length of the value of header 0 is 2"),
-    (record_body(headers=b"\x02\x08a\x01"), DecodeError, 7, "length of the key of header 0 is 4"),
-    (record_body(headers=b"\x00\x00\x00"), DecodeError, 7, "its fields take 2 bytes less"),
-    (record_body(timestamp=b"\xff" * 9 + b"\x02"), DecodeError, 2, "varint does not fit 64 bits"),
-    (record_body(timestamp=b"\x80" * 10 + b"\x00"), DecodeError, 2, "varint is longer than 10 bytes"),
-    (record_body(offset=b"\xff\xff\xff\xff\x10"), DecodeError, 3, "varint does not fit 32 bits"),
-    # The lengths of the record, and of the value of its header, both say 20 bytes more than there are.
-    (b"\x3c\x00\x00\x00\x01\x01\x02\x02h\x2a" + b"v", TruncatedError, 0, "its length is 30, and 10 bytes are left"),
-    (GOOD + b"\x00", DecodeError, len(GOOD), "1 bytes are left over after 1 records"),
-])
+@pytest.mark.parametrize(
+    ("data", "kind", "offset", "text"),
+    [
+        (b"\x10" + bytes(6), TruncatedError, 0, "record 0: its length is 8, and 6 bytes are left"),
+        (b"\x80\x80\x80\x80\x80\x00\x00", DecodeError, 0, "record 0: varint is longer than 5 bytes"),
+        (b"\x80" * 4 + b"\x7f" + bytes(9), DecodeError, 0, "record 0: varint does not fit 32 bits"),
+        (b"\x01" + bytes(9), DecodeError, 0, "record 0: its length is -1"),
+        (b"\x00" + bytes(9), DecodeError, 0, "record 0: its length is 0"),
+        (b"\x02" + bytes(9), DecodeError, 2, "record 0, of length 1: varint is cut off"),
+        (record_body(key=b"\x03"), DecodeError, 4, "length of the key is -2, with 2 bytes left"),
+        (record_body(value=b"\x08ab"), DecodeError, 5, "length of the value is 4, with 3 bytes left"),
+        (
+            record_body(value=b"\xfe\xff\xff\xff\x0f"),
+            DecodeError,
+            5,
+            "length of the value is 2147483647, with 1 bytes",
+        ),
+        (record_body(headers=b"\x01"), DecodeError, 6, "-1 headers can not be in 0 bytes"),
+        (
+            record_body(headers=b"\xfe\xff\xff\xff\x0f"),
+            DecodeError,
+            6,
+            "2147483647 headers can not be in 0 bytes",
+        ),
+        (record_body(headers=b"\x02\x01\x01"), DecodeError, 7, "key of header 0 is null"),
+        (record_body(headers=b"\x02\x02a\x04b"), DecodeError, 9, "length of the value of header 0 is 2"),
+        (record_body(headers=b"\x02\x08a\x01"), DecodeError, 7, "length of the key of header 0 is 4"),
+        (record_body(headers=b"\x00\x00\x00"), DecodeError, 7, "its fields take 2 bytes less"),
+        (record_body(timestamp=b"\xff" * 9 + b"\x02"), DecodeError, 2, "varint does not fit 64 bits"),
+        (record_body(timestamp=b"\x80" * 10 + b"\x00"), DecodeError, 2, "varint is longer than 10 bytes"),
+        (record_body(offset=b"\xff\xff\xff\xff\x10"), DecodeError, 3, "varint does not fit 32 bits"),
+        # The lengths of the record, and of the value of its header, both say 20 bytes more than there are.
+        (
+            b"\x3c\x00\x00\x00\x01\x01\x02\x02h\x2a" + b"v",
+            TruncatedError,
+            0,
+            "its length is 30, and 10 bytes are left",
+        ),
+        (GOOD + b"\x00", DecodeError, len(GOOD), "1 bytes are left over after 1 records"),
+    ],
+)
 def test_what_is_wrong_with_a_record_is_told_with_its_place(
     data: bytes, kind: type[DecodeError], offset: int, text: str
 ) -> None:
@@ -153,17 +181,20 @@ def test_a_record_that_is_cut_off_anywhere(cut: int) -> None:
         record.decode(GOOD[:cut], 1)
 
 
-@pytest.mark.parametrize(("fields", "text"), [
-    ((0, 0, "key", None, (), 0), "record 1: its key is str"),
-    ((0, 0, None, "value", (), 0), "record 1: its value is str"),
-    ((0, 0, None, None, (("h", "text"),), 0), "record 1: header 0: its value is str, not bytes"),
-    ((0, 0, None, None, ((b"h", None),), 0), "record 1: header 0: its key is bytes, not str"),
-    ((0, 0, None, None, (("\ud800", None),), 0), "record 1: header 0: its key .* is not text"),
-    ((0, 0, None, None, (), 128), "record 1: "),
-    ((2**31, 0, None, None, (), 0), "record 1: 2147483648 does not fit a varint"),
-    ((0, 2**63, None, None, (), 0), "record 1: 9223372036854775808 does not fit a varlong"),
-    ((0, 1.5, None, None, (), 0), "record 1: "),
-])
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ((0, 0, "key", None, (), 0), "record 1: its key is str"),
+        ((0, 0, None, "value", (), 0), "record 1: its value is str"),
+        ((0, 0, None, None, (("h", "text"),), 0), "record 1: header 0: its value is str, not bytes"),
+        ((0, 0, None, None, ((b"h", None),), 0), "record 1: header 0: its key is bytes, not str"),
+        ((0, 0, None, None, (("\ud800", None),), 0), "record 1: header 0: its key .* is not text"),
+        ((0, 0, None, None, (), 128), "record 1: "),
+        ((2**31, 0, None, None, (), 0), "record 1: 2147483648 does not fit a varint"),
+        ((0, 2**63, None, None, (), 0), "record 1: 9223372036854775808 does not fit a varlong"),
+        ((0, 1.5, None, None, (), 0), "record 1: "),
+    ],
+)
 def test_what_can_not_be_written(fields: tuple[object, ...], text: str) -> None:
     with pytest.raises(EncodeError, match=text):
         record.encode([Record(0, 0, None, None), fields])

@@ -24,17 +24,20 @@ def test_scram_sha_256_as_in_rfc_7677() -> None:
         dialogue.send(b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=")
 
 
-@pytest.mark.parametrize(("first", "last", "words"), [
-    (b"r=other,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096", None, "nonce"),
-    (b"r=rOprNGfwEbeRWgbNEkqOx,s=!,i=4096", None, "first message"),
-    (b"r=rOprNGfwEbeRWgbNEkqOx,i=4096", None, "first message"),
-    (b"r=rOprNGfwEbeRWgbNEkqOx,s=c2FsdA==,i=x", None, "first message"),
-    (b"r=rOprNGfwEbeRWgbNEkqOx,s=c2FsdA==,i=1", None, "1 iterations"),
-    (b"r=rOprNGfwEbeRWgbNEkqOx,s=c2FsdA==,i=999999999", None, "999999999 iterations"),
-    (SERVER_FIRST, b"e=invalid-proof", "invalid-proof"),
-    (SERVER_FIRST, b"v=AAAA", "does not know the password"),
-    (SERVER_FIRST, b"\xff\xff", "does not know the password"),
-])
+@pytest.mark.parametrize(
+    ("first", "last", "words"),
+    [
+        (b"r=other,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096", None, "nonce"),
+        (b"r=rOprNGfwEbeRWgbNEkqOx,s=!,i=4096", None, "first message"),
+        (b"r=rOprNGfwEbeRWgbNEkqOx,i=4096", None, "first message"),
+        (b"r=rOprNGfwEbeRWgbNEkqOx,s=c2FsdA==,i=x", None, "first message"),
+        (b"r=rOprNGfwEbeRWgbNEkqOx,s=c2FsdA==,i=1", None, "1 iterations"),
+        (b"r=rOprNGfwEbeRWgbNEkqOx,s=c2FsdA==,i=999999999", None, "999999999 iterations"),
+        (SERVER_FIRST, b"e=invalid-proof", "invalid-proof"),
+        (SERVER_FIRST, b"v=AAAA", "does not know the password"),
+        (SERVER_FIRST, b"\xff\xff", "does not know the password"),
+    ],
+)
 def test_scram_with_a_server_that_is_wrong(first: bytes, last: bytes | None, words: str) -> None:
     dialogue = scram().exchange()
     next(dialogue)

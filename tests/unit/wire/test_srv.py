@@ -24,7 +24,9 @@ def record(priority: int, host: bytes, port: int) -> bytes:
 
 
 def message(question: bytes, *records: bytes, flags: int = 0x8180) -> bytes:
-    return question[:2] + struct.pack(">HHHHH", flags, 1, len(records), 0, 0) + question[12:] + b"".join(records)
+    return (
+        question[:2] + struct.pack(">HHHHH", flags, 1, len(records), 0, 0) + question[12:] + b"".join(records)
+    )
 
 
 class NameServer:
@@ -116,7 +118,9 @@ def test_the_next_name_server_is_asked(server: NameServer) -> None:
     assert srv.lookup("_kafka._tcp.example.com", servers=[gone, server.address])
 
 
-@pytest.mark.parametrize(("flags", "words"), [(0x8183, "no such name"), (0x8182, "server failure"), (0x8180, "there is none")])
+@pytest.mark.parametrize(
+    ("flags", "words"), [(0x8183, "no such name"), (0x8182, "server failure"), (0x8180, "there is none")]
+)
 def test_no_such_record(server: NameServer, flags: int, words: str) -> None:
     server.over_udp = lambda question: [message(question, flags=flags)]
     with pytest.raises(WireError, match=words):
@@ -159,7 +163,9 @@ def test_the_systems_servers(tmp_path: Path) -> None:
     assert srv.system_servers(tmp_path / "none") == []
 
 
-def test_a_bootstrap_without_a_port_is_an_srv_record(server: NameServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bootstrap_without_a_port_is_an_srv_record(
+    server: NameServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with FakeBroker() as broker:
         server.over_udp = lambda question: [message(question, record(1, b"\x09localhost\0", broker.port))]
         monkeypatch.setattr(srv, "system_servers", lambda: [server.address])

@@ -14,8 +14,16 @@ INT32 = st.integers(-(2**31), 2**31 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)
 UINT32 = st.integers(0, 2**32 - 1)
 ZIGZAG = [
-    (0, "00"), (-1, "01"), (1, "02"), (63, "7e"), (-64, "7f"), (64, "8001"), (-65, "8101"), (300, "d804"),
-    (2**31 - 1, "feffffff0f"), (-(2**31), "ffffffff0f"),
+    (0, "00"),
+    (-1, "01"),
+    (1, "02"),
+    (63, "7e"),
+    (-64, "7f"),
+    (64, "8001"),
+    (-65, "8101"),
+    (300, "d804"),
+    (2**31 - 1, "feffffff0f"),
+    (-(2**31), "ffffffff0f"),
 ]
 
 
@@ -26,17 +34,28 @@ def test_a_varint_is_zigzag(value: int, hexed: str) -> None:
     assert varint.varint_size(value) == varint.varlong_size(value) == len(hexed) // 2
 
 
-@pytest.mark.parametrize(("value", "hexed"), [
-    (2**63 - 1, "feffffffffffffffff01"), (-(2**63), "ffffffffffffffffff01"),
-])
+@pytest.mark.parametrize(
+    ("value", "hexed"),
+    [
+        (2**63 - 1, "feffffffffffffffff01"),
+        (-(2**63), "ffffffffffffffffff01"),
+    ],
+)
 def test_a_varlong_reaches_to_64_bits(value: int, hexed: str) -> None:
     assert varint.encode_varlong(value).hex() == hexed
     assert varint.decode_varlong(bytes.fromhex(hexed)) == (value, 10)
 
 
-@pytest.mark.parametrize(("value", "hexed"), [
-    (0, "00"), (127, "7f"), (128, "8001"), (300, "ac02"), (2**32 - 1, "ffffffff0f"),
-])
+@pytest.mark.parametrize(
+    ("value", "hexed"),
+    [
+        (0, "00"),
+        (127, "7f"),
+        (128, "8001"),
+        (300, "ac02"),
+        (2**32 - 1, "ffffffff0f"),
+    ],
+)
 def test_an_unsigned_varint_is_plain(value: int, hexed: str) -> None:
     assert varint.encode_unsigned(value).hex() == hexed
     assert varint.decode_unsigned(bytes.fromhex(hexed)) == (value, len(hexed) // 2)
@@ -65,11 +84,20 @@ def test_an_unsigned_varint_round_trips(value: int) -> None:
     assert varint.decode_unsigned(data) == (value, len(data)) and varint.unsigned_size(value) == len(data)
 
 
-@pytest.mark.parametrize(("function", "value"), [
-    (varint.encode_varint, 2**31), (varint.encode_varint, -(2**31) - 1), (varint.encode_varlong, 2**63),
-    (varint.encode_varlong, -(2**63) - 1), (varint.encode_unsigned, -1), (varint.encode_unsigned, 2**32),
-    (varint.varint_size, 2**31), (varint.varlong_size, 2**63), (varint.unsigned_size, -1),
-])
+@pytest.mark.parametrize(
+    ("function", "value"),
+    [
+        (varint.encode_varint, 2**31),
+        (varint.encode_varint, -(2**31) - 1),
+        (varint.encode_varlong, 2**63),
+        (varint.encode_varlong, -(2**63) - 1),
+        (varint.encode_unsigned, -1),
+        (varint.encode_unsigned, 2**32),
+        (varint.varint_size, 2**31),
+        (varint.varlong_size, 2**63),
+        (varint.unsigned_size, -1),
+    ],
+)
 def test_what_does_not_fit_is_refused(function: Callable[[int], object], value: int) -> None:
     with pytest.raises(EncodeError, match=f"^{value} does not fit"):
         function(value)
@@ -83,13 +111,16 @@ def test_a_cut_off_varint(decode: Callable[..., tuple[int, int]], data: bytes) -
     assert caught.value.offset == 1 + len(data)
 
 
-@pytest.mark.parametrize(("decode", "data"), [
-    (varint.decode_varint, b"\xff" * 5 + b"\x01"),
-    (varint.decode_varint, b"\xff\xff\xff\xff\x1f"),  # 33 bits in five bytes
-    (varint.decode_unsigned, b"\x80" * 5 + b"\x00"),
-    (varint.decode_varlong, b"\x80" * 10 + b"\x00"),
-    (varint.decode_varlong, b"\xff" * 9 + b"\x02"),
-])
+@pytest.mark.parametrize(
+    ("decode", "data"),
+    [
+        (varint.decode_varint, b"\xff" * 5 + b"\x01"),
+        (varint.decode_varint, b"\xff\xff\xff\xff\x1f"),  # 33 bits in five bytes
+        (varint.decode_unsigned, b"\x80" * 5 + b"\x00"),
+        (varint.decode_varlong, b"\x80" * 10 + b"\x00"),
+        (varint.decode_varlong, b"\xff" * 9 + b"\x02"),
+    ],
+)
 def test_a_varint_of_more_bits_than_its_type(decode: Callable[..., tuple[int, int]], data: bytes) -> None:
     with pytest.raises(DecodeError) as caught:
         decode(b"\x00" + data, 1)

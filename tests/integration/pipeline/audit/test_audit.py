@@ -54,7 +54,9 @@ def test_what_went_well_is_told_so(world: World, spark: Any) -> None:
     assert (group["offered"], group["acked"]) == (MESSAGES, MESSAGES)
     assert (group["retried"], group["duplicates_retried"]) == (1, 1)
     assert group["deliveries"] == MESSAGES + 1
-    assert (group["lost"], group["unknown"], group["duplicates_unexplained"], group["out_of_order"]) == (0,) * 4
+    assert (group["lost"], group["unknown"], group["duplicates_unexplained"], group["out_of_order"]) == (
+        0,
+    ) * 4
     for metric in ("produce_offer", "offer_ack"):
         p50, p95, p99, most = (group[f"{metric}_{part}_ms"] for part in ("p50", "p95", "p99", "max"))
         assert 0 < p50 <= p95 <= p99 <= most < 60_000
@@ -65,7 +67,11 @@ def test_what_went_well_is_told_so(world: World, spark: Any) -> None:
 
     files = output.write(result, summary, render(result, summary))
     assert {Path(path).name for path in files} == {
-        "windows.parquet", "latencies.parquet", "partitions.parquet", "findings.parquet", "report.html",
+        "windows.parquet",
+        "latencies.parquet",
+        "partitions.parquet",
+        "findings.parquet",
+        "report.html",
         "audit.json",
     }
     rows = pq.read_table(Path(result.request.out, "windows.parquet")).to_pylist()
@@ -110,7 +116,9 @@ def test_a_planted_loss_duplicate_and_reorder_in_the_journal_are_found(world: Wo
         early["time"], late["time"] = late["time"] + 1, early["time"]
         return events
 
-    _, summary = world.audit(spark, "planted-journal", journal=world.doctored_journal(change), topics=(world.topic,))
+    _, summary = world.audit(
+        spark, "planted-journal", journal=world.doctored_journal(change), topics=(world.topic,)
+    )
     assert summary["verdict"] == "loss"
     group = only(summary["groups"], topic=world.topic, group="g")
     assert (group["lost"], group["duplicates_unexplained"]) == (1, 1)
@@ -155,18 +163,24 @@ def test_late_data_restates_closed_windows(world: World, spark: Any, tmp_path: P
     rows = pq.read_table(world.folder / "late" / "windows.parquet").to_pylist()
     by_hour = {(now - round(row["window"].timestamp() * 1000)) // hour: row for row in rows}
     assert {at: (row["produced"], row["revision"], row["restated"]) for at, row in by_hour.items()} == {
-        5: (1, 1, False), 4: (3, 2, True), 3: (1, 2, True), 0: (2, 2, False),
+        5: (1, 1, False),
+        4: (3, 2, True),
+        3: (1, 2, True),
+        0: (2, 2, False),
     }
     assert only(late["topics"], topic=name)["produced"] == 7
     with pytest.raises(PixyError, match="has windows of 3600 s"):
         world.audit(spark, "late", lake=lake, proxy=None, window=60_000)
 
 
-@pytest.mark.parametrize(("more", "told"), [
-    ({"journal": "no-such-topic"}, "journal topic no-such-topic does not exist"),
-    ({"topics": ("no-such-topic",)}, "topic no-such-topic does not exist"),
-    ({"lake": "/no/such/lake"}, "/no/such/lake is not a lake"),
-])
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ({"journal": "no-such-topic"}, "journal topic no-such-topic does not exist"),
+        ({"topics": ("no-such-topic",)}, "topic no-such-topic does not exist"),
+        ({"lake": "/no/such/lake"}, "/no/such/lake is not a lake"),
+    ],
+)
 def test_what_is_not_there_is_named(world: World, spark: Any, more: dict[str, Any], told: str) -> None:
     with pytest.raises(PixyError, match=told):
         world.audit(spark, "refused", **more)
@@ -175,9 +189,11 @@ def test_what_is_not_there_is_named(world: World, spark: Any, more: dict[str, An
 def test_records_that_are_no_journal_are_named(world: World, spark: Any) -> None:
     topic = world.kafka.create_topic(f"{world.topic}-no-journal", 1)
     producer = Producer({"bootstrap.servers": world.kafka.bootstrap()[0]})
-    for value in (world.journal_values()[0], b"Good news everyone!", world.journal_values()[0].replace(
-        b"\xa7version\x01", b"\xa7version\x63"
-    )):
+    for value in (
+        world.journal_values()[0],
+        b"Good news everyone!",
+        world.journal_values()[0].replace(b"\xa7version\x01", b"\xa7version\x63"),
+    ):
         producer.produce(topic, value, partition=0)
     producer.flush()
     with pytest.raises(PixyError) as caught:
@@ -191,7 +207,9 @@ def test_a_lake_that_was_altered_is_named(world: World, spark: Any) -> None:
     file = next(lake.glob("data/**/*.parquet"))
     whole = file.read_bytes()
     file.write_bytes(whole[:-1])
-    with pytest.raises(PixyError, match=f"{file} is {len(whole) - 1} bytes long, and {len(whole)} in its manifest"):
+    with pytest.raises(
+        PixyError, match=f"{file} is {len(whole) - 1} bytes long, and {len(whole)} in its manifest"
+    ):
         world.audit(spark, "refused", lake=str(lake))
     file.write_bytes(b"x" * len(whole))
     with pytest.raises(PixyError, match=file.name):
@@ -210,8 +228,12 @@ def test_the_command(world: World) -> None:
 
     def run(*args: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-m", "pixy.cli.main", "pipeline", "audit", *args], cwd=ROOT, text=True,
-            capture_output=True, timeout=400, check=False,
+            [sys.executable, "-m", "pixy.cli.main", "pipeline", "audit", *args],
+            cwd=ROOT,
+            text=True,
+            capture_output=True,
+            timeout=400,
+            check=False,
         )
 
     refused = run("--out", str(out))

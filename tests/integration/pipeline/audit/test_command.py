@@ -15,8 +15,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from pixy.config import Kafka, Proxy
 from pixy.pipeline.audit import output
-from pixy.pipeline.audit.gather import Request
 from pixy.pipeline.audit.job import audit
+from pixy.pipeline.audit.open_sources import Request
 from pixy.pipeline.audit.report import render
 from pixy.pipeline.audit.summary import summarize
 from tests.kafka.cluster import Cluster, free_port
@@ -27,23 +27,38 @@ pytestmark = pytest.mark.timeout(300)
 
 def command(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "pixy.cli.main", "pipeline", "audit", *arguments], cwd=ROOT, text=True,
-        capture_output=True, timeout=250, check=False,
+        [sys.executable, "-m", "pixy.cli.main", "pipeline", "audit", *arguments],
+        cwd=ROOT,
+        text=True,
+        capture_output=True,
+        timeout=250,
+        check=False,
     )
 
 
 def config(folder: Path, *seed_peers: str) -> str:
     path = folder / "pixy.yaml"
-    path.write_text(json.dumps({"proxies": {"main": {
-        "kafka": {"seed_peers": list(seed_peers)}, "net": {"dial_timeout": "1s"},
-    }}}))
+    path.write_text(
+        json.dumps(
+            {
+                "proxies": {
+                    "main": {
+                        "kafka": {"seed_peers": list(seed_peers)},
+                        "net": {"dial_timeout": "1s"},
+                    }
+                }
+            }
+        )
+    )
     return str(path)
 
 
 def test_a_cluster_that_does_not_answer_is_named_before_spark_starts(tmp_path: Path) -> None:
     address = f"127.0.0.1:{free_port()}"
     began = time.monotonic()
-    done = command("--config", config(tmp_path, address), "--topics", "orders", "--out", str(tmp_path / "out"), "--json")
+    done = command(
+        "--config", config(tmp_path, address), "--topics", "orders", "--out", str(tmp_path / "out"), "--json"
+    )
     took = time.monotonic() - began
     assert done.returncode == 1, done.stderr
     assert f"tried {address}" in done.stderr
@@ -53,30 +68,50 @@ def test_a_cluster_that_does_not_answer_is_named_before_spark_starts(tmp_path: P
     assert took < 15, "Spark was started for nothing"
 
 
-def test_a_topic_that_is_nowhere_is_named_before_spark_starts(kafka: Cluster, name: str, tmp_path: Path) -> None:
-    done = command("--config", config(tmp_path, *kafka.bootstrap()), "--topics", f"{name},{name}-2", "--out", str(tmp_path / "out"))
+def test_a_topic_that_is_nowhere_is_named_before_spark_starts(
+    kafka: Cluster, name: str, tmp_path: Path
+) -> None:
+    done = command(
+        "--config",
+        config(tmp_path, *kafka.bootstrap()),
+        "--topics",
+        f"{name},{name}-2",
+        "--out",
+        str(tmp_path / "out"),
+    )
     assert done.returncode == 1
     assert f"topic {name}, {name}-2 does not exist in the cluster" in done.stderr, done.stderr
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(("arguments", "told"), [
-    (("--window", "0s"), "--window: '0s' must be more than 0"),
-    (("--window", "soon"), "--window: "),
-    (("--settle", "-1s"), "--settle: "),
-    (("--prometheus", "/no/such/folder/a.prom", "--lake", "x"), "--prometheus /no/such/folder/a.prom: there is no such folder"),
-    (("--config", "/no/such.yaml"), "/no/such.yaml"),
-    (("--topics", "a/b", "--lake", "x"), "'a/b' is not a name of a topic"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--window", "0s"), "--window: '0s' must be more than 0"),
+        (("--window", "soon"), "--window: "),
+        (("--settle", "-1s"), "--settle: "),
+        (
+            ("--prometheus", "/no/such/folder/a.prom", "--lake", "x"),
+            "--prometheus /no/such/folder/a.prom: there is no such folder",
+        ),
+        (("--config", "/no/such.yaml"), "/no/such.yaml"),
+        (("--topics", "a/b", "--lake", "x"), "'a/b' is not a name of a topic"),
+    ],
+)
 def test_a_wrong_command_line(tmp_path: Path, arguments: tuple[str, ...], told: str) -> None:
     done = command("--out", str(tmp_path / "out"), *arguments)
     assert (done.returncode, told in done.stderr) == (2, True), done.stderr
 
 
-def test_a_topic_without_a_message_has_no_window(kafka: Cluster, name: str, spark: Any, tmp_path: Path) -> None:
+def test_a_topic_without_a_message_has_no_window(
+    kafka: Cluster, name: str, spark: Any, tmp_path: Path
+) -> None:
     kafka.create_topic(name, 2)
     request = Request(
-        str(tmp_path / "out"), cluster="main", proxy=Proxy(kafka=Kafka(seed_peers=kafka.bootstrap())), topics=(name,),
+        str(tmp_path / "out"),
+        cluster="main",
+        proxy=Proxy(kafka=Kafka(seed_peers=kafka.bootstrap())),
+        topics=(name,),
         settle=0.0,
     )
     for run in (1, 2):
@@ -84,7 +119,10 @@ def test_a_topic_without_a_message_has_no_window(kafka: Cluster, name: str, spar
         summary = summarize(result)
         output.write(result, summary, render(result, summary))
         assert (summary["verdict"], summary["run"], summary["windows"]["count"]) == ("clean", run, 0)
-    assert [(row["partition"], row["log_start"], row["log_end"]) for row in summary["partitions"]] == [(0, 0, 0), (1, 0, 0)]
+    assert [(row["partition"], row["log_start"], row["log_end"]) for row in summary["partitions"]] == [
+        (0, 0, 0),
+        (1, 0, 0),
+    ]
     assert "Nothing is missing, doubled or out of order." in (tmp_path / "out" / "report.html").read_text()
 
 
@@ -96,14 +134,24 @@ def test_figures_for_prometheus(kafka: Cluster, name: str, tmp_path: Path) -> No
     producer.flush()
     file = tmp_path / "audit.prom"
     done = command(
-        "--config", config(tmp_path, *kafka.bootstrap()), "--topics", name, "--out", str(tmp_path / "out"),
-        "--prometheus", str(file), "--master", "local[2]", "--json",
+        "--config",
+        config(tmp_path, *kafka.bootstrap()),
+        "--topics",
+        name,
+        "--out",
+        str(tmp_path / "out"),
+        "--prometheus",
+        str(file),
+        "--master",
+        "local[2]",
+        "--json",
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["topics"][0]["produced"] == 30
     found = {
         (sample.name, *sample.labels.values()): sample.value
-        for family in text_string_to_metric_families(file.read_text()) for sample in family.samples
+        for family in text_string_to_metric_families(file.read_text())
+        for sample in family.samples
     }
     assert found["kafka_pixy_audit_topic_produced", name] == 30
     assert found["kafka_pixy_audit_verdict", "clean"] == 1

@@ -14,7 +14,7 @@ from pixy.kafka.blocking import ClusterView
 from pixy.pipeline.audit.gaps import Gap, Log, Why, classify
 from pixy.pipeline.audit.log_scan import scan
 from pixy.pipeline.errors import SourceError
-from pixy.pipeline.intervals import Intervals
+from pixy.pipeline.lake.intervals import Intervals
 from tests.kafka.cluster import Cluster
 
 
@@ -51,10 +51,14 @@ class Topic:
     def read(self) -> set[int]:
         """Offsets that a reader of committed records gets."""
         start, _ = self.bounds
-        consumer = Consumer({
-            "bootstrap.servers": self.kafka.bootstrap()[0], "group.id": "reads", "enable.partition.eof": True,
-            "isolation.level": "read_committed",
-        })
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.kafka.bootstrap()[0],
+                "group.id": "reads",
+                "enable.partition.eof": True,
+                "isolation.level": "read_committed",
+            }
+        )
         consumer.assign([TopicPartition(self.name, 0, start)])
         found = set()
         while True:
@@ -70,9 +74,13 @@ class Topic:
         start, end = self.bounds
         config = self.view.configs([self.name])[self.name]
         return Log(
-            start, end, scan(self.proxy, self.name, 0, missing, start),
-            compacted="compact" in config["cleanup.policy"], deleting="delete" in config["cleanup.policy"],
-            retention_ms=int(config["retention.ms"]), retention_bytes=int(config["retention.bytes"]),
+            start,
+            end,
+            scan(self.proxy, self.name, 0, missing, start),
+            compacted="compact" in config["cleanup.policy"],
+            deleting="delete" in config["cleanup.policy"],
+            retention_ms=int(config["retention.ms"]),
+            retention_bytes=int(config["retention.bytes"]),
             now=time.time_ns() // 1_000_000,
         )
 
@@ -100,7 +108,9 @@ def test_transactions_leave_markers_and_aborted_records(kafka: Cluster, name: st
     topic.transaction(5, commit=False)  # 8 to 12, marker 13
     topic.produce(2)  # 14 15
     assert reasons(topic.gaps()) == [
-        (7, 8, Why.MARKER), (8, 13, Why.ABORTED), (13, 14, Why.MARKER),
+        (7, 8, Why.MARKER),
+        (8, 13, Why.ABORTED),
+        (13, 14, Why.MARKER),
     ]
 
 
@@ -111,8 +121,12 @@ def test_what_the_broker_has_and_the_lake_has_not_is_lost(kafka: Cluster, name: 
     topic.transaction(2, commit=False)
     gaps = topic.gaps(4, 17, 18, 33, 49)
     assert reasons(gaps) == [
-        (4, 5, Why.LOSS), (17, 19, Why.LOSS), (33, 34, Why.LOSS), (49, 50, Why.LOSS),
-        (50, 52, Why.ABORTED), (52, 53, Why.MARKER),
+        (4, 5, Why.LOSS),
+        (17, 19, Why.LOSS),
+        (33, 34, Why.LOSS),
+        (49, 50, Why.LOSS),
+        (50, 52, Why.ABORTED),
+        (52, 53, Why.MARKER),
     ]
     missing = Intervals.offsets([4, 33])
     stamps = dict(pair for span in topic.log(missing).spans for pair in span.stamps)
@@ -121,10 +135,17 @@ def test_what_the_broker_has_and_the_lake_has_not_is_lost(kafka: Cluster, name: 
 
 
 def test_compaction(kafka: Cluster, name: str) -> None:
-    topic = Topic(kafka, name, **{
-        "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "segment.ms": "100",
-        "min.compaction.lag.ms": "0", "max.compaction.lag.ms": "100",
-    })
+    topic = Topic(
+        kafka,
+        name,
+        **{
+            "cleanup.policy": "compact",
+            "min.cleanable.dirty.ratio": "0.01",
+            "segment.ms": "100",
+            "min.compaction.lag.ms": "0",
+            "max.compaction.lag.ms": "100",
+        },
+    )
     topic.produce(40, key=lambda at: f"k{at % 4}")
     until(lambda: _rolled_and_cleaned(topic), "nothing was compacted")
     gaps = topic.gaps(39)
@@ -165,7 +186,10 @@ def test_delete_records_inside_a_batch_and_between_batches(kafka: Cluster, name:
         until(lambda topic=topic, at=at: topic.bounds[0] == at, "the log's start does not move")
         gaps = topic.gaps(15)
         assert reasons(gaps) == [(0, at, Why.DELETED), (15, 16, Why.LOSS)]
-    assert "inside the batch of 0" in classify(Intervals.span(0, 5), inside.log(Intervals.span(0, 5)))[0].evidence
+    assert (
+        "inside the batch of 0"
+        in classify(Intervals.span(0, 5), inside.log(Intervals.span(0, 5)))[0].evidence
+    )
 
 
 def test_a_topic_that_is_not_there_is_named(kafka: Cluster, name: str) -> None:

@@ -17,10 +17,10 @@ from confluent_kafka import Producer
 from pixy.config import Kafka, Proxy
 from pixy.kafka import settings
 from pixy.kafka.blocking import ClusterView
-from pixy.pipeline.audit.gather import Request
 from pixy.pipeline.audit.job import audit
+from pixy.pipeline.audit.open_sources import Request
 from pixy.pipeline.audit.summary import summarize
-from pixy.pipeline.intervals import Intervals
+from pixy.pipeline.lake.intervals import Intervals
 from pixy.wire.batch import Builder
 from pixy.wire.client import PartitionProducer
 from tests.kafka.cluster import Cluster
@@ -83,7 +83,9 @@ class Log:
 
 def found(summary: dict[str, Any], kind: str) -> list[tuple[str, int, int, str]]:
     return sorted(
-        (row["severity"], row["start"], row["end"], row["why"]) for row in summary["findings"] if row["kind"] == kind
+        (row["severity"], row["start"], row["end"], row["why"])
+        for row in summary["findings"]
+        if row["kind"] == kind
     )
 
 
@@ -91,7 +93,9 @@ def values(count: int, prefix: bytes = b"v") -> list[bytes]:
     return [b"%s%d" % (prefix, at) for at in range(count)]
 
 
-def test_a_gap_and_a_repeat_of_sequence_numbers(forgetful: Cluster, spark: Any, name: str, tmp_path: Path) -> None:
+def test_a_gap_and_a_repeat_of_sequence_numbers(
+    forgetful: Cluster, spark: Any, name: str, tmp_path: Path
+) -> None:
     log = Log(forgetful, name)
     log.numbered(4242, 0, values(5), T)  # 0 to 4
     log.numbered(4242, 5, values(5), T + 1)  # 5 to 9
@@ -102,21 +106,38 @@ def test_a_gap_and_a_repeat_of_sequence_numbers(forgetful: Cluster, spark: Any, 
     summary = log.audit(spark, tmp_path)
     assert summary["verdict"] == "loss"
     assert found(summary, "sequence missing") == [
-        ("loss", 10, 13, "producer 4242, epoch 0: sequence 10 to 19: sent and never written, before offset 13"),
+        (
+            "loss",
+            10,
+            13,
+            "producer 4242, epoch 0: sequence 10 to 19: sent and never written, before offset 13",
+        ),
     ]
     assert found(summary, "sequence repeated") == [
-        ("fault", 18, 21, "producer 4243, epoch 0: sequence 0 to 2 was there before: a retry was written again"),
+        (
+            "fault",
+            18,
+            21,
+            "producer 4243, epoch 0: sequence 0 to 2 was there before: a retry was written again",
+        ),
     ]
     assert found(summary, "written twice") == [
-        ("fault", 18, 21, f"as {name}/0 from 10 on: its sequence number is there twice, a retry was written again"),
+        (
+            "fault",
+            18,
+            21,
+            f"as {name}/0 from 10 on: its sequence number is there twice, a retry was written again",
+        ),
     ]
     without = log.audit(spark, tmp_path / "without", sequences=False, contents=False)
     assert (without["verdict"], without["findings"]) == ("clean", [])
 
 
-def test_content_that_is_there_twice_is_explained_or_not(forgetful: Cluster, spark: Any, name: str, tmp_path: Path) -> None:
-    from pixy.pipeline.archive import Archive, Job
-    from pixy.pipeline.subscription import Subscription
+def test_content_that_is_there_twice_is_explained_or_not(
+    forgetful: Cluster, spark: Any, name: str, tmp_path: Path
+) -> None:
+    from pixy.pipeline.archive.job import Archive, Job
+    from pixy.pipeline.archive.subscription import Subscription
 
     log = Log(forgetful, name)
     log.produce(b"a", b"b", b"c")  # 0 to 2, no idempotence
@@ -125,35 +146,60 @@ def test_content_that_is_there_twice_is_explained_or_not(forgetful: Cluster, spa
     log.produce(b"e", b"e", **{"enable.idempotence": True})  # 7 and 8: two messages, numbered
     told = [
         ("explained", 8, 9, f"as {name}/0 from 7 on: sent twice, each has a sequence number of its own"),
-        ("fault", 3, 5, f"as {name}/0 from 1 on: its producer is not idempotent, so a retry may have been written again"),
+        (
+            "fault",
+            3,
+            5,
+            f"as {name}/0 from 1 on: its producer is not idempotent, so a retry may have been written again",
+        ),
     ]
     summary = log.audit(spark, tmp_path)
     assert found(summary, "written twice") == told
     assert summary["verdict"] == "fault"
 
     view, lake = ClusterView(settings.admin(log.proxy)), str(tmp_path / "lake")
-    Archive(spark, Job("default", log.proxy, lake, Subscription((name,), ""), "job"), view, lambda *_: None).run()
+    Archive(
+        spark, Job("default", log.proxy, lake, Subscription((name,), ""), "job"), view, lambda *_: None
+    ).run()
     log.produce(b"d", b"z")  # 9 and 10, behind the lake's end: d is in the lake
     assert found(log.audit(spark, tmp_path / "lake-and-log", lake=lake), "written twice") == [
-        *told[:1], told[1],
-        ("fault", 9, 10, f"as {name}/0 from 5 on: its producer is not idempotent, so a retry may have been written again"),
+        *told[:1],
+        told[1],
+        (
+            "fault",
+            9,
+            10,
+            f"as {name}/0 from 5 on: its producer is not idempotent, so a retry may have been written again",
+        ),
     ]
     alone = log.audit(spark, tmp_path / "alone", lake=lake, proxy=None)
     assert [(severity, start, end) for severity, start, end, _ in found(alone, "written twice")] == [
-        ("unknown", 3, 5), ("unknown", 8, 9),
+        ("unknown", 3, 5),
+        ("unknown", 8, 9),
     ]
 
 
 def test_compaction_and_real_producers_leave_no_unexplained_gap(
     kafka: Cluster, spark: Any, name: str, tmp_path: Path
 ) -> None:
-    log = Log(kafka, name, **{
-        "cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.01",
-        "max.compaction.lag.ms": "100",
-    })
-    producer = Producer({
-        "bootstrap.servers": kafka.bootstrap()[0], "enable.idempotence": True, "linger.ms": 0, "batch.num.messages": 1,
-    })
+    log = Log(
+        kafka,
+        name,
+        **{
+            "cleanup.policy": "compact",
+            "segment.ms": "100",
+            "min.cleanable.dirty.ratio": "0.01",
+            "max.compaction.lag.ms": "100",
+        },
+    )
+    producer = Producer(
+        {
+            "bootstrap.servers": kafka.bootstrap()[0],
+            "enable.idempotence": True,
+            "linger.ms": 0,
+            "batch.num.messages": 1,
+        }
+    )
     view = ClusterView(settings.admin(log.proxy))
     producer.produce(name, b"stays", b"the only one of its key")
     deadline, sent = time.monotonic() + 60, 0

@@ -17,12 +17,12 @@ from pixy.config import App, Proxy
 from pixy.journal import Batch, Kind, Stream, decode, encode
 from pixy.kafka import settings
 from pixy.kafka.blocking import ClusterView
-from pixy.pipeline.archive import Archive, Job
-from pixy.pipeline.audit.gather import Request
+from pixy.pipeline.archive.job import Archive, Job
+from pixy.pipeline.archive.subscription import Subscription
 from pixy.pipeline.audit.job import Result, audit
+from pixy.pipeline.audit.open_sources import Request
 from pixy.pipeline.audit.summary import summarize
-from pixy.pipeline.lake import Lake, State
-from pixy.pipeline.subscription import Subscription
+from pixy.pipeline.lake.lake import Lake, State
 from tests.kafka.cluster import Cluster
 from tests.support import make_config, serving
 
@@ -55,9 +55,9 @@ class World:
 
     async def _live(self, messages: int) -> None:
         async with serving(self.config()) as daemon:
-            await asyncio.gather(*(
-                daemon.produce(self.topic, b"v%d" % at, b"k%d" % at) for at in range(messages)
-            ))
+            await asyncio.gather(
+                *(daemon.produce(self.topic, b"v%d" % at, b"k%d" % at) for at in range(messages))
+            )
             done: set[tuple[int, int]] = set()
             forgotten: set[tuple[int, int]] = set()
             while len(done) < messages:
@@ -78,7 +78,11 @@ class World:
 
     def request(self, out: str, **more: Any) -> Request:
         given: dict[str, Any] = {
-            "lake": self.lake, "cluster": "default", "proxy": self.proxy, "window": 3_600_000_000, "settle": 0.2,
+            "lake": self.lake,
+            "cluster": "default",
+            "proxy": self.proxy,
+            "window": 3_600_000_000,
+            "settle": 0.2,
         }
         return Request(str(self.folder / out), **{**given, **more})
 
@@ -100,10 +104,16 @@ class World:
         shutil.rmtree(target / "_manifests")
         state = State()
         for manifest in manifests:
-            lake.publish(state, replace(manifest, files=tuple(
-                replace(each, size=file.stat().st_size) if each.path == path else each
-                for each in manifest.files
-            )))
+            lake.publish(
+                state,
+                replace(
+                    manifest,
+                    files=tuple(
+                        replace(each, size=file.stat().st_size) if each.path == path else each
+                        for each in manifest.files
+                    ),
+                ),
+            )
         return str(target)
 
     def doctored_journal(self, change: Callable[[list[Event]], list[Event]]) -> str:
@@ -138,10 +148,19 @@ def _encoded(batch: Batch, sequence: int, events: list[Event], *, final: bool) -
     for event in events:
         key = event["topic"], event["partition"], event["group"], event["generation"]
         stream = streams.setdefault(key, Stream(*key))
-        rows.append((
-            int(event["kind"]), event["time"], stream, event["offset"], event["attempt"],
-            event["timestamp"], event["took"], event["code"], event["flags"],
-        ))
+        rows.append(
+            (
+                int(event["kind"]),
+                event["time"],
+                stream,
+                event["offset"],
+                event["attempt"],
+                event["timestamp"],
+                event["took"],
+                event["code"],
+                event["flags"],
+            )
+        )
     return encode(
         batch.client, batch.epoch, sequence, rows, time=batch.time, heartbeat=batch.heartbeat, final=final
     )
@@ -150,6 +169,7 @@ def _encoded(batch: Batch, sequence: int, events: list[Event], *, final: bool) -
 def of(events: list[Event], kind: Kind, partition: int, offset: int) -> Event:
     """The first event of its kind about a message."""
     return next(
-        event for event in events
+        event
+        for event in events
         if (event["kind"], event["partition"], event["offset"]) == (kind, partition, offset)
     )

@@ -22,9 +22,9 @@ def ours(world: World, topic: str, schema: str = "", **options: Any) -> Any:
 
 def jvm(world: World, topic: str, **options: Any) -> Any:
     """A frame of Spark's own source."""
-    return world.spark.read.format("kafka").options(
-        includeHeaders="true", **given(world, topic, options)
-    ).load()
+    return (
+        world.spark.read.format("kafka").options(includeHeaders="true", **given(world, topic, options)).load()
+    )
 
 
 def given(world: World, topic: str, options: dict[str, Any]) -> dict[str, str]:
@@ -39,11 +39,18 @@ def rows(frame: Any, *columns: str) -> list[dict[str, Any]]:
     from pyspark.sql import functions as sf
 
     wanted = columns or JVM_COLUMNS
-    table = frame.select(*(
-        sf.unix_millis(name).alias(name) if name in ("timestamp", "maxTimestamp", "baseTimestamp") else name
-        for name in wanted
-    )).toArrow()
+    table = frame.select(
+        *(
+            sf.unix_millis(name).alias(name)
+            if name in ("timestamp", "maxTimestamp", "baseTimestamp")
+            else name
+            for name in wanted
+        )
+    ).toArrow()
     found = table.to_pylist()
-    return sorted(found, key=lambda row: tuple(
-        row[name] for name in ("topic", "partition", "offset", "baseOffset") if name in row
-    ))
+    return sorted(
+        found,
+        key=lambda row: tuple(
+            row[name] for name in ("topic", "partition", "offset", "baseOffset") if name in row
+        ),
+    )

@@ -37,7 +37,9 @@ def test_the_same_rows_as_spark_s_own_source(world: World, name: str, make: Any)
     if make is oddities.everything:
         # The aborted transaction is what the levels differ in.
         assert len(found["read_uncommitted"]) - len(found["read_committed"]) == len(oddities.RECORDS)
-        headers = [[(each["key"], each["value"]) for each in row["headers"] or ()] for row in found["read_committed"]]
+        headers = [
+            [(each["key"], each["value"]) for each in row["headers"] or ()] for row in found["read_committed"]
+        ]
         assert [("h", None), ("h", b""), ("h", b"1"), ("h", None)] in headers
         assert any(row["key"] is None for row in mine) and any(row["key"] == b"" for row in mine)
         assert any(row["headers"] is None for row in mine)
@@ -47,8 +49,20 @@ def test_the_same_rows_as_spark_s_own_source(world: World, name: str, make: Any)
 
 def test_what_a_batch_says_of_each_record(world: World, name: str) -> None:
     oddities.everything(world, name)
-    fields = ("topic", "partition", "offset", "producerId", "producerEpoch", "sequence", "codec", "leaderEpoch",
-              "crc", "isTransactional", "isControl", "baseOffset")
+    fields = (
+        "topic",
+        "partition",
+        "offset",
+        "producerId",
+        "producerEpoch",
+        "sequence",
+        "codec",
+        "leaderEpoch",
+        "crc",
+        "isTransactional",
+        "isControl",
+        "baseOffset",
+    )
     found = rows(ours(world, name, includeControl="true"), *fields)
     assert {row["codec"] for row in found} == set(oddities.CODECS)
     assert {row["leaderEpoch"] for row in found} == {0}
@@ -68,8 +82,22 @@ def test_what_a_batch_says_of_each_record(world: World, name: str) -> None:
     assert {(row["producerId"], row["producerEpoch"], row["sequence"]) for row in plain} == {(-1, -1, -1)}
     assert all(row["baseOffset"] <= row["offset"] for row in found)
 
-    heads = rows(ours(world, name, mode="batches"), "topic", "partition", "baseOffset", "lastOffset", "count",
-                 "bytes", "codec", "crc", "crcValid", "isControl", "producerId", "baseSequence", "maxTimestamp")
+    heads = rows(
+        ours(world, name, mode="batches"),
+        "topic",
+        "partition",
+        "baseOffset",
+        "lastOffset",
+        "count",
+        "bytes",
+        "codec",
+        "crc",
+        "crcValid",
+        "isControl",
+        "producerId",
+        "baseSequence",
+        "maxTimestamp",
+    )
     assert all(row["crcValid"] for row in heads)
     assert {(row["partition"], row["baseOffset"], row["crc"]) for row in heads} == {
         (row["partition"], row["baseOffset"], row["crc"]) for row in found
@@ -77,7 +105,11 @@ def test_what_a_batch_says_of_each_record(world: World, name: str) -> None:
     assert sum(row["count"] for row in heads if not row["isControl"]) == len(found) - 3
     assert jvm(world, name).count() == len(found) - 3
     for row in heads:
-        inside = [each for each in found if (each["partition"], each["baseOffset"]) == (row["partition"], row["baseOffset"])]
+        inside = [
+            each
+            for each in found
+            if (each["partition"], each["baseOffset"]) == (row["partition"], row["baseOffset"])
+        ]
         assert row["count"] == len(inside) and row["lastOffset"] == inside[-1]["offset"]
 
 
@@ -92,18 +124,23 @@ def test_ranges_and_splitting_read_each_record_once(world: World, name: str) -> 
     assert rows(divided) == rows(whole) == every
     # A batch's row is in one task's share, however the log is divided.
     heads = rows(ours(world, name, mode="batches"), "partition", "baseOffset", "count")
-    assert rows(ours(world, name, mode="batches", minPartitions=50), "partition", "baseOffset", "count") == heads
+    assert (
+        rows(ours(world, name, mode="batches", minPartitions=50), "partition", "baseOffset", "count") == heads
+    )
     assert sum(row["count"] for row in heads) == 3000
 
     start = json.dumps({name: {"0": 10, "1": -2, "2": 990}})
     end = json.dumps({name: {"0": 20, "1": -1, "2": 995}})
     for options in (
         {"startingOffsets": start, "endingOffsets": end},
-        {"assign": json.dumps({name: [2]})}, {"subscribePattern": f"{name}.*"},
+        {"assign": json.dumps({name: [2]})},
+        {"subscribePattern": f"{name}.*"},
         {"startingTimestamp": str(every[1500]["timestamp"])},
         {"endingTimestamp": str(every[1500]["timestamp"])},
-        {"startingOffsetsByTimestamp": json.dumps({name: {"0": 0, "1": 99999999999999, "2": 0}}),
-         "startingOffsetsByTimestampStrategy": "latest"},
+        {
+            "startingOffsetsByTimestamp": json.dumps({name: {"0": 0, "1": 99999999999999, "2": 0}}),
+            "startingOffsetsByTimestampStrategy": "latest",
+        },
     ):
         assert rows(ours(world, name, **options)) == rows(jvm(world, name, **options)), options
 
@@ -119,25 +156,40 @@ def test_fewer_columns(world: World, name: str) -> None:
     assert "headers" not in ours(world, name, includeHeaders="false").columns
 
 
-@pytest.mark.parametrize(("options", "schema", "told"), [
-    ({"subscrbe": "x"}, "", "option subscrbe is not known (did you mean subscribe?)"),
-    ({"startingOffsets": "latest"}, "", "option startingOffsets can not be latest here"),
-    ({"endingOffsets": "earliest"}, "", "option endingOffsets can not be earliest here"),
-    ({"startingOffsets": '{"T": {"0": 5}}'}, "", "option startingOffsets lacks T/1"),
-    ({"startingOffsets": '{"T": {"0": 5, "1": 99}}'}, "", "offset 99 of T/1 is out of range, it has 0 to 5"),
-    ({"startingTimestamp": "99999999999999"}, "", "T/0 has no record at or after 99999999999999"),
-    ({"subscribe": "T-not-there"}, "", "topic T-not-there does not exist"),
-    ({"assign": '{"T": [0, 7]}'}, "", "partition T/7 does not exist"),
-    ({"mode": "rows"}, "", "option mode: 'rows' is none of records, batches"),
-    ({}, "ofset bigint", "there is no column 'ofset' in mode records"),
-    ({}, "offset int", "column offset is bigint, not int"),
-    ({"kafka.bootstrap.servers": "localhost:1", "fetchOffset.retryIntervalMs": "1"}, "",
-     "brokers localhost:1, asked which topics there are"),
-])
-def test_what_can_not_be_is_named(world: World, name: str, options: dict[str, str], schema: str, told: str) -> None:
+@pytest.mark.parametrize(
+    ("options", "schema", "told"),
+    [
+        ({"subscrbe": "x"}, "", "option subscrbe is not known (did you mean subscribe?)"),
+        ({"startingOffsets": "latest"}, "", "option startingOffsets can not be latest here"),
+        ({"endingOffsets": "earliest"}, "", "option endingOffsets can not be earliest here"),
+        ({"startingOffsets": '{"T": {"0": 5}}'}, "", "option startingOffsets lacks T/1"),
+        (
+            {"startingOffsets": '{"T": {"0": 5, "1": 99}}'},
+            "",
+            "offset 99 of T/1 is out of range, it has 0 to 5",
+        ),
+        ({"startingTimestamp": "99999999999999"}, "", "T/0 has no record at or after 99999999999999"),
+        ({"subscribe": "T-not-there"}, "", "topic T-not-there does not exist"),
+        ({"assign": '{"T": [0, 7]}'}, "", "partition T/7 does not exist"),
+        ({"mode": "rows"}, "", "option mode: 'rows' is none of records, batches"),
+        ({}, "ofset bigint", "there is no column 'ofset' in mode records"),
+        ({}, "offset int", "column offset is bigint, not int"),
+        (
+            {"kafka.bootstrap.servers": "localhost:1", "fetchOffset.retryIntervalMs": "1"},
+            "",
+            "brokers localhost:1, asked which topics there are",
+        ),
+    ],
+)
+def test_what_can_not_be_is_named(
+    world: World, name: str, options: dict[str, str], schema: str, told: str
+) -> None:
     world.kafka.create_topic(name, 2)
     world.produce(name, 10, 2)
-    given = {key: value.replace("T", name) if key != "kafka.bootstrap.servers" else value for key, value in options.items()}
+    given = {
+        key: value.replace("T", name) if key != "kafka.bootstrap.servers" else value
+        for key, value in options.items()
+    }
     with pytest.raises(Exception) as caught:
         ours(world, name, schema, **given).collect()
     assert told.replace("T", name) in str(caught.value)
@@ -159,15 +211,21 @@ def test_offsets_that_are_gone(world: World, name: str) -> None:
         found = source.read(which, ("offset",), Range(name, 0, start, end))
         return [offset for batch in found for offset in batch.column(0).to_pylist()]
 
-    with pytest.raises(SourceError, match=f"{name}/0: offsets 10 to 59 are out of range: they were deleted .*starts at 60"):
+    with pytest.raises(
+        SourceError, match=f"{name}/0: offsets 10 to 59 are out of range: they were deleted .*starts at 60"
+    ):
         read(strict, 10, 80)
     assert read(lenient, 10, 80) == list(range(60, 80))
     assert read(lenient, 10, 30) == []
-    with pytest.raises(SourceError, match=f"{name}/0: offsets 150 to 199 are out of range: the log ends before them"):
+    with pytest.raises(
+        SourceError, match=f"{name}/0: offsets 150 to 199 are out of range: the log ends before them"
+    ):
         read(strict, 150, 200)
     assert read(strict, 60, 100) == list(range(60, 100))
     # The id tells a topic made anew, whatever offsets it has.
-    with pytest.raises(SourceError, match=f"{name}/0: the topic with id another, of which .* was deleted and created again"):
+    with pytest.raises(
+        SourceError, match=f"{name}/0: the topic with id another, of which .* was deleted and created again"
+    ):
         list(source.read(strict, ("offset",), Range(name, 0, 60, 80, "another")))
 
 
@@ -182,9 +240,13 @@ def test_a_task_that_is_given_up_leaves_no_socket(world: World, name: str) -> No
     from pixy.pipeline.datasource import options, source
     from pixy.pipeline.datasource.plan import Range
 
-    found = options.parse({
-        "kafka.bootstrap.servers": world.kafka.bootstrap()[0], "subscribe": name, "arrowBatchRecords": "1",
-    })
+    found = options.parse(
+        {
+            "kafka.bootstrap.servers": world.kafka.bootstrap()[0],
+            "subscribe": name,
+            "arrowBatchRecords": "1",
+        }
+    )
 
     def sockets() -> int:
         count = 0

@@ -27,12 +27,16 @@ def test_a_damaged_batch_is_named_by_its_place(spark: Any) -> None:
 
     register(spark)
     with LogBroker([batch(0, 5, "zstd"), damaged(5), batch(10, 5)]) as broker:
+
         def frame(**more: str) -> Any:
             return spark.read.format("pixy").options(**broker.source_options(**more)).load()
 
         with pytest.raises(Exception) as caught:
             frame().collect()
-        assert f"{TOPIC}/{PARTITION}: the batch at offset 5 can not be read: checksum of a batch is 0x" in str(caught.value)
+        assert (
+            f"{TOPIC}/{PARTITION}: the batch at offset 5 can not be read: checksum of a batch is 0x"
+            in str(caught.value)
+        )
         heads = frame(mode="batches").select("baseOffset", "crcValid").collect()
         assert [tuple(row) for row in heads] == [(0, True), (5, False), (10, True)]
 
@@ -47,7 +51,10 @@ def secure(kafka: Cluster, folder: Path, listener: str) -> dict[str, str]:
     options = {"kafka.bootstrap.servers": kafka.bootstrap(listener)[0], "kafka.security.protocol": listener}
     section: dict[str, Any] = {"seed_peers": kafka.bootstrap(listener)}
     if listener.endswith("SSL"):
-        options |= {"kafka.ssl.truststore.type": "PEM", "kafka.ssl.truststore.location": kafka.certificates.ca_file}
+        options |= {
+            "kafka.ssl.truststore.type": "PEM",
+            "kafka.ssl.truststore.location": kafka.certificates.ca_file,
+        }
         section |= {"tls": True, "ca_certificate_file": kafka.certificates.ca_file}
     if listener == "SSL":
         options |= {"kafka.ssl.keystore.type": "PEM", "kafka.ssl.keystore.location": both}
@@ -65,7 +72,9 @@ def secure(kafka: Cluster, folder: Path, listener: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("listener", ["SSL", "SASL_PLAINTEXT", "SASL_SSL"])
-def test_security_as_java_and_as_the_daemon_have_it(secure_kafka: Cluster, name: str, tmp_path: Path, listener: str) -> None:
+def test_security_as_java_and_as_the_daemon_have_it(
+    secure_kafka: Cluster, name: str, tmp_path: Path, listener: str
+) -> None:
     from pyspark.sql.types import LongType, StructField, StructType
 
     from pixy.pipeline.datasource.source import PixyDataSource
@@ -81,7 +90,9 @@ def test_security_as_java_and_as_the_daemon_have_it(secure_kafka: Cluster, name:
     for given in (options, {"config": str(tmp_path / "pixy.yaml"), "cluster": "main"}):
         reader = PixyDataSource({"subscribe": name, **given}).reader(schema)
         [part] = reader.partitions()
-        assert [offset for made in reader.read(part) for offset in made.column(0).to_pylist()] == list(range(10))
+        assert [offset for made in reader.read(part) for offset in made.column(0).to_pylist()] == list(
+            range(10)
+        )
     wrong = {"subscribe": name, "fetchOffset.retryIntervalMs": "1", **options}
     if "SASL" in listener:
         wrong["kafka.sasl.jaas.config"] = wrong["kafka.sasl.jaas.config"].replace(PASSWORD, "no-secret")
@@ -114,8 +125,18 @@ def test_the_example(world: World, name: str, tmp_path: Path) -> None:
     world.produce(name, 30, 2, **{"compression.type": "zstd", "enable.idempotence": True})
 
     done = subprocess.run(
-        [sys.executable, str(ROOT / "examples" / "pipeline_datasource.py"), world.kafka.bootstrap()[0], name, str(tmp_path / "checkpoint")],
-        env={**os.environ, **FAST_START, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=250, check=False,
+        [
+            sys.executable,
+            str(ROOT / "examples" / "pipeline_datasource.py"),
+            world.kafka.bootstrap()[0],
+            name,
+            str(tmp_path / "checkpoint"),
+        ],
+        env={**os.environ, **FAST_START, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=250,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     first = done.stdout

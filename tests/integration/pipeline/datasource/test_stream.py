@@ -42,8 +42,10 @@ class Stream:
         options = given(self.world, self.topic, {"startingOffsets": "earliest", **self.options, **more})
         frame = self.world.spark.readStream.format("pixy").options(**options).load()
         return (
-            frame.writeStream.foreachBatch(self._batch).option("checkpointLocation", self.checkpoint)
-            .trigger(**(trigger or {"availableNow": True})).start()
+            frame.writeStream.foreachBatch(self._batch)
+            .option("checkpointLocation", self.checkpoint)
+            .trigger(**(trigger or {"availableNow": True}))
+            .start()
         )
 
     def _batch(self, frame: Any, number: int) -> None:
@@ -140,11 +142,13 @@ def test_a_first_batch_that_failed_is_planned_the_same_again(world: World, name:
     assert restarted.partitions(planned, planned) == []
     assert restarted.partitions(restarted.initialOffset(), planned) == reader.partitions(first, planned)
     assert [(each.partition, each.start, each.end) for each in reader.partitions(first, planned)] == [
-        (0, 30, 40), (1, 30, 40),
+        (0, 30, 40),
+        (1, 30, 40),
     ]
     then = restarted.latestOffset()
     assert [(each.partition, each.start, each.end) for each in restarted.partitions(planned, then)] == [
-        (0, 40, 70), (1, 40, 70),
+        (0, 40, 70),
+        (1, 40, 70),
     ]
 
 
@@ -176,7 +180,9 @@ def test_transactions_both_ways(world: World, name: str) -> None:
         query = stream.query(trigger={"processingTime": "0 seconds"})
         want = sorted(
             (row.partition, row.offset)
-            for row in jvm(world, name, **{"kafka.isolation.level": level}).select("partition", "offset").collect()
+            for row in jvm(world, name, **{"kafka.isolation.level": level})
+            .select("partition", "offset")
+            .collect()
         )
         until(lambda stream=stream, want=want: len(stream.seen) >= len(want), "not everything came")
         query.stop()
@@ -214,22 +220,30 @@ def test_offsets_that_expired_are_named(world: World, name: str) -> None:
     assert [offset for _, _, offset in stream.run(failOnDataLoss="false")] == list(range(70, 100))
 
 
-@pytest.mark.parametrize(("options", "told"), [
-    ({"endingOffsets": "latest"}, "option endingOffsets: a stream has no end"),
-    ({"startingOffsets": "earliest", "subscribe": "TOPIC-not-there"}, "topic TOPIC-not-there does not exist"),
-    ({"maxOffsetsPerTrigger": "many"}, "option maxOffsetsPerTrigger: 'many' is not a whole number"),
-])
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"endingOffsets": "latest"}, "option endingOffsets: a stream has no end"),
+        (
+            {"startingOffsets": "earliest", "subscribe": "TOPIC-not-there"},
+            "topic TOPIC-not-there does not exist",
+        ),
+        ({"maxOffsetsPerTrigger": "many"}, "option maxOffsetsPerTrigger: 'many' is not a whole number"),
+    ],
+)
 def test_what_can_not_be_is_named(world: World, name: str, options: dict[str, str], told: str) -> None:
     world.kafka.create_topic(name, 1)
     with pytest.raises(Exception) as caught:
-        Stream(world, name).query(**{key: value.replace("TOPIC", name) for key, value in options.items()}).awaitTermination(60)
+        Stream(world, name).query(
+            **{key: value.replace("TOPIC", name) for key, value in options.items()}
+        ).awaitTermination(60)
     assert told.replace("TOPIC", name) in str(caught.value)
 
 
 PROGRAM = """
 import sys
 from pixy.pipeline.datasource import register
-from pixy.pipeline.session import open_session
+from pixy.pipeline.spark.session import open_session
 bootstrap, topic, folder = sys.argv[1:]
 spark = open_session("killed", "local[2]", settings=["spark.driver.memory=512m"])
 register(spark)
@@ -253,8 +267,10 @@ def test_killed_and_started_again_nothing_is_lost_or_twice(world: World, name: s
 
     def run_until(check: Callable[[], bool]) -> None:
         process = subprocess.Popen(
-            [sys.executable, str(program), world.kafka.bootstrap()[0], name, str(tmp_path)], cwd=ROOT,
-            start_new_session=True, env={**os.environ, **FAST_START, "PYTHONPATH": str(ROOT)},
+            [sys.executable, str(program), world.kafka.bootstrap()[0], name, str(tmp_path)],
+            cwd=ROOT,
+            start_new_session=True,
+            env={**os.environ, **FAST_START, "PYTHONPATH": str(ROOT)},
         )
         try:
             until(lambda: process.poll() is not None or check(), "nothing comes")

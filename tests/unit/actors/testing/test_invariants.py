@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from actors import Actor, Backoff, Future, Intensity, Supervision
-from actors._cell import Cell
-from actors._ending import Mortal
-from actors._life import RUNNING
-from actors._mailbox import Mailbox
+from actors._core.cell import Cell
+from actors._core.lifecycle import RUNNING
+from actors._core.mailbox import Mailbox
+from actors._core.termination import Mortal
 from actors._policy import RestartHistory
 from actors._system import ActorSystem
 from actors.testing import Sim, SimulationFailed, simulate

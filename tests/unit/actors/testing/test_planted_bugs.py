@@ -181,7 +181,8 @@ class Partner(Actor):
 
 class Root(Actor):
     supervision = Supervision(
-        decide=OnError(otherwise=Directive.RESTART), intensity=Intensity(3, 30.0),
+        decide=OnError(otherwise=Directive.RESTART),
+        intensity=Intensity(3, 30.0),
         backoff=Backoff(first=0.01, most=0.02),
     )
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-CONFTEST = '''
+CONFTEST = """
 import asyncio, inspect, pytest
 
 @pytest.hookimpl(tryfirst=True)
@@ -21,9 +21,9 @@ def pytest_pyfunc_call(pyfuncitem):
 @pytest.fixture
 def system():
     return "somebody else's"
-'''
+"""
 
-TESTS = '''
+TESTS = """
 import asyncio, pytest
 from actors import Actor
 ran = []
@@ -54,7 +54,7 @@ async def test_unmarked(system):
 def test_fixture(sim):
     assert sim.run(sim.system.spawn(Echo).ask(2, block=False)) == 2
     print("SEED", sim.seed)
-'''
+"""
 
 
 def run(where: Path, *arguments: str) -> str:
@@ -64,9 +64,23 @@ def run(where: Path, *arguments: str) -> str:
     environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     environment["PYTHONPATH"] = str(Path(__file__).parents[4])
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "actors.testing.plugin", "-p", "no:cacheprovider", "-s",
-         *arguments],
-        cwd=where, env=environment, capture_output=True, text=True, timeout=60, check=False,
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-p",
+            "actors.testing.plugin",
+            "-p",
+            "no:cacheprovider",
+            "-s",
+            *arguments,
+        ],
+        cwd=where,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     return done.stdout + done.stderr
 

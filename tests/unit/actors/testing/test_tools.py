@@ -238,10 +238,15 @@ def test_the_effects_of_one_actor() -> None:
         kit = EffectsKit(sim, Busy, sink, supervision=QUICK)
         assert await kit.settled() == [TimerSet("t", 5, "tick")]
         assert await kit.tell("talk") == [
-            Told("/sink", "hi", urgent=True), Asked("/sink", "how?"), Watched("/sink"), Unwatched("/sink"),
+            Told("/sink", "hi", urgent=True),
+            Asked("/sink", "how?"),
+            Watched("/sink"),
+            Unwatched("/sink"),
         ]
         assert await kit.ask("spawn") == [
-            Spawned("/subject/child", Echo), Told("/subject/child", 1), Replied("spawn"),
+            Spawned("/subject/child", Echo),
+            Told("/subject/child", 1),
+            Replied("spawn"),
         ]
         assert await kit.ask("later") == [Called("take_reply"), Replied(1)]
         assert await kit.tell("cancel") == [TimerCancelled("t")]
@@ -258,7 +263,10 @@ def test_the_effects_of_one_actor() -> None:
 
 def test_effects_in_one_call() -> None:
     assert effects_of(Busy, "cancel", 7, ask=True) == [
-        TimerSet("t", 5, "tick"), TimerCancelled("t"), Replied("cancel"), Replied(7),
+        TimerSet("t", 5, "tick"),
+        TimerCancelled("t"),
+        Replied("cancel"),
+        Replied(7),
     ]
 
 

@@ -11,9 +11,7 @@ import pytest
 from actors import Actor, ActorSystem, Backoff, Intensity, Supervision
 from actors.tracing import Crashes, crash
 
-AGAIN = Supervision(
-    backoff=Backoff(first=0.0001, most=0.0001), intensity=Intensity(restarts=1000)
-)
+AGAIN = Supervision(backoff=Backoff(first=0.0001, most=0.0001), intensity=Intensity(restarts=1000))
 
 
 class Fails(Actor):
@@ -42,7 +40,8 @@ async def test_grouped_counted_and_without_payload() -> None:
     text = json.dumps(reports)
     assert "secret" not in text and "4711" not in text
     assert {report["error"]: report["count"] for report in reports} == {
-        "RuntimeError": 4, "KeyError": 2,
+        "RuntimeError": 4,
+        "KeyError": 2,
     }
     runtime = next(report for report in reports if report["error"] == "RuntimeError")
     assert runtime["causes"] == ["ValueError", "OSError"] and sorted(runtime["paths"]) == ["/a", "/b"]

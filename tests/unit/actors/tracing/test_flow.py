@@ -51,7 +51,8 @@ async def test_edges_are_counted_while_watched_only() -> None:
         assert system.hooks_in_use is None and not system.events._subscribers
         edges = {(edge.sender, edge.receiver, edge.message): edge for edge in flow.edges()}
     assert {key: edge.count for key, edge in edges.items()} == {
-        ("(outside)", "Source", "int"): 3, ("Source", "Sink", "int"): 3,
+        ("(outside)", "Source", "int"): 3,
+        ("Source", "Sink", "int"): 3,
         ("(outside)", "Sink", "str"): 1,
     }
     assert edges["(outside)", "Sink", "str"].failed == 1
@@ -68,7 +69,8 @@ async def test_drops_and_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
             for message in (1, 2, "a", b"b", b"c"):
                 gone.notify(message)
         assert [(edge.receiver, edge.message, edge.drops) for edge in flow.edges()] == [
-            ("(gone)", "int", 2), ("(gone)", "str", 1),
+            ("(gone)", "int", 2),
+            ("(gone)", "str", 1),
         ]
         assert flow.beyond == 2
 
@@ -85,7 +87,8 @@ async def test_the_wait_graph_names_who_waits() -> None:
         await reply
         assert wait_graph(system) == {"asks": [], "waits": [], "cycles": [], "hidden": 0}
     assert [(ask["asker"], ask["target"]) for ask in graph["asks"]] == [
-        (None, "/source"), ("/source", "/sink"),
+        (None, "/source"),
+        ("/source", "/sink"),
     ]
     assert graph["waits"] == [("/source", "/sink")] and graph["cycles"] == []
     assert all(ask["message"] == "Event" and ask["age"] > 0 for ask in graph["asks"])
@@ -114,7 +117,9 @@ async def test_a_circle_is_marked() -> None:
         gate.set()
     assert graph["cycles"] == [["/one", "/two"]]
     assert {(ask["asker"], ask["cycle"]) for ask in graph["asks"]} == {
-        ("/one", True), ("/two", True), ("/other", False),
+        ("/one", True),
+        ("/two", True),
+        ("/other", False),
     }
 
 

@@ -15,14 +15,22 @@ from pixy.api.restv1.app import make_routes
 
 _METHODS = {"get", "post", "put", "delete"}
 _PLACES = {
-    "messages": "/topics/{topic}/messages", "acks": "/topics/{topic}/acks", "offsets": "/topics/{topic}/offsets",
-    "consumers": "/topics/{topic}/consumers", "{topic}": "/topics/{topic}", "topics": "/topics", "_ping": "/_ping",
+    "messages": "/topics/{topic}/messages",
+    "acks": "/topics/{topic}/acks",
+    "offsets": "/topics/{topic}/offsets",
+    "consumers": "/topics/{topic}/consumers",
+    "{topic}": "/topics/{topic}",
+    "topics": "/topics",
+    "_ping": "/_ping",
 }
 
 
 def documented() -> set[tuple[str, str]]:
     return {
-        (method.upper(), path) for path, item in load()["paths"].items() for method in item if method in _METHODS
+        (method.upper(), path)
+        for path, item in load()["paths"].items()
+        for method in item
+        if method in _METHODS
     }
 
 
@@ -49,11 +57,19 @@ def test_every_operation_is_told_for_people() -> None:
             ids.append(operation["operationId"])
             assert operation["summary"] and operation["tags"], (method, path)
             named = set(re.findall(r"\{(\w+)\}", path))
-            parameters = [page.resolve(load(), each) for each in (*item.get("parameters", ()), *operation.get("parameters", ()))]
+            parameters = [
+                page.resolve(load(), each)
+                for each in (*item.get("parameters", ()), *operation.get("parameters", ()))
+            ]
             assert named == {each["name"] for each in parameters if each["in"] == "path"}, (method, path)
     assert len(ids) == len(set(ids))
     known = {tag["name"] for tag in load()["tags"]}
-    assert {tag for item in load()["paths"].values() for method in _METHODS & set(item) for tag in item[method]["tags"]} <= known
+    assert {
+        tag
+        for item in load()["paths"].values()
+        for method in _METHODS & set(item)
+        for tag in item[method]["tags"]
+    } <= known
 
 
 class _Ids(HTMLParser):
@@ -71,7 +87,9 @@ def test_the_page_shows_every_operation_and_loads_nothing() -> None:
     parser = _Ids()
     parser.feed(page.render().decode())
     wanted = {
-        item[method]["operationId"] for path, item in load()["paths"].items() if not path.startswith("/clusters/")
+        item[method]["operationId"]
+        for path, item in load()["paths"].items()
+        if not path.startswith("/clusters/")
         for method in _METHODS & set(item)
     }
     assert wanted <= parser.ids and not parser.loads

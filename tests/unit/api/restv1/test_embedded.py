@@ -63,11 +63,22 @@ JSON_VALUES = st.recursive(
 )
 
 
-@pytest.mark.parametrize(("text", "stored"), [
-    ("null", None), ("0", b"0"), ("false", b"false"), ('""', b'""'), ("{}", b"{}"), ("[]", b"[]"),
-    ("1.10", b"1.10"), ("12345678901234567890123", b"12345678901234567890123"),
-    ('{ "a" : [ 1 , 2 ] }', b'{"a":[1,2]}'), ('"a b"', b'"a b"'), ('"\\u00e9"', b'"\\u00e9"'),
-])
+@pytest.mark.parametrize(
+    ("text", "stored"),
+    [
+        ("null", None),
+        ("0", b"0"),
+        ("false", b"false"),
+        ('""', b'""'),
+        ("{}", b"{}"),
+        ("[]", b"[]"),
+        ("1.10", b"1.10"),
+        ("12345678901234567890123", b"12345678901234567890123"),
+        ('{ "a" : [ 1 , 2 ] }', b'{"a":[1,2]}'),
+        ('"a b"', b'"a b"'),
+        ('"\\u00e9"', b'"\\u00e9"'),
+    ],
+)
 def test_peers_defect_falsy_json_values_stay_what_they_are(text: str, stored: bytes | None) -> None:
     """Others write 0, false, "" and {} as empty bytes, or refuse numbers and booleans."""
     assert decode_value(text.encode(), "value", "json") == stored
@@ -75,10 +86,17 @@ def test_peers_defect_falsy_json_values_stay_what_they_are(text: str, stored: by
     assert found["value"] == json.loads(text) and "error" not in found
 
 
-@pytest.mark.parametrize(("text", "stored"), [
-    ("null", None), ('""', b""), ('"YQ=="', b"a"), ('"AP8="', b"\x00\xff"), ('"YW\\nJj"', b"abc"),
-    ('"\\/\\/8="', b"\xff\xff"),
-])
+@pytest.mark.parametrize(
+    ("text", "stored"),
+    [
+        ("null", None),
+        ('""', b""),
+        ('"YQ=="', b"a"),
+        ('"AP8="', b"\x00\xff"),
+        ('"YW\\nJj"', b"abc"),
+        ('"\\/\\/8="', b"\xff\xff"),
+    ],
+)
 def test_binary_tells_null_from_empty(text: str, stored: bytes | None) -> None:
     assert decode_value(text.encode(), "value", "binary") == stored
     found = shown(Message(stored, stored), "binary")
@@ -104,7 +122,8 @@ def test_what_is_not_base64_is_said_as_each_version_says_it(text: str) -> None:
     with pytest.raises(ApiError) as caught:
         decode_value(text.encode(), "value", "binary")
     assert (caught.value.kind.status, str(caught.value)) == (
-        422, "Record value contains invalid base64 encoding"
+        422,
+        "Record value contains invalid base64 encoding",
     )
     with pytest.raises(ApiError) as caught:
         decode_value(text.encode(), "key", "binary", v2=True)
@@ -127,9 +146,21 @@ def test_peers_defect_an_undecodable_record_is_an_entry_and_loses_nothing(
     assert (found["topic"], found["partition"], found["offset"]) == ("t", 1, 7)
 
 
-@pytest.mark.parametrize("value", [
-    b"", b"{", b"\xff", b'"\xff"', b"nul", b"1 2", b"[" * 100_000, b'{"a":}', b"01", b"\xef\xbb\xbf1",
-])
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"",
+        b"{",
+        b"\xff",
+        b'"\xff"',
+        b"nul",
+        b"1 2",
+        b"[" * 100_000,
+        b'{"a":}',
+        b"01",
+        b"\xef\xbb\xbf1",
+    ],
+)
 def test_what_is_not_json(value: bytes) -> None:
     found = shown(Message(value), "json")
     assert found["value"] is None and found["error_code"] == 40801
@@ -138,10 +169,18 @@ def test_what_is_not_json(value: bytes) -> None:
 def test_headers_and_timestamp_are_additive_keys() -> None:
     found = shown(Message(b"v", record_headers=[("a", b"\xff"), ("a", None), ("b", b"")]), "binary")
     assert found["headers"] == [
-        {"key": "a", "value": "/w=="}, {"key": "a", "value": None}, {"key": "b", "value": ""},
+        {"key": "a", "value": "/w=="},
+        {"key": "a", "value": None},
+        {"key": "b", "value": ""},
     ]
     assert found["timestamp"] == 1234
-    assert list(shown(Message(b"v", at=(0, -1)), "binary")) == ["topic", "key", "value", "partition", "offset"]
+    assert list(shown(Message(b"v", at=(0, -1)), "binary")) == [
+        "topic",
+        "key",
+        "value",
+        "partition",
+        "offset",
+    ]
 
 
 def test_headers_that_are_not_utf8_do_not_take_the_record_with_them() -> None:

@@ -13,23 +13,41 @@ BINARY_V1, JSON_V1 = "application/vnd.kafka.binary.v1+json", "application/vnd.ka
 BINARY_V2, JSON_V2 = "application/vnd.kafka.binary.v2+json", "application/vnd.kafka.json.v2+json"
 
 
-@pytest.mark.parametrize(("content_type", "format_", "api"), [
-    (BINARY_V1, "binary", "v1"), (V1, "binary", "v1"), ("application/vnd.kafka+json", "binary", "v1"),
-    ("application/json", "binary", "v1"), ("application/octet-stream", "binary", "v1"),
-    (None, "binary", "v1"), ("", "binary", "v1"), (JSON_V1, "json", "v1"),
-    (BINARY_V2, "binary", "v2"), (JSON_V2, "json", "v2"), (V2, "binary", "v2"),
-    ("Application/Vnd.Kafka.JSON.v2+JSON; charset=utf-8", "json", "v2"),
-])
+@pytest.mark.parametrize(
+    ("content_type", "format_", "api"),
+    [
+        (BINARY_V1, "binary", "v1"),
+        (V1, "binary", "v1"),
+        ("application/vnd.kafka+json", "binary", "v1"),
+        ("application/json", "binary", "v1"),
+        ("application/octet-stream", "binary", "v1"),
+        (None, "binary", "v1"),
+        ("", "binary", "v1"),
+        (JSON_V1, "json", "v1"),
+        (BINARY_V2, "binary", "v2"),
+        (JSON_V2, "json", "v2"),
+        (V2, "binary", "v2"),
+        ("Application/Vnd.Kafka.JSON.v2+JSON; charset=utf-8", "json", "v2"),
+    ],
+)
 def test_what_a_body_s_type_means(content_type: str | None, format_: str, api: str) -> None:
     found = negotiate(None, content_type, has_body=True)
     assert (found.request_format, found.api) == (format_, api)
 
 
-@pytest.mark.parametrize("content_type", [
-    "text/plain", "application/xml", "application/vnd.kafka.avro.v1+json",
-    "application/vnd.kafka.jsonschema.v2+json", "application/vnd.kafka.protobuf.v2+json",
-    "application/vnd.kafka.binary.v3+json", "application/vnd.kafka.foo.v2+json", "nonsense",
-])
+@pytest.mark.parametrize(
+    "content_type",
+    [
+        "text/plain",
+        "application/xml",
+        "application/vnd.kafka.avro.v1+json",
+        "application/vnd.kafka.jsonschema.v2+json",
+        "application/vnd.kafka.protobuf.v2+json",
+        "application/vnd.kafka.binary.v3+json",
+        "application/vnd.kafka.foo.v2+json",
+        "nonsense",
+    ],
+)
 def test_an_unknown_body_type_is_415_and_only_if_there_is_a_body(content_type: str) -> None:
     with pytest.raises(ApiError) as caught:
         negotiate(None, content_type, has_body=True)
@@ -38,19 +56,29 @@ def test_an_unknown_body_type_is_415_and_only_if_there_is_a_body(content_type: s
     negotiate(None, content_type, has_body=False)
 
 
-@pytest.mark.parametrize(("accept", "answers", "wanted"), [
-    (None, "plain", V1), ("*/*", "plain", V1), ("", "plain", V1), (None, "records", BINARY_V1),
-    ("*/*", "records", BINARY_V1), ("application/*", "plain", V1),
-    (V1, "plain", V1), (V2, "plain", V2), ("application/json", "plain", "application/json"),
-    ("application/vnd.kafka+json", "plain", "application/vnd.kafka+json"),
-    (f"{V1}, application/vnd.kafka+json; q=0.9, application/json; q=0.8", "plain", V1),
-    (f"application/json, application/vnd.kafka+json, {V1}", "plain", V1),
-    (f"{V1}; q=0.1, application/json; q=0.8", "plain", "application/json"),
-    (f"{V1}; q=0, application/json", "plain", "application/json"),
-    ("text/html, */*;q=0.1", "plain", V1),
-    (JSON_V2, "records", JSON_V2), (f"text/html, {BINARY_V1}", "records", BINARY_V1),
-    (V2, "records", V2),
-])
+@pytest.mark.parametrize(
+    ("accept", "answers", "wanted"),
+    [
+        (None, "plain", V1),
+        ("*/*", "plain", V1),
+        ("", "plain", V1),
+        (None, "records", BINARY_V1),
+        ("*/*", "records", BINARY_V1),
+        ("application/*", "plain", V1),
+        (V1, "plain", V1),
+        (V2, "plain", V2),
+        ("application/json", "plain", "application/json"),
+        ("application/vnd.kafka+json", "plain", "application/vnd.kafka+json"),
+        (f"{V1}, application/vnd.kafka+json; q=0.9, application/json; q=0.8", "plain", V1),
+        (f"application/json, application/vnd.kafka+json, {V1}", "plain", V1),
+        (f"{V1}; q=0.1, application/json; q=0.8", "plain", "application/json"),
+        (f"{V1}; q=0, application/json", "plain", "application/json"),
+        ("text/html, */*;q=0.1", "plain", V1),
+        (JSON_V2, "records", JSON_V2),
+        (f"text/html, {BINARY_V1}", "records", BINARY_V1),
+        (V2, "records", V2),
+    ],
+)
 def test_the_answer_s_type(accept: str | None, answers: str, wanted: str) -> None:
     found = negotiate(accept, None, answers)  # type: ignore[arg-type]
     assert (found.records_type("binary") if answers == "records" else found.content_type) == wanted
@@ -67,21 +95,34 @@ def test_the_body_s_version_counts_where_accept_says_nothing() -> None:
     assert negotiate("*/*", None, only="v2").content_type == V2
 
 
-@pytest.mark.parametrize("accept", [
-    "text/html", "application/xml, image/*", "application/vnd.kafka.avro.v2+json",
-    "application/vnd.kafka.v3+json", f"{V1};q=0",
-])
+@pytest.mark.parametrize(
+    "accept",
+    [
+        "text/html",
+        "application/xml, image/*",
+        "application/vnd.kafka.avro.v2+json",
+        "application/vnd.kafka.v3+json",
+        f"{V1};q=0",
+    ],
+)
 def test_an_accept_that_can_not_be_met_is_406(accept: str) -> None:
     with pytest.raises(ApiError) as caught:
         negotiate(accept, None)
     assert (caught.value.kind.status, caught.value.kind.code) == (406, 406)
 
 
-@pytest.mark.parametrize(("accept", "content_type", "ours"), [
-    (V1, None, True), ("*/*", BINARY_V2, True), ("text/html", JSON_V2, True),
-    ("*/*", "application/json", False), (None, None, False), ("application/json", None, False),
-    ("application/json, application/VND.Kafka+json;q=0.1", "", True),
-])
+@pytest.mark.parametrize(
+    ("accept", "content_type", "ours"),
+    [
+        (V1, None, True),
+        ("*/*", BINARY_V2, True),
+        ("text/html", JSON_V2, True),
+        ("*/*", "application/json", False),
+        (None, None, False),
+        ("application/json", None, False),
+        ("application/json, application/VND.Kafka+json;q=0.1", "", True),
+    ],
+)
 def test_whose_request_it_is(accept: str | None, content_type: str | None, ours: bool) -> None:
     assert speaks_kafka(accept, content_type) is ours
 
@@ -96,6 +137,8 @@ def test_any_headers_are_understood_or_refused(accept: str, content_type: str, b
 
 def test_types_are_ordered_by_their_weight() -> None:
     assert [kind.full for kind in parse_accept("a/b;q=0.5, c/d, e/f;q=x, g/h;level=1;q=0.7")] == [
-        "c/d", "g/h", "a/b",
+        "c/d",
+        "g/h",
+        "a/b",
     ]
     assert media_type("v2", "json") == JSON_V2

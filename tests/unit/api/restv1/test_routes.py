@@ -19,23 +19,42 @@ from pixy.errors import OverBudget
 ROUTES = make_routes()
 
 
-@pytest.mark.parametrize(("method", "path", "template", "params"), [
-    ("GET", "/", "/", {}), ("POST", "/", "/", {}), ("GET", "", "/", {}),
-    ("GET", "/brokers", "/brokers", {}), ("GET", "/brokers/", "/brokers", {}),
-    ("GET", "/topics/t", "/topics/{topic}", {"topic": "t"}),
-    ("POST", "/topics/t/", "/topics/{topic}", {"topic": "t"}),
-    ("GET", "/topics/a%2Fb/partitions", "/topics/{topic}/partitions", {"topic": "a/b"}),
-    ("GET", "/topics/t/partitions/0/offsets/", "/topics/{topic}/partitions/{partition}/offsets", {"topic": "t", "partition": "0"}),
-    ("GET", "/topics/%F0%9F%98%80", "/topics/{topic}", {"topic": "😀"}),
-    ("GET", "/topics/%FF", "/topics/{topic}", {"topic": "\ufffd"}),
-    ("GET", "/consume/t/partitions/1", "/consume/{topic}/partitions/{partition}", {"topic": "t", "partition": "1"}),
-])
+@pytest.mark.parametrize(
+    ("method", "path", "template", "params"),
+    [
+        ("GET", "/", "/", {}),
+        ("POST", "/", "/", {}),
+        ("GET", "", "/", {}),
+        ("GET", "/brokers", "/brokers", {}),
+        ("GET", "/brokers/", "/brokers", {}),
+        ("GET", "/topics/t", "/topics/{topic}", {"topic": "t"}),
+        ("POST", "/topics/t/", "/topics/{topic}", {"topic": "t"}),
+        ("GET", "/topics/a%2Fb/partitions", "/topics/{topic}/partitions", {"topic": "a/b"}),
+        (
+            "GET",
+            "/topics/t/partitions/0/offsets/",
+            "/topics/{topic}/partitions/{partition}/offsets",
+            {"topic": "t", "partition": "0"},
+        ),
+        ("GET", "/topics/%F0%9F%98%80", "/topics/{topic}", {"topic": "😀"}),
+        ("GET", "/topics/%FF", "/topics/{topic}", {"topic": "\ufffd"}),
+        (
+            "GET",
+            "/consume/t/partitions/1",
+            "/consume/{topic}/partitions/{partition}",
+            {"topic": "t", "partition": "1"},
+        ),
+    ],
+)
 def test_paths(method: str, path: str, template: str, params: dict[str, str]) -> None:
     found = ROUTES.match(method, path)
     assert (found.route.template, found.params) == (template, params)
 
 
-@pytest.mark.parametrize("path", ["/nothing", "/topics//partitions", "/topics/t/nothing", "//topics", "/topics/t/partitions/0/offsets/x"])
+@pytest.mark.parametrize(
+    "path",
+    ["/nothing", "/topics//partitions", "/topics/t/nothing", "//topics", "/topics/t/partitions/0/offsets/x"],
+)
 def test_unknown_paths(path: str) -> None:
     with pytest.raises(ApiError) as caught:
         ROUTES.match("GET", path)
@@ -67,7 +86,12 @@ def test_a_budget_is_shared_and_given_back() -> None:
     assert (budget.held, budget.most) == (0, 240)
 
 
-@given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from(["take", "give", "hold"]), st.integers(0, 80)), max_size=40))
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 3), st.sampled_from(["take", "give", "hold"]), st.integers(0, 80)),
+        max_size=40,
+    )
+)
 def test_a_budget_always_counts_what_is_held(steps: list[tuple[int, str, int]]) -> None:
     budget = Budget(150)
     shares = [budget.share() for _ in range(4)]
@@ -96,12 +120,19 @@ class Doc(msgspec.Struct):
 DECODER = msgspec.json.Decoder(Doc)
 
 
-@pytest.mark.parametrize(("body", "status", "text"), [
-    (b"{", 400, "the body is not JSON: "), (b"", 400, "the body is not JSON: "),
-    (b'{"records":[1]} x', 400, "the body is not JSON: "), (b"[]", 400, "the body: Expected `object`"),
-    (b'{"records":"x"}', 422, "records: Expected `array"), (b'{"records":[1,"x"]}', 422, "records[1]: Expected `int`"),
-    (b"\xff", 400, "the body is not JSON"), (b'{"x":' + b"[" * 100_000, 400, "the body is not JSON"),
-])
+@pytest.mark.parametrize(
+    ("body", "status", "text"),
+    [
+        (b"{", 400, "the body is not JSON: "),
+        (b"", 400, "the body is not JSON: "),
+        (b'{"records":[1]} x', 400, "the body is not JSON: "),
+        (b"[]", 400, "the body: Expected `object`"),
+        (b'{"records":"x"}', 422, "records: Expected `array"),
+        (b'{"records":[1,"x"]}', 422, "records[1]: Expected `int`"),
+        (b"\xff", 400, "the body is not JSON"),
+        (b'{"x":' + b"[" * 100_000, 400, "the body is not JSON"),
+    ],
+)
 def test_a_bad_body_is_named(body: bytes, status: int, text: str) -> None:
     with pytest.raises(ApiError) as caught:
         bodies.parse(body, DECODER)
@@ -120,9 +151,18 @@ def test_any_bytes_are_a_document_or_a_clear_error(body: bytes) -> None:
         assert error.kind.status in (400, 422)
 
 
-@pytest.mark.parametrize(("body", "empty"), [
-    (b"", True), (b"{}", True), (b' {}\r\n', True), (b'""', True), (b"null", True), (b"{ }", False), (b"[]", False),
-])
+@pytest.mark.parametrize(
+    ("body", "empty"),
+    [
+        (b"", True),
+        (b"{}", True),
+        (b" {}\r\n", True),
+        (b'""', True),
+        (b"null", True),
+        (b"{ }", False),
+        (b"[]", False),
+    ],
+)
 def test_bodies_that_say_nothing(body: bytes, empty: bool) -> None:
     assert bodies.is_empty(body) is empty
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from pixy.pipeline.audit.gaps import Log, Span, Why, classify
-from pixy.pipeline.intervals import Intervals
+from pixy.pipeline.lake.intervals import Intervals
 
 DAY = 86_400_000
 
@@ -21,7 +21,10 @@ def marker(at: int) -> Span:
 
 
 LOG = Log(
-    start=10, end=40, now=100 * DAY, retention_ms=7 * DAY,
+    start=10,
+    end=40,
+    now=100 * DAY,
+    retention_ms=7 * DAY,
     spans=(data(10, 15), marker(15), data(16, 19, aborted=True), marker(19), data(20, 30, 22, 23)),
 )
 
@@ -33,7 +36,12 @@ def reasons(log: Log | None, *offsets: int, newest_gone: int = -1) -> list[Why]:
 
 def test_what_the_log_has_is_lost_and_markers_and_aborts_are_not() -> None:
     assert reasons(LOG, 12, 15, 16, 18, 19, 21) == [
-        Why.LOSS, Why.MARKER, Why.ABORTED, Why.ABORTED, Why.MARKER, Why.LOSS,
+        Why.LOSS,
+        Why.MARKER,
+        Why.ABORTED,
+        Why.ABORTED,
+        Why.MARKER,
+        Why.LOSS,
     ]
 
 
@@ -48,15 +56,22 @@ def test_what_lies_behind_the_logs_end_is_lost() -> None:
     assert "beyond the end of the log (40)" in classify(Intervals.span(40, 42), LOG)[0].evidence
 
 
-@pytest.mark.parametrize(("log", "newest_gone", "why"), [
-    (LOG, -1, Why.RETENTION),
-    (LOG, 92 * DAY, Why.RETENTION),
-    (LOG, 95 * DAY, Why.DELETED),  # retention would not have taken it yet
-    (Log(10, 40, LOG.spans, retention_ms=7 * DAY, retention_bytes=1000, now=100 * DAY), 95 * DAY, Why.RETENTION),
-    (Log(10, 40, LOG.spans), -1, Why.DELETED),
-    (Log(10, 40, LOG.spans, compacted=True, deleting=False, retention_ms=DAY), -1, Why.DELETED),
-    (Log(12, 40, LOG.spans, retention_ms=DAY), -1, Why.DELETED),  # inside a batch
-])
+@pytest.mark.parametrize(
+    ("log", "newest_gone", "why"),
+    [
+        (LOG, -1, Why.RETENTION),
+        (LOG, 92 * DAY, Why.RETENTION),
+        (LOG, 95 * DAY, Why.DELETED),  # retention would not have taken it yet
+        (
+            Log(10, 40, LOG.spans, retention_ms=7 * DAY, retention_bytes=1000, now=100 * DAY),
+            95 * DAY,
+            Why.RETENTION,
+        ),
+        (Log(10, 40, LOG.spans), -1, Why.DELETED),
+        (Log(10, 40, LOG.spans, compacted=True, deleting=False, retention_ms=DAY), -1, Why.DELETED),
+        (Log(12, 40, LOG.spans, retention_ms=DAY), -1, Why.DELETED),  # inside a batch
+    ],
+)
 def test_what_lies_before_the_logs_start(log: Log, newest_gone: int, why: Why) -> None:
     assert reasons(log, 3, 4, newest_gone=newest_gone) == [why, why]
 

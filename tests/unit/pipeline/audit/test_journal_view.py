@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 from pixy.journal import Kind, Lost, Stream, encode
+from pixy.pipeline.audit.classify import Watch
 from pixy.pipeline.audit.facts import FACTS, unpack
 from pixy.pipeline.audit.journal_scan import survey, to_facts
 from pixy.pipeline.audit.journal_view import JournalView
-from pixy.pipeline.audit.judge import Watch
 from pixy.pipeline.errors import SourceError
 
 SECOND = 1_000_000
@@ -22,12 +22,22 @@ FIRST = Stream("t", 0, "g", 1)
 
 
 def record(
-    sequence: int, events: Sequence[Any] = (), *, client: str = "a", epoch: int = 1, time: int | None = None,
+    sequence: int,
+    events: Sequence[Any] = (),
+    *,
+    client: str = "a",
+    epoch: int = 1,
+    time: int | None = None,
     **more: Any,
 ) -> bytes:
     return encode(
-        client, epoch, sequence, events, time=sequence * SECOND if time is None else time,
-        heartbeat=HEARTBEAT, **more,
+        client,
+        epoch,
+        sequence,
+        events,
+        time=sequence * SECOND if time is None else time,
+        heartbeat=HEARTBEAT,
+        **more,
     )
 
 
@@ -40,11 +50,13 @@ def view(*values: bytes, tasks: int = 1) -> JournalView:
     surveys = []
     for task in range(tasks):
         mine = [(at, value) for at, value in enumerate(values) if at % tasks == task]
-        batch = pa.RecordBatch.from_pydict({
-            "partition": pa.array([0] * len(mine), pa.int32()),
-            "offset": pa.array([at for at, _ in mine], pa.int64()),
-            "value": pa.array([value for _, value in mine], pa.binary()),
-        })
+        batch = pa.RecordBatch.from_pydict(
+            {
+                "partition": pa.array([0] * len(mine), pa.int32()),
+                "offset": pa.array([at for at, _ in mine], pa.int64()),
+                "value": pa.array([value for _, value in mine], pa.binary()),
+            }
+        )
         surveys += [out.column("survey")[0].as_py() for out in survey([batch])]
     return JournalView(surveys, "j")
 
@@ -91,38 +103,60 @@ def test_a_batch_that_is_there_twice_is_read_once() -> None:
     value = record(1, [event(Kind.ACKED, 5)])
     found = view(record(0), value, value, record(2, final=True))
     assert found.twice() == {(0, 2)}
-    batch = pa.RecordBatch.from_pydict({
-        "partition": pa.array([0, 0], pa.int32()), "offset": pa.array([1, 2], pa.int64()),
-        "value": pa.array([value, value], pa.binary()),
-    })
+    batch = pa.RecordBatch.from_pydict(
+        {
+            "partition": pa.array([0, 0], pa.int32()),
+            "offset": pa.array([1, 2], pa.int64()),
+            "value": pa.array([value, value], pa.binary()),
+        }
+    )
     facts = list(to_facts(found.numbers, {("t", 0): 4}, found.twice())([batch]))
     assert [len(each) for each in facts] == [1]
 
 
 def test_facts_are_the_events_with_numbers_for_names() -> None:
     other, elsewhere = Stream("t", 1, "h", 9), Stream("elsewhere", 0, "g", 1)
-    value = record(0, [
-        event(Kind.OFFERED, 70_000, time=5, attempt=2), event(Kind.ACKED, 3, other),
-        event(Kind.ACKED, 3, elsewhere), event(Kind.ASSIGNED, 0),
-        (Kind.PRODUCE_FAILED, 9, Stream("t", -1), -1, 0, -1, 20, 7, 1),
-    ])
+    value = record(
+        0,
+        [
+            event(Kind.OFFERED, 70_000, time=5, attempt=2),
+            event(Kind.ACKED, 3, other),
+            event(Kind.ACKED, 3, elsewhere),
+            event(Kind.ASSIGNED, 0),
+            (Kind.PRODUCE_FAILED, 9, Stream("t", -1), -1, 0, -1, 20, 7, 1),
+        ],
+    )
     found = view(value)
-    batch = pa.RecordBatch.from_pydict({
-        "partition": pa.array([0], pa.int32()), "offset": pa.array([0], pa.int64()),
-        "value": pa.array([value], pa.binary()),
-    })
+    batch = pa.RecordBatch.from_pydict(
+        {
+            "partition": pa.array([0], pa.int32()),
+            "offset": pa.array([0], pa.int64()),
+            "value": pa.array([value], pa.binary()),
+        }
+    )
     (facts,) = to_facts(found.numbers, {("t", 0): 4, ("t", 1): 6}, frozenset())([batch])
     rows = [
-        dict(zip(FACTS.names, row, strict=True)) for packed in facts.to_pylist()
+        dict(zip(FACTS.names, row, strict=True))
+        for packed in facts.to_pylist()
         for columns in [unpack(packed["tp"], packed["block"], [packed["facts"]])]
         for row in zip(*(columns[name].tolist() for name in FACTS.names), strict=True)
     ]
     assert [(row["tp"], row["offset"], row["block"], row["kind"]) for row in rows] == [
-        (4, -1, -1, Kind.PRODUCE_FAILED), (4, 70_000, 1, Kind.OFFERED), (6, 3, 0, Kind.ACKED),
+        (4, -1, -1, Kind.PRODUCE_FAILED),
+        (4, 70_000, 1, Kind.OFFERED),
+        (6, 3, 0, Kind.ACKED),
     ]
     assert rows[1] == {
-        "tp": 4, "block": 1, "offset": 70_000, "kind": 3, "source": found.numbers["a", 1, "t", 0, "g", 1],
-        "time": 5, "timestamp": 71_000, "attempt": 2, "took": 50, "code": 0,
+        "tp": 4,
+        "block": 1,
+        "offset": 70_000,
+        "kind": 3,
+        "source": found.numbers["a", 1, "t", 0, "g", 1],
+        "time": 5,
+        "timestamp": 71_000,
+        "attempt": 2,
+        "took": 50,
+        "code": 0,
     }
 
 
@@ -132,7 +166,14 @@ def watch(*values: bytes, committed: int | None, now: int = NOW) -> Watch | None
 
 def test_a_group_is_watched_from_its_first_position() -> None:
     values = (
-        record(0, [event(Kind.ASSIGNED, 10, time=1), event(Kind.OFFERED, 10, time=2), event(Kind.REVOKED, 12, time=3)]),
+        record(
+            0,
+            [
+                event(Kind.ASSIGNED, 10, time=1),
+                event(Kind.OFFERED, 10, time=2),
+                event(Kind.REVOKED, 12, time=3),
+            ],
+        ),
         record(1, final=True),
     )
     assert watch(*values, committed=12) == Watch(10, 12)

@@ -18,25 +18,52 @@ from pixy.pipeline.errors import PipelineError, UsageError
 def summary(**more: Any) -> dict[str, Any]:
     """Of two topics, one of them with a group, and one finding."""
     topics = [
-        {"topic": topic, **{what.name.lower(): 0 for what in TOPIC_COUNTS}, "produced": produced, "archive_lost": lost}
+        {
+            "topic": topic,
+            **{what.name.lower(): 0 for what in TOPIC_COUNTS},
+            "produced": produced,
+            "archive_lost": lost,
+        }
         for topic, produced, lost in (("a", 7, 1), ('b"\\', 5, 0))
     ]
     topics[0] |= {"archive_delay_p50_ms": 1500.0, "archive_delay_max_ms": 2500.0}
-    group = {"topic": "a", "group": "g", **{what.name.lower(): 0 for what in GROUP_COUNTS}, "acked": 6, "offer_ack_p99_ms": 12.5}
+    group = {
+        "topic": "a",
+        "group": "g",
+        **{what.name.lower(): 0 for what in GROUP_COUNTS},
+        "acked": 6,
+        "offer_ack_p99_ms": 12.5,
+    }
     return {
-        "verdict": "loss", "run": 3, "at": "2026-11-21T19:00:00.250+00:00", "sources": ["lake", "journal"],
-        "windows": {"count": 4, "closed": 3, "restated": 1, "carried": 0}, "topics": topics, "groups": [group],
-        "partitions": [{
-            "topic": "a", "partition": 2, "archived_records": 6, "not_archived_yet": 1, "missing": 3, "lost": 1,
-        }],
-        "found": [{"severity": "loss", "kind": "missing in the lake", "ranges": 1, "offsets": 1}], **more,
+        "verdict": "loss",
+        "run": 3,
+        "at": "2026-11-21T19:00:00.250+00:00",
+        "sources": ["lake", "journal"],
+        "windows": {"count": 4, "closed": 3, "restated": 1, "carried": 0},
+        "topics": topics,
+        "groups": [group],
+        "partitions": [
+            {
+                "topic": "a",
+                "partition": 2,
+                "archived_records": 6,
+                "not_archived_yet": 1,
+                "missing": 3,
+                "lost": 1,
+            }
+        ],
+        "found": [{"severity": "loss", "kind": "missing in the lake", "ranges": 1, "offsets": 1}],
+        **more,
     }
 
 
 def read(path: Path) -> dict[tuple[Any, ...], float]:
     """By name without the prefix, then the labels' values in the order of their names."""
     return {
-        (sample.name.removeprefix("kafka_pixy_audit_"), *(sample.labels[name] for name in sorted(sample.labels))): sample.value
+        (
+            sample.name.removeprefix("kafka_pixy_audit_"),
+            *(sample.labels[name] for name in sorted(sample.labels)),
+        ): sample.value
         for family in text_string_to_metric_families(path.read_text())
         for sample in family.samples
     }
@@ -47,12 +74,26 @@ def test_what_is_told(tmp_path: Path) -> None:
     prometheus.write(str(file), summary())
     found = read(file)
     wanted = {
-        ("timestamp_seconds",): 1795287600.25, ("run",): 3, ("verdict", "loss"): 1, ("verdict", "clean"): 0,
-        ("verdict", "fault"): 0, ("source", "lake"): 1, ("source", "journal"): 1, ("source", "log"): 0,
-        ("windows",): 4, ("windows_closed",): 3, ("windows_restated",): 1, ("windows_carried",): 0,
-        ("topic_produced", "a"): 7, ("topic_produced", 'b"\\'): 5, ("topic_archive_lost", "a"): 1,
-        ("group_acked", "g", "a"): 6, ("group_lost", "g", "a"): 0, ("partition_missing", "2", "a"): 3,
-        ("partition_lost", "2", "a"): 1, ("findings", "missing in the lake", "loss"): 1,
+        ("timestamp_seconds",): 1795287600.25,
+        ("run",): 3,
+        ("verdict", "loss"): 1,
+        ("verdict", "clean"): 0,
+        ("verdict", "fault"): 0,
+        ("source", "lake"): 1,
+        ("source", "journal"): 1,
+        ("source", "log"): 0,
+        ("windows",): 4,
+        ("windows_closed",): 3,
+        ("windows_restated",): 1,
+        ("windows_carried",): 0,
+        ("topic_produced", "a"): 7,
+        ("topic_produced", 'b"\\'): 5,
+        ("topic_archive_lost", "a"): 1,
+        ("group_acked", "g", "a"): 6,
+        ("group_lost", "g", "a"): 0,
+        ("partition_missing", "2", "a"): 3,
+        ("partition_lost", "2", "a"): 1,
+        ("findings", "missing in the lake", "loss"): 1,
         ("latency_seconds", "", "archive_delay", "0.5", "a"): 1.5,
         ("latency_seconds", "", "archive_delay", "1", "a"): 2.5,
         ("latency_seconds", "g", "offer_ack", "0.99", "a"): 0.0125,
@@ -63,9 +104,18 @@ def test_what_is_told(tmp_path: Path) -> None:
 def test_an_audit_of_nothing(tmp_path: Path) -> None:
     file = tmp_path / "audit.prom"
     nothing = {"count": 0, "closed": 0, "restated": 0, "carried": 0}
-    prometheus.write(str(file), summary(
-        verdict="clean", windows=nothing, topics=[], groups=[], partitions=[], found=[], sources=[],
-    ))
+    prometheus.write(
+        str(file),
+        summary(
+            verdict="clean",
+            windows=nothing,
+            topics=[],
+            groups=[],
+            partitions=[],
+            found=[],
+            sources=[],
+        ),
+    )
     found = read(file)
     assert (found["windows",], found["verdict", "clean"]) == (0, 1)
     assert not [key for key in found if key[0].startswith(("topic_", "group_", "partition_", "findings"))]

@@ -20,10 +20,20 @@ class LogBroker(FakeBroker):
         most: bytes of an answer, at least a batch.
     """
 
-    def __init__(self, batches: Iterable[Batch | bytes] = (), start: int = 0, end: int | None = None, most: int = 1 << 20) -> None:
+    def __init__(
+        self,
+        batches: Iterable[Batch | bytes] = (),
+        start: int = 0,
+        end: int | None = None,
+        most: int = 1 << 20,
+    ) -> None:
         self.log = b"".join(each if isinstance(each, bytes) else each.marshal() for each in batches)
         self.start, self.most = start, most
-        self.end = end if end is not None else max([start, *(each.next_offset for each in scan(self.log, check_crc=False))])
+        self.end = (
+            end
+            if end is not None
+            else max([start, *(each.next_offset for each in scan(self.log, check_crc=False))])
+        )
         self.errors: list[int] = []
         self.hang_up = 0
         self.aborted: list[tuple[int, int]] = []
@@ -32,8 +42,11 @@ class LogBroker(FakeBroker):
     def source_options(self, **more: str) -> dict[str, str]:
         """Options to read it."""
         return {
-            "kafka.bootstrap.servers": self.address, "assign": f'{{"{TOPIC}": [{PARTITION}]}}',
-            "kafka.retry.backoff.ms": "1", "kafka.fetch.max.wait.ms": "1", **more,
+            "kafka.bootstrap.servers": self.address,
+            "assign": f'{{"{TOPIC}": [{PARTITION}]}}',
+            "kafka.retry.backoff.ms": "1",
+            "kafka.fetch.max.wait.ms": "1",
+            **more,
         }
 
     def _fetch(self, request: Request) -> bytes | None:
@@ -58,7 +71,9 @@ class LogBroker(FakeBroker):
 
     def _answer(self, request: Request, **fields: Any) -> bytes:
         part = {
-            "PartitionIndex": PARTITION, "HighWatermark": self.end, "LastStableOffset": self.end,
+            "PartitionIndex": PARTITION,
+            "HighWatermark": self.end,
+            "LastStableOffset": self.end,
             "LogStartOffset": self.start,
             "AbortedTransactions": [{"ProducerId": pid, "FirstOffset": first} for pid, first in self.aborted],
             **fields,

@@ -16,14 +16,17 @@ PLACES = [("a", 0), ("a", 1), ("b", 0)]
 OFFSETS = st.fixed_dictionaries({place: st.integers(0, 1 << 60) for place in PLACES})
 
 
-@pytest.mark.parametrize(("sizes", "limit", "taken"), [
-    ((100, 100), None, (100, 100)),
-    ((100, 100), 200, (100, 100)),
-    ((100, 300), 40, (10, 30)),
-    ((1, 1_000_000), 10, (1, 9)),  # none starves
-    ((0, 50), 10, (0, 10)),
-    ((5, 5), 1, (1, 1)),
-])
+@pytest.mark.parametrize(
+    ("sizes", "limit", "taken"),
+    [
+        ((100, 100), None, (100, 100)),
+        ((100, 100), 200, (100, 100)),
+        ((100, 300), 40, (10, 30)),
+        ((1, 1_000_000), 10, (1, 9)),  # none starves
+        ((0, 50), 10, (0, 10)),
+        ((5, 5), 1, (1, 1)),
+    ],
+)
 def test_limits(sizes: tuple[int, int], limit: int | None, taken: tuple[int, int]) -> None:
     start = {("a", 0): 7, ("a", 1): 9}
     end = {("a", 0): 7 + sizes[0], ("a", 1): 9 + sizes[1]}
@@ -57,7 +60,10 @@ def test_division_covers_each_range_once(sizes: list[int], least: int) -> None:
 def test_division_is_that_of_spark_s_source() -> None:
     # Worked out by hand from its rule; test_batch compares with the source itself.
     def sizes(given_: dict[int, int], least: int) -> list[tuple[int, int, int]]:
-        return [(each.partition, each.start, each.end) for each in split([Range("t", at, 1, end) for at, end in given_.items()], least)]
+        return [
+            (each.partition, each.start, each.end)
+            for each in split([Range("t", at, 1, end) for at, end in given_.items()], least)
+        ]
 
     assert sizes({1: 5}, 4) == [(1, 1, 2), (1, 2, 3), (1, 3, 4), (1, 4, 5)]
     assert sizes({1: 5, 2: 5}, 3) == [(1, 1, 3), (1, 3, 5), (2, 1, 3), (2, 3, 5)]
@@ -108,11 +114,14 @@ def test_going_backwards_is_told() -> None:
     assert ranges(then, now, fail_on_data_loss=False) == []
 
 
-@pytest.mark.parametrize(("document", "told"), [
-    ({"version": 2, "topics": {}}, "of version 2; this is version 1"),
-    ({"t": {"0": 5}}, "not of format pixy"),
-    ({"version": 1, "topics": {"t": {"id": "", "next": {"x": 5}}}}, "not of format pixy"),
-])
+@pytest.mark.parametrize(
+    ("document", "told"),
+    [
+        ({"version": 2, "topics": {}}, "of version 2; this is version 1"),
+        ({"t": {"0": 5}}, "not of format pixy"),
+        ({"version": 1, "topics": {"t": {"id": "", "next": {"x": 5}}}}, "not of format pixy"),
+    ],
+)
 def test_another_source_s_checkpoint_is_refused(document: dict, told: str) -> None:
     with pytest.raises(CheckpointError, match=told):
         Progress.of(document)

@@ -45,19 +45,36 @@ def offsets(broker: LogBroker, start: int, end: int, **more: str) -> list[int]:
 
 
 def test_columns_of_records_and_of_their_batches() -> None:
-    built = Builder(base_offset=7, partition_leader_epoch=4, producer_id=99, producer_epoch=2, base_sequence=2**31 - 2, transactional=True, now=lambda: T)
+    built = Builder(
+        base_offset=7,
+        partition_leader_epoch=4,
+        producer_id=99,
+        producer_epoch=2,
+        base_sequence=2**31 - 2,
+        transactional=True,
+        now=lambda: T,
+    )
     built.add(None, b"", [("h", None), ("h", b""), ("", b"x")]).add(b"", None).add(b"k", b"v", timestamp=-1)
     one = built.build().compress(compression.get("zstd"))
     with LogBroker([one], start=7) as broker:
         found = rows(broker, 7, 10)
     assert [row["sequence"] for row in found] == [2**31 - 2, 2**31 - 1, 0], "after the last number comes 0"
     assert [(row["key"], row["value"]) for row in found] == [(None, b""), (b"", None), (b"k", b"v")]
-    assert found[0]["headers"] == [{"key": "h", "value": None}, {"key": "h", "value": b""}, {"key": "", "value": b"x"}]
+    assert found[0]["headers"] == [
+        {"key": "h", "value": None},
+        {"key": "h", "value": b""},
+        {"key": "", "value": b"x"},
+    ]
     assert [row["headers"] for row in found[1:]] == [None, None]
     assert [round(row["timestamp"].timestamp() * 1000) for row in found] == [T, T, -1]
     for row in found:
         assert (row["topic"], row["partition"], row["baseOffset"]) == (TOPIC, PARTITION, 7)
-        assert (row["producerId"], row["producerEpoch"], row["codec"], row["leaderEpoch"]) == (99, 2, "zstd", 4)
+        assert (row["producerId"], row["producerEpoch"], row["codec"], row["leaderEpoch"]) == (
+            99,
+            2,
+            "zstd",
+            4,
+        )
         assert (row["timestampType"], row["isTransactional"], row["isControl"]) == (0, True, False)
         assert row["crc"] == int.from_bytes(one.marshal()[17:21], "big")
 
@@ -78,7 +95,11 @@ def test_only_the_range_and_only_what_is_asked_for() -> None:
     wanted = ("offset", "codec")
     with LogBroker([batch(at * 10, 10) for at in range(5)], most=1) as broker:
         source = options.parse(broker.source_options(arrowBatchRecords="20"))
-        made = list(RecordRows(source, Range(TOPIC, PARTITION, 0, 50), wanted).of(iter(RangeFetcher(source, Range(TOPIC, PARTITION, 0, 50)))))
+        made = list(
+            RecordRows(source, Range(TOPIC, PARTITION, 0, 50), wanted).of(
+                iter(RangeFetcher(source, Range(TOPIC, PARTITION, 0, 50)))
+            )
+        )
     assert [each.num_rows for each in made] == [20, 20, 10]
     assert made[0].schema.names == ["offset", "codec"]
 
@@ -96,7 +117,13 @@ def test_messages_from_before_record_batches() -> None:
     [made] = RecordRows(source, span, columns.names("records")).of(iter(Old(source, span)))
     one, two = made.to_pylist()
     assert (one["offset"], one["key"], one["value"], one["timestampType"]) == (5, b"k", b"v", 0)
-    assert (two["offset"], two["key"], two["timestampType"], two["producerId"], two["sequence"]) == (6, None, -1, -1, -1)
+    assert (two["offset"], two["key"], two["timestampType"], two["producerId"], two["sequence"]) == (
+        6,
+        None,
+        -1,
+        -1,
+        -1,
+    )
     with pytest.raises(SourceError, match="t/0: the batch at offset 5 can not be read: unsupported magic 1"):
         list(BatchRows(source, span, columns.names("batches")).of(iter(Old(source, span))))
 
@@ -123,7 +150,11 @@ def test_aborted_transactions_and_markers() -> None:
         assert [row["offset"] for row in found if row["isControl"]] == [6, 7]
         heads = rows(broker, 0, 11, mode="batches", isolationLevel="read_committed")
         assert [(row["baseOffset"], row["isControl"]) for row in heads] == [
-            (0, False), (6, True), (7, True), (8, False), (10, False),
+            (0, False),
+            (6, True),
+            (7, True),
+            (8, False),
+            (10, False),
         ]
 
 
@@ -138,8 +169,11 @@ def test_headers_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compression, "get", refuse)
     with LogBroker([one, two]) as broker:
         found = rows(broker, 0, 150, mode="batches")
-        assert [(row["baseOffset"], row["lastOffset"], row["count"], row["codec"], row["bytes"]) for row in found] == [
-            (0, 99, 100, "zstd", len(one.marshal())), (100, 149, 50, "gzip", len(two.marshal())),
+        assert [
+            (row["baseOffset"], row["lastOffset"], row["count"], row["codec"], row["bytes"]) for row in found
+        ] == [
+            (0, 99, 100, "zstd", len(one.marshal())),
+            (100, 149, 50, "gzip", len(two.marshal())),
         ]
         assert (found[0]["producerId"], found[0]["producerEpoch"], found[0]["baseSequence"]) == (5, 1, 7)
         # A batch is where its last offset is, so each is in one range of any division.
@@ -158,7 +192,9 @@ def test_a_wrong_checksum_is_a_row_or_an_error() -> None:
     with LogBroker([batch(0, 5), damaged(5), batch(10, 5)]) as broker:
         heads = rows(broker, 0, 15, mode="batches")
         assert [(row["baseOffset"], row["crcValid"]) for row in heads] == [(0, True), (5, False), (10, True)]
-        with pytest.raises(SourceError, match=f"{TOPIC}/{PARTITION}: the batch at offset 5 can not be read: checksum"):
+        with pytest.raises(
+            SourceError, match=f"{TOPIC}/{PARTITION}: the batch at offset 5 can not be read: checksum"
+        ):
             rows(broker, 0, 15)
         assert offsets(broker, 0, 5) == [0, 1, 2, 3, 4], "what is not asked for does not matter"
 
@@ -168,9 +204,13 @@ def test_records_that_do_not_decode_are_named() -> None:
     bad.payload = b"\x7f" + bad.payload[1:]
     bomb = Builder(base_offset=9).add(None, bytes(100_000)).build().compress(compression.get("gzip"))
     with LogBroker([batch(0, 5), bad, bomb]) as broker:
-        with pytest.raises(SourceError, match=f"{TOPIC}/{PARTITION}: the batch at offset 5 can not be read: record 0"):
+        with pytest.raises(
+            SourceError, match=f"{TOPIC}/{PARTITION}: the batch at offset 5 can not be read: record 0"
+        ):
             rows(broker, 0, 9)
-        with pytest.raises(SourceError, match="at offset 9 can not be read: gzip: decompressed, it is larger than 5000"):
+        with pytest.raises(
+            SourceError, match="at offset 9 can not be read: gzip: decompressed, it is larger than 5000"
+        ):
             rows(broker, 9, 10, maxBatchBytes="5000")
 
 
@@ -208,11 +248,16 @@ def test_waiting_has_an_end() -> None:
     clock = Clock()
     with LogBroker([batch(0, 5)]) as broker:
         broker.errors = [6] * 1000
-        with pytest.raises(SourceError, match=rf"{TOPIC}/{PARTITION} at offset 0: NOT_LEADER.* \(for 3 s, kafkaConsumer.pollTimeoutMs\)"):
+        with pytest.raises(
+            SourceError,
+            match=rf"{TOPIC}/{PARTITION} at offset 0: NOT_LEADER.* \(for 3 s, kafkaConsumer.pollTimeoutMs\)",
+        ):
             fetch(broker, clock, 5, **more)
         assert len(broker.names()) < 60, "each wait is longer than the one before"
         broker.errors = []
-        with pytest.raises(SourceError, match=f"{TOPIC}/{PARTITION}: offsets 5 to 8 did not come in 3 s .*the log ends at 5"):
+        with pytest.raises(
+            SourceError, match=f"{TOPIC}/{PARTITION}: offsets 5 to 8 did not come in 3 s .*the log ends at 5"
+        ):
             fetch(broker, Clock(), 9, **more)
 
 
@@ -227,8 +272,12 @@ def test_what_will_not_pass_is_told_at_once() -> None:
 
 def test_offsets_that_are_gone() -> None:
     with LogBroker([batch(10, 10)], start=13) as broker:
-        with pytest.raises(SourceError, match=r"offsets 0 to 12 are out of range: they were deleted .*failOnDataLoss=false"):
+        with pytest.raises(
+            SourceError, match=r"offsets 0 to 12 are out of range: they were deleted .*failOnDataLoss=false"
+        ):
             offsets(broker, 0, 20)
-        assert offsets(broker, 0, 20, failOnDataLoss="false") == list(range(13, 20)), "not what its batch had before"
+        assert offsets(broker, 0, 20, failOnDataLoss="false") == list(range(13, 20)), (
+            "not what its batch had before"
+        )
         assert offsets(broker, 0, 12, failOnDataLoss="false") == []
         assert offsets(broker, 13, 20) == list(range(13, 20))

@@ -12,31 +12,42 @@ from hypothesis import given, settings, strategies as st
 
 from pixy.pipeline.datasource import options
 from pixy.pipeline.datasource.cluster import Topic
-from pixy.pipeline.datasource.positions import EARLIEST, LATEST, Place, Position
+from pixy.pipeline.datasource.positions import EARLIEST, LATEST, Position
 from pixy.pipeline.datasource.stream import StreamPlanner
 from pixy.pipeline.errors import CheckpointError, SourceError
+from pixy.wire.types import TopicPartition
 
 
 @dataclass
 class FakeCluster:
     """What the planner asks of a cluster."""
 
-    bounds_: dict[Place, tuple[int, int]]
+    bounds_: dict[TopicPartition, tuple[int, int]]
     ids: dict[str, str] = field(default_factory=dict)
 
     def topics(self, _selection: object) -> dict[str, Topic]:
         names = sorted({topic for topic, _ in self.bounds_})
         return {
-            name: Topic(self.ids.get(name, f"id-{name}"), tuple(sorted(number for topic, number in self.bounds_ if topic == name)))
+            name: Topic(
+                self.ids.get(name, f"id-{name}"),
+                tuple(sorted(number for topic, number in self.bounds_ if topic == name)),
+            )
             for name in names
         }
 
-    def offsets(self, wanted: Mapping[Place, int], *, committed: bool) -> dict[Place, int]:
-        return {place: self.bounds_[place][{EARLIEST: 0, LATEST: 1}[asked]] for place, asked in wanted.items()}
+    def offsets(self, wanted: Mapping[TopicPartition, int], *, committed: bool) -> dict[TopicPartition, int]:
+        return {
+            place: self.bounds_[place][{EARLIEST: 0, LATEST: 1}[asked]] for place, asked in wanted.items()
+        }
 
-    def resolve(self, position: Position, places: Iterable[Place], *, committed: bool) -> dict[Place, int]:
+    def resolve(
+        self, position: Position, places: Iterable[TopicPartition], *, committed: bool
+    ) -> dict[TopicPartition, int]:
         wanted = position.wanted(places)
-        return {place: self.offsets({place: asked}, committed=committed)[place] if asked < 0 else asked for place, asked in wanted.items()}
+        return {
+            place: self.offsets({place: asked}, committed=committed)[place] if asked < 0 else asked
+            for place, asked in wanted.items()
+        }
 
 
 def planner(cluster: FakeCluster, **more: str) -> StreamPlanner:
@@ -98,11 +109,14 @@ def test_newer_spark_says_where_it_starts() -> None:
     assert spans(stream.ranges(end, stream.latest(end))) == [(0, 10, 20)]
 
 
-@pytest.mark.parametrize(("change", "told"), [
-    ({("t", 0): (0, 5)}, "t/0 ends at offset 5, and was read up to 10"),
-    ({}, "topic t does not exist any more"),
-])
-def test_what_is_gone_is_told(change: dict[Place, tuple[int, int]], told: str) -> None:
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({("t", 0): (0, 5)}, "t/0 ends at offset 5, and was read up to 10"),
+        ({}, "topic t does not exist any more"),
+    ],
+)
+def test_what_is_gone_is_told(change: dict[TopicPartition, tuple[int, int]], told: str) -> None:
     cluster = FakeCluster({("t", 0): (0, 10)})
     stream = planner(cluster, startingOffsets="earliest")
     stream.ranges(stream.initial(), stream.latest())
@@ -117,7 +131,10 @@ def test_a_topic_made_anew_is_told_by_its_id_or_read_from_its_beginning() -> Non
     end = stream.latest()
     stream.ranges(stream.initial(), end)
     cluster.bounds_, cluster.ids = {("t", 0): (3, 500)}, {"t": "other"}
-    with pytest.raises(SourceError, match="topic t was deleted and created again: the checkpoint has id id-t, the cluster other"):
+    with pytest.raises(
+        SourceError,
+        match="topic t was deleted and created again: the checkpoint has id id-t, the cluster other",
+    ):
         stream.latest()
     lenient = planner(cluster, startingOffsets="earliest", failOnDataLoss="false")
     lenient.ranges(end, end)
@@ -131,7 +148,17 @@ def test_another_checkpoint_is_refused() -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.tuples(st.sampled_from(["grow", "partition", "trigger", "restart", "crash"]), st.integers(0, 3), st.integers(1, 50)), max_size=25), st.integers(1, 30))
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["grow", "partition", "trigger", "restart", "crash"]),
+            st.integers(0, 3),
+            st.integers(1, 50),
+        ),
+        max_size=25,
+    ),
+    st.integers(1, 30),
+)
 def test_every_offset_once_whatever_happens(events: list[tuple[str, int, int]], limit: int) -> None:
     """Spark's part: it plans from the last end to a new one, writes the end down first, and after a crash
     plans the last one again."""

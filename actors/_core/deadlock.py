@@ -1,0 +1,62 @@
+"""Who waits for whom: an ask that closes a circle is refused instead of waiting for ever.
+
+While an actor's own handler waits for a reply, its cell notes the future, and the future knows the
+actor that owes the reply (until somebody takes the duty over). Following the two from the target
+either ends, or comes back to the actor that is about to wait. Tasks beside the mailbox may wait for
+their own actor: only the handler itself is noted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from actors._core.context import current
+from actors._errors import AskCycle
+
+if TYPE_CHECKING:
+    from actors._core.cell import Cell
+    from actors._future import Future
+
+
+def enter(cell: Cell, future: Future[Any]) -> Cell | None:
+    """Note that the cell's handler waits for ``future``; the cell, if it is its handler that runs.
+
+    Raises:
+        AskCycle: the wait would never end.
+    """
+    if cell.task is None or cell.task is not asyncio.current_task():
+        return None
+    _check(cell, future)
+    cell.waiting_on = future
+    return cell
+
+
+@contextlib.contextmanager
+def blocking(future: Future[Any]) -> Iterator[None]:
+    """The same for a handler that blocks its own thread."""
+    cell = current.get()
+    if cell is None or not cell.threaded:
+        yield
+        return
+    _check(cell, future)
+    cell.waiting_on = future
+    try:
+        yield
+    finally:
+        cell.waiting_on = None
+
+
+def _check(cell: Cell, future: Future[Any]) -> None:
+    paths = [cell.path]
+    target = future.target
+    while target is not None:
+        paths.append(target.path)
+        if target is cell:
+            cell.system.ask_cycle(AskCycle(tuple(paths)))
+        waiting = target.waiting_on
+        if waiting is None or len(paths) > 1000:
+            return
+        target = waiting.target

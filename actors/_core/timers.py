@@ -1,0 +1,99 @@
+"""Keyed timers with a generation number.
+
+A cancelled timer's message may be in the mailbox already; the number tells that it is stale
+(the trap that Pekko's timers solved the same way).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+
+class TimerFired:
+    """What a timer puts into the mailbox."""
+
+    __slots__ = ("generation", "key", "message")
+
+    def __init__(self, key: Any, generation: int, message: Any) -> None:
+        self.key = key
+        self.generation = generation
+        self.message = message
+
+
+class _Timer:
+    __slots__ = ("every", "fired", "handle", "stopped")
+
+    def __init__(self, fired: TimerFired, every: float | None) -> None:
+        self.fired = fired
+        self.every = every
+        self.handle: asyncio.TimerHandle | None = None
+        self.stopped = False
+
+
+class Timers:
+    """The timers of one life of an actor; set and cancelled by its own code, in any thread."""
+
+    __slots__ = ("_deliver", "_generation", "_loop", "_timers")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, deliver: Callable[[TimerFired], object]) -> None:
+        self._loop = loop
+        self._deliver = deliver
+        self._generation = 0
+        self._timers: dict[Any, _Timer] = {}
+
+    def set(self, key: Any, delay: float, message: Any, every: float | None = None) -> None:
+        """Start or replace a timer; with ``every`` it goes on at that interval."""
+        if delay < 0 or (every is not None and every <= 0):
+            raise ValueError(f"a timer's delay is 0 or more and its interval above 0: {delay}, {every}")
+        self.cancel(key)
+        self._generation += 1
+        timer = self._timers[key] = _Timer(TimerFired(key, self._generation, message), every)
+        self._on_loop(self._arm, timer, delay)
+
+    def has(self, key: Any) -> bool:
+        """Whether the timer has neither fired (for the last time) nor been cancelled."""
+        return key in self._timers
+
+    def keys(self) -> tuple[Any, ...]:
+        """The keys of the timers that are set."""
+        return tuple(self._timers)
+
+    def cancel(self, key: Any) -> None:
+        """Stop a timer if it is set."""
+        timer = self._timers.pop(key, None)
+        if timer is not None:
+            timer.stopped = True
+            self._on_loop(self._disarm, timer)
+
+    def accept(self, fired: TimerFired) -> bool:
+        """Whether a timer's message is still wanted; a timer that does not repeat is done then."""
+        timer = self._timers.get(fired.key)
+        if timer is None or timer.fired is not fired:
+            return False
+        if timer.every is None:
+            del self._timers[fired.key]
+        else:
+            # Only now, so that a busy actor has one tick in its mailbox and not many.
+            self._on_loop(self._arm, timer, timer.every)
+        return True
+
+    def clear(self) -> None:
+        """Stop all timers."""
+        for key in self.keys():
+            self.cancel(key)
+
+    def _on_loop(self, call: Callable[..., None], *args: Any) -> None:
+        if asyncio._get_running_loop() is self._loop:
+            call(*args)
+        elif not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(call, *args)
+
+    def _arm(self, timer: _Timer, delay: float) -> None:
+        if not timer.stopped:
+            timer.handle = self._loop.call_later(delay, self._deliver, timer.fired)
+
+    def _disarm(self, timer: _Timer) -> None:
+        if timer.handle is not None:
+            timer.handle.cancel()

@@ -1,0 +1,96 @@
+"""What the owner of a partition tells the journal."""
+
+from __future__ import annotations
+
+from pixy.engine.consume.offers import AckResult, Offer
+from pixy.engine.journal.buffer import AUTO, Journal, Kind, Refusal, Stream
+from pixy.wire.types import TopicPartition
+
+# Plain numbers: a member of an enumeration costs 0.1 microseconds wherever it is compared.
+_OFFERED, _RETURNED, _ACKED, _DROPPED = (
+    int(kind) for kind in (Kind.OFFERED, Kind.RETURNED, Kind.ACKED, Kind.DROPPED)
+)
+_REFUSED = {
+    AckResult.DUPLICATE: Refusal.DUPLICATE,
+    AckResult.NEVER_OFFERED: Refusal.NEVER_OFFERED,
+}
+
+
+class OwnerJournal:
+    """Of one life of an owner: the assignment's number goes with each event."""
+
+    __slots__ = ("_ack_timeout", "_journal", "_stream")
+
+    def __init__(
+        self,
+        journal: Journal,
+        partition: TopicPartition,
+        group: str,
+        generation: int,
+        ack_timeout: float,
+    ) -> None:
+        self._journal = journal
+        self._ack_timeout = ack_timeout
+        self._stream = Stream(*partition, group, generation)
+
+    def assigned(self, position: int, restarts: int) -> None:
+        """Begins at ``position``."""
+        journal = self._journal
+        journal.add(int(Kind.ASSIGNED), journal.clock(), self._stream, position, restarts)
+
+    def revoked(self, position: int, *, drained: bool) -> None:
+        """Ends at ``position``."""
+        journal = self._journal
+        journal.add(int(Kind.REVOKED), journal.clock(), self._stream, position, code=0 if drained else 1)
+
+    def offered(self, offer: Offer, now: float) -> None:
+        """Handed to a request."""
+        journal, record = self._journal, offer.record
+        timestamp = offer.timestamp = record.timestamp()[1]  # type: ignore[attr-defined]
+        took = -1.0 if timestamp < 0 else max(0.0, now + journal.shift - timestamp / 1000)
+        journal.put((_OFFERED, now, self._stream, offer.offset, offer.retries, timestamp, took, 0, 0))
+
+    def returned(self, offer: Offer) -> None:
+        """The request's client was gone."""
+        self._note(_RETURNED, offer)
+
+    def acked(self, offer: Offer, *, auto: bool) -> None:
+        """Done."""
+        self._note(_ACKED, offer, AUTO if auto else 0)
+
+    def answered(self, offset: int, offer: Offer | None, result: AckResult) -> None:
+        """A client's ack was answered with ``result``; ``offer`` is what it was for, if pending."""
+        journal = self._journal
+        if result is not AckResult.DONE:
+            journal.add(
+                int(Kind.ACK_REFUSED), journal.clock(), self._stream, offset, code=int(_REFUSED[result])
+            )
+        elif offer is not None:
+            self._note(_ACKED, offer)
+        else:  # offered by an earlier life
+            journal.add(int(Kind.ACKED), journal.clock(), self._stream, offset)
+
+    def dropped(self, offer: Offer) -> None:
+        """Given up after too many retries."""
+        self._note(_DROPPED, offer)
+
+    def _note(self, kind: int, offer: Offer, flags: int = 0) -> None:
+        journal = self._journal
+        now = journal.clock()
+        took = now - offer.deadline + self._ack_timeout
+        journal.put(
+            (
+                kind,
+                now,
+                self._stream,
+                offer.offset,
+                offer.retries,
+                offer.timestamp,
+                took if took > 0.0 else 0.0,
+                0,
+                flags,
+            )
+        )
+
+
+__all__ = ["OwnerJournal"]

@@ -1,0 +1,163 @@
+"""Long polls: a request that waits for a message, and what it gets."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from actors import ActorRef, Future
+from pixy.engine.consume.dispatch import RoundRobin
+
+
+class Message(Protocol):
+    """A consumed message (confluent-kafka's ``Message`` fits)."""
+
+    def topic(self) -> str | None: ...
+    def partition(self) -> int | None: ...
+    def offset(self) -> int | None: ...
+    def key(self) -> Any: ...
+    def value(self) -> Any: ...
+    def headers(self) -> Any: ...
+    def timestamp(self) -> tuple[int, int]: ...
+    def __len__(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """To a partition's owner: whether the answer with this offer reached the client's socket."""
+
+    life: int
+    offset: int
+    sent: bool
+
+
+class Delivery:
+    """A message that was offered to one request.
+
+    Whoever answers the request says how that went: :meth:`sent` or :meth:`give_back`, once.
+    """
+
+    __slots__ = ("_auto_ack", "_life", "_owner", "message", "offset", "partition")
+
+    def __init__(
+        self,
+        message: Message,
+        partition: int,
+        offset: int,
+        owner: ActorRef[Any],
+        life: int,
+        auto_ack: bool,
+    ) -> None:
+        self.message = message
+        self.partition = partition
+        self.offset = offset
+        self._owner = owner
+        self._life = life
+        self._auto_ack = auto_ack
+
+    def sent(self) -> None:
+        """The answer was written; with auto-ack the message counts as consumed from here on."""
+        if self._auto_ack:
+            self._tell(True)
+
+    def give_back(self) -> None:
+        """The client is gone: the message is the next one offered."""
+        self._tell(False)
+
+    def _tell(self, sent: bool) -> None:
+        # A dead owner has lost the partition: the message will be delivered again.
+        self._owner.notify(Answered(self._life, self.offset, sent), urgent=True)
+
+
+class Poll:
+    """One waiting request."""
+
+    __slots__ = ("arrived", "auto_ack", "deadline", "reply")
+
+    def __init__(self, reply: Future[Any], auto_ack: bool, arrived: float, deadline: float) -> None:
+        self.reply = reply
+        self.auto_ack = auto_ack
+        self.arrived = arrived
+        self.deadline = deadline
+
+
+class TopicPolls:
+    """The long polls of one topic in a group: first come, first served, each with a deadline.
+
+    Pure but for the futures that it settles. Deadlines never decrease along the queue, so only its
+    head needs watching.
+    """
+
+    __slots__ = ("_join_wait", "_polls", "_wait", "joined", "last_request", "missing", "ready")
+
+    def __init__(self, wait: float, join_wait: float) -> None:
+        self._wait = wait
+        self._join_wait = join_wait
+        self._polls: deque[Poll] = deque()
+        self.ready = RoundRobin()
+        self.last_request = 0.0
+        self.joined = False
+        """Whether the group has answered our subscription with an assignment."""
+        self.missing = False
+        """Whether the topic does not exist."""
+
+    def __len__(self) -> int:
+        return len(self._polls)
+
+    def add(self, reply: Future[Any], auto_ack: bool, now: float) -> Poll:
+        """Queue a request. Before the join its wait has not begun, but is bounded all the same."""
+        wait = self._wait
+        if not self.joined and not self.missing:
+            wait += self._join_wait
+        poll = Poll(reply, auto_ack, now, now + wait)
+        self._polls.append(poll)
+        self.last_request = now
+        return poll
+
+    def put_back(self, polls: tuple[Poll, ...]) -> None:
+        """Requests that could not be served after all go to the front, in their order."""
+        self._polls.extendleft(reversed(polls))
+
+    def found(self) -> None:
+        """The topic exists by now: what waits for it waits for the join again."""
+        if self.missing:
+            self.missing = False
+            for poll in self._polls:
+                poll.deadline = poll.arrived + self._wait + self._join_wait
+
+    def start_waiting(self, now: float) -> None:
+        """The wait of those that came before the join (or before the topic was known missing)."""
+        for poll in self._polls:
+            begin = now if self.joined else poll.arrived
+            poll.deadline = min(poll.deadline, begin + self._wait)
+
+    def prune(self) -> None:
+        """Forget requests whose clients are gone."""
+        self._polls = deque(poll for poll in self._polls if not poll.reply.done())
+
+    def next_deadline(self) -> float | None:
+        """When the first request times out."""
+        return self._polls[0].deadline if self._polls else None
+
+    def expire(self, now: float) -> Iterator[Poll]:
+        """Take out the requests whose time is up."""
+        while self._polls and self._polls[0].deadline <= now:
+            yield self._polls.popleft()
+
+    def drain(self) -> Iterator[Poll]:
+        """Take out all requests."""
+        while self._polls:
+            yield self._polls.popleft()
+
+    def assign(self, now: float) -> dict[int, list[Poll]]:
+        """Which partition serves which requests now."""
+        serve: dict[int, list[Poll]] = {}
+        while self._polls and self.ready:
+            poll = self._polls.popleft()
+            if poll.reply.done():
+                continue
+            self.last_request = now
+            serve.setdefault(self.ready.next(), []).append(poll)
+        return serve

@@ -1,0 +1,253 @@
+"""The consumer instances of a cluster: names, bounds, and their supervision."""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from actors import Actor, ActorDeadError, ActorRef, Directive, Future, Intensity, Supervision
+from pixy.config.model import Proxy
+from pixy.engine.instances.actor import CloseInstance, Instance
+from pixy.engine.instances.context import Catalogue, Memory
+from pixy.engine.instances.messages import InstanceLeaving, InstanceSpec, InstanceState
+from pixy.errors import (
+    InstanceExists,
+    InvalidParameter,
+    PixyError,
+    ShuttingDown,
+    TooManyRequests,
+    UnknownInstance,
+)
+from pixy.membership.instances import InstanceEvent, InstanceSession
+from pixy.wire.types import TopicPartition
+
+logger = logging.getLogger("pixy.engine")
+
+OpenSession = Callable[
+    [str, str, InstanceSpec, Mapping[TopicPartition, int], Callable[[InstanceEvent], None]], InstanceSession
+]
+"""From group, instance name, how it was created, offsets to resume at, and what to call with events."""
+
+_MAX_NAME = 255
+_RESERVED = frozenset({"instances", ".", ".."})
+_RESTARTS, _WINDOW = 5, 60.0
+_UUID = 36
+
+
+@dataclass(frozen=True, slots=True)
+class CreateInstance:
+    """Make an instance; the reply is its name.
+
+    Args:
+        name: None: generated, ``rest-consumer-[<node>-]<uuid>``.
+    """
+
+    group: str
+    name: str | None
+    spec: InstanceSpec
+
+
+@dataclass(frozen=True, slots=True)
+class GetInstance:
+    """Ask for the ``ActorRef[Instance]``, or UnknownInstance."""
+
+    group: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class CountInstances:
+    """Ask how many instances are in which state: see :class:`InstanceState`."""
+
+
+@dataclass(frozen=True, slots=True)
+class CloseInstances:
+    """The service stops: all leave their groups. The reply comes when they have."""
+
+
+def check_name(name: str) -> None:
+    """What can stand in a path, and is no word of the path itself. Raises InvalidParameter."""
+    if not name or len(name) > _MAX_NAME:
+        raise InvalidParameter(f"bad instance name: must be 1 to {_MAX_NAME} characters")
+    if name in _RESERVED:
+        raise InvalidParameter(f"bad instance name: {name!r} is reserved")
+    if not name.isprintable():
+        raise InvalidParameter("bad instance name: must not contain control characters")
+
+
+def generated_name(node: str) -> str:
+    """A name that tells the node."""
+    return f"rest-consumer-{node}-{uuid.uuid4()}" if node else f"rest-consumer-{uuid.uuid4()}"
+
+
+def node_of(name: str) -> str | None:
+    """The node that a generated name tells; None for a name that was not generated (on a node)."""
+    head, tail = name[: -_UUID - 1], name[-_UUID:]
+    prefix = "rest-consumer-"
+    if not head.startswith(prefix) or name[-_UUID - 1 : -_UUID] != "-" or tail.count("-") != 4:
+        return None
+    return head[len(prefix) :] or None
+
+
+class Patience:
+    """Restarts an instance that fails, and gives it up, and nobody else, when that is too often."""
+
+    def __init__(self) -> None:
+        self._failures: deque[float] = deque(maxlen=_RESTARTS + 1)
+
+    def __call__(self, error: BaseException) -> Directive:
+        """See :class:`actors.Supervision`."""
+        now = time.monotonic()
+        self._failures.append(now)
+        if len(self._failures) > _RESTARTS and now - self._failures[0] < _WINDOW:
+            return Directive.STOP
+        return Directive.RESTART
+
+
+class Instances(Actor):
+    """Child of the cluster.
+
+    Args:
+        node: of this daemon, for generated names; empty: it is alone.
+    """
+
+    def __init__(self, proxy: Proxy, node: str, open_session: OpenSession, catalogue: Catalogue) -> None:
+        super().__init__()
+        self._proxy = proxy
+        self._node = node
+        self._open_session = open_session
+        self._catalogue = catalogue
+        self._by_name: dict[tuple[str, str], ActorRef[Instance]] = {}
+        self._closing = False
+        self._handlers: dict[type, Callable[[Any], Any]] = {
+            CreateInstance: self._create,
+            GetInstance: self._get,
+            CountInstances: self._count,
+            InstanceLeaving: self._leaving,
+            CloseInstances: self._close,
+        }
+
+    def on_receive(self, message: Any) -> Any:
+        """See the messages of this module."""
+        handler = self._handlers.get(type(message))
+        if handler is None:
+            return super().on_receive(message)
+        try:
+            return handler(message)
+        except PixyError as error:  # an answer, and nothing to log
+            self.take_reply().try_fail(error)
+            return None
+
+    def on_child_stopped(self, ref: ActorRef[Any]) -> None:
+        """Its name is free."""
+        for key, known in tuple(self._by_name.items()):
+            if known is ref:
+                del self._by_name[key]
+
+    def _create(self, request: CreateInstance) -> str:
+        if self._closing:
+            raise ShuttingDown
+        if self._proxy.consumer.disabled:
+            raise InvalidParameter("consumers are disabled (`consumer.disabled`)")
+        name = generated_name(self._node) if request.name is None else request.name
+        check_name(name)
+        key = (request.group, name)
+        if key in self._by_name:
+            raise InstanceExists
+        # Those on their way out still hold threads and connections, so they count.
+        if len(self.children) >= self._proxy.instances.max_instances:
+            raise TooManyRequests("instances.max_instances")
+        self._by_name[key] = self.spawn(
+            Instance,
+            request.group,
+            name,
+            request.spec,
+            self._proxy,
+            self.actor_ref,
+            self._session_of(request.group, name, request.spec),
+            self._catalogue,
+            Memory(),
+            name=self.free_name(f"{request.group}.{name}"),
+            supervision=Supervision(decide=Patience(), intensity=Intensity(2 * _RESTARTS, _WINDOW)),
+        )
+        return name
+
+    def _session_of(
+        self, group: str, name: str, spec: InstanceSpec
+    ) -> Callable[[Mapping[TopicPartition, int], Callable[[InstanceEvent], None]], InstanceSession]:
+        open_session = self._open_session
+
+        def make(
+            resume: Mapping[TopicPartition, int], post: Callable[[InstanceEvent], None]
+        ) -> InstanceSession:
+            return open_session(group, name, spec, resume, post)
+
+        return make
+
+    def _get(self, request: GetInstance) -> ActorRef[Instance]:
+        ref = self._by_name.get((request.group, request.name)) or self._alike(request)
+        if ref is None or not ref.is_alive():
+            raise UnknownInstance
+        return ref
+
+    def _alike(self, request: GetInstance) -> ActorRef[Instance] | None:
+        """KIP-80 creates ``Instance1`` and reads from ``instance1``: letter case is forgiven as long
+        as it is clear who is meant.
+        """
+        wanted = request.name.casefold()
+        found = [
+            ref
+            for (group, name), ref in self._by_name.items()
+            if group == request.group and name.casefold() == wanted
+        ]
+        return found[0] if len(found) == 1 else None
+
+    def _leaving(self, message: InstanceLeaving) -> None:
+        # The name is free at once: who deletes an instance may create it again.
+        key = (message.group, message.name)
+        if self._by_name.get(key) is message.ref:
+            del self._by_name[key]
+
+    def _count(self, _query: CountInstances) -> None:
+        self.start_task(_count(self.take_reply(), tuple(self._by_name.values())))
+
+    def _close(self, _request: CloseInstances) -> None:
+        self._closing = True
+        self.start_task(_close(self.take_reply(), self.children))
+
+
+async def _count(reply: Future[Any], refs: tuple[ActorRef[Any], ...]) -> None:
+    states = {"waiting": 0, "idle": 0, "unused": 0}
+    for asked in [ref.ask(InstanceState(), block=False, urgent=True) for ref in refs]:
+        try:
+            states[await asked] += 1
+        except ActorDeadError:
+            continue
+    reply.try_set(states)
+
+
+async def _close(reply: Future[Any], refs: tuple[ActorRef[Any], ...]) -> None:
+    for asked in [ref.ask(CloseInstance(), block=False, urgent=True) for ref in refs]:
+        try:
+            await asked
+        except ActorDeadError:
+            continue
+    reply.try_set(None)
+
+
+__all__ = [
+    "CloseInstances",
+    "CountInstances",
+    "CreateInstance",
+    "GetInstance",
+    "Instances",
+    "Patience",
+    "check_name",
+    "generated_name",
+    "node_of",
+]

@@ -1,0 +1,1 @@
+"""Produce: one actor per topic that partitions, batches and reports delivery."""

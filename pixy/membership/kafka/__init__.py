@@ -1,0 +1,1 @@
+"""Group membership by Kafka itself: classic groups and KIP-848."""

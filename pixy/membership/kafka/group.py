@@ -1,0 +1,229 @@
+"""Kafka's own groups: one librdkafka consumer per group, driven by one thread.
+
+That thread alone calls the consumer: it polls, assigns, seeks, pauses and commits, so commits go out
+in the order in which they were handed over. While a revoke callback is running, a commit from
+another thread does not return and was seen to land after, and undo, the callback's own newer one.
+So the final commit of a revoked partition is made inside the callback, after a bounded wait for the
+owners to drain; the group's other partitions go on being served from what they hold meanwhile.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from pixy.config.model import Proxy
+from pixy.errors import PixyError
+from pixy.kafka import settings
+from pixy.kafka.consumer import Commit, ConsumerClient
+from pixy.kafka.errors import translate
+from pixy.kafka.flow import FlowControl
+from pixy.membership import (
+    Assigned,
+    Committed,
+    Event,
+    Fetched,
+    Lost,
+    Revoking,
+    SessionFailed,
+    Start,
+)
+from pixy.membership.kafka.member_thread import MemberThread
+from pixy.membership.start_position import begin
+from pixy.wire.types import TopicPartition
+
+logger = logging.getLogger("pixy.membership")
+
+_POLL = 0.1
+_BATCH = 256
+_QUERY_TIMEOUT = 10.0
+_DRAIN_SLACK = 0.5
+
+
+class KafkaSession(MemberThread[Event]):
+    """See :class:`pixy.membership.Session`.
+
+    Args:
+        post: called on the loop with each event, in order.
+    """
+
+    def __init__(self, proxy: Proxy, group: str, post: Callable[[Event], None]) -> None:
+        super().__init__(f"group {group}", f"kafka-{group}", post)
+        self._conf = proxy.consumer
+        self._flow: FlowControl[TopicPartition] = FlowControl(
+            self._conf.prefetch_max_messages, self._conf.fetch_max_bytes
+        )
+        self._fences = itertools.count(1)
+        self._fence: dict[TopicPartition, int] = {}
+        self._known: dict[str, int] = {}
+        self._subscribed = False
+        self._client = ConsumerClient(
+            settings.consumer(proxy, group),
+            assign=self._assign,
+            revoke=self._revoke,
+            lost=self._lost,
+            committed=self._committed,
+        )
+        self._thread.start()
+
+    # -- commands, from the loop ------------------------------------------------------------------
+
+    def subscribe(self, topics: Mapping[str, int]) -> None:
+        """See :class:`pixy.membership.Session`."""
+        self._command(lambda: self._subscribe(dict(topics)))
+
+    def credit(self, partition: TopicPartition, messages: int, size: int) -> None:
+        """See :class:`pixy.membership.Session`."""
+        self._flow.credit(partition, messages, size)
+
+    def next_fence(self) -> int:
+        """See :class:`pixy.membership.Session`."""
+        return next(self._fences)
+
+    def seek(self, partition: TopicPartition, offset: int, fence: int) -> None:
+        """See :class:`pixy.membership.Session`."""
+        self._command(lambda: self._seek(partition, offset, fence))
+
+    def commit(self, commits: Iterable[Commit]) -> None:
+        """See :class:`pixy.membership.Session`."""
+        batch = tuple(commits)
+        self._command(lambda: self._commit(batch))
+
+    def _command(self, command: Callable[[], None]) -> None:
+        self._commands.append(command)
+        self._wake_up()
+
+    def _wake_up(self) -> None:
+        self._flow.nudge()
+
+    # -- the thread -------------------------------------------------------------------------------
+
+    def _failed(self, error: PixyError) -> Event:
+        return SessionFailed(error)
+
+    def _step(self) -> None:
+        self._obey()
+        if self._closing:
+            return
+        demand = self._flow.demand()
+        if demand == 0 or not self._subscribed:
+            demand = self._flow.wait_for_demand(_POLL)
+            if self._commands or not self._subscribed:
+                return
+        # Without demand a poll still serves rebalances; the message that it may bring is one too
+        # many, and flow control pauses the partition before that adds up.
+        first = self._client.poll(_POLL if demand else 0)
+        if first is not None:
+            more = self._client.take(min(demand, _BATCH) - 1) if demand > 1 else []
+            self._hand_over([first, *more])
+        self._pause_and_resume()
+
+    def _hand_over(self, messages: list[Any]) -> None:
+        batches: dict[TopicPartition, tuple[int, list[Any]]] = {}
+        sizes: dict[TopicPartition, int] = {}
+        for message in messages:
+            if message.error() is not None:
+                self._event(message)
+                continue
+            partition = (message.topic(), message.partition())
+            batch = batches.get(partition)
+            if batch is None:
+                batch = batches[partition] = (self._fence.get(partition, 0), [])
+                sizes[partition] = 0
+            batch[1].append(message)
+            sizes[partition] += len(message)
+        for partition, size in sizes.items():
+            self._flow.took(partition, len(batches[partition][1]), size)
+        if batches:
+            self._post(Fetched(batches))
+
+    def _event(self, message: Any) -> None:
+        error = message.error()
+        if error.fatal():
+            raise translate(error)
+        logger.warning("%s: %s", self._name, error.str())
+
+    def _pause_and_resume(self) -> None:
+        pause, resume = self._flow.changes()
+        for partitions, act in ((pause, self._client.pause), (resume, self._client.resume)):
+            if partitions:
+                try:
+                    act(partitions)
+                except Exception as error:  # revoked a moment ago
+                    logger.info("%s: flow control: %s", self._name, error)
+
+    # -- commands, in the thread ------------------------------------------------------------------
+
+    def _subscribe(self, topics: dict[str, int]) -> None:
+        for topic in [name for name in self._known if name not in topics]:
+            del self._known[topic]
+        for topic, partitions in topics.items():
+            self._known.setdefault(topic, partitions)
+        self._subscribed = bool(topics)
+        self._client.subscribe(topics)
+
+    def _seek(self, partition: TopicPartition, offset: int, fence: int) -> None:
+        if partition not in self._fence:
+            return  # revoked meanwhile
+        self._fence[partition] = fence
+        self._flow.assigned([partition])
+        try:
+            self._client.seek(partition, offset)
+        except Exception as error:
+            raise translate(error) from error
+
+    def _commit(self, batch: tuple[Commit, ...]) -> None:
+        try:
+            self._client.commit(batch, wait=False)
+        except PixyError as error:
+            self._post(Committed(error, {}))
+
+    # -- callbacks, in the thread -----------------------------------------------------------------
+
+    def _committed(self, error: PixyError | None, partitions: dict[TopicPartition, PixyError]) -> None:
+        self._post(Committed(error, partitions))
+
+    def _assign(self, partitions: list[TopicPartition]) -> None:
+        starts: list[Start] = []
+        fetch: list[tuple[TopicPartition, int]] = []
+        if partitions:
+            committed = self._client.committed(partitions, _QUERY_TIMEOUT)
+            bounds = self._client.bounds(partitions, _QUERY_TIMEOUT)
+            for partition in partitions:
+                topic, number = partition
+                found = committed[partition]
+                # A partition that did not exist when we subscribed has grown: nothing in it can
+                # have been meant to be skipped.
+                grown = number >= self._known.get(topic, number + 1)
+                at = begin(
+                    found.offset,
+                    *bounds[partition],
+                    from_oldest=grown or self._conf.initial_offset == "oldest",
+                )
+                fence = self.next_fence()
+                self._fence[partition] = fence
+                fetch.append((partition, at.fetch))
+                metadata = found.metadata if at.position == found.offset else ""
+                starts.append(Start(topic, number, at.position, metadata, fence, at.new))
+        self._client.assign(fetch)
+        self._flow.assigned(partitions)
+        self._post(Assigned(tuple(starts)))
+
+    def _revoke(self, partitions: list[TopicPartition]) -> None:
+        if not self._closing and partitions:
+            self._give_up(Revoking(tuple(partitions)), self._conf.drain_timeout + _DRAIN_SLACK, partitions)
+        self._forget(partitions)
+
+    def _lost(self, partitions: list[TopicPartition]) -> None:
+        self._forget(partitions)
+        self._post(Lost(tuple(partitions)))
+
+    def _forget(self, partitions: list[TopicPartition]) -> None:
+        self._flow.revoked(partitions)
+        for partition in partitions:
+            self._fence.pop(partition, None)
+
+
+__all__ = ["KafkaSession"]

@@ -1,0 +1,316 @@
+"""A consumer instance on Kafka's own groups: one librdkafka consumer, driven by one thread.
+
+confluent-kafka serves one call at a time per consumer, so while a read waits in ``poll`` everything
+else waits for the end of that poll. Hence polls are short slices (:mod:`pixy.membership.poll_interval`).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from pixy.config.model import Proxy
+from pixy.errors import PixyError, Unavailable
+from pixy.kafka import settings
+from pixy.kafka.consumer import Commit
+from pixy.kafka.errors import translate
+from pixy.kafka.instance_consumer import InstanceClient, passes_by_itself, place_of, size_of
+from pixy.membership.instances import (
+    Done,
+    Failed,
+    Gone,
+    InstanceEvent,
+    Joined,
+    Leaving,
+    Ready,
+    Trouble,
+)
+from pixy.membership.kafka.member_thread import MemberThread
+from pixy.membership.poll_interval import Pace
+from pixy.wire.types import TopicPartition
+
+logger = logging.getLogger("pixy.membership")
+
+_TICK, _TICK_JOINING = 0.5, 0.05
+_JOINING = 15.0
+_QUERY_TIMEOUT = 10.0
+_RELEASE_TIMEOUT = _WAKING_TIMEOUT = 1.0
+_CHUNK = 1000
+_FIRST_CHUNK = 64
+
+_pace = Pace()
+_starter = ThreadPoolExecutor(1, thread_name_prefix="instance-starter")
+
+
+class KafkaInstance(MemberThread[InstanceEvent]):
+    """See :class:`pixy.membership.instances.InstanceSession`.
+
+    Args:
+        reset: where a partition without a committed offset begins: ``earliest`` or ``latest``.
+        isolation: ``read_committed`` or ``read_uncommitted``.
+        resume: offsets of an earlier life of the same instance, which go before the committed ones.
+        post: called on the loop with each event, in order.
+    """
+
+    _client: InstanceClient
+
+    def __init__(
+        self,
+        proxy: Proxy,
+        group: str,
+        name: str,
+        reset: str,
+        isolation: str,
+        resume: Mapping[TopicPartition, int],
+        post: Callable[[InstanceEvent], None],
+    ) -> None:
+        super().__init__(f"instance {name} of group {group}", f"kafka-{name}", post)
+        self._oldest = reset == "earliest"
+        self._pause_after = proxy.instances.pause_after
+        self._resume_at = dict(resume)
+        self._wake = threading.Event()
+        self._wanted = (0, 0, True)
+        self._ahead: list[Any] = []
+        self._assigned: set[TopicPartition] = set()
+        self._polling = False
+        """Whether there is anything to poll for."""
+        self._joined = False
+        self._looked = self._polled = time.monotonic()
+        self._paused = False
+        self._settings = settings.instance(proxy, group, name, reset, isolation)
+        # Not on the loop: it waits until the thread runs, with a thousand others up to seconds.
+        self._starting = self._loop.run_in_executor(_starter, self._start)
+
+    # -- commands, from the loop ------------------------------------------------------------------
+
+    def subscribe(self, token: int, topics: tuple[str, ...]) -> None:
+        """See :class:`pixy.membership.instances.InstanceSession`."""
+        self._command(token, lambda: self._subscribe(topics))
+
+    def assign(
+        self, token: int, partitions: tuple[TopicPartition, ...], keep: Mapping[TopicPartition, int]
+    ) -> None:
+        """See :class:`pixy.membership.instances.InstanceSession`."""
+        self._command(token, lambda: self._assign_only(partitions, dict(keep)))
+
+    def seek(self, token: int, offsets: Mapping[TopicPartition, int]) -> None:
+        """See :class:`pixy.membership.instances.InstanceSession`."""
+        self._command(token, lambda: self._seek(dict(offsets)))
+
+    def committed(self, token: int, partitions: tuple[TopicPartition, ...]) -> None:
+        """See :class:`pixy.membership.instances.InstanceSession`."""
+        self._command(token, lambda: self._client.committed(list(partitions), _QUERY_TIMEOUT))
+
+    def commit(self, token: int, commits: tuple[Commit, ...]) -> None:
+        """See :class:`pixy.membership.instances.InstanceSession`."""
+        self._command(token, lambda: self._client.commit(commits, wait=True))
+
+    def want(self, most: int, max_bytes: int, *, wait: bool = True) -> None:
+        """See :class:`pixy.membership.instances.InstanceSession`."""
+        self._wanted = (most, max_bytes, wait)
+        if most:
+            self._wake.set()
+
+    def _command(self, token: int, act: Callable[[], Any]) -> None:
+        def command() -> None:
+            try:
+                self._post(Done(token, act(), None))
+            except PixyError as error:
+                self._post(Done(token, None, error))
+
+        self._commands.append(command)
+        self._wake.set()
+
+    def _wake_up(self) -> None:
+        self._wake.set()
+
+    async def _started(self) -> None:
+        await self._starting
+
+    def _start(self) -> None:
+        try:
+            self._thread.start()
+        except RuntimeError as error:  # as many threads as the system allows
+            self._post(Failed(Unavailable(f"{self._name}: {error}")))
+
+    # -- the thread -------------------------------------------------------------------------------
+
+    def _open(self) -> None:
+        # Here and not on the loop: it takes milliseconds.
+        self._client = InstanceClient(
+            self._settings,
+            assign=self._assign,
+            revoke=self._revoke,
+            lost=self._lost,
+            committed=lambda _error, _parts: None,
+        )
+
+    def _failed(self, error: PixyError) -> InstanceEvent:
+        return Failed(error)
+
+    def _step(self) -> None:
+        self._wake.clear()
+        self._obey()
+        most = self._wanted[0]
+        if self._closing:
+            return
+        if not self._polling:
+            self._wake.wait()
+        elif most:
+            self._look()
+        else:
+            joining = not self._joined and time.monotonic() - self._looked < _JOINING
+            tick = _TICK * (2 if self._paused else 1)
+            if joining:
+                with _pace:  # a thousand that join at once do so at its pace
+                    tick = max(_TICK_JOINING, _pace.slice)
+                    self._wake.wait(tick)
+            else:
+                self._wake.wait(tick)
+            if time.monotonic() - self._polled >= tick:
+                self._rest()
+
+    def _look(self) -> None:
+        """Somebody waits: until there is a record, or a command; then take what is ready."""
+        self._looked = self._polled = time.monotonic()
+        if self._paused:
+            self._go_on()
+        most, max_bytes, wait = self._wanted
+        found, self._ahead = self._ahead, []
+        if not found and wait:
+            first = self._wait()
+            if first is None or not self._keep(first, found):
+                return
+        size = sum(map(size_of, found))
+        while len(found) < most and size < max_bytes:
+            # As many as probably fit: what is too much stays with the instance.
+            room = int((max_bytes - size) * len(found) / size) + 1 if size else _FIRST_CHUNK
+            batch = self._client.take(max(1, min(most - len(found), room, _CHUNK)))
+            if not batch:
+                break
+            for message in batch:
+                if self._keep(message, found):
+                    size += size_of(message)
+        self._wanted = (0, 0, True)
+        self._looked = self._polled = time.monotonic()
+        self._post(Ready(found, size))
+
+    def _wait(self) -> Any:
+        poll, pace = self._client.poll, _pace
+        with pace:
+            while True:
+                message = poll(pace.slice)
+                if message is not None or self._commands or not self._wanted[0]:
+                    return message
+
+    def _rest(self) -> None:
+        """Nobody waits: serve rebalances. A record that turns up is the next one to be read."""
+        self._polled = time.monotonic()
+        message = self._client.poll(0)
+        if message is not None:
+            self._keep(message, self._ahead)
+        if not self._paused and self._assigned and time.monotonic() - self._looked > self._pause_after:
+            # Its reader is away: what is fetched ahead is given up, and no broker asked for more.
+            self._paused = True
+            self._client.pause(self._assigned)
+
+    def _go_on(self) -> None:
+        """Fetch again after a pause. The library's broker threads sleep for up to a second then, and
+        an answer to whatever request wakes them: 4 ms to the next record instead of 400 on average.
+        """
+        self._paused = False
+        self._client.resume(self._assigned)
+        try:
+            self._client.ends(self._assigned, _WAKING_TIMEOUT, oldest=False)
+        except PixyError as error:
+            logger.info("%s: fetching goes on: %s", self._name, error)
+
+    def _keep(self, message: Any, found: list[Any]) -> bool:
+        error = message.error()
+        if error is None:
+            found.append(message)
+            return True
+        if error.fatal():
+            raise translate(error)
+        if not passes_by_itself(error):
+            logger.warning("%s: %s", self._name, error.str())
+            self._post(Trouble(translate(error)))
+        return False
+
+    # -- commands, in the thread ------------------------------------------------------------------
+
+    def _subscribe(self, topics: tuple[str, ...]) -> None:
+        self._client.subscribe_or_raise(topics)
+        self._polling = True
+        self._joined = False
+        self._looked = time.monotonic()
+
+    def _assign_only(
+        self, partitions: tuple[TopicPartition, ...], keep: dict[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        self._resume_at.update(keep)
+        starts = self._starts(list(partitions))
+        self._client.assign_only(starts)
+        self._forget(self._assigned)
+        self._assigned = set(starts)
+        self._polling = self._joined = True
+        self._looked = time.monotonic()
+        return starts
+
+    def _seek(self, offsets: dict[TopicPartition, int]) -> None:
+        self._client.seek_all(offsets, _QUERY_TIMEOUT)
+        self._ahead = [message for message in self._ahead if place_of(message) not in offsets]
+
+    def _starts(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where each partition begins, asked for partition by partition and before the first read:
+        a partition nobody has read from yet keeps its committed offset all the same.
+        """
+        if not partitions:
+            return {}
+        starts = {
+            partition: found.offset
+            for partition, found in self._client.committed(partitions, _QUERY_TIMEOUT).items()
+            if found.offset is not None
+        }
+        for partition in partitions:
+            if partition in self._resume_at:
+                starts[partition] = self._resume_at.pop(partition)
+        missing = [partition for partition in partitions if partition not in starts]
+        if missing:
+            starts |= self._client.ends(missing, _QUERY_TIMEOUT, oldest=self._oldest)
+        return starts
+
+    # -- callbacks, in the thread -----------------------------------------------------------------
+
+    def _assign(self, partitions: list[TopicPartition]) -> None:
+        starts = self._starts(partitions)
+        self._client.assign(starts.items())
+        self._assigned.update(starts)
+        if self._paused:
+            self._client.pause(partitions)
+        self._joined = True
+        self._post(Joined(starts))
+
+    def _revoke(self, partitions: list[TopicPartition]) -> None:
+        if not self._closing and partitions:
+            self._give_up(Leaving(tuple(partitions)), _RELEASE_TIMEOUT, partitions)
+            self._joined = False
+        self._forget(partitions)
+
+    def _lost(self, partitions: list[TopicPartition]) -> None:
+        self._forget(partitions)
+        self._post(Gone(tuple(partitions)))
+
+    def _forget(self, partitions: Iterable[TopicPartition]) -> None:
+        gone = set(partitions)
+        self._assigned -= gone
+        for partition in gone:
+            self._resume_at.pop(partition, None)
+        self._ahead = [message for message in self._ahead if place_of(message) not in gone]
+
+
+__all__ = ["KafkaInstance"]

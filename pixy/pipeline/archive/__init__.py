@@ -1,0 +1,1 @@
+"""Archive topics into a lake, and keep the lake: streaming batches, compaction, Delta commits."""

@@ -1,0 +1,165 @@
+"""A data file's records and figures with pyarrow: neither Spark nor Java, and not Spark's hash."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pixy.pipeline.errors import LakeError, UnknownVersion
+from pixy.pipeline.lake.checksum import MASK, Stats, content_hash, payload_size, record_hash
+
+BATCH_ROWS = 16_384
+_MAX_FAULTS = 5
+
+SCHEMA = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("ms", tz="UTC")),
+        ("timestampType", pa.int32()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+        ("size", pa.int32()),
+        ("hash", pa.int64()),
+    ]
+)
+"""The data files' columns, whoever wrote them."""
+
+
+def open_file(path: str, filesystem: Any = None) -> pq.ParquetFile:
+    """Open a data file.
+
+    Raises:
+        LakeError: it is missing or no Parquet.
+        UnknownVersion: its columns are not those of this format.
+    """
+    try:
+        file = pq.ParquetFile(path, filesystem=filesystem, memory_map=filesystem is None)
+    except FileNotFoundError:
+        raise LakeError(f"{path} is missing") from None
+    except (OSError, pa.ArrowException) as error:
+        raise LakeError(f"{path} can not be read: {error}") from error
+    found = {column.name: column.type for column in file.schema_arrow}
+    for column in SCHEMA:
+        # Names of list items and whether null is allowed differ between writers.
+        same = found.get(column.name) == column.type or (
+            column.name == "headers" and pa.types.is_list(found.get("headers", pa.null()))
+        )
+        if not same:
+            file.close()
+            raise UnknownVersion(
+                f"{path} has not the columns of this format: {column.name} is "
+                f"{found.get(column.name, 'missing')}, not {column.type}"
+            )
+    return file
+
+
+def batches(
+    file: pq.ParquetFile,
+    path: str,
+    columns: list[str] | None = None,
+    row_groups: list[int] | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """The rows in order, some at a time; raises LakeError for damage."""
+    try:
+        yield from file.iter_batches(BATCH_ROWS, row_groups=row_groups, columns=columns)
+    except (OSError, pa.ArrowException) as error:
+        raise LakeError(f"{path} is damaged: {error}") from error
+
+
+def header_lists(column: pa.Array) -> list[list[tuple[str, bytes | None]] | None]:
+    """Headers as (key, value) tuples; None for a record without."""
+    if column.null_count == len(column):
+        return [None] * len(column)
+    return [
+        None if each is None else [(header["key"], header["value"]) for header in each]
+        for each in column.to_pylist()
+    ]
+
+
+def millis(column: pa.Array) -> list[int]:
+    """A timestamp column's milliseconds."""
+    found: list[int] = column.cast(pa.int64()).to_numpy(zero_copy_only=False).tolist()
+    return found
+
+
+@dataclass(slots=True)
+class Found:
+    """What a file really holds."""
+
+    rows: int = 0
+    partitions: dict[int, Stats] = field(default_factory=dict)
+    faults: list[str] = field(default_factory=list)
+    """What is wrong with single records; the first few."""
+
+
+def examine(path: str, topic: str, filesystem: Any = None) -> Found:
+    """Read a whole file and compute everything anew; raises LakeError if that can not be done."""
+    file = open_file(path, filesystem)
+    found = Found()
+    previous = (-1, -1)
+    with file:
+        for batch in batches(file, path):
+            previous = _add(found, batch, topic, path, previous)
+    return found
+
+
+def _add(
+    found: Found, batch: pa.RecordBatch, topic: str, path: str, previous: tuple[int, int]
+) -> tuple[int, int]:
+    column = batch.column
+    sums: dict[int, list[int]] = {}
+    rows = zip(
+        column("topic").to_pylist(),
+        column("partition").to_pylist(),
+        column("offset").to_pylist(),
+        millis(column("timestamp")),
+        column("timestampType").to_pylist(),
+        column("key").to_pylist(),
+        column("value").to_pylist(),
+        header_lists(column("headers")),
+        column("hash").to_pylist(),
+        strict=True,
+    )
+    for name, partition, offset, timestamp, kind, key, value, headers, said in rows:
+        content = content_hash(timestamp, key, value, headers)
+        size = payload_size(key, value, headers)
+        if content != said & MASK:
+            _fault(
+                found, f"{path}: the content of {name}/{partition} offset {offset} is not what was archived"
+            )
+        if name != topic:
+            _fault(found, f"{path}: offset {offset} is of topic {name}")
+        if (partition, offset) <= previous:
+            _fault(found, f"{path}: offset {offset} of partition {partition} is out of order or twice there")
+        previous = (partition, offset)
+        full = record_hash(name, partition, offset, kind, content)
+        one = sums.get(partition)
+        if one is None:
+            sums[partition] = [1, size, offset, offset, timestamp, timestamp, full, content]
+        else:
+            one[0] += 1
+            one[1] += size
+            one[2] = min(one[2], offset)
+            one[3] = max(one[3], offset)
+            one[4] = min(one[4], timestamp)
+            one[5] = max(one[5], timestamp)
+            one[6] += full
+            one[7] += content
+    for partition, one in sums.items():
+        one[6] &= MASK
+        one[7] &= MASK
+        found.partitions[partition] = found.partitions.get(partition, Stats()) + Stats(*one)
+    found.rows += len(batch)
+    return previous
+
+
+def _fault(found: Found, text: str) -> None:
+    if len(found.faults) < _MAX_FAULTS:
+        found.faults.append(text)

@@ -1,0 +1,231 @@
+"""A manifest: what one batch, or one compaction, added to the lake. JSON, with its own digest.
+
+The layout is described in docs/pipeline.md, "Lake format"; any change to it is a new ``VERSION``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pixy.pipeline.errors import ManifestError, UnknownVersion
+from pixy.pipeline.lake.checksum import Stats
+
+FORMAT = "kafka-pixy-lake"
+VERSION = 1
+
+BATCH = "batch"
+COMPACTION = "compaction"
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Offsets ``[start, end)`` of a partition that a batch covers.
+
+    ``stats.count`` may be less than ``end - start``: transaction markers, aborted and compacted
+    records leave no record. A range without records is there too: it says that all was looked at.
+    """
+
+    topic: str
+    topic_id: str
+    """Kafka's UUID of the topic; empty where the broker does not tell."""
+    partition: int
+    start: int
+    end: int
+    stats: Stats
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """A Parquet file: records of one topic and one (UTC) day, sorted by partition, offset."""
+
+    path: str
+    """Relative to the lake."""
+    topic: str
+    date: str
+    rows: int
+    size: int
+    """Bytes on disk."""
+    partitions: Mapping[int, Stats]
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """One entry of the lake's log; ``digest`` and ``previous`` chain the entries."""
+
+    seq: int
+    previous: str
+    """The digest of entry ``seq - 1``; empty for the first."""
+    kind: str
+    published: int
+    """When, in milliseconds of the epoch; the time of archiving, to a reader."""
+    job: str
+    batch: int
+    """Spark's batch id within the checkpoint; -1 for a compaction."""
+    checkpoint: str
+    """The id of the checkpoint that planned the batch."""
+    isolation: str
+    ranges: tuple[Range, ...]
+    files: tuple[DataFile, ...]
+    replaces: tuple[str, ...] = ()
+    """Paths that a compaction's files take the place of."""
+    digest: str = ""
+
+
+# -- to JSON --------------------------------------------------------------------------------------
+
+
+def _stats(stats: Stats) -> dict[str, Any]:
+    return {
+        "count": stats.count,
+        "bytes": stats.bytes,
+        "first": stats.first,
+        "last": stats.last,
+        "min_timestamp": stats.min_timestamp,
+        "max_timestamp": stats.max_timestamp,
+        "checksum": f"{stats.checksum:016x}",
+        "content_checksum": f"{stats.content_checksum:016x}",
+    }
+
+
+def _document(manifest: Manifest) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "seq": manifest.seq,
+        "previous": manifest.previous,
+        "kind": manifest.kind,
+        "published": manifest.published,
+        "job": manifest.job,
+        "batch": manifest.batch,
+        "checkpoint": manifest.checkpoint,
+        "isolation": manifest.isolation,
+        "ranges": [
+            {
+                "topic": each.topic,
+                "topic_id": each.topic_id,
+                "partition": each.partition,
+                "start": each.start,
+                "end": each.end,
+                **_stats(each.stats),
+            }
+            for each in manifest.ranges
+        ],
+        "files": [
+            {
+                "path": file.path,
+                "topic": file.topic,
+                "date": file.date,
+                "rows": file.rows,
+                "size": file.size,
+                "partitions": [
+                    {"partition": number, **_stats(stats)}
+                    for number, stats in sorted(file.partitions.items())
+                ],
+            }
+            for file in manifest.files
+        ],
+        "replaces": list(manifest.replaces),
+    }
+
+
+def _digest(document: dict[str, Any]) -> str:
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def encode(manifest: Manifest) -> tuple[bytes, str]:
+    """The file's bytes and its digest: SHA-256 of the JSON without ``digest``, keys sorted, no
+    white space, ASCII."""
+    document = _document(manifest)
+    digest = _digest(document)
+    return (json.dumps({**document, "digest": digest}, indent=1) + "\n").encode(), digest
+
+
+# -- from JSON ------------------------------------------------------------------------------------
+
+
+def parse_object(data: bytes, where: str, kind: str = FORMAT) -> dict[str, Any]:
+    """A JSON object of our format and version; ``where`` is named in the errors.
+
+    Raises:
+        ManifestError: it is no such thing.
+        UnknownVersion: it is, of another version.
+    """
+    try:
+        document = json.loads(data)
+    except ValueError as error:
+        raise ManifestError(f"{where} is not JSON ({error}): it was cut short or altered") from error
+    if not isinstance(document, dict) or document.get("format") != kind:
+        raise ManifestError(f"{where} is not a {kind} file")
+    if document.get("version") != VERSION:
+        raise UnknownVersion(
+            f"{where} has format version {document.get('version')!r}; this program knows version {VERSION}"
+        )
+    return document
+
+
+def _read_stats(found: dict[str, Any]) -> Stats:
+    return Stats(
+        int(found["count"]),
+        int(found["bytes"]),
+        int(found["first"]),
+        int(found["last"]),
+        int(found["min_timestamp"]),
+        int(found["max_timestamp"]),
+        int(found["checksum"], 16),
+        int(found["content_checksum"], 16),
+    )
+
+
+def decode(data: bytes, where: str) -> Manifest:
+    """Read a manifest and check its digest; ``where`` is named in the errors.
+
+    Raises:
+        ManifestError: altered, cut short or something else.
+        UnknownVersion: of another version.
+    """
+    document = parse_object(data, where)
+    digest = document.pop("digest", None)
+    if digest != _digest(document):
+        raise ManifestError(f"{where} was altered: its digest does not fit its content")
+    try:
+        return Manifest(
+            seq=int(document["seq"]),
+            previous=str(document["previous"]),
+            kind=str(document["kind"]),
+            published=int(document["published"]),
+            job=str(document["job"]),
+            batch=int(document["batch"]),
+            checkpoint=str(document["checkpoint"]),
+            isolation=str(document["isolation"]),
+            ranges=tuple(
+                Range(
+                    each["topic"],
+                    each["topic_id"],
+                    each["partition"],
+                    each["start"],
+                    each["end"],
+                    _read_stats(each),
+                )
+                for each in document["ranges"]
+            ),
+            files=tuple(
+                DataFile(
+                    each["path"],
+                    each["topic"],
+                    each["date"],
+                    each["rows"],
+                    each["size"],
+                    {part["partition"]: _read_stats(part) for part in each["partitions"]},
+                )
+                for each in document["files"]
+            ),
+            replaces=tuple(document["replaces"]),
+            digest=str(digest),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise ManifestError(f"{where} lacks or misstates {error}") from error

@@ -1,0 +1,168 @@
+"""Where a lake's small files lie: read, list, publish atomically. Paths are relative, with ``/``."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import uuid
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import unquote, urlsplit
+
+from pixy.pipeline.errors import LakeError, Published
+
+
+class Store(Protocol):
+    """A folder somewhere. Errors are LakeError and name the path."""
+
+    root: str
+    """What Spark and pyarrow open: a path, or a URI of a Hadoop file system."""
+
+    def read(self, path: str) -> bytes:
+        """A file's bytes; raises FileNotFoundError."""
+
+    def size(self, path: str) -> int | None:
+        """A file's size in bytes, or None if there is none."""
+
+    def names(self, path: str) -> list[str]:
+        """Sorted names in a folder; empty if there is no such folder."""
+
+    def walk(self, path: str) -> list[str]:
+        """Sorted paths of all files below a folder."""
+
+    def publish(self, path: str, data: bytes) -> None:
+        """Create a file as a whole or not at all, on disk before it is seen; raises Published if
+        there is one already."""
+
+    def replace(self, path: str, data: bytes) -> None:
+        """Create or replace a file as a whole."""
+
+    def move(self, source: str, target: str) -> None:
+        """Rename a file, replacing an older one; makes the folders it needs."""
+
+    def remove(self, path: str) -> None:
+        """Remove a file or a folder with all in it; nothing there is no error."""
+
+
+class LocalStore:
+    """A folder of this machine's file systems."""
+
+    def __init__(self, root: str) -> None:
+        self.root = str(Path(root).resolve())
+
+    def _at(self, path: str) -> Path:
+        return Path(self.root, path)
+
+    def read(self, path: str) -> bytes:
+        """See Store."""
+        try:
+            return self._at(path).read_bytes()
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise LakeError(f"can not read {self._at(path)}: {error.strerror}") from error
+
+    def size(self, path: str) -> int | None:
+        """See Store."""
+        try:
+            return self._at(path).stat().st_size
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def names(self, path: str) -> list[str]:
+        """See Store."""
+        try:
+            return sorted(os.listdir(self._at(path)))
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise LakeError(f"can not list {self._at(path)}: {error.strerror}") from error
+
+    def walk(self, path: str) -> list[str]:
+        """See Store."""
+        found = []
+        for folder, _, names in os.walk(self._at(path)):
+            found += [os.path.relpath(os.path.join(folder, name), self.root) for name in names]
+        return sorted(found)
+
+    def publish(self, path: str, data: bytes) -> None:
+        """See Store."""
+        self._put(path, data, exclusive=True)
+
+    def replace(self, path: str, data: bytes) -> None:
+        """See Store."""
+        self._put(path, data, exclusive=False)
+
+    def _put(self, path: str, data: bytes, *, exclusive: bool) -> None:
+        target = self._at(path)
+        draft = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with draft.open("xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            if exclusive:
+                os.link(draft, target)  # as atomic as a rename, and fails if there is one already
+            else:
+                os.replace(draft, target)
+            _sync_folder(target.parent)
+        except FileExistsError as error:
+            raise Published(f"{target} exists already: another process writes to this lake") from error
+        except OSError as error:
+            raise _failed("write", target, error) from error
+        finally:
+            with contextlib.suppress(OSError):
+                draft.unlink()
+
+    def move(self, source: str, target: str) -> None:
+        """See Store. The file's bytes are on disk when this returns."""
+        at = self._at(target)
+        try:
+            at.parent.mkdir(parents=True, exist_ok=True)
+            with self._at(source).open("rb") as file:
+                os.fsync(file.fileno())
+            os.replace(self._at(source), at)
+            _sync_folder(at.parent)
+        except OSError as error:
+            raise _failed("move a file to", at, error) from error
+
+    def remove(self, path: str) -> None:
+        """See Store."""
+        at = self._at(path)
+        try:
+            if at.is_dir():
+                shutil.rmtree(at, ignore_errors=True)
+            else:
+                at.unlink(missing_ok=True)
+        except OSError as error:
+            raise _failed("remove", at, error) from error
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _failed(what: str, path: Path, error: OSError) -> LakeError:
+    hint = {
+        errno.ENOSPC: ": the disk is full",
+        errno.EDQUOT: ": the disk's quota is used up",
+        errno.EFBIG: ": files may not be that large here",
+    }.get(error.errno or 0, "")
+    return LakeError(f"can not {what} {path}{hint} ({error.strerror})")
+
+
+def is_local(uri: str) -> bool:
+    """Whether a lake's name is a path of this machine."""
+    return urlsplit(uri).scheme in ("", "file")
+
+
+def local_path(uri: str) -> str:
+    """The path behind a local lake's name."""
+    return unquote(urlsplit(uri).path) if uri.startswith("file:") else uri

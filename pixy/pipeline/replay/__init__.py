@@ -1,0 +1,1 @@
+"""Write a lake's records to a topic again, each once."""

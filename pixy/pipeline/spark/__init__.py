@@ -1,0 +1,1 @@
+"""Spark for the pipeline: session, jars, columns, file systems, error texts."""

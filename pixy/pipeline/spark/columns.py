@@ -1,0 +1,150 @@
+"""Spark's side of the lake's columns and checksums; the pure Python side is in ``checksum``."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame, Row, functions as F
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from pixy.pipeline.lake.checksum import MASK, Stats
+
+SCHEMA = StructType(
+    [
+        StructField("topic", StringType()),
+        StructField("partition", IntegerType()),
+        StructField("offset", LongType()),
+        StructField("timestamp", TimestampType()),
+        StructField("timestampType", IntegerType()),
+        StructField("key", BinaryType()),
+        StructField("value", BinaryType()),
+        StructField(
+            "headers",
+            ArrayType(
+                StructType(
+                    [
+                        StructField("key", StringType()),
+                        StructField("value", BinaryType()),
+                    ]
+                )
+            ),
+        ),
+        StructField("size", IntegerType()),
+        StructField("hash", LongType()),
+    ]
+)
+
+PARQUET = {
+    "compression": "zstd",
+    # Delta encodings of offsets, times and keys: 3 % less on disk, and no more work for writer or reader.
+    "parquet.writer.version": "v2",
+}
+"""Options of the data files' writer."""
+
+_LOW = 0xFFFFFFFF
+
+
+def _length(column: Column) -> Column:
+    return F.coalesce(F.octet_length(column), F.lit(-1))
+
+
+def content_hash() -> Column:
+    """:func:`pixy.pipeline.lake.checksum.content_hash` as a signed long.
+
+    The lambdas are interpreted, so they stand behind a condition: a record without headers, the
+    common one, does not pay for them. A null column leaves the chain as it is.
+    """
+    headers = F.col("headers")
+    count = F.coalesce(F.size(headers), F.lit(0))
+    some = F.size(headers) > 0
+    return F.xxhash64(
+        F.unix_millis("timestamp"),
+        _length(F.col("key")),
+        F.col("key"),
+        _length(F.col("value")),
+        F.col("value"),
+        F.when(count > 0, count).otherwise(0),
+        F.when(some, headers["key"]),
+        F.when(some, F.transform(headers, lambda each: _length(each["value"]))),
+        F.when(some, headers["value"]),
+    )
+
+
+def payload_size() -> Column:
+    """:func:`pixy.pipeline.lake.checksum.payload_size`."""
+    headers = F.col("headers")
+    return (
+        F.coalesce(F.octet_length("key"), F.lit(0))
+        + F.coalesce(F.octet_length("value"), F.lit(0))
+        + F.when(
+            F.size(headers) > 0,
+            F.aggregate(
+                headers,
+                F.lit(0),
+                lambda sum_, each: (
+                    sum_ + F.octet_length(each["key"]) + F.coalesce(F.octet_length(each["value"]), F.lit(0))
+                ),
+            ),
+        ).otherwise(0)
+    )
+
+
+def with_hash(records: DataFrame) -> DataFrame:
+    """The lake's columns from those of Spark's Kafka source."""
+    return records.select(
+        "topic",
+        "partition",
+        "offset",
+        "timestamp",
+        "timestampType",
+        "key",
+        "value",
+        "headers",
+        payload_size().cast("int").alias("size"),
+        content_hash().alias("hash"),
+    )
+
+
+def _sum(hashes: Column, name: str) -> list[Column]:
+    # A sum of longs overflows, which ANSI mode refuses: the halves are added apart.
+    return [
+        F.sum(hashes.bitwiseAND(F.lit(_LOW))).alias(f"{name}_low"),
+        F.sum(F.shiftrightunsigned(hashes, 32)).alias(f"{name}_high"),
+    ]
+
+
+def stats_columns() -> list[Column]:
+    """Aggregates over lake columns from which :func:`stats_of` makes Stats."""
+    record = F.xxhash64("topic", "partition", "offset", "timestampType", "hash")
+    millis = F.unix_millis("timestamp")
+    return [
+        F.count(F.lit(1)).alias("count"),
+        F.sum(F.col("size").cast("long")).alias("bytes"),
+        F.min("offset").alias("first"),
+        F.max("offset").alias("last"),
+        F.min(millis).alias("min_timestamp"),
+        F.max(millis).alias("max_timestamp"),
+        *_sum(record, "record"),
+        *_sum(F.col("hash"), "content"),
+    ]
+
+
+def stats_of(row: Row) -> Stats:
+    """Stats from a row of :func:`stats_columns`."""
+    return Stats(
+        row["count"],
+        row["bytes"],
+        row["first"],
+        row["last"],
+        row["min_timestamp"],
+        row["max_timestamp"],
+        ((row["record_high"] << 32) + row["record_low"]) & MASK,
+        ((row["content_high"] << 32) + row["content_low"]) & MASK,
+    )

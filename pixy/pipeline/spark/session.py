@@ -1,0 +1,115 @@
+"""A Spark session with what the pipeline's jobs rely on."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from pixy.pipeline.errors import SetupError, UsageError
+from pixy.pipeline.spark import jars
+
+LOG4J = Path(__file__).with_name("log4j2.properties")
+DRIVER_MEMORY = "2g"
+REDACTED = "(?i)secret|password|token|access[.]?key|jaas|ssl[.]keystore[.]key"
+"""Options that Spark's logs and pages must not show."""
+
+_FIXED = {
+    # Kafka's times are milliseconds of the epoch; days are those of UTC.
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MILLIS",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    # topic=17 is the topic "17".
+    "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
+    "spark.redaction.regex": REDACTED,
+}
+_DEFAULTS = {
+    "spark.driver.memory": DRIVER_MEMORY,
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "8",
+    # What a killed attempt leaves is not looked at, so a task may commit without the driver.
+    "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
+    "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+    "spark.sql.streaming.stopTimeout": "60s",
+}
+_DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
+_DELTA_DEFAULTS = {
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    # Its log is small here: 50 tasks, Delta's default, take longer than the work.
+    "spark.databricks.delta.snapshotPartitions": "2",
+}
+
+
+def open_session(
+    name: str,
+    master: str | None = None,
+    folder: str = "",
+    settings: Sequence[str] = (),
+    *,
+    verbose: bool = False,
+    delta: str | None = None,
+) -> SparkSession:
+    """Start Spark, or take the session that is there.
+
+    Args:
+        name: of the application.
+        master: Spark's master; None is local[*], or what spark-submit says.
+        folder: where the connector's jars are, see :func:`pixy.pipeline.spark.jars.find`.
+        settings: ``key=value`` each; they go before our defaults.
+        delta: with Delta Lake; where its jars are, see :func:`pixy.pipeline.spark.jars.find_delta`.
+
+    Raises:
+        SetupError: Java or a jar is missing, or Spark does not start.
+        UsageError: a setting without ``=``.
+    """
+    given = dict(_pair(text) for text in settings)
+    if delta is not None:
+        given = _with_delta(given)
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    if not submitted:
+        jars.check_java()
+        # Python's workers find the same packages as the driver.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(name)
+    if master or not submitted:
+        builder = builder.master(master or "local[*]")
+    paths = jars.find(folder) if not submitted or folder else []
+    if delta or (delta is not None and not submitted):
+        paths += jars.find_delta(delta)
+    if paths:
+        builder = builder.config("spark.jars", ",".join(paths))
+    if not submitted and (master or "local").startswith("local"):
+        for key in ("spark.driver.host", "spark.driver.bindAddress"):
+            builder = builder.config(key, "127.0.0.1")
+    if not submitted:
+        level = "warn" if verbose else "fatal"
+        builder = builder.config(
+            "spark.driver.extraJavaOptions",
+            f"-Dlog4j2.configurationFile=file:{LOG4J} -Dpixy.spark.log={level}",
+        )
+    for key, value in {**({} if submitted else _DEFAULTS), **given, **_FIXED}.items():
+        builder = builder.config(key, value)
+    try:
+        return builder.getOrCreate()
+    except Exception as error:
+        raise SetupError(f"Spark does not start with master {master or 'local[*]'}: {error}") from error
+
+
+def _with_delta(given: dict[str, str]) -> dict[str, str]:
+    """What Delta Lake's documentation asks for, beside what is asked for already."""
+    extensions = [each for each in given.get("spark.sql.extensions", "").split(",") if each]
+    if _DELTA_EXTENSION not in extensions:
+        extensions.append(_DELTA_EXTENSION)
+    return {**_DELTA_DEFAULTS, **given, "spark.sql.extensions": ",".join(extensions)}
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise UsageError(f"--conf {text!r} is not KEY=VALUE")
+    return key, value

@@ -1,0 +1,100 @@
+"""``handles``: dispatch by the message's exact type."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from actors import Actor, ActorSystem, Request, ThreadedActor, Unhandled, handles
+
+
+@dataclass(frozen=True, slots=True)
+class Add(Request[int]):
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Slowly(Request[str]):
+    pass
+
+
+class Strange(Add):
+    pass
+
+
+class Adder(Actor):
+    def __init__(self) -> None:
+        super().__init__()
+        self.total = 0
+
+    @handles(Add)
+    def add(self, message: Add) -> int:
+        self.total += message.number
+        return self.total
+
+    @handles(Slowly)
+    async def slowly(self, _message: Slowly) -> str:
+        await asyncio.sleep(0)
+        return "done"
+
+
+class Twice(Adder):
+    def add(self, message: Add) -> int:
+        return super().add(Add(2 * message.number))
+
+
+class Loud(Adder):
+    def on_receive(self, message: Any) -> Any:
+        return "loud" if message == "!" else super().on_receive(message)
+
+
+async def test_plain_and_coroutine_methods_handle_their_messages() -> None:
+    async with ActorSystem() as system:
+        ref = system.spawn(Adder)
+        assert await ref.ask(Add(2), block=False) == 2
+        assert await ref.ask(Add(3), block=False) == 5
+        assert await ref.ask(Slowly(), block=False) == "done"
+
+
+async def test_a_subclass_replaces_a_handler_by_overriding_the_method() -> None:
+    async with ActorSystem() as system:
+        assert await system.spawn(Twice).ask(Add(2), block=False) == 4
+
+
+async def test_on_receive_reaches_the_table_through_super() -> None:
+    async with ActorSystem() as system:
+        ref = system.spawn(Loud)
+        assert await ref.ask("!", block=False) == "loud"
+        assert await ref.ask(Add(1), block=False) == 1
+
+
+async def test_a_subclass_of_a_handled_message_is_not_handled() -> None:
+    unhandled: list[Any] = []
+    async with ActorSystem() as system:
+        system.events.subscribe(unhandled.append, Unhandled)
+        ref = system.spawn(Adder)
+        ref.tell(Strange(1))
+        assert await ref.ask(Add(1), block=False) == 1
+    assert [type(event.message) for event in unhandled] == [Strange]
+
+
+def test_two_methods_for_one_message_are_refused() -> None:
+    with pytest.raises(TypeError, match="one and two both handle Add"):
+
+        class Both(Actor):
+            @handles(Add)
+            def one(self, _message: Add) -> None: ...
+
+            @handles(Add)
+            def two(self, _message: Add) -> None: ...
+
+
+def test_a_threaded_actor_refuses_a_coroutine_handler() -> None:
+    with pytest.raises(TypeError, match="slowly is a coroutine function"):
+
+        class Threaded(ThreadedActor):
+            @handles(Slowly)
+            async def slowly(self, _message: Slowly) -> None: ...

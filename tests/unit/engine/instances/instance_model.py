@@ -1,0 +1,252 @@
+"""A model of Kafka under a consumer instance, and an instance on it in simulated time."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import pytest
+
+from actors import Backoff, Intensity, Supervision
+from actors.testing import Sim, simulate
+from pixy.config.model import Proxy
+from pixy.engine.instances.actor import Instance
+from pixy.engine.instances.context import END, Memory
+from pixy.engine.instances.messages import Batch, InstanceSpec, ReadRecords, SubscribeTo
+from pixy.errors import KafkaError
+from pixy.kafka.consumer import Commit, Committed
+from pixy.kafka.errors import unknown_topic
+from pixy.membership.instances import Done, InstanceEvent, Joined, Leaving, Ready
+from pixy.wire.types import TopicPartition
+from tests.unit.engine.records import TOPIC, Record
+
+READ = ReadRecords(max_bytes=1000, most=100)
+
+
+class Kafka:
+    """A topic's log and a group's offsets: they outlive sessions."""
+
+    def __init__(self, partitions: int = 2) -> None:
+        self.partitions = partitions
+        self.ends = [0] * partitions
+        self.sizes: dict[tuple[int, int], int] = {}
+        self.committed: dict[TopicPartition, int] = {}
+        self.history: list[tuple[Commit, ...]] = []
+        self.join_takes = 0.05
+        self.commit_takes = 0.01
+        self.commit_fails: list[KafkaError] = []
+        self.sessions: list[Session] = []
+
+    def produce(self, partition: int, count: int = 1, size: int = 10) -> None:
+        for _ in range(count):
+            self.sizes[partition, self.ends[partition]] = size
+            self.ends[partition] += 1
+        for session in self.sessions:
+            session.look()
+
+    def commit(self, commits: Iterable[Commit]) -> None:
+        batch = tuple(commits)
+        if batch:
+            self.history.append(batch)
+        for each in batch:
+            self.committed[each.topic, each.partition] = each.offset
+
+
+class Session:
+    """See InstanceSession."""
+
+    def __init__(
+        self,
+        kafka: Kafka,
+        rng: random.Random,
+        resume: Mapping[TopicPartition, int],
+        post: Callable[[InstanceEvent], None],
+    ) -> None:
+        self.kafka, self.rng, self.post = kafka, rng, post
+        self.resume = dict(resume)
+        self.next: dict[TopicPartition, int] = {}
+        self.wanted, self.waits = (0, 0), True
+        self.closed = False
+        self.released = asyncio.Event()
+        self.releasing: tuple[TopicPartition, ...] = ()
+        self._last = 0.0
+        kafka.sessions.append(self)
+
+    def _later(self, seconds: float, act: Callable[[], None]) -> None:
+        # In order, as on the one thread of a real session.
+        loop = asyncio.get_running_loop()
+        self._last = max(self._last, loop.time() + seconds)
+
+        def run() -> None:
+            if not self.closed:
+                act()
+
+        loop.call_at(self._last, run)
+
+    def subscribe(self, token: int, topics: tuple[str, ...]) -> None:
+        self._later(0.001, lambda: self.post(Done(token, None, None)))
+        if not self.next:
+            self._later(self.kafka.join_takes, lambda: self.join(range(self.kafka.partitions)))
+
+    def join(self, numbers: Iterable[int]) -> None:
+        starts = {}
+        for number in numbers:
+            partition = (TOPIC, number)
+            starts[partition] = self.resume.pop(partition, self.kafka.committed.get(partition, 0))
+        self.next.update(starts)
+        self.post(Joined(starts))
+        self.look()
+
+    def assign(
+        self, token: int, partitions: tuple[TopicPartition, ...], keep: Mapping[TopicPartition, int]
+    ) -> None:
+        def act() -> None:
+            self.next = {each: keep.get(each, self.kafka.committed.get(each, 0)) for each in partitions}
+            self.post(Done(token, dict(self.next), None))
+            self.look()
+
+        self._later(0.005, act)
+
+    def seek(self, token: int, offsets: Mapping[TopicPartition, int]) -> None:
+        def act() -> None:
+            self.next.update(offsets)
+            self.post(Done(token, None, None))
+            self.look()
+
+        self._later(0.005, act)
+
+    def committed(self, token: int, partitions: tuple[TopicPartition, ...]) -> None:
+        found = {each: Committed(self.kafka.committed.get(each), "") for each in partitions}
+        self._later(0.005, lambda: self.post(Done(token, found, None)))
+
+    def commit(self, token: int, commits: tuple[Commit, ...]) -> None:
+        def act() -> None:
+            error = self.kafka.commit_fails.pop(0) if self.kafka.commit_fails else None
+            if error is None:
+                self.kafka.commit(commits)
+            self.post(Done(token, None, error))
+
+        self._later(self.kafka.commit_takes, act)
+
+    def want(self, most: int, max_bytes: int, *, wait: bool = True) -> None:
+        self.wanted = (most, max_bytes)
+        self.waits = wait
+        self.look()
+
+    def look(self) -> None:
+        if self.wanted[0] and not self.closed:
+            asyncio.get_running_loop().call_later(self.rng.random() * 0.003, self._fetch)
+
+    def _fetch(self) -> None:
+        most, max_bytes = self.wanted
+        found: list[Record] = []
+        size = 0
+        for partition, at in list(self.next.items()):
+            while (
+                most
+                and at < self.kafka.ends[partition[1]]
+                and len(found) < most + 2
+                and size < max_bytes + 20
+            ):
+                found.append(Record(partition[1], at, self.kafka.sizes[partition[1], at]))
+                size += len(found[-1])
+                at += 1
+            self.next[partition] = at
+        if (found or (most and not self.waits)) and not self.closed:
+            self.wanted = (0, 0)
+            self.post(Ready(found, size))
+
+    def release(self, commits: Iterable[Commit]) -> None:
+        self.kafka.commit(commits)
+        for partition in self.releasing:
+            self.next.pop(partition, None)
+        self.released.set()
+
+    async def close(self, commits: Iterable[Commit], timeout: float) -> None:
+        if not self.closed:
+            await asyncio.sleep(0.02)
+            self.kafka.commit(commits)
+        self.closed = True
+
+    async def rebalance(self, numbers: Iterable[int]) -> None:
+        self.releasing = tuple((TOPIC, number) for number in numbers if (TOPIC, number) in self.next)
+        if not self.releasing:
+            return
+        self.released.clear()
+        self.post(Leaving(self.releasing))
+        await asyncio.wait_for(self.released.wait(), 10)
+        await asyncio.sleep(self.rng.random())
+        self.join(sorted(number for _, number in self.releasing))
+
+
+class Catalogue:
+    def __init__(self, kafka: Kafka) -> None:
+        self._kafka = kafka
+
+    async def check(self, topic: str) -> None:
+        await asyncio.sleep(0.01)
+        if topic != TOPIC:
+            raise unknown_topic()
+
+    async def find(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        await asyncio.sleep(0.01)
+        return {each: self._kafka.ends[each[1]] if at == END else 0 for each, at in times.items()}
+
+
+class Case:
+    """One instance on one Kafka."""
+
+    def __init__(self, sim: Sim, *, partitions: int = 2, **spec: Any) -> None:
+        self.sim = sim
+        self.kafka = Kafka(partitions)
+        self.proxy = Proxy()
+        self.conf = self.proxy.instances
+        self.spec = InstanceSpec(**{"reset": "earliest", **spec})
+        self.registry = sim.probe()
+        self.ref: Any = None
+
+    def start(self) -> Case:
+        rng = random.Random(self.sim.rng.random())
+        self.ref = self.sim.system.spawn(
+            Instance,
+            "g",
+            "i",
+            self.spec,
+            self.proxy,
+            self.registry.ref,
+            lambda resume, post: Session(self.kafka, rng, resume, post),
+            Catalogue(self.kafka),
+            Memory(),
+            name="i",
+            supervision=Supervision(backoff=Backoff(first=0.01), intensity=Intensity(1000, 3600)),
+        )
+        return self
+
+    def ask(self, message: Any) -> Any:
+        return self.ref.ask(message, block=False)
+
+    async def subscribe(self) -> None:
+        await self.ask(SubscribeTo((TOPIC,)))
+
+    async def read(self, request: ReadRecords = READ, sent: bool = True) -> list[tuple[int, int]]:
+        batch: Batch = await self.ask(request)
+        (batch.sent if sent else batch.give_back)()
+        return [record.at for record in batch.records]  # type: ignore[attr-defined]
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def scenario(function: Any) -> Any:
+    """Run an async function over seeds and schedules."""
+
+    @pytest.mark.parametrize("mode", ["actors", "pct", "harsh"])
+    def test(mode: str) -> None:
+        for seed in range(4):
+            simulate(function, seed=seed, mode=mode)
+
+    test.__doc__, test.__name__ = function.__doc__, function.__name__
+    return test

@@ -1,0 +1,111 @@
+"""Positions of an instance, and its shelf of fetched records."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, strategies as st
+
+from pixy.engine.instances.positions import Book, Shelf
+from pixy.kafka.consumer import Commit
+from tests.unit.engine.records import Record
+
+A, B = ("t", 0), ("t", 1)
+
+
+def book(**starts: int) -> Book:
+    made = Book()
+    made.assign({("t", int(name[1:])): start for name, start in starts.items()})
+    return made
+
+
+def test_only_what_was_handed_out_is_committed() -> None:
+    made = book(p0=5, p1=7)
+    assert made.uncommitted() == () and made.progress() == []
+    made.handed_out([Record(0, 5), Record(0, 6)], made.terms())
+    assert made.uncommitted() == (Commit("t", 0, 7, ""),)
+    assert made.progress() == [(A, 6, None)]
+    made.committed(made.uncommitted())
+    assert made.uncommitted() == () and made.progress() == [(A, 6, 6)]
+
+
+def test_records_of_before_a_seek_do_not_move_the_position() -> None:
+    made = book(p0=5)
+    terms = made.terms()
+    made.seek({A: 100})
+    made.handed_out([Record(0, 5)], terms)
+    assert made.positions == {A: 100}
+    assert made.uncommitted() == (Commit("t", 0, 100, ""),), "a seek is a position, as in Kafka's own clients"
+
+
+def test_a_partition_that_went_and_came_back_has_not_moved() -> None:
+    made = book(p0=5, p1=5)
+    terms = made.terms()
+    made.handed_out([Record(0, 5), Record(1, 5)], terms)
+    made.drop([A])
+    made.assign({A: 9})
+    made.handed_out([Record(0, 5)], terms)
+    assert made.positions == {A: 9, B: 6}
+    assert made.uncommitted() == (Commit("t", 1, 6, ""),)
+
+
+def test_a_new_life_goes_on_where_the_reader_is_and_still_has_to_commit_it() -> None:
+    made = book(p0=5, p1=5)
+    made.handed_out([Record(0, 5)], made.terms())
+    assert made.begin_again() == {A: 6}
+    assert made.partitions == [] and made.terms() == {}
+    made.assign({A: 6, B: 5})
+    assert made.uncommitted() == (Commit("t", 0, 6, ""),)
+
+
+def test_a_new_life_that_got_another_start_has_nothing_to_commit() -> None:
+    made = book(p0=5)
+    made.handed_out([Record(0, 5)], made.terms())
+    made.begin_again()
+    made.assign({A: 50})
+    assert made.uncommitted() == ()
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.integers(1, 50)), max_size=30),
+    st.integers(0, 120),
+    st.integers(1, 9),
+)
+def test_reads_lose_nothing_and_always_fit_one(
+    sizes: list[tuple[int, int]], max_bytes: int, most: int
+) -> None:
+    records = [Record(partition, at, size) for at, (partition, size) in enumerate(sizes)]
+    shelf = Shelf()
+    shelf.put(records, sum(len(record) for record in records))
+    taken: list[Record] = []
+    while shelf:
+        batch = shelf.take(most, max_bytes)
+        assert batch, "one record always fits"
+        assert len(batch) <= most
+        assert len(batch) == 1 or sum(map(len, batch)) <= max_bytes
+        taken += batch  # type: ignore[arg-type]
+    assert taken == records and shelf.size == 0
+
+
+def test_what_is_put_back_comes_first() -> None:
+    shelf = Shelf()
+    shelf.put([Record(0, at) for at in range(6)], 60)
+    batch = shelf.take(3, 100)
+    shelf.put_back(batch)
+    assert shelf.size == 60
+    assert [record.offset() for record in shelf.take(10, 1000)] == list(range(6))
+
+
+def test_records_of_a_partition_that_went_are_dropped() -> None:
+    shelf = Shelf()
+    shelf.put([Record(at % 2, at) for at in range(6)], 60)
+    shelf.drop([A])
+    assert (len(shelf), shelf.size) == (3, 30)
+    assert [record.offset() for record in shelf.take(10, 1000)] == [1, 3, 5]
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_the_last_record_of_each_partition_counts(partitions: int) -> None:
+    made = Book()
+    made.assign({("t", number): 0 for number in range(partitions)})
+    made.handed_out([Record(at % partitions, at) for at in range(9)], made.terms())
+    assert made.positions == {("t", number): 9 - (partitions - number) + 1 for number in range(partitions)}

@@ -1,0 +1,400 @@
+"""A consumer instance in simulated time, against a model of Kafka: commits, seeks, subscriptions and its life.
+
+Each test is named after the promise; several are defects of other servers that must not be here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+
+from actors import ActorDeadError
+from actors.testing import Crash, Sim, simulate
+from pixy.engine.instances.actor import CloseInstance
+from pixy.engine.instances.context import END
+from pixy.engine.instances.messages import (
+    AssignPartitions,
+    CommitOffsets,
+    CommitPositions,
+    DeleteInstance,
+    GetAssignment,
+    GetSubscription,
+    InstanceState,
+    ReadRecords,
+    SeekTo,
+    SubscribeTo,
+    Unsubscribe,
+)
+from pixy.errors import IllegalState, KafkaError, OtherSubscription, UnknownInstance, UnknownTopic
+from pixy.kafka.consumer import Commit
+from tests.unit.engine.instances.instance_model import READ, Case, now, scenario
+from tests.unit.engine.records import TOPIC
+
+# -- commits, deletes and seeks while a read waits --------------------------------------------------
+
+
+@scenario
+async def test_a_commit_during_a_read_is_answered_at_once(sim: Sim) -> None:
+    case = Case(sim, wait=60.0, partitions=1).start()
+    case.kafka.produce(0, 3)
+    await case.subscribe()
+    await case.read()
+    read = asyncio.ensure_future(case.read())
+    await asyncio.sleep(1)
+    begun = now()
+    assert await case.ask(CommitPositions()) == [((TOPIC, 0), 2, 2)]
+    assert now() - begun < 0.1 and not read.done()
+    case.kafka.produce(0)
+    assert await read == [(0, 3)]
+
+
+@scenario
+async def test_a_delete_wakes_the_read_with_404(sim: Sim) -> None:
+    case = Case(sim, wait=60.0).start()
+    await case.subscribe()
+    reads = [asyncio.ensure_future(case.read()) for _ in range(3)]
+    await asyncio.sleep(1)
+    begun = now()
+    await case.ask(DeleteInstance())
+    assert now() - begun < 0.1
+    for read in reads:
+        with pytest.raises(UnknownInstance):
+            await read
+    assert case.kafka.sessions[0].closed
+    with pytest.raises((UnknownInstance, ActorDeadError)):
+        await case.read()
+
+
+@scenario
+async def test_a_seek_during_a_read_is_answered_at_once_and_the_read_gets_what_is_there(sim: Sim) -> None:
+    case = Case(sim, wait=60.0, partitions=1).start()
+    case.kafka.produce(0, 4)
+    await case.subscribe()
+    await case.read()
+    read = asyncio.ensure_future(case.read())
+    await asyncio.sleep(1)
+    begun = now()
+    await case.ask(SeekTo({(TOPIC, 0): 2}, {}))
+    assert await read == [(0, 2), (0, 3)]
+    assert now() - begun < 0.1
+
+
+@scenario
+async def test_a_seek_throws_away_what_was_fetched_before(sim: Sim) -> None:
+    case = Case(sim, partitions=1).start()
+    case.kafka.produce(0, 10)
+    await case.subscribe()
+    await case.read(ReadRecords(10, 1))
+    await case.ask(SeekTo({}, {(TOPIC, 0): END}))
+    case.kafka.produce(0)
+    assert await case.read() == [(0, 10)]
+    assert await case.ask(CommitPositions()) == [((TOPIC, 0), 10, 10)]
+
+
+@scenario
+async def test_a_seek_right_after_the_subscription_waits_for_the_assignment(sim: Sim) -> None:
+    case = Case(sim, partitions=1).start()
+    case.kafka.join_takes = 3.0
+    case.kafka.produce(0, 5)
+    await case.subscribe()
+    await case.ask(SeekTo({(TOPIC, 0): 4}, {}))
+    assert await case.read() == [(0, 4)]
+
+
+@scenario
+async def test_a_seek_in_a_partition_that_is_not_assigned_is_an_illegal_state(sim: Sim) -> None:
+    case = Case(sim, partitions=1).start()
+    with pytest.raises(IllegalState, match="No current assignment for partition t-0"):
+        await case.ask(SeekTo({(TOPIC, 0): 4}, {}))
+    await case.subscribe()
+    with pytest.raises(IllegalState, match="No current assignment for partition t-7"):
+        await case.ask(SeekTo({(TOPIC, 7): 4}, {}))
+
+
+# -- commits --------------------------------------------------------------------------------------
+
+
+@scenario
+async def test_a_commit_before_any_read_is_an_empty_list(sim: Sim) -> None:
+    case = Case(sim).start()
+    assert await case.ask(CommitPositions()) == []
+    await case.subscribe()
+    assert await case.ask(CommitPositions()) == []
+    assert case.kafka.history == []
+
+
+@scenario
+async def test_a_bare_commit_does_not_commit_what_was_only_fetched(sim: Sim) -> None:
+    case = Case(sim, partitions=1).start()
+    case.kafka.produce(0, 50)
+    await case.subscribe()
+    assert len(await case.read(ReadRecords(1000, 3))) == 3
+    await case.ask(CommitPositions())
+    assert case.kafka.committed == {(TOPIC, 0): 3}
+
+
+@scenario
+async def test_automatic_commit_and_close_commit_only_what_was_handed_out(sim: Sim) -> None:
+    case = Case(sim, partitions=1, auto_commit=True).start()
+    case.kafka.produce(0, 50)
+    await case.subscribe()
+    await case.read(ReadRecords(1000, 3))
+    await asyncio.sleep(case.conf.auto_commit_interval + 0.5)
+    assert case.kafka.committed == {(TOPIC, 0): 3}
+    await case.read(ReadRecords(1000, 4))
+    await case.ask(DeleteInstance())
+    assert case.kafka.committed == {(TOPIC, 0): 7}
+
+
+@scenario
+async def test_without_automatic_commit_a_delete_commits_nothing(sim: Sim) -> None:
+    case = Case(sim, partitions=1).start()
+    case.kafka.produce(0, 5)
+    await case.subscribe()
+    await case.read()
+    await case.ask(DeleteInstance())
+    assert case.kafka.history == []
+
+
+@scenario
+async def test_a_commit_is_answered_when_kafka_has_answered_and_says_if_it_failed(sim: Sim) -> None:
+    case = Case(sim, partitions=1).start()
+    case.kafka.commit_takes = 2.0
+    case.kafka.produce(0, 5)
+    await case.subscribe()
+    await case.read()
+    case.kafka.commit_fails = [KafkaError("no", 22, "ILLEGAL_GENERATION")]
+    begun = now()
+    with pytest.raises(KafkaError, match="no"):
+        await case.ask(CommitPositions())
+    assert now() - begun >= 1.999
+    assert await case.ask(CommitPositions()) == [((TOPIC, 0), 4, 4)], "and can be tried again"
+
+
+@scenario
+async def test_a_commit_that_meets_a_rebalance_is_tried_again(sim: Sim) -> None:
+    case = Case(sim, partitions=1).start()
+    case.kafka.produce(0, 5)
+    await case.subscribe()
+    await case.read()
+    case.kafka.commit_fails = [KafkaError("later", 27, "REBALANCE_IN_PROGRESS")] * 3
+    assert await case.ask(CommitPositions()) == [((TOPIC, 0), 4, 4)]
+
+
+@scenario
+async def test_an_operation_that_kafka_does_not_answer_ends_in_an_error(sim: Sim) -> None:
+    case = Case(sim, partitions=1).start()
+    case.kafka.commit_takes = 100.0
+    begun = now()
+    with pytest.raises(KafkaError, match="no answer in time to commit"):
+        await case.ask(CommitOffsets((Commit(TOPIC, 0, 3, ""),)))
+    assert now() - begun == pytest.approx(case.conf.operation_timeout, abs=0.1)
+
+
+@scenario
+async def test_what_a_revoked_partition_handed_out_is_committed_before_it_goes(sim: Sim) -> None:
+    case = Case(sim, partitions=2, auto_commit=True).start()
+    case.kafka.produce(0, 5)
+    case.kafka.produce(1, 5)
+    await case.subscribe()
+    assert len(await case.read(ReadRecords(1000, 7))) == 7  # and two more wait on the shelf
+    await case.kafka.sessions[0].rebalance([1])
+    assert case.kafka.committed == {(TOPIC, 1): 2}
+    found: list[tuple[int, int]] = []
+    while len(found) < 3:
+        found += await case.read()
+    assert found == [(1, 2), (1, 3), (1, 4)], "each once: what waited on the shelf went with the partition"
+
+
+# -- what is consumed -----------------------------------------------------------------------------
+
+
+@scenario
+async def test_v1_the_first_read_subscribes_and_another_topic_is_refused(sim: Sim) -> None:
+    case = Case(sim).start()
+    case.kafka.produce(0)
+    assert await case.read(ReadRecords(1000, 100, topic=TOPIC)) == [(0, 0)]
+    with pytest.raises(OtherSubscription):
+        await case.ask(ReadRecords(1000, 100, topic="u"))
+    assert await case.ask(GetSubscription()) == [TOPIC]
+
+
+@scenario
+async def test_v1_an_unknown_topic_is_said_and_leaves_the_instance_free(sim: Sim) -> None:
+    case = Case(sim).start()
+    case.kafka.produce(0)
+    with pytest.raises(UnknownTopic):
+        await case.ask(ReadRecords(1000, 100, topic="nope"))
+    assert case.kafka.sessions == [], "and no Kafka client was made"
+    assert await case.read(ReadRecords(1000, 100, topic=TOPIC)) == [(0, 0)]
+
+
+@scenario
+async def test_subscribing_and_assigning_exclude_each_other(sim: Sim) -> None:
+    case = Case(sim).start()
+    with pytest.raises(IllegalState, match="not subscribed to any topics or assigned any partitions"):
+        await case.ask(READ)
+    await case.subscribe()
+    with pytest.raises(IllegalState, match="mutually exclusive"):
+        await case.ask(AssignPartitions(((TOPIC, 0),)))
+    with pytest.raises(IllegalState, match="mutually exclusive"):
+        await case.ask(SubscribeTo(pattern="t.*"))
+    await case.ask(Unsubscribe())
+    await case.ask(AssignPartitions(((TOPIC, 1),)))
+    with pytest.raises(IllegalState, match="mutually exclusive"):
+        await case.subscribe()
+    assert await case.ask(GetAssignment()) == [(TOPIC, 1)]
+
+
+@scenario
+async def test_partitions_that_stay_assigned_go_on_where_the_reader_is(sim: Sim) -> None:
+    case = Case(sim).start()
+    case.kafka.produce(0, 9)
+    case.kafka.produce(1, 2)
+    await case.ask(AssignPartitions(((TOPIC, 0),)))
+    assert await case.read(ReadRecords(1000, 4)) == [(0, at) for at in range(4)]
+    await case.ask(AssignPartitions(((TOPIC, 0), (TOPIC, 1))))
+    found: list[tuple[int, int]] = []
+    while len(found) < 7:
+        found += await case.read()
+    assert sorted(found) == [*((0, at) for at in range(4, 9)), (1, 0), (1, 1)]
+
+
+@scenario
+async def test_committed_offsets_count_for_partitions_that_were_not_read_yet(sim: Sim) -> None:
+    case = Case(sim, partitions=8, wait=0.2).start()
+    for number in range(8):
+        case.kafka.produce(number, 5)
+        case.kafka.committed[TOPIC, number] = 4
+    await case.subscribe()
+    found: list[tuple[int, int]] = []
+    while batch := await case.read(ReadRecords(1000, 3)):
+        found += batch
+    assert sorted(found) == [(number, 4) for number in range(8)]
+
+
+# -- life -----------------------------------------------------------------------------------------
+
+
+@scenario
+async def test_an_instance_that_does_not_consume_has_no_kafka_client(sim: Sim) -> None:
+    case = Case(sim).start()
+    assert await case.ask(InstanceState()) == "unused"
+    assert await case.ask(CommitPositions()) == [] and await case.ask(GetAssignment()) == []
+    await case.ask(DeleteInstance())
+    assert case.kafka.sessions == []
+
+
+@scenario
+async def test_an_idle_instance_ends_and_commits_what_it_handed_out(sim: Sim) -> None:
+    case = Case(sim, partitions=1, auto_commit=True)
+    case.conf.idle_timeout = 60.0
+    case.conf.auto_commit_interval = 3600.0
+    case.start()
+    case.kafka.produce(0, 3)
+    await case.subscribe()
+    for _ in range(5):
+        await asyncio.sleep(50)
+        await case.read(ReadRecords(1000, 1, wait=0.0))
+    assert case.ref.is_alive(), "it is used often enough"
+    await asyncio.sleep(70)
+    assert not case.ref.is_alive() and case.kafka.committed == {(TOPIC, 0): 3}
+
+
+@scenario
+async def test_an_instance_with_a_long_read_is_not_idle(sim: Sim) -> None:
+    case = Case(sim, partitions=1)
+    case.conf.idle_timeout = 10.0
+    case.conf.max_read_timeout = 600.0
+    case.start()
+    await case.subscribe()
+    read = asyncio.ensure_future(case.read(ReadRecords(1000, 10, wait=300.0)))
+    await asyncio.sleep(200)
+    case.kafka.produce(0)
+    assert await read == [(0, 0)]
+
+
+@scenario
+async def test_a_stop_of_the_service_answers_reads_and_leaves_the_group(sim: Sim) -> None:
+    case = Case(sim, wait=60.0, auto_commit=True, partitions=1).start()
+    case.kafka.produce(0)
+    await case.subscribe()
+    await case.read()
+    reading = case.ask(READ)
+    await case.ask(CloseInstance())
+    with pytest.raises(Exception, match="shutting down"):
+        await reading
+    assert case.kafka.committed == {(TOPIC, 0): 1} and case.kafka.sessions[0].closed
+
+
+@pytest.mark.parametrize("mode", ["actors", "pct", "harsh"])
+def test_a_restart_goes_on_where_the_reader_was(mode: str) -> None:
+    """Crashes at random: nothing is lost. Records come again only if the crash was just when their
+    answer was settled.
+    """
+
+    async def run(sim: Sim) -> None:
+        case = Case(sim, wait=1.0, partitions=2).start()
+        for number in range(2):
+            case.kafka.produce(number, 100)
+        found: list[tuple[int, int]] = []
+        while len(set(found)) < 200:
+            try:
+                await case.subscribe()
+                found += await case.read(ReadRecords(200, 7))
+            except (ActorDeadError, IllegalState):
+                await asyncio.sleep(0.05)
+            except Exception as error:
+                if "Injected" not in type(error).__name__:
+                    raise
+        assert set(found) == {(number, at) for number in range(2) for at in range(100)}
+        assert len(found) <= 200 + 7 * len(case.kafka.sessions)
+
+    for seed in range(8):
+        simulate(run, seed=seed, mode=mode, faults=(Crash(path="/i", probability=0.01),), may_escalate=True)
+
+
+@pytest.mark.parametrize("mode", ["actors", "pct", "harsh"])
+def test_hours_of_reads_commits_seeks_and_rebalances(mode: str) -> None:
+    """What is committed never exceeds what was handed out, whatever happens in between."""
+
+    async def run(sim: Sim) -> None:
+        case = Case(sim, wait=0.5, partitions=3, auto_commit=sim.rng.random() < 0.5).start()
+        rng = random.Random(sim.rng.random())
+        handed: dict[int, int] = {}
+        await case.subscribe()
+
+        async def rebalances() -> None:
+            while True:
+                await asyncio.sleep(rng.random() * 30)
+                numbers = [number for number in range(3) if rng.random() < 0.5]
+                await case.kafka.sessions[-1].rebalance(numbers)
+
+        async def produce() -> None:
+            while True:
+                await asyncio.sleep(rng.random())
+                case.kafka.produce(rng.randrange(3), rng.randrange(5), size=rng.randrange(1, 60))
+
+        beside = [asyncio.create_task(rebalances()), asyncio.create_task(produce())]
+        until = now() + 1200
+        while now() < until:
+            sent = rng.random() < 0.9
+            for partition, offset in await case.read(
+                ReadRecords(rng.randrange(1, 300), rng.randrange(1, 20)), sent
+            ):
+                if sent:
+                    handed[partition] = max(handed.get(partition, 0), offset + 1)
+            if rng.random() < 0.2:
+                await case.ask(CommitPositions())
+            for (_, partition), offset in case.kafka.committed.items():
+                assert offset <= handed.get(partition, 0)
+        for task in beside:
+            task.cancel()
+        await asyncio.gather(*beside, return_exceptions=True)
+        await case.ask(DeleteInstance())
+        assert min(handed.values()) > 50
+
+    for seed in range(3):
+        simulate(run, seed=seed, mode=mode)

@@ -1,0 +1,100 @@
+"""How an instance's thread begins and ends: never on the loop, not where the system has no more, without a trace."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer
+
+from pixy.errors import Unavailable
+from pixy.membership.instances import Failed
+from pixy.membership.kafka import instance
+from pixy.membership.kafka.group import KafkaSession
+from pixy.membership.kafka.instance import KafkaInstance
+from tests.support import make_config
+
+
+def opened(post: Any) -> KafkaInstance:
+    proxy = make_config(["127.0.0.1:1"]).proxies["default"]
+    return KafkaInstance(proxy, "g", "c", "earliest", "read_committed", {}, post)
+
+
+async def test_without_a_thread_the_session_fails_and_closes(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Refused(threading.Thread):
+        def start(self) -> None:
+            if self.name == "kafka-c":
+                raise RuntimeError("can't start new thread")
+            super().start()
+
+    monkeypatch.setattr(instance.threading, "Thread", Refused)
+    events: asyncio.Queue[Any] = asyncio.Queue()
+    session = opened(events.put_nowait)
+    failed = await asyncio.wait_for(events.get(), 5)
+    assert isinstance(failed, Failed)
+    assert isinstance(failed.error, Unavailable)
+    assert "instance c of group g: can't start new thread" in str(failed.error)
+    await asyncio.wait_for(session.close([], 5), 5)
+
+
+async def test_a_thread_that_is_slow_to_start_does_not_hold_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    may_start = threading.Event()
+
+    class Slow(threading.Thread):
+        def start(self) -> None:
+            if self.name == "kafka-c" and not may_start.wait(10):
+                raise AssertionError("the loop waits for this")
+            super().start()
+
+    monkeypatch.setattr(instance.threading, "Thread", Slow)
+    events: list[Any] = []
+    session = opened(events.append)
+    may_start.set()  # not reached while the constructor waits for the thread
+    await asyncio.wait_for(session.close([], 10), 15)
+    assert not events
+
+
+def consumers() -> int:
+    return sum(isinstance(each, Consumer) for each in gc.get_objects())
+
+
+async def test_a_closed_session_frees_its_client_at_once() -> None:
+    """A process can have some 1,000: each takes one of 1,024 keys of thread-local storage."""
+    gc.collect()
+    gc.disable()
+    try:
+        before = consumers()
+        proxy = make_config(["127.0.0.1:1"]).proxies["default"]
+        sessions = [opened(lambda _event: None), KafkaSession(proxy, "g", lambda _event: None)]
+        await asyncio.to_thread(_until, lambda: consumers() == before + 2)
+        for session in sessions:
+            await asyncio.wait_for(session.close([], 10), 15)
+        await asyncio.to_thread(_until, lambda: consumers() == before)
+    finally:
+        gc.enable()
+
+
+def _until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+async def test_a_client_too_many_is_an_error_with_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(_settings: object) -> None:
+        raise RuntimeError("Failed to initialize thread local storage")
+
+    monkeypatch.setattr("pixy.kafka.consumer.Consumer", refused)
+    events: asyncio.Queue[Any] = asyncio.Queue()
+    session = opened(events.put_nowait)
+    failed = await asyncio.wait_for(events.get(), 5)
+    assert isinstance(failed.error, Unavailable) and "as many Kafka clients as it can have" in str(
+        failed.error
+    )
+    await asyncio.wait_for(session.close([], 5), 10)
