@@ -46,8 +46,8 @@ from pixy.errors import (
     Unavailable,
 )
 from pixy.kafka.fetcher import Read
-from pixy.kafka.producer import Headers
 from pixy.kafka.settings import group_id
+from pixy.wire.types import RecordHeaders
 
 T = TypeVar("T")
 
@@ -83,7 +83,7 @@ class ClusterClient:
     # -- produce ----------------------------------------------------------------------------------
 
     async def produce(
-        self, topic: str, value: bytes | None, key: bytes | None = None, headers: Headers = ()
+        self, topic: str, value: bytes | None, key: bytes | None = None, headers: RecordHeaders = ()
     ) -> tuple[int, int]:
         """Write a message and wait for ``required_acks``; return its partition and offset.
 
@@ -124,7 +124,7 @@ class ClusterClient:
         return found
 
     async def produce_async(
-        self, topic: str, value: bytes | None, key: bytes | None = None, headers: Headers = ()
+        self, topic: str, value: bytes | None, key: bytes | None = None, headers: RecordHeaders = ()
     ) -> None:
         """Take a message on; what becomes of it is only logged."""
         message = self._produce_message(topic, value, key, headers)
@@ -139,7 +139,7 @@ class ClusterClient:
             raise ShuttingDown from error
 
     def _produce_message(
-        self, topic: str, value: bytes | None, key: bytes | None, headers: Headers
+        self, topic: str, value: bytes | None, key: bytes | None, headers: RecordHeaders
     ) -> Produce:
         check_topic(topic)
         if headers and self._headers_unsupported:

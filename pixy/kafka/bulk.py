@@ -23,8 +23,7 @@ from confluent_kafka import (
 from pixy.errors import KafkaError
 from pixy.kafka.errors import translate
 from pixy.kafka.settings import Settings
-
-Headers = Sequence[tuple[str, bytes | None]]
+from pixy.wire.types import RecordHeaders
 
 ANY = -1
 """A partition that librdkafka's partitioner chooses."""
@@ -38,7 +37,7 @@ _BATCH = 500
 _WAIT = 0.05
 
 
-Outgoing = tuple[int, int, bytes | None, bytes | None, Headers | None]
+Outgoing = tuple[int, int, bytes | None, bytes | None, RecordHeaders | None]
 """Token, timestamp in milliseconds, key, value, headers. A plain tuple: making a class's instance of
 each of a million records costs more than sending it."""
 
@@ -198,7 +197,7 @@ class Incoming:
     timestamp: int
     key: bytes | None
     value: bytes | None
-    headers: Headers | None
+    headers: RecordHeaders | None
 
 
 def read_range(

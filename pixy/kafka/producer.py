@@ -18,8 +18,7 @@ from confluent_kafka import KafkaError as LibraryError, KafkaException, Producer
 from pixy.errors import KafkaError
 from pixy.kafka.errors import translate
 from pixy.kafka.settings import Settings
-
-Headers = Sequence[tuple[str, bytes | None]]
+from pixy.wire.types import RecordHeaders
 
 
 class Message(Protocol):
@@ -30,7 +29,7 @@ class Message(Protocol):
     @property
     def value(self) -> bytes | None: ...
     @property
-    def headers(self) -> Headers | None: ...
+    def headers(self) -> RecordHeaders | None: ...
     @property
     def timestamp(self) -> int | None: ...
 

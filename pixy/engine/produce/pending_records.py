@@ -10,7 +10,8 @@ from actors import Future
 from pixy.engine.produce.journaling import ProduceJournal
 from pixy.errors import PixyError, UnknownPartition, UnknownTopic
 from pixy.kafka.errors import message_too_large, translate
-from pixy.kafka.producer import Bulk, Headers, Message
+from pixy.kafka.producer import Bulk, Message
+from pixy.wire.types import RecordHeaders
 
 logger = logging.getLogger("pixy.engine")
 
@@ -36,7 +37,7 @@ class Single(Protocol):
     @property
     def value(self) -> bytes | None: ...
     @property
-    def headers(self) -> Headers: ...
+    def headers(self) -> RecordHeaders: ...
 
 
 class Owner(Protocol):
@@ -142,5 +143,5 @@ class Batch(Bulk):
         return error
 
 
-def headers_size(headers: Headers) -> int:
+def headers_size(headers: RecordHeaders) -> int:
     return sum(len(name.encode()) + len(value or b"") + _HEADER_OVERHEAD for name, value in headers)

@@ -21,7 +21,8 @@ from pixy.engine.produce.partitioner import RoundRobinPartitioner
 from pixy.engine.produce.pending_records import Batch, Item, Record, headers_size
 from pixy.errors import PixyError, ShuttingDown, TooManyRequests
 from pixy.kafka.errors import message_too_large, translate, unknown_topic
-from pixy.kafka.producer import Headers, ProducerClient, Report
+from pixy.kafka.producer import ProducerClient, Report
+from pixy.wire.types import RecordHeaders
 
 logger = logging.getLogger("pixy.engine")
 
@@ -42,7 +43,7 @@ class Produce:
 
     key: bytes | None
     value: bytes | None
-    headers: Headers = ()
+    headers: RecordHeaders = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,16 +17,17 @@ topic it lies in. See docs/pipeline.md, "Checksums", and :mod:`pixy.pipeline.spa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from struct import Struct
 
 from xxhash import xxh64_intdigest
 
+from pixy.wire.types import RecordHeaders
+
 SEED = 42
 MASK = (1 << 64) - 1
 
-Headers = Sequence[tuple[str, bytes | None]]
 
 _i32 = Struct("<i").pack
 _i64 = Struct("<q").pack
@@ -34,7 +35,9 @@ _u64 = Struct("<Q").pack
 _NULL = _i32(-1)
 
 
-def content_hash(timestamp: int, key: bytes | None, value: bytes | None, headers: Headers | None) -> int:
+def content_hash(
+    timestamp: int, key: bytes | None, value: bytes | None, headers: RecordHeaders | None
+) -> int:
     """Unsigned 64-bit hash of what a replay keeps; ``timestamp`` in milliseconds."""
     found = xxh64_intdigest(_i64(timestamp), SEED)
     for part in (key, value):
@@ -69,7 +72,7 @@ def record_hash(topic: str, partition: int, offset: int, timestamp_type: int, co
     return xxh64_intdigest(_u64(content), found)
 
 
-def payload_size(key: bytes | None, value: bytes | None, headers: Headers | None) -> int:
+def payload_size(key: bytes | None, value: bytes | None, headers: RecordHeaders | None) -> int:
     """Bytes of key, value, header keys and header values."""
     size = len(key or b"") + len(value or b"")
     for name, each in headers or ():

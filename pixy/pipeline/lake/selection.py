@@ -16,14 +16,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pixy.pipeline.lake.arrow_store import filesystem_of
-from pixy.pipeline.lake.checksum import Headers, Stats
+from pixy.pipeline.lake.checksum import Stats
 from pixy.pipeline.lake.data_files import batches, header_lists, millis, open_file
 from pixy.pipeline.lake.lake import DataFile, Lake, State
+from pixy.wire.types import RecordHeaders
 
 _COLUMNS = ["partition", "offset", "timestamp", "key", "value", "headers"]
 
 
-Record = tuple[int, int, bytes | None, bytes | None, Headers | None]
+Record = tuple[int, int, bytes | None, bytes | None, RecordHeaders | None]
 """Offset, timestamp in milliseconds, key, value, headers."""
 
 

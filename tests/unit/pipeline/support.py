@@ -8,11 +8,12 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pixy.pipeline.lake.checksum import Headers, Stats, content_hash, payload_size, record_hash
+from pixy.pipeline.lake.checksum import Stats, content_hash, payload_size, record_hash
 from pixy.pipeline.lake.data_files import SCHEMA
 from pixy.pipeline.lake.lake import BATCH, DataFile, Lake, Manifest, Range, State, data_folder
+from pixy.wire.types import RecordHeaders
 
-Row = tuple[int, int, int, bytes | None, bytes | None, Headers | None]
+Row = tuple[int, int, int, bytes | None, bytes | None, RecordHeaders | None]
 """partition, offset, timestamp, key, value, headers"""
 
 
