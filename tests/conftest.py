@@ -1,9 +1,7 @@
-"""Shared by all tests: real brokers, and ``async def`` tests on a debugging event loop."""
+"""Fixtures that all tests share: real brokers, and names that nobody else uses."""
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 import os
 import uuid
 from collections.abc import Iterator
@@ -12,17 +10,6 @@ from typing import Any
 import pytest
 
 from tests.kafka.cluster import Cluster, Unavailable
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run coroutine tests in a loop of their own."""
-    if not inspect.iscoroutinefunction(pyfuncitem.obj):
-        return None
-    names = pyfuncitem._fixtureinfo.argnames
-    asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
-    return True
-
 
 LONGEST = ("tests/integration/pipeline/", "tests/integration/restv1/", "tests/integration/", "tests/chaos/")
 """Begun first, in this order: what is left for the end is short, so that processes end together."""
