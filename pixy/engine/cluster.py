@@ -35,8 +35,8 @@ from pixy.kafka.fetcher import FetchClient
 from pixy.kafka.producer import ProducerClient, Report
 from pixy.membership import Event, Session
 from pixy.membership.instances import InstanceEvent, InstanceSession
-from pixy.membership.kafka.group import KafkaSession
 from pixy.membership.kafka.instance import KafkaInstance
+from pixy.membership.kafka.session import KafkaSession
 from pixy.wire.types import TopicPartition
 
 logger = logging.getLogger("pixy.engine")

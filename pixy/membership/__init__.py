@@ -17,23 +17,23 @@ from pixy.wire.types import TopicPartition
 
 __all__ = [
     "Assigned",
+    "AssignedPartition",
     "Commit",
     "Committed",
     "Fetched",
     "Lost",
-    "Revoking",
+    "Revoked",
     "Session",
     "SessionFailed",
-    "Start",
 ]
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class AssignedPartition:
     """Where a partition begins.
 
     ``position`` is the committed offset (or the one resolved for a new group: ``new``), ``metadata``
-    what was committed with it. ``fence`` numbers this assignment: whatever carries another number
+    what was committed with it. ``epoch`` numbers this assignment: whatever carries another number
     belongs to an earlier one.
     """
 
@@ -41,7 +41,7 @@ class Start:
     partition: int
     position: int
     metadata: str
-    fence: int
+    epoch: int
     new: bool
 
 
@@ -49,11 +49,11 @@ class Start:
 class Assigned:
     """The group gave us these partitions (maybe none: we have joined all the same)."""
 
-    starts: tuple[Start, ...]
+    partitions: tuple[AssignedPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Revoking:
+class Revoked:
     """The group wants these back. Answer with ``session.release``; the wait is bounded."""
 
     partitions: tuple[TopicPartition, ...]
@@ -68,7 +68,7 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """Messages by partition, each batch with the fence of its assignment."""
+    """Messages by partition, each batch with the epoch of its assignment."""
 
     batches: Mapping[TopicPartition, tuple[int, list[Any]]]
 
@@ -88,7 +88,7 @@ class SessionFailed:
     error: PixyError
 
 
-Event = Assigned | Revoking | Lost | Fetched | Committed | SessionFailed
+Event = Assigned | Revoked | Lost | Fetched | Committed | SessionFailed
 
 
 class Session(Protocol):
@@ -100,17 +100,17 @@ class Session(Protocol):
     def credit(self, partition: TopicPartition, messages: int, size: int) -> None:
         """The owner of a partition let go of messages that it had buffered."""
 
-    def seek(self, partition: TopicPartition, offset: int, fence: int) -> None:
-        """Fetch again from ``offset``; what comes from there carries ``fence``."""
+    def seek(self, partition: TopicPartition, offset: int, epoch: int) -> None:
+        """Fetch again from ``offset``; what comes from there carries ``epoch``."""
 
-    def next_fence(self) -> int:
+    def next_epoch(self) -> int:
         """A number that no assignment has had."""
 
     def commit(self, commits: Iterable[Commit]) -> None:
         """Commit; one :class:`Committed` follows. At most one at a time."""
 
     def release(self, commits: Iterable[Commit]) -> None:
-        """Answer to :class:`Revoking`: the last positions of what is being revoked."""
+        """Answer to :class:`Revoked`: the last positions of what is being revoked."""
 
     async def close(self, commits: Iterable[Commit], timeout: float) -> None:
         """Commit for the last time, leave the group, end the threads."""

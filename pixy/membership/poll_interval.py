@@ -14,14 +14,14 @@ WAKE_UPS = 6500
 SHORTEST, LONGEST = 0.005, 0.25
 
 
-class Pace:
+class PollInterval:
     """How many readers of this process wait, and what that means for each; from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self.waiting = 0
 
-    def __enter__(self) -> Pace:
+    def __enter__(self) -> PollInterval:
         with self._lock:
             self.waiting += 1
         return self
@@ -31,6 +31,6 @@ class Pace:
             self.waiting -= 1
 
     @property
-    def slice(self) -> float:
+    def seconds(self) -> float:
         """Seconds."""
         return min(max(self.waiting / WAKE_UPS, SHORTEST), LONGEST)

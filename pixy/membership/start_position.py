@@ -8,7 +8,7 @@ _HEAD, _OLDEST = -1, -2
 
 
 @dataclass(frozen=True, slots=True)
-class Begin:
+class StartPosition:
     """Fetch from ``fetch``; offsets below ``position`` count as done. ``new``: commit it at once."""
 
     fetch: int
@@ -16,7 +16,7 @@ class Begin:
     new: bool
 
 
-def begin(committed: int | None, oldest: int, end: int, *, from_oldest: bool) -> Begin:
+def resolve_start(committed: int | None, oldest: int, end: int, *, from_oldest: bool) -> StartPosition:
     """Resolve a committed offset against the partition's bounds.
 
     Args:
@@ -30,11 +30,11 @@ def begin(committed: int | None, oldest: int, end: int, *, from_oldest: bool) ->
     """
     if committed is None or committed == _HEAD:
         start = oldest if from_oldest else end
-        return Begin(start, start, new=True)
+        return StartPosition(start, start, new=True)
     if committed == _OLDEST:
-        return Begin(oldest, oldest, new=True)
+        return StartPosition(oldest, oldest, new=True)
     if committed < oldest:
-        return Begin(oldest, oldest, new=False)
+        return StartPosition(oldest, oldest, new=False)
     if committed > end:
-        return Begin(end, committed, new=False)
-    return Begin(committed, committed, new=False)
+        return StartPosition(end, committed, new=False)
+    return StartPosition(committed, committed, new=False)

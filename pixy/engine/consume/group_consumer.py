@@ -18,8 +18,8 @@ from pixy.engine.consume.partition_owner import (
     Ack,
     Assignment,
     CountPending,
-    Drain,
-    Drained,
+    DrainPartition,
+    PartitionDrained,
     PartitionOwner,
     Ready,
     Records,
@@ -49,7 +49,7 @@ from pixy.membership import (
     Event,
     Fetched,
     Lost,
-    Revoking,
+    Revoked,
     Session,
     SessionFailed,
 )
@@ -114,8 +114,8 @@ class GroupConsumer(Actor):
             AckMessage: self._ack,
             Unserved: self._unserved,
             Assigned: self._assigned,
-            Revoking: self._revoke,
-            Drained: self._owner_drained,
+            Revoked: self._revoke,
+            PartitionDrained: self._owner_drained,
             Lost: self._lose,
             Committed: self._committed,
             SessionFailed: self._failed,
@@ -216,12 +216,12 @@ class GroupConsumer(Actor):
         polls = self._subscriptions.get(topic)
         if owner is not None and message.reborn and message.partition in self._draining:
             # The life that was to drain is over; without this its group would wait for ever.
-            owner.ref.tell(Drain(self._conf.drain_timeout), urgent=True)
+            owner.ref.tell(DrainPartition(self._conf.drain_timeout), urgent=True)
         if (
             owner is None
             or polls is None
             or message.partition in self._draining
-            or owner.assignment.start.fence != message.fence
+            or owner.assignment.start.epoch != message.epoch
         ):
             return
         if message.reborn:
@@ -250,7 +250,7 @@ class GroupConsumer(Actor):
     # -- partitions -----------------------------------------------------------------------------
 
     def _assigned(self, event: Assigned) -> None:
-        for start in event.starts:
+        for start in event.partitions:
             assignment = Assignment(start)
             partition = assignment.partition
             self._lost.discard(partition)
@@ -274,12 +274,12 @@ class GroupConsumer(Actor):
         return None if self._journal is None or topic == self._journal.topic else self._journal
 
     def _fetched(self, event: Fetched) -> None:
-        for partition, (fence, records) in event.batches.items():
+        for partition, (epoch, records) in event.batches.items():
             owner = self._owners.get(partition)
             if owner is not None:
-                owner.ref.tell(Records(fence, records), urgent=True)
+                owner.ref.tell(Records(epoch, records), urgent=True)
 
-    def _revoke(self, event: Revoking) -> None:
+    def _revoke(self, event: Revoked) -> None:
         self._revoking = True
         if not self._leaving:
             self._drain(event.partitions)
@@ -290,8 +290,8 @@ class GroupConsumer(Actor):
             if owner is None or partition in self._draining or partition in self._drained:
                 continue
             self._stop_serving(partition)
-            self._draining[partition] = owner.assignment.start.fence
-            owner.ref.tell(Drain(self._conf.drain_timeout), urgent=True)
+            self._draining[partition] = owner.assignment.start.epoch
+            owner.ref.tell(DrainPartition(self._conf.drain_timeout), urgent=True)
         if not self._draining:
             self._all_drained()
 
@@ -301,8 +301,8 @@ class GroupConsumer(Actor):
             polls.ready.remove(partition[1])
             polls.ready.restart()
 
-    def _owner_drained(self, message: Drained) -> None:
-        if self._draining.get(message.partition) != message.fence:
+    def _owner_drained(self, message: PartitionDrained) -> None:
+        if self._draining.get(message.partition) != message.epoch:
             return
         del self._draining[message.partition]
         self._drained[message.partition] = message.position

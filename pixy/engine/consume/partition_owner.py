@@ -20,7 +20,7 @@ from pixy.engine.consume.offset_committer import LastKnown, Moved
 from pixy.engine.consume.offset_tracker import OffsetTracker, Position
 from pixy.engine.journal.buffer import Journal
 from pixy.errors import LongPollTimeout, NeverOffered
-from pixy.membership import Session, Start
+from pixy.membership import AssignedPartition, Session
 from pixy.wire.types import TopicPartition
 
 logger = logging.getLogger("pixy.engine")
@@ -28,9 +28,9 @@ logger = logging.getLogger("pixy.engine")
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Fetched messages, with the fence of the assignment (or seek) that they belong to."""
+    """Fetched messages, with the epoch of the assignment (or seek) that they belong to."""
 
-    fence: int
+    epoch: int
     records: list[Any]
 
 
@@ -54,8 +54,8 @@ class CountPending:
 
 
 @dataclass(frozen=True, slots=True)
-class Drain:
-    """Offer nothing more; say :class:`Drained` when all acks are in, or after ``timeout``."""
+class DrainPartition:
+    """Offer nothing more; say :class:`PartitionDrained` when all acks are in, or after ``timeout``."""
 
     timeout: float
 
@@ -70,7 +70,7 @@ class _DrainOver:
     pass
 
 
-# What the owner tells the group's actor; each carries the fence of its assignment.
+# What the owner tells the group's actor; each carries the epoch of its assignment.
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Ready:
     """The owner can hand out ``messages`` more; ``reborn`` voids what it announced before."""
 
     partition: TopicPartition
-    fence: int
+    epoch: int
     messages: int
     reborn: bool = False
 
@@ -88,16 +88,16 @@ class Unserved:
     """Requests for which nothing was left."""
 
     partition: TopicPartition
-    fence: int
+    epoch: int
     polls: tuple[Poll, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Drained:
+class PartitionDrained:
     """All that will be acknowledged has been; ``position`` is the last one."""
 
     partition: TopicPartition
-    fence: int
+    epoch: int
     position: Position
 
 
@@ -106,7 +106,7 @@ class Assignment:
 
     __slots__ = ("lives", "offered_below", "start")
 
-    def __init__(self, start: Start) -> None:
+    def __init__(self, start: AssignedPartition) -> None:
         self.start = start
         self.lives = 0
         self.offered_below = 0
@@ -136,7 +136,7 @@ class PartitionOwner(Actor):
         assignment.lives += 1
         self._assignment = assignment
         self._life = assignment.lives
-        self._fence = assignment.start.fence
+        self._epoch = assignment.start.epoch
         self._partition = assignment.partition
         self._group = group
         self._group_ref = group_ref
@@ -160,9 +160,9 @@ class PartitionOwner(Actor):
         if self._life > 1:
             known = await self._committer.ask(LastKnown(self._partition), block=False)
             position = known or position
-            self._fence = self._session.next_fence()
-            self._session.seek(self._partition, position.offset, self._fence)
-            self._tell_group(Ready(self._partition, start.fence, 0, reborn=True))
+            self._epoch = self._session.next_epoch()
+            self._session.seek(self._partition, position.offset, self._epoch)
+            self._tell_group(Ready(self._partition, start.epoch, 0, reborn=True))
         self._book = OfferBook(
             OffsetTracker(position.offset, position.ranges),
             max_pending=self._conf.max_pending_messages,
@@ -173,7 +173,7 @@ class PartitionOwner(Actor):
         self._told = self._book.position()
         if self._journal is not None:
             self._notes = OwnerJournal(
-                self._journal, self._partition, self._group, self._fence, self._conf.ack_timeout
+                self._journal, self._partition, self._group, self._epoch, self._conf.ack_timeout
             )
             self._notes.assigned(position.offset, self._life - 1)
         if start.new and self._life == 1:
@@ -193,7 +193,7 @@ class PartitionOwner(Actor):
             self._ack(message.offset)
         elif kind is CountPending:
             return self._book.pending
-        elif kind is Drain:
+        elif kind is DrainPartition:
             self._drain(message.timeout)
         elif kind is _DrainOver:
             self._drained()
@@ -216,7 +216,7 @@ class PartitionOwner(Actor):
     # -- offers ---------------------------------------------------------------------------------
 
     def _fetched(self, batch: Records) -> None:
-        if batch.fence != self._fence:
+        if batch.epoch != self._epoch:
             return  # fetched before a seek
         skipped, size = self._book.fetched(batch.records)
         self._credit += skipped
@@ -268,7 +268,7 @@ class PartitionOwner(Actor):
 
     def _give_up(self, polls: tuple[Poll, ...]) -> None:
         if polls:
-            self._tell_group(Unserved(self._partition, self._assignment.start.fence, polls))
+            self._tell_group(Unserved(self._partition, self._assignment.start.epoch, polls))
 
     def _note_offered(self, offer: Offer) -> None:
         offset = offer.offset
@@ -304,7 +304,7 @@ class PartitionOwner(Actor):
             if offerable > self._announced:
                 more = offerable - self._announced
                 self._announced = offerable
-                self._tell_group(Ready(self._partition, self._assignment.start.fence, more))
+                self._tell_group(Ready(self._partition, self._assignment.start.epoch, more))
             self._watch_deadline()
         for offer in book.dropped:
             self._log_dropped(offer)
@@ -352,7 +352,9 @@ class PartitionOwner(Actor):
         self._draining = False
         self._was_drained = True
         self.cancel_timer("drain")
-        self._tell_group(Drained(self._partition, self._assignment.start.fence, self._book.position()))
+        self._tell_group(
+            PartitionDrained(self._partition, self._assignment.start.epoch, self._book.position())
+        )
 
     def _tell_group(self, message: Any) -> None:
         self._group_ref.notify(message, urgent=True)
@@ -372,8 +374,8 @@ __all__ = [
     "Ack",
     "Assignment",
     "CountPending",
-    "Drain",
-    "Drained",
+    "DrainPartition",
+    "PartitionDrained",
     "PartitionOwner",
     "Ready",
     "Records",

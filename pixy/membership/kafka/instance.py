@@ -30,7 +30,7 @@ from pixy.membership.instances import (
     Trouble,
 )
 from pixy.membership.kafka.member_thread import MemberThread
-from pixy.membership.poll_interval import Pace
+from pixy.membership.poll_interval import PollInterval
 from pixy.wire.types import TopicPartition
 
 logger = logging.getLogger("pixy.membership")
@@ -42,7 +42,7 @@ _RELEASE_TIMEOUT = _WAKING_TIMEOUT = 1.0
 _CHUNK = 1000
 _FIRST_CHUNK = 64
 
-_pace = Pace()
+_poll_interval = PollInterval()
 _starter = ThreadPoolExecutor(1, thread_name_prefix="instance-starter")
 
 
@@ -166,8 +166,8 @@ class KafkaInstance(MemberThread[InstanceEvent]):
             joining = not self._joined and time.monotonic() - self._looked < _JOINING
             tick = _TICK * (2 if self._paused else 1)
             if joining:
-                with _pace:  # a thousand that join at once do so at its pace
-                    tick = max(_TICK_JOINING, _pace.slice)
+                with _poll_interval:  # a thousand that join at once do so at its pace
+                    tick = max(_TICK_JOINING, _poll_interval.seconds)
                     self._wake.wait(tick)
             else:
                 self._wake.wait(tick)
@@ -200,10 +200,10 @@ class KafkaInstance(MemberThread[InstanceEvent]):
         self._post(Ready(found, size))
 
     def _wait(self) -> Any:
-        poll, pace = self._client.poll, _pace
-        with pace:
+        poll, interval = self._client.poll, _poll_interval
+        with interval:
             while True:
-                message = poll(pace.slice)
+                message = poll(interval.seconds)
                 if message is not None or self._commands or not self._wanted[0]:
                     return message
 

@@ -9,7 +9,7 @@ from pixy.engine.consume.dispatch import RoundRobin
 from pixy.engine.consume.long_polls import TopicPolls
 from pixy.engine.produce.partitioner import RoundRobinPartitioner, fnv1a_partition
 from pixy.kafka.flow import FlowControl
-from pixy.membership.start_position import Begin, begin
+from pixy.membership.start_position import StartPosition, resolve_start
 
 
 def test_each_partition_in_turn() -> None:
@@ -170,15 +170,15 @@ def test_a_lone_partition_that_overflows_is_paused_at_twice_its_bound() -> None:
 @pytest.mark.parametrize(
     ("committed", "from_oldest", "expected"),
     [
-        (None, False, Begin(90, 90, True)),
-        (None, True, Begin(10, 10, True)),
-        (-1, False, Begin(90, 90, True)),
-        (-2, False, Begin(10, 10, True)),
-        (5, False, Begin(10, 10, False)),
-        (50, False, Begin(50, 50, False)),
-        (90, False, Begin(90, 90, False)),
-        (95, False, Begin(90, 95, False)),
+        (None, False, StartPosition(90, 90, True)),
+        (None, True, StartPosition(10, 10, True)),
+        (-1, False, StartPosition(90, 90, True)),
+        (-2, False, StartPosition(10, 10, True)),
+        (5, False, StartPosition(10, 10, False)),
+        (50, False, StartPosition(50, 50, False)),
+        (90, False, StartPosition(90, 90, False)),
+        (95, False, StartPosition(90, 95, False)),
     ],
 )
-def test_begin(committed: int | None, from_oldest: bool, expected: Begin) -> None:
-    assert begin(committed, 10, 90, from_oldest=from_oldest) == expected
+def test_resolve_start(committed: int | None, from_oldest: bool, expected: StartPosition) -> None:
+    assert resolve_start(committed, 10, 90, from_oldest=from_oldest) == expected

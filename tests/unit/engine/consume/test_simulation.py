@@ -1,6 +1,6 @@
 """The group's actors in simulated time: hours of offers, acks, retries, revokes and crashes a seed.
 
-The session is a model of Kafka: a log per partition, committed positions, assignments with fences.
+The session is a model of Kafka: a log per partition, committed positions, assignments with epochs.
 What is checked is what the proxy promises: a message that was acknowledged and committed is never
 offered again by the next assignment, none is skipped, and what was not acknowledged comes again.
 """
@@ -21,7 +21,7 @@ from pixy.engine.consume.group_consumer import GroupConsumer
 from pixy.engine.consume.group_messages import AckMessage, Consume, Leave
 from pixy.errors import PixyError
 from pixy.kafka.consumer import Commit
-from pixy.membership import Assigned, Committed, Event, Fetched, Revoking, Start
+from pixy.membership import Assigned, AssignedPartition, Committed, Event, Fetched, Revoked
 from pixy.wire.types import TopicPartition
 from tests.unit.engine.records import TOPIC, Record
 
@@ -51,7 +51,7 @@ class ModelSession:
 
     def __init__(self, log: Log, post: Callable[[Event], None], rng: random.Random) -> None:
         self._log, self._post, self._rng = log, post, rng
-        self._fence = 0
+        self._epoch = 0
         self._next: dict[TopicPartition, tuple[int, int]] = {}
         self._lands: dict[TopicPartition, float] = {}
         self._revoking: tuple[TopicPartition, ...] = ()
@@ -66,11 +66,11 @@ class ModelSession:
         starts = []
         for number in numbers:
             partition = (TOPIC, number)
-            fence = self.next_fence()
+            epoch = self.next_epoch()
             position, metadata = self._log.committed.get(partition, (0, ""))
-            self._next[partition] = (position, fence)
+            self._next[partition] = (position, epoch)
             new = partition not in self._log.committed
-            starts.append(Start(TOPIC, number, position, metadata, fence, new))
+            starts.append(AssignedPartition(TOPIC, number, position, metadata, epoch, new))
         self._post(Assigned(tuple(starts)))
         for start in starts:
             self._fetch_ahead((TOPIC, start.partition))
@@ -82,28 +82,28 @@ class ModelSession:
     def _fetch(self, partition: TopicPartition) -> None:
         if partition not in self._next or self.closed:
             return
-        offset, fence = self._next[partition]
+        offset, epoch = self._next[partition]
         records = [Record(partition[1], at) for at in range(offset, min(offset + BATCH, MESSAGES))]
         if records:
-            self._next[partition] = (offset + len(records), fence)
-            # On its way for a while, in order: after a seek it arrives with an old fence.
+            self._next[partition] = (offset + len(records), epoch)
+            # On its way for a while, in order: after a seek it arrives with an old epoch.
             loop = asyncio.get_running_loop()
             earliest = self._lands.get(partition, 0.0) + 0.001
             lands = max(loop.time() + self._rng.random() * 0.1, earliest)
             self._lands[partition] = lands
-            loop.call_at(lands, self._post, Fetched({partition: (fence, records)}))
+            loop.call_at(lands, self._post, Fetched({partition: (epoch, records)}))
 
     def credit(self, partition: TopicPartition, messages: int, size: int) -> None:
         asyncio.get_running_loop().call_later(self._rng.random() * 0.01, self._fetch, partition)
 
-    def seek(self, partition: TopicPartition, offset: int, fence: int) -> None:
+    def seek(self, partition: TopicPartition, offset: int, epoch: int) -> None:
         if partition in self._next:
-            self._next[partition] = (offset, fence)
+            self._next[partition] = (offset, epoch)
             self._fetch_ahead(partition)
 
-    def next_fence(self) -> int:
-        self._fence += 1
-        return self._fence
+    def next_epoch(self) -> int:
+        self._epoch += 1
+        return self._epoch
 
     def commit(self, commits: Iterable[Commit]) -> None:
         made = list(commits)
@@ -133,7 +133,7 @@ class ModelSession:
         if not self._revoking:
             return
         self.released.clear()
-        self._post(Revoking(self._revoking))
+        self._post(Revoked(self._revoking))
         await asyncio.wait_for(self.released.wait(), 60)
         self.assign(sorted(number for _, number in self._revoking))
 

@@ -15,8 +15,8 @@ from confluent_kafka import Consumer
 from pixy.errors import Unavailable
 from pixy.membership.instances import Failed
 from pixy.membership.kafka import instance
-from pixy.membership.kafka.group import KafkaSession
 from pixy.membership.kafka.instance import KafkaInstance
+from pixy.membership.kafka.session import KafkaSession
 from tests.support import make_config
 
 

@@ -22,16 +22,16 @@ from pixy.kafka.errors import translate
 from pixy.kafka.flow import FlowControl
 from pixy.membership import (
     Assigned,
+    AssignedPartition,
     Committed,
     Event,
     Fetched,
     Lost,
-    Revoking,
+    Revoked,
     SessionFailed,
-    Start,
 )
 from pixy.membership.kafka.member_thread import MemberThread
-from pixy.membership.start_position import begin
+from pixy.membership.start_position import resolve_start
 from pixy.wire.types import TopicPartition
 
 logger = logging.getLogger("pixy.membership")
@@ -55,8 +55,8 @@ class KafkaSession(MemberThread[Event]):
         self._flow: FlowControl[TopicPartition] = FlowControl(
             self._conf.prefetch_max_messages, self._conf.fetch_max_bytes
         )
-        self._fences = itertools.count(1)
-        self._fence: dict[TopicPartition, int] = {}
+        self._epochs = itertools.count(1)
+        self._epoch_of: dict[TopicPartition, int] = {}
         self._known: dict[str, int] = {}
         self._subscribed = False
         self._client = ConsumerClient(
@@ -78,13 +78,13 @@ class KafkaSession(MemberThread[Event]):
         """See :class:`pixy.membership.Session`."""
         self._flow.credit(partition, messages, size)
 
-    def next_fence(self) -> int:
+    def next_epoch(self) -> int:
         """See :class:`pixy.membership.Session`."""
-        return next(self._fences)
+        return next(self._epochs)
 
-    def seek(self, partition: TopicPartition, offset: int, fence: int) -> None:
+    def seek(self, partition: TopicPartition, offset: int, epoch: int) -> None:
         """See :class:`pixy.membership.Session`."""
-        self._command(lambda: self._seek(partition, offset, fence))
+        self._command(lambda: self._seek(partition, offset, epoch))
 
     def commit(self, commits: Iterable[Commit]) -> None:
         """See :class:`pixy.membership.Session`."""
@@ -130,7 +130,7 @@ class KafkaSession(MemberThread[Event]):
             partition = (message.topic(), message.partition())
             batch = batches.get(partition)
             if batch is None:
-                batch = batches[partition] = (self._fence.get(partition, 0), [])
+                batch = batches[partition] = (self._epoch_of.get(partition, 0), [])
                 sizes[partition] = 0
             batch[1].append(message)
             sizes[partition] += len(message)
@@ -164,10 +164,10 @@ class KafkaSession(MemberThread[Event]):
         self._subscribed = bool(topics)
         self._client.subscribe(topics)
 
-    def _seek(self, partition: TopicPartition, offset: int, fence: int) -> None:
-        if partition not in self._fence:
+    def _seek(self, partition: TopicPartition, offset: int, epoch: int) -> None:
+        if partition not in self._epoch_of:
             return  # revoked meanwhile
-        self._fence[partition] = fence
+        self._epoch_of[partition] = epoch
         self._flow.assigned([partition])
         try:
             self._client.seek(partition, offset)
@@ -186,7 +186,7 @@ class KafkaSession(MemberThread[Event]):
         self._post(Committed(error, partitions))
 
     def _assign(self, partitions: list[TopicPartition]) -> None:
-        starts: list[Start] = []
+        starts: list[AssignedPartition] = []
         fetch: list[tuple[TopicPartition, int]] = []
         if partitions:
             committed = self._client.committed(partitions, _QUERY_TIMEOUT)
@@ -197,23 +197,23 @@ class KafkaSession(MemberThread[Event]):
                 # A partition that did not exist when we subscribed has grown: nothing in it can
                 # have been meant to be skipped.
                 grown = number >= self._known.get(topic, number + 1)
-                at = begin(
+                at = resolve_start(
                     found.offset,
                     *bounds[partition],
                     from_oldest=grown or self._conf.initial_offset == "oldest",
                 )
-                fence = self.next_fence()
-                self._fence[partition] = fence
+                epoch = self.next_epoch()
+                self._epoch_of[partition] = epoch
                 fetch.append((partition, at.fetch))
                 metadata = found.metadata if at.position == found.offset else ""
-                starts.append(Start(topic, number, at.position, metadata, fence, at.new))
+                starts.append(AssignedPartition(topic, number, at.position, metadata, epoch, at.new))
         self._client.assign(fetch)
         self._flow.assigned(partitions)
         self._post(Assigned(tuple(starts)))
 
     def _revoke(self, partitions: list[TopicPartition]) -> None:
         if not self._closing and partitions:
-            self._give_up(Revoking(tuple(partitions)), self._conf.drain_timeout + _DRAIN_SLACK, partitions)
+            self._give_up(Revoked(tuple(partitions)), self._conf.drain_timeout + _DRAIN_SLACK, partitions)
         self._forget(partitions)
 
     def _lost(self, partitions: list[TopicPartition]) -> None:
@@ -223,7 +223,7 @@ class KafkaSession(MemberThread[Event]):
     def _forget(self, partitions: list[TopicPartition]) -> None:
         self._flow.revoked(partitions)
         for partition in partitions:
-            self._fence.pop(partition, None)
+            self._epoch_of.pop(partition, None)
 
 
 __all__ = ["KafkaSession"]
