@@ -1,19 +1,19 @@
-"""Looking into a running system. Nothing here costs anything until it is used.
+"""Observe a running actor system. Nothing here costs anything until it is used.
 
-- :class:`Tracer`: sampled spans of requests; :mod:`actors.tracing.otel` sends them on.
-- :class:`Flow`: who sends how much to whom. :func:`wait_graph`: who waits for whom.
-- :class:`LoopWatch`: the handler that keeps the loop from turning.
-- :class:`Crashes`: failures, grouped.
-- :mod:`actors.tracing.monitor`: all of a system as a stream of frames, for a console. Not imported
-  here: it needs ``msgpack``.
+- :class:`Tracer` records sampled spans of requests; :mod:`actors.tracing.otel` exports them.
+- :class:`Flow` counts messages between actor classes; :func:`wait_graph` shows which actor waits for which.
+- :class:`LoopWatch` finds the handler that blocks the event loop.
+- :class:`Crashes` groups failures.
+- :mod:`actors.tracing.monitor` streams the state of a system to a console. It needs ``msgpack`` and is
+  therefore not imported here.
 """
 
 from __future__ import annotations
 
-from actors.tracing.asks import wait_graph
-from actors.tracing.blocked import LoopWatch
-from actors.tracing.crash import Crashes
+from actors.tracing.crashes import Crashes
 from actors.tracing.flow import Edge, Flow
+from actors.tracing.loop_watch import LoopWatch
 from actors.tracing.spans import Span, Trace, Tracer
+from actors.tracing.waits import wait_graph
 
 __all__ = ["Crashes", "Edge", "Flow", "LoopWatch", "Span", "Trace", "Tracer", "wait_graph"]

@@ -1,6 +1,6 @@
-"""Who sends how much to whom: counters between actor classes, for as long as somebody watches.
+"""Count the messages between actor classes, for as long as someone watches.
 
-Classes and not actors: a map of all actors is illegible, and its size has no bound.
+The counters are per class, not per actor: a map of all actors is unreadable, and its size has no bound.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ if TYPE_CHECKING:
     from actors._system import ActorSystem
 
 MAX_EDGES = 10_000
-"""Edges that are told apart; what belongs to further ones is counted as ``beyond``."""
+"""Most edges that are counted separately; messages of all further edges are counted in ``Flow.beyond``."""
 
 OUTSIDE = "(outside)"
-"""The sender's class for what does not come from an actor."""
+"""Stands for the sender's class of a message that was not sent by an actor."""
 
 GONE = "(gone)"
-"""The class of an actor that has left its path."""
+"""Stands for the class of an actor that no longer exists."""
 
 Key = tuple[str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """What went from one class to another since somebody began to watch.
+    """The messages of one type from one actor class to another, since the first watcher came.
 
-    ``count`` messages were handled, ``failed`` of them raised, ``drops`` were never handled.
-    ``wait_p99`` and ``run_p99`` are seconds, see :class:`actors.ActorStatistics`.
+    ``count`` messages were handled, ``failed`` of them raised an exception, and ``drops`` further messages were
+    never handled. ``wait_p99`` and ``run_p99`` are in seconds, see :class:`actors.ActorStatistics`.
     """
 
     sender: str
@@ -61,42 +61,45 @@ class _Counts:
 
 
 class Flow(Instrument):
-    """Counts per edge while watched: ``with flow.watch(): ...; flow.edges()``.
+    """Count messages per edge while watched: ``with flow.watch(): ...; flow.edges()``.
 
-    The first watcher begins from nothing and installs it; the last one's leaving removes it. What it
-    has counted can be read until the next one begins.
+    The first watcher resets the counters and installs the instrument; the last one to leave removes it. The
+    counters can be read until another first watcher comes.
+
+    Args:
+        system: the system whose messages are counted.
     """
 
     def __init__(self, system: ActorSystem) -> None:
         self.system = system
         self.beyond = 0
-        """Messages of edges beyond ``MAX_EDGES``."""
+        """Number of messages of edges beyond ``MAX_EDGES``."""
         self._edges: dict[Key, _Counts] = {}
         self._watchers = 0
-        self._ends: list[Callable[[], None]] = []
+        self._removers: list[Callable[[], None]] = []
         self._lock = threading.Lock()
 
     @contextlib.contextmanager
     def watch(self) -> Iterator[Flow]:
-        """Count inside. On the loop's thread."""
+        """Count inside the ``with`` block. Call it on the loop's thread."""
         self._watchers += 1
         if self._watchers == 1:
             self._edges, self.beyond = {}, 0
-            self._ends = [
+            self._removers = [
                 self.system.instrument(self),
-                self.system.events.subscribe(self._dropped, Dropped, DeadLetter),
+                self.system.events.subscribe(self._on_dropped, Dropped, DeadLetter),
             ]
         try:
             yield self
         finally:
             self._watchers -= 1
             if not self._watchers:
-                ends, self._ends = self._ends, []
-                for end in ends:
-                    end()
+                removers, self._removers = self._removers, []
+                for remove in removers:
+                    remove()
 
     def edges(self) -> list[Edge]:
-        """All edges, the busiest first."""
+        """Return all edges, the busiest first."""
         with self._lock:
             found = [
                 Edge(
@@ -129,7 +132,7 @@ class Flow(Instrument):
                 counts.waits[_bucket(began - sent)] += 1
                 counts.runs[_bucket(ended - began)] += 1
 
-    def _dropped(self, event: Dropped | DeadLetter) -> None:
+    def _on_dropped(self, event: Dropped | DeadLetter) -> None:
         sender = OUTSIDE if event.sender is None else self._class_at(event.sender)
         key = (sender, self._class_at(event.recipient), message_name(event.message))
         with self._lock:

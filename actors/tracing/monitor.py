@@ -1,10 +1,10 @@
-"""A stream of what happens in a system, for a console: see :mod:`actors.tracing.protocol`.
+"""Stream the state of a system to a console; :mod:`actors.tracing.protocol` describes the frames.
 
-Watchers with the same filter share a group: it looks at its actors once per tick and packs each
-frame once, whoever reads it. Without a watcher (or with paused ones only) there is no timer, no
-subscription to events, and nothing is looked at.
+Watchers with the same filter share a view, which looks at its actors once per tick and packs each frame once,
+however many watchers read it. Without an active watcher there is no timer, no subscription to events, and no
+look at the actors.
 
-All of it belongs to the system's loop: call it there.
+Everything here belongs to the thread of the system's loop; call it there.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any
 from actors._errors import ActorError
 from actors._events import Event
 from actors.tracing import protocol
-from actors.tracing.asks import wait_graph
+from actors.tracing.codec import decode
 from actors.tracing.flow import Flow
-from actors.tracing.group import Group, frame
 from actors.tracing.protocol import Redact
+from actors.tracing.view import View, pack
+from actors.tracing.waits import wait_graph
 from actors.tracing.watcher import SlowWatcher, Watcher
 
 if TYPE_CHECKING:
@@ -33,26 +34,28 @@ INTERVAL = 1.0
 """Seconds between two ticks."""
 
 MAX_ROWS = 10_000
-"""Actors that one watcher may see."""
+"""Most actors that one watcher can see."""
 
 MAX_PAGES = 200
-"""Pages of one snapshot: all of them have to fit into a watcher's buffer."""
+"""Most pages of one snapshot: all of them have to fit into a watcher's buffer."""
 
 MAX_WATCHERS = 64
+"""Most watchers of one monitor, paused ones included."""
+
 MAX_EVENTS = 1_000
-"""Events kept between two ticks; more are counted."""
+"""Most events kept between two ticks; further ones are only counted."""
 
 MAX_TRACES = 100
-"""Finished traces kept between two ticks; more are counted."""
+"""Most finished traces kept between two ticks; further ones are only counted."""
 
 
 class Monitor:
-    """Serves watchers: ``async with monitor.watch(pattern="/service/*") as watcher``.
+    """Serve watchers: ``async with monitor.watch(pattern="/service/*") as watcher``.
 
     Args:
-        system: what to look at.
-        tracer: whose finished traces are sent, if any. It has to be installed by whoever wants it.
-        redact: what is shown of a message or an error in an event; by default its type's name.
+        system: the system to look at.
+        tracer: sends its finished traces; the caller installs it in the system. None sends no traces.
+        redact: maps a message or an error in an event to the text that is sent; by default its type's name.
         interval: seconds between two ticks.
     """
 
@@ -69,8 +72,8 @@ class Monitor:
         self.redact = redact
         self.interval = interval
         self.disconnected = 0
-        """Watchers that were cut off because they were slow."""
-        self._groups: dict[tuple[str, int, int], Group] = {}
+        """Number of watchers that were cut off because they were slow."""
+        self._views: dict[tuple[str, int, int], View] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._unsubscribe: list[Callable[[], None]] = []
         self._events: deque[Event] = deque()
@@ -89,73 +92,73 @@ class Monitor:
         asks: bool = False,
         flow: bool = False,
     ) -> Watcher:
-        """A watcher; it begins with ``async with``.
+        """Create a watcher; its stream begins with ``async with``.
 
         Args:
-            pattern: a shell pattern for paths, such as ``/service/*``; ``*`` matches slashes, too.
-            page: rows of one frame of a snapshot.
-            max_rows: actors to see at most, those that were there first.
-            asks: send the wait graph with each tick, too.
-            flow: send the edges between classes, too. Counting them begins with the first watcher
-                that wants them; every message costs more meanwhile.
+            pattern: shell pattern for paths, such as ``/service/*``; ``*`` also matches slashes.
+            page: most rows in one frame of a snapshot, at least 1.
+            max_rows: most actors to see, 1 to ``MAX_ROWS``; those found first stay.
+            asks: send the wait graph with each tick.
+            flow: send the edges between actor classes with each tick. Counting starts with the first watcher
+                that wants edges, and makes every message slower meanwhile.
 
         Raises:
-            ValueError: the bounds do not fit (see ``MAX_ROWS`` and ``MAX_PAGES``).
+            ValueError: ``max_rows`` is out of range, or ``max_rows`` actors need more than ``MAX_PAGES`` pages.
         """
         if not 1 <= max_rows <= MAX_ROWS:
-            raise ValueError(f"max_rows is 1 to {MAX_ROWS}, not {max_rows}")
+            raise ValueError(f"max_rows must be 1 to {MAX_ROWS}, not {max_rows}")
         if page < 1 or -(-max_rows // page) > MAX_PAGES:
-            raise ValueError(f"pages of {page} rows: {max_rows} rows make more than {MAX_PAGES}")
+            raise ValueError(f"{max_rows} rows need more than {MAX_PAGES} pages of {page} rows")
         return Watcher(self, pattern, page, max_rows, asks=asks, flow=flow)
 
     @property
     def watchers(self) -> int:
-        """How many watch, paused ones included."""
-        return sum(len(group.watchers) for group in self._groups.values())
+        """The number of watchers, paused ones included."""
+        return sum(len(view.watchers) for view in self._views.values())
 
     def close(self) -> None:
-        """End all streams."""
-        for group in tuple(self._groups.values()):
-            for watcher in tuple(group.watchers):
+        """End the streams of all watchers."""
+        for view in tuple(self._views.values()):
+            for watcher in tuple(view.watchers):
                 watcher.leave()
 
-    # -- watchers come and go -------------------------------------------------------------------
+    # -- called by watchers ----------------------------------------------------------------------
 
     def join(self, watcher: Watcher) -> None:
-        """A watcher begins.
+        """Add a watcher and send it a snapshot.
 
         Raises:
             ActorError: there are ``MAX_WATCHERS`` already.
         """
         if self.watchers >= MAX_WATCHERS:
-            raise ActorError(f"{MAX_WATCHERS} watchers watch already")
-        group = self._groups.get(watcher.filter)
-        if group is None:
-            group = self._groups[watcher.filter] = Group(self.system, *watcher.filter)
-        group.watchers.append(watcher)
+            raise ActorError(f"there are {MAX_WATCHERS} watchers already")
+        view = self._views.get(watcher.filter)
+        if view is None:
+            view = self._views[watcher.filter] = View(self.system, *watcher.filter)
+        view.watchers.append(watcher)
         self.catch_up(watcher)
 
     def catch_up(self, watcher: Watcher) -> None:
-        """A watcher begins, or goes on after a pause: it gets a snapshot."""
-        group = self._groups[watcher.filter]
-        if not any(each is not watcher for each in group.active()):
-            group.look(self.system.clock())  # nobody kept it up to date
-        for packed in group.snapshot():
+        """Send a snapshot to a watcher that is new or was paused."""
+        view = self._views[watcher.filter]
+        if not any(each is not watcher for each in view.active()):
+            view.look(self.system.clock())  # no active watcher kept the view up to date
+        for packed in view.snapshot():
             watcher.put(packed)
         self.adjust()
 
     def leave(self, watcher: Watcher) -> None:
-        """A watcher ends."""
-        group = self._groups.get(watcher.filter)
-        if group is not None and watcher in group.watchers:
-            group.watchers.remove(watcher)
-            if not group.watchers:
-                del self._groups[watcher.filter]
+        """Remove a watcher."""
+        view = self._views.get(watcher.filter)
+        if view is not None and watcher in view.watchers:
+            view.watchers.remove(watcher)
+            if not view.watchers:
+                del self._views[watcher.filter]
         self.adjust()
 
     def adjust(self) -> None:
-        """Have the timer and the subscriptions if somebody watches, else not."""
-        active = [each for group in self._groups.values() for each in group.active()]
+        """Start the timer and the subscriptions when the first watcher is active, stop them after the last."""
+        active = [each for view in self._views.values() for each in view.active()]
         wanted = bool(active)
         if not any(each.flow for each in active):
             self._counting.close()
@@ -165,9 +168,9 @@ class Monitor:
             self._counts = True
         if wanted and self._timer is None:
             self._timer = self.system.loop.call_later(self.interval, self._tick)
-            self._unsubscribe = [self.system.events.subscribe(self._happened)]
+            self._unsubscribe = [self.system.events.subscribe(self._on_event)]
             if self.tracer is not None:
-                self._unsubscribe.append(self.tracer.listen(self._traced))
+                self._unsubscribe.append(self.tracer.listen(self._on_trace))
         elif not wanted and self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -178,15 +181,15 @@ class Monitor:
             self._traces.clear()
             self._lost_events = self._lost_traces = 0
 
-    # -- what is collected between ticks; from any thread -----------------------------------------
+    # -- collected between ticks, from any thread ------------------------------------------------
 
-    def _happened(self, event: Event) -> None:
+    def _on_event(self, event: Event) -> None:
         if len(self._events) < MAX_EVENTS:
             self._events.append(event)
         else:
             self._lost_events += 1
 
-    def _traced(self, trace: Trace) -> None:
+    def _on_trace(self, trace: Trace) -> None:
         if len(self._traces) < MAX_TRACES:
             self._traces.append(trace)
         else:
@@ -202,29 +205,29 @@ class Monitor:
         lost = self._lost_events, self._lost_traces
         self._lost_events = self._lost_traces = 0
         opened: dict[str, bytes] = {}
-        for group in tuple(self._groups.values()):
-            if group.active():
-                group.send(_frames(group, now, events, traces, lost))
-                for watcher in group.active():
+        for view in tuple(self._views.values()):
+            if view.active():
+                view.send(_frames(view, now, events, traces, lost))
+                for watcher in view.active():
                     self._send_details(watcher, now, opened)
         self._send_graphs(now)
 
     def _send_graphs(self, now: int) -> None:
-        active = [each for group in self._groups.values() for each in group.active()]
+        active = [each for view in self._views.values() for each in view.active()]
         if asking := [each for each in active if each.asks]:
-            packed = frame("asks", now, **wait_graph(self.system))
+            packed = pack("asks", now, **wait_graph(self.system))
             for watcher in asking:
                 watcher.put(packed)
         if flowing := [each for each in active if each.flow]:
             edges = [protocol.edge(each) for each in self.flow.edges()]
-            packed = frame("flow", now, edges=edges, beyond=self.flow.beyond)
+            packed = pack("flow", now, edges=edges, beyond=self.flow.beyond)
             for watcher in flowing:
                 watcher.put(packed)
 
     def _shown(self, event: Event) -> dict[str, Any]:
         try:
             return protocol.event(event, self.redact)
-        except Exception as error:  # somebody's own redact must not end the stream
+        except Exception as error:  # a failing redact function must not end the stream
             return {"type": type(event).__name__, "redact_failed": type(error).__name__}
 
     def _send_details(self, watcher: Watcher, now: int, packed: dict[str, bytes]) -> None:
@@ -234,34 +237,39 @@ class Monitor:
             watcher.put(packed[path])
 
     def details(self, path: str, now: int) -> bytes:
-        """A ``details`` frame."""
+        """Pack a ``details`` frame.
+
+        Args:
+            path: the path of the actor.
+            now: the current time in nanoseconds of the system's clock.
+        """
         ref = self.system.lookup(path)
         actor = None if ref is None else protocol.details(ref._cell)
-        return frame("details", now, path=path, actor=actor)
+        return pack("details", now, path=path, actor=actor)
 
 
 def _frames(
-    group: Group,
+    view: View,
     now: int,
     events: list[tuple[str | None, dict[str, Any]]],
     traces: list[Trace],
     lost: tuple[int, int],
 ) -> Iterator[bytes]:
-    yield frame("delta", now, **group.look(now))
-    seen = [shown for path, shown in events if path is None or group.matches(path)]
+    yield pack("delta", now, **view.look(now))
+    seen = [shown for path, shown in events if path is None or view.matches(path)]
     if seen:
-        yield frame("event", now, events=seen)
+        yield pack("event", now, events=seen)
     matching = [
-        protocol.trace(each) for each in traces if any(group.matches(span.path) for span in each.spans)
+        protocol.trace(each) for each in traces if any(view.matches(span.path) for span in each.spans)
     ]
     if matching:
-        yield frame("trace", now, traces=matching)
+        yield pack("trace", now, traces=matching)
     if any(lost):
-        yield frame("dropped", now, events=lost[0], traces=lost[1])
+        yield pack("dropped", now, events=lost[0], traces=lost[1])
 
 
 def _drain(queue: deque[Any]) -> list[Any]:
     return [queue.popleft() for _ in range(len(queue))]
 
 
-__all__ = ["Monitor", "SlowWatcher", "Watcher"]
+__all__ = ["Monitor", "SlowWatcher", "Watcher", "decode"]

@@ -1,7 +1,7 @@
-"""Traces to OpenTelemetry. Needs the extra ``otel``, and a provider of the SDK to send them anywhere.
+"""Export traces to OpenTelemetry. Needs the extra ``otel`` and, to send spans anywhere, a provider of the SDK.
 
-The spans keep the ids that travelled with the messages. With others, the spans of services that saw
-ours in ``traceparent`` would hang in the air.
+The spans keep the ids that travelled with the messages. With other ids, spans of services that received ours
+in ``traceparent`` would have no parent.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ SCOPE = "actors"
 
 
 class OTelExporter:
-    """Hands finished traces of a :class:`~actors.tracing.Tracer` to OpenTelemetry.
+    """Hand the finished traces of a :class:`~actors.tracing.Tracer` to OpenTelemetry.
 
-    Also a context manager. Spans are made where a trace ends, mostly on the event loop: use a
+    Also a context manager. Spans are created on the thread where the trace ends, mostly the event loop's: use a
     provider whose processor sends in batches.
 
     Args:
-        system: whose clock the spans' times are of.
-        tracer: what finds the traces; installed by whoever wants it.
+        system: the system whose clock the spans' times refer to.
+        tracer: finds the traces; the caller installs it in the system.
         provider: the SDK's tracer provider; the global one if None.
 
     Raises:
@@ -47,14 +47,14 @@ class OTelExporter:
     ) -> None:
         self._system = system
         self._tracer = tracer
-        # A tracer of our own scope: nobody else's spans get our ids.
+        # A tracer with a scope of its own: spans of other code must not get our ids.
         self._otel = cast("Any", (provider or api.get_tracer_provider()).get_tracer(SCOPE))
         ids = getattr(self._otel, "id_generator", None)
         if ids is None:
-            raise TypeError("spans can keep their ids with a TracerProvider of opentelemetry-sdk only")
+            raise TypeError("only a TracerProvider of opentelemetry-sdk lets spans keep their ids")
         self._ids = ids if isinstance(ids, _Ids) else _Ids(ids)
         self._otel.id_generator = self._ids
-        self._end: Callable[[], None] | None = None
+        self._unlisten: Callable[[], None] | None = None
 
     def __enter__(self) -> OTelExporter:
         self.start()
@@ -64,15 +64,15 @@ class OTelExporter:
         self.stop()
 
     def start(self) -> None:
-        """Begin to export what finishes from now on; nothing if it does already."""
-        if self._end is None:
-            self._end = self._tracer.listen(self.export)
+        """Export the traces that finish from now on; do nothing if already started."""
+        if self._unlisten is None:
+            self._unlisten = self._tracer.listen(self.export)
 
     def stop(self) -> None:
-        """Cease to. Flushing and shutting down is the provider's business."""
-        end, self._end = self._end, None
-        if end is not None:
-            end()
+        """Stop exporting. The caller flushes and shuts down the provider."""
+        unlisten, self._unlisten = self._unlisten, None
+        if unlisten is not None:
+            unlisten()
 
     def export(self, trace: Trace) -> None:
         """Export one trace, parents before children."""
@@ -95,7 +95,7 @@ class OTelExporter:
 
 
 class _Ids:
-    """The provider's generator of ids, except while ids are forced on this thread."""
+    """The provider's id generator, which returns forced ids inside ``with forced(...)`` on the same thread."""
 
     def __init__(self, wrapped: Any) -> None:
         self._wrapped = wrapped
@@ -129,7 +129,7 @@ class _Forced:
 
 def _parent(span: Span) -> Context:
     if span.parent_id is None:
-        return Context()  # and not the current one: whatever that is, it is not the parent
+        return Context()  # not the current context: its span is not the parent
     above = api.SpanContext(
         int(span.trace_id, 16),
         int(span.parent_id, 16),

@@ -1,22 +1,23 @@
-"""What the monitor's frames hold.
+"""The contents of the monitor's frames.
 
-Each frame is a map with ``v`` (the version), ``kind`` and ``at``: the one moment, in nanoseconds of
-the system's clock, that all its data belongs to.
+Each frame is a map with ``v`` (the version), ``kind``, and ``at``: the moment that all its data describes, in
+nanoseconds of the system's clock. The other keys depend on the kind:
 
-- ``snapshot``: page ``page`` of ``pages`` of what the watcher's filter matches: ``new`` and
-  ``dirty`` as below; ``wall`` is the time of day at ``at``, in nanoseconds since 1970.
-- ``delta``: what changed since the last one: ``new`` names actors (:data:`IDENTITY`), ``dirty`` has
-  a row of numbers (:data:`ROW`) for each new or changed one, ``gone`` the ids of those that are not
-  there any more. ``window`` is its length in seconds; ``hidden`` counts actors that match but are
-  beyond the watcher's bound.
-- ``details``: one opened actor, ``actor`` (a map, None if there is none of that path).
-- ``trace``: finished ``traces``; ``event``: ``events`` of the runtime.
-- ``asks``: the wait graph (:func:`actors.tracing.wait_graph`); ``flow``: the ``edges`` between classes
-  since somebody began to watch them. Both for watchers that want them.
+- ``snapshot``: page ``page`` of ``pages`` with the actors that the watcher's filter matches: ``new`` and
+  ``dirty`` as in a delta. ``wall`` is the wall-clock time at ``at``, in nanoseconds since 1970.
+- ``delta``: the changes since the last delta. ``new`` names actors (:data:`IDENTITY`), ``dirty`` has a row of
+  numbers (:data:`ROW`) for each new or changed actor, ``gone`` lists the ids of actors that no longer exist.
+  ``window`` is the time since the last delta in seconds; ``hidden`` counts the actors that match but exceed
+  the watcher's limit.
+- ``details``: one opened actor at ``path``; ``actor`` is a map, or None if no actor has that path.
+- ``trace``: finished ``traces``.
+- ``event``: ``events`` of the runtime.
+- ``asks``: the wait graph (:func:`actors.tracing.wait_graph`), for watchers that ask for it.
+- ``flow``: the ``edges`` between actor classes, for watchers that ask for them.
 - ``dropped``: how many ``events`` and ``traces`` did not fit between two ticks.
 
-An actor's path and class are sent once and its rows name it by a number: that is most of what
-interning strings would save, without a table that both sides have to keep alike.
+An actor's path and class are sent once, and its rows refer to it by a number. That saves most of the bytes
+that interning strings would save, without a table that both sides have to keep in step.
 """
 
 from __future__ import annotations
@@ -62,25 +63,26 @@ ROW = (
 )
 """Columns of ``dirty``.
 
-``oldest`` (sent) and ``since`` (begun) are moments on the scale of ``at``, 0 for none, so that ages
-go on in rows that are not sent again. ``refused`` counts messages that a full mailbox dropped or
-rejected. Rates are per second, the quantiles in seconds, over the window that ended at ``at``.
+``oldest`` is when the oldest waiting message was sent, ``since`` is when handling of the current message began;
+both are on the scale of ``at``, and 0 means none. They are moments, not ages, so that rows that are not sent
+again stay correct. ``refused`` counts messages that a full mailbox dropped or rejected. Rates are per second and
+quantiles are in seconds, over the window that ended at ``at``.
 """
 
 MAX_TEXT = 1_000
-"""Characters of a text from outside of the runtime, such as a redacted payload."""
+"""Most characters of a text from outside of the runtime, such as a redacted payload."""
 
 Redact = Callable[[Any], Any]
 _IDLE = (0.0,) * 7
 
 
 def type_name(thing: Any) -> str:
-    """The default of ``redact``: a payload is only named by its type."""
+    """Name the type of a value; the default of ``redact``, which hides payloads."""
     return type(thing).__name__
 
 
 class Sample:
-    """What is kept of one actor between two ticks."""
+    """The last look at one actor, kept to compute what changed."""
 
     __slots__ = ("active", "id", "key", "row", "runs", "waits")
 
@@ -92,11 +94,11 @@ class Sample:
         self.waits = self.runs = (0,) * BUCKETS
 
     def read(self, cell: Cell, window: float) -> bool:
-        """Look at the actor; whether its row is another one than before.
+        """Look at the actor; return whether its row differs from the last one.
 
         Args:
             cell: the actor.
-            window: seconds since the last look; 0 if there was none, then there are no rates yet.
+            window: seconds since the last look; 0 for the first look, which has no rates yet.
         """
         mailbox, envelope = cell.mailbox, cell.envelope
         depth, sent = (0, 0) if mailbox.empty() else (len(mailbox), oldest(cell))
@@ -138,7 +140,7 @@ class Sample:
         self.waits, self.runs = waits, runs
         self.active = bool(before) and window > 0 and key[3:5] != before[3:5]
         if not self.active:
-            # Messages may come in without one going out.
+            # Messages may arrive while none is handled.
             came = max(0, key[1] - before[1]) / window if before and window > 0 else 0.0
             self.active = came > 0
             return (came, *_IDLE[1:])
@@ -159,18 +161,18 @@ def _since(now: Sequence[int], before: Sequence[int]) -> Histogram:
 
 
 def oldest(cell: Cell) -> int:
-    """When the oldest message that waits was sent, 0 for none. Looks at each lane's first only."""
+    """Return when the oldest waiting message was sent, 0 for none. Looks only at the first of each lane."""
     firsts = [lane[0][2] for lane in cell.mailbox._lanes() if lane]
     return min(firsts, default=0)
 
 
 def identity(cell: Cell, number: int) -> tuple[Any, ...]:
-    """A row of :data:`IDENTITY`."""
+    """Build a row of :data:`IDENTITY`."""
     return number, cell.path, cell.actor_class.__name__
 
 
 def details(cell: Cell) -> dict[str, Any]:
-    """All about one actor, as plain data. Durations in seconds, histograms as counts per bucket."""
+    """Describe one actor in full as plain data. Durations are in seconds, histograms are counts per bucket."""
     statistics = cell.statistics()
     found = dataclasses.asdict(statistics)
     for name, histogram in (("wait", statistics.wait), ("run", statistics.run)):
@@ -202,7 +204,7 @@ def details(cell: Cell) -> dict[str, Any]:
 
 
 def asks_of(cell: Cell) -> list[dict[str, Any]]:
-    """The asks that this actor has not answered yet; see :class:`actors.PendingAsk`."""
+    """List the asks that this actor has not answered yet; see :class:`actors.PendingAsk`."""
     now = cell.clock()
     handled = () if cell.envelope is None else (cell.envelope,)
     return [
@@ -219,7 +221,7 @@ def asks_of(cell: Cell) -> list[dict[str, Any]]:
 
 
 def event(happened: Event, redact: Redact) -> dict[str, Any]:
-    """An event as plain data; messages and errors go through ``redact``."""
+    """Convert an event to plain data; messages and errors go through ``redact``."""
     found: dict[str, Any] = {"type": type_name(happened)}
     for field in dataclasses.fields(happened):
         value = getattr(happened, field.name)
@@ -236,13 +238,13 @@ _WITH_PAYLOAD = {"DeadLetter", "Dropped", "Unhandled"}
 
 
 def path_of(happened: Event) -> str | None:
-    """The actor that an event is about; None if it is about the whole system."""
+    """Return the path of the actor that an event concerns; None if it concerns the whole system."""
     found: str | None = getattr(happened, "path", None) or getattr(happened, "recipient", None)
     return found
 
 
 def trace(finished: Trace) -> dict[str, Any]:
-    """A finished trace as plain data."""
+    """Convert a finished trace to plain data."""
     return {
         "trace_id": finished.trace_id,
         "complete": finished.complete,
@@ -254,17 +256,17 @@ def trace(finished: Trace) -> dict[str, Any]:
 
 
 def edge(found: Edge) -> dict[str, Any]:
-    """An edge between two classes as plain data."""
+    """Convert an edge between two actor classes to plain data."""
     return dataclasses.asdict(found)
 
 
 def plain(value: Any) -> Any:
-    """Numbers, None and short texts as they are, everything else as text, cut to ``MAX_TEXT``."""
+    """Return numbers and None unchanged, everything else as text of at most ``MAX_TEXT`` characters."""
     return value if value is None or isinstance(value, bool | int | float) else text(str(value))
 
 
 def text(value: str) -> str:
-    """Cut to ``MAX_TEXT`` characters."""
+    """Cut a text to ``MAX_TEXT`` characters."""
     return value if len(value) <= MAX_TEXT else f"{value[:MAX_TEXT]}…"
 
 

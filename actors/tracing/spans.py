@@ -1,12 +1,12 @@
-"""Sampled spans: what one request did in which actor, and how long it waited and ran there.
+"""Sampled spans: which actors a request passed through, and how long it waited and ran in each.
 
-Every envelope carries a trace context anyway; a :class:`Tracer` gives each handled message a span of
-its own in it, so what the handler sends carries that span as its parent. Not installed, it costs
-nothing. Whether a trace is recorded is decided once, where it begins: what a message of an unsampled
-trace sends is not sampled again, or long chains would be cut out of their middle.
+Every envelope carries a trace context anyway. A :class:`Tracer` gives each handled message a span of its own in
+that context, and messages that the handler sends carry this span as their parent. A tracer that is not installed
+costs nothing. The decision to record a trace is made once, where the trace begins: messages sent by a handler of
+an unsampled trace are not sampled again, because that would record traces that start in the middle of a chain.
 
-A trace is complete when no message of it is being handled or waits. Messages that are refused or
-thrown away never begin, so a trace that was quiet for ``QUIET_NS`` counts as ended, too.
+A trace is complete when none of its messages waits or is being handled. Messages that are refused or discarded
+are never handled, so a trace without activity for ``QUIET_NS`` also counts as ended.
 """
 
 from __future__ import annotations
@@ -34,34 +34,35 @@ if TYPE_CHECKING:
 logger = logging.getLogger("actors")
 
 RING = 256
-"""Finished traces that are kept, whatever they are."""
+"""Number of latest finished traces to keep."""
 
 KEPT_ERRORS = 64
-"""Finished traces with an error that are kept besides, the last ones."""
+"""Number of latest finished traces with an error to keep in addition."""
 
 KEPT_SLOWEST = 32
-"""Finished traces that are kept besides because they took longest."""
+"""Number of slowest finished traces to keep in addition."""
 
 MAX_OPEN = 1_000
-"""Traces under way; one more ends the one that was quiet longest, incomplete."""
+"""Most open traces; one more ends the trace without activity for longest, as incomplete."""
 
 MAX_SPANS = 1_000
-"""Spans of one trace; more are counted as ``lost``."""
+"""Most spans of one trace; further ones are counted in ``Trace.lost``."""
 
 MAX_WATCHES = 100
-"""Calls of :meth:`Tracer.watch_next` that may be unfinished; the oldest gives way."""
+"""Most unfinished calls of :meth:`Tracer.watch_next`; one more discards the oldest."""
 
 QUIET_NS = 5_000_000_000
-"""Nanoseconds without a message after which a trace that still waits for one is over."""
+"""Nanoseconds without activity after which a trace that still waits for a message ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
     """One message in one actor. Times are nanoseconds of the system's clock.
 
-    ``sent`` to ``began`` it waited, ``began`` to ``ended`` it was handled (a coroutine's waiting
-    included). ``parent_id`` is the span of whoever sent it, None for the root. ``error`` is the
-    type's name; a handler that was cut off (its actor stopped or restarted) has ``"Aborted"``.
+    The message waited from ``sent`` to ``began`` and was handled from ``began`` to ``ended``, including the time
+    that a coroutine handler awaited. ``parent_id`` is the span of the sender, None for the root. ``error`` is the
+    name of the exception's type; it is ``"Aborted"`` if the handler was cut off because its actor stopped or
+    restarted.
     """
 
     trace_id: str
@@ -81,8 +82,8 @@ class Span:
 class Trace:
     """A finished trace: its spans in the order in which they ended.
 
-    ``complete`` is False if it was given up before all its messages were handled; ``lost`` counts
-    spans beyond ``MAX_SPANS``.
+    ``complete`` is False if the trace was ended before all its messages were handled. ``lost`` counts the spans
+    beyond ``MAX_SPANS``.
     """
 
     trace_id: str
@@ -92,21 +93,22 @@ class Trace:
 
     @property
     def duration(self) -> float:
-        """Seconds from the first message's sending to the last handler's end."""
+        """Seconds from the sending of the first message to the end of the last handler."""
         if not self.spans:
             return 0.0
         return (max(each.ended for each in self.spans) - min(each.sent for each in self.spans)) / 1e9
 
     @property
     def failed(self) -> bool:
-        """Whether a handler failed."""
+        """Whether any handler failed."""
         return any(each.error is not None for each in self.spans)
 
 
 def message_name(message: Any) -> str:
-    """What a message is called: its type; for what the runtime wraps, what is in it.
+    """Name a message after its type.
 
-    A timer's message goes by its own type, a call through a proxy by the attribute's path.
+    The message of a timer is named after its own type, not the runtime's wrapper. The name of a call through a
+    proxy includes the path of the attribute.
     """
     if isinstance(message, TimerFired):
         message = message.message
@@ -115,8 +117,8 @@ def message_name(message: Any) -> str:
     return type(message).__name__
 
 
-class _Open:
-    """A trace under way."""
+class _OpenTrace:
+    """An open trace."""
 
     __slots__ = ("last", "lost", "running", "spans", "waiting")
 
@@ -139,13 +141,18 @@ class _Watch:
 
 
 class Tracer(Instrument):
-    """Records spans: ``remove = system.instrument(Tracer(sample=0.01))``.
+    """Record spans: ``remove = system.instrument(Tracer(sample=0.01))``.
 
     Args:
-        sample: the share of new traces that is recorded, 0 to 1. Messages that come with a sampled
-            context (a client's ``traceparent``) are always recorded.
-        ring, errors, slowest: how many finished traces are kept for which reason.
-        rng: chance, to be seeded by tests.
+        sample: share of new traces to record, 0 to 1. Messages that arrive with a sampled context, such as a
+            client's ``traceparent``, are always recorded.
+        ring: number of latest finished traces to keep.
+        errors: number of latest failed traces to keep in addition.
+        slowest: number of slowest traces to keep in addition.
+        rng: random numbers for sampling and ids; tests pass a seeded generator.
+
+    Raises:
+        ValueError: ``sample`` is out of range.
     """
 
     def __init__(
@@ -158,14 +165,14 @@ class Tracer(Instrument):
         rng: random.Random | None = None,
     ) -> None:
         if not 0 <= sample <= 1:
-            raise ValueError(f"sample is a share from 0 to 1, not {sample}")
+            raise ValueError(f"sample must be 0 to 1, not {sample}")
         self.sample = sample
         self.rng = rng or random.Random()
         self._unsampled = TraceContext.new(self.rng, sampled=False)
-        """Carried on by what unsampled messages send; one for all, as nobody records it."""
+        """Carried by all messages of unsampled traces; they share one because nothing records it."""
         self._watches: deque[_Watch] = deque(maxlen=MAX_WATCHES)
         self._begun: dict[Cell, tuple[TraceContext, str | None, Envelope, int]] = {}
-        self._open: OrderedDict[str, _Open] = OrderedDict()
+        self._open: OrderedDict[str, _OpenTrace] = OrderedDict()
         self._ring: deque[Trace] = deque(maxlen=ring)
         self._errors: deque[Trace] = deque(maxlen=errors)
         self._slowest: list[tuple[float, Trace]] = []
@@ -173,41 +180,47 @@ class Tracer(Instrument):
         self._listeners: list[Callable[[Trace], None]] = []
         self._lock = threading.RLock()
 
-    # -- what people ask for --------------------------------------------------------------------
+    # -- for callers ---------------------------------------------------------------------------
 
     def watch_next(self, n: int, *, path: str | None = None, message: str | None = None) -> None:
-        """Record the traces of the next ``n`` messages that match, whatever ``sample`` says.
+        """Record the traces of the next ``n`` messages that match, regardless of ``sample``.
 
         Args:
-            n: how many, 1 or more.
-            path: a shell pattern for the receiving actor's path.
-            message: the message's name, see :func:`message_name`; mostly its type's.
+            n: number of messages, at least 1.
+            path: shell pattern for the path of the receiving actor; None matches all.
+            message: the message's name, see :func:`message_name`; None matches all.
+
+        Raises:
+            ValueError: ``n`` is less than 1.
         """
         if n < 1:
-            raise ValueError(f"the next {n} messages are none")
+            raise ValueError(f"n must be at least 1, not {n}")
         compiled = None if path is None else re.compile(fnmatch.translate(path))
         self._watches.append(_Watch(n, compiled, message))
 
     def traces(self) -> list[Trace]:
-        """The finished traces that are kept: the last, the failed and the slowest; oldest first."""
+        """Return the finished traces that are kept (the latest, the failed, the slowest), oldest first."""
         with self._lock:
             slowest = (trace for _, trace in self._slowest)
             kept = {id(each): each for each in (*self._ring, *self._errors, *slowest)}
         return sorted(kept.values(), key=lambda trace: trace.spans[-1].ended)
 
     def listen(self, listener: Callable[[Trace], None]) -> Callable[[], None]:
-        """Have finished traces passed to a function, on the thread where they end.
+        """Call a function with each finished trace, on the thread where the trace ends.
+
+        A listener that raises is logged and removed.
 
         Returns:
-            a function that ends it. A listener that raises is reported and removed.
+            A function that removes the listener.
         """
         self._listeners.append(listener)
         return lambda: self._forget(listener)
 
     def expire(self, now: int) -> None:
-        """End the traces that were quiet for ``QUIET_NS`` before ``now`` (the system's clock).
+        """End the traces without activity for ``QUIET_NS``. Runs by itself whenever a trace begins.
 
-        Happens by itself whenever a trace begins.
+        Args:
+            now: the current time in nanoseconds of the system's clock.
         """
         with self._lock:
             quiet = [
@@ -223,7 +236,7 @@ class Tracer(Instrument):
     # -- the instrument -------------------------------------------------------------------------
 
     def admit(self, cell: Cell, envelope: Envelope, lane: str) -> bool:
-        """Count a sampled message that will wait; takes nothing over."""
+        """Count a sampled message that will wait; always admit it."""
         context = envelope[4]
         if context is not None and context.sampled:
             with self._lock:
@@ -231,7 +244,7 @@ class Tracer(Instrument):
         return True
 
     def begin(self, cell: Cell, envelope: Envelope) -> None:
-        """Give the message a span if its trace is recorded; what it sends carries that."""
+        """Start a span if the message's trace is recorded; messages that the handler sends carry it."""
         context = envelope[4]
         parent: str | None = None
         if self._watches and self._watched(cell, envelope):
@@ -255,7 +268,7 @@ class Tracer(Instrument):
     def end(
         self, cell: Cell, envelope: Envelope, began: int, ended: int, error: BaseException | None
     ) -> None:
-        """Record the span."""
+        """Finish the span."""
         if cell in self._begun:
             self._ended(cell, began, ended, None if error is None else type(error).__name__)
 
@@ -270,7 +283,7 @@ class Tracer(Instrument):
 
     def _began(self, cell: Cell, envelope: Envelope, context: TraceContext, parent: str | None) -> None:
         now = cell.began
-        if cell in self._begun:  # the handler before was cut off: its end was not told
+        if cell in self._begun:  # the previous handler was cut off, and end() was not called
             self._ended(cell, self._begun[cell][3], now, "Aborted")
         with self._lock:
             if context.trace_id not in self._open:
@@ -278,7 +291,9 @@ class Tracer(Instrument):
             trace = self._trace(context.trace_id, now)
             trace.running += 1
             if parent is not None:
-                trace.waiting = max(0, trace.waiting - 1)  # it may have been sent before we came
+                trace.waiting = max(
+                    0, trace.waiting - 1
+                )  # it may have been sent before the tracer was installed
             self._begun[cell] = (context, parent, envelope, now)
 
     def _ended(self, cell: Cell, began: int, ended: int, error: str | None) -> None:
@@ -309,12 +324,12 @@ class Tracer(Instrument):
 
     # -- traces ---------------------------------------------------------------------------------
 
-    def _trace(self, trace_id: str, now: int) -> _Open:
+    def _trace(self, trace_id: str, now: int) -> _OpenTrace:
         trace = self._open.get(trace_id)
         if trace is None:
             while len(self._open) >= MAX_OPEN:
                 self._finish(next(iter(self._open)), complete=False)
-            trace = self._open[trace_id] = _Open()
+            trace = self._open[trace_id] = _OpenTrace()
         else:
             self._open.move_to_end(trace_id)
         trace.last = max(trace.last, now)
@@ -323,7 +338,7 @@ class Tracer(Instrument):
     def _finish(self, trace_id: str, *, complete: bool) -> None:
         ended = self._open.pop(trace_id)
         if not ended.spans:
-            return  # none of its messages ever began
+            return  # none of its messages was ever handled
         trace = Trace(trace_id, tuple(ended.spans), complete, ended.lost)
         self._ring.append(trace)
         if trace.failed:
@@ -337,7 +352,7 @@ class Tracer(Instrument):
                 self._forget(listener)
 
     def _keep_if_slow(self, trace: Trace) -> None:
-        # Most are not, and comparing with the least of the kept costs a tenth of sorting.
+        # Most traces are not slow; comparing with the fastest kept trace costs a tenth of sorting.
         duration = trace.duration
         full = len(self._slowest) >= self._keep_slowest
         if full and (not self._slowest or duration <= self._slowest[-1][0]):

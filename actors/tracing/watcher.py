@@ -1,53 +1,75 @@
-"""One reader of the monitor's stream, with what waits for it."""
+"""One reader of the monitor's stream, and the frames that wait for it."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from actors._errors import ActorError
 
 if TYPE_CHECKING:
-    from actors.tracing.monitor import Monitor
+    from actors._system import ActorSystem
 
 BUFFER_FRAMES = 512
-"""Frames that wait for one watcher; with more it is too slow."""
+"""Most frames that wait for one watcher; with more it is too slow."""
 
 BUFFER_BYTES = 16 * 1024 * 1024
-"""Bytes that wait for one watcher; with more it is too slow."""
+"""Most bytes that wait for one watcher; with more it is too slow."""
 
 MAX_OPENED = 16
-"""Actors that one watcher may have opened."""
+"""Most actors that one watcher may have opened."""
 
 
 class SlowWatcher(ActorError):
     """A watcher did not read fast enough and was cut off. Watch again for a new snapshot."""
 
 
-class Watcher:
-    """One stream of packed frames: ``async for frame in watcher``; see :func:`decode`.
+class Source(Protocol):
+    """The part of :class:`actors.tracing.monitor.Monitor` that a watcher calls."""
 
-    Iteration ends when the watcher (or the monitor) is closed; it raises :class:`SlowWatcher` when
-    the watcher was cut off.
+    system: ActorSystem
+    disconnected: int
+
+    def join(self, watcher: Watcher) -> None:
+        """Add a watcher and send it a snapshot."""
+
+    def leave(self, watcher: Watcher) -> None:
+        """Remove a watcher."""
+
+    def catch_up(self, watcher: Watcher) -> None:
+        """Send a snapshot to a watcher that was paused."""
+
+    def adjust(self) -> None:
+        """Start or stop the timer and the subscriptions, depending on who still watches."""
+
+    def details(self, path: str, now: int) -> bytes:
+        """Pack a ``details`` frame."""
+
+
+class Watcher:
+    """A stream of packed frames: ``async for frame in watcher``; :func:`decode` unpacks them.
+
+    :meth:`actors.tracing.monitor.Monitor.watch` creates one and describes the arguments. Iteration ends when the watcher or the monitor is
+    closed, and raises :class:`SlowWatcher` when the watcher was cut off.
     """
 
     def __init__(
-        self, monitor: Monitor, pattern: str, page: int, max_rows: int, *, asks: bool, flow: bool
+        self, source: Source, pattern: str, page: int, max_rows: int, *, asks: bool, flow: bool
     ) -> None:
         self.filter = (pattern, page, max_rows)
         self.opened: dict[str, None] = {}
         self.asks, self.flow = asks, flow
         self.paused = False
-        self._monitor = monitor
+        self._source = source
         self._frames: deque[bytes] = deque()
         self._bytes = 0
         self._waiter: asyncio.Future[None] | None = None
         self._ended = self._slow = False
 
     async def __aenter__(self) -> Watcher:
-        self._monitor.join(self)
+        self._source.join(self)
         return self
 
     async def __aexit__(
@@ -67,48 +89,48 @@ class Watcher:
                 raise SlowWatcher(f"more than {BUFFER_FRAMES} frames or {BUFFER_BYTES} bytes waited")
             if self._ended:
                 raise StopAsyncIteration
-            self._waiter = self._monitor.system.loop.create_future()
+            self._waiter = self._source.system.loop.create_future()
             await self._waiter
         frame = self._frames.popleft()
         self._bytes -= len(frame)
         return frame
 
     def open(self, path: str) -> None:
-        """Get details of an actor: now, and with each tick.
+        """Send details of an actor, now and with each tick.
 
         Raises:
-            ValueError: ``MAX_OPENED`` are open.
+            ValueError: ``MAX_OPENED`` actors are open already.
         """
         if path not in self.opened and len(self.opened) >= MAX_OPENED:
             raise ValueError(f"{MAX_OPENED} actors are open already")
         self.opened[path] = None
         if not self.paused:
-            self.put(self._monitor.details(path, self._monitor.system.clock()))
+            self.put(self._source.details(path, self._source.system.clock()))
 
     def close(self, path: str) -> None:
-        """No more details of an actor; nothing if it was not open."""
+        """Stop sending details of an actor; do nothing if it is not open."""
         self.opened.pop(path, None)
 
     def pause(self) -> None:
-        """Nothing more until :meth:`resume`."""
+        """Send nothing until :meth:`resume`."""
         self.paused = True
-        self._monitor.adjust()
+        self._source.adjust()
 
     def resume(self) -> None:
-        """Go on, with a new snapshot."""
+        """End the pause with a new snapshot."""
         if self.paused and not self._ended:
             self.paused = False
-            self._monitor.catch_up(self)
+            self._source.catch_up(self)
 
     def leave(self) -> None:
-        """End the stream; what waits can still be read."""
+        """End the stream; frames that wait can still be read."""
         if not self._ended:
             self._ended = True
-            self._monitor.leave(self)
+            self._source.leave(self)
             self._wake()
 
     def put(self, frame: bytes) -> None:
-        """One more frame; one too many cuts the watcher off."""
+        """Add a frame to the buffer; cut the watcher off if the buffer is full."""
         if self._ended:
             return
         self._frames.append(frame)
@@ -117,7 +139,7 @@ class Watcher:
             self._frames.clear()
             self._bytes = 0
             self._slow = True
-            self._monitor.disconnected += 1
+            self._source.disconnected += 1
             self.leave()
         self._wake()
 
@@ -127,4 +149,4 @@ class Watcher:
             waiter.set_result(None)
 
 
-__all__ = ["SlowWatcher", "Watcher"]
+__all__ = ["SlowWatcher", "Source", "Watcher"]

@@ -9,7 +9,7 @@ import pytest
 
 from actors import Actor, ActorSystem
 from actors.tracing import Flow, flow as module, wait_graph
-from actors.tracing.asks import find_cycles
+from actors.tracing.waits import find_cycles
 
 
 class Sink(Actor):

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from actors import Actor, ActorError, ActorSystem, ThreadedActor
-from actors.tracing import Tracer, group as grouping, monitor as module, watcher as watching
-from actors.tracing.export import decode
-from actors.tracing.monitor import Monitor, SlowWatcher, Watcher
+from actors.tracing import Tracer, monitor as module, view as viewing, watcher as watching
+from actors.tracing.monitor import Monitor, SlowWatcher, Watcher, decode
 
 TICK = 0.02
 
@@ -290,13 +289,13 @@ async def test_nothing_runs_unwatched_or_paused() -> None:
             first.resume()
             assert not idle()
             assert (await one(first, "snapshot"))["new"][0]["path"] == "/w"
-        assert idle() and monitor.watchers == 0 and not monitor._groups
+        assert idle() and monitor.watchers == 0 and not monitor._views
 
 
 async def test_watchers_with_one_filter_share_their_frames(monkeypatch: pytest.MonkeyPatch) -> None:
     packed: list[str] = []
-    encode = grouping.encode
-    monkeypatch.setattr(grouping, "encode", lambda frame: packed.append(frame["kind"]) or encode(frame))
+    encode = viewing.encode
+    monkeypatch.setattr(viewing, "encode", lambda frame: packed.append(frame["kind"]) or encode(frame))
     async with ActorSystem() as system:
         system.spawn(Worker)
         monitor = Monitor(system, interval=TICK)
@@ -384,7 +383,7 @@ async def test_bounds_and_closing(monkeypatch: pytest.MonkeyPatch) -> None:
                 kinds = [decode(frame)["kind"] async for frame in watcher]
             assert kinds[0] == "snapshot" and monitor._timer is None
         for junk in (b"", b"\xc1", b"\x01", b"\x80"):
-            with pytest.raises(ValueError, match="no frame"):
+            with pytest.raises(ValueError, match="not a frame"):
                 decode(junk)
 
 

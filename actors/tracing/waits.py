@@ -1,8 +1,7 @@
-"""Who waits for whom, as plain data: the pending asks and the graph that they make.
+"""The pending asks of a system and the graph of actors that wait for each other, as plain data.
 
-The runtime refuses an ask that closes a circle of handlers. Circles that this shows are those it
-cannot know: an actor that took a reply over (``take_reply``) and waits for somebody else beside its
-mailbox.
+The runtime refuses an ask that closes a cycle of handlers. This graph also shows the cycles that the runtime
+cannot see: an actor takes a reply over (``take_reply``) and then waits for another actor beside its mailbox.
 """
 
 from __future__ import annotations
@@ -13,16 +12,21 @@ if TYPE_CHECKING:
     from actors._system import ActorSystem
 
 MAX_ASKS = 1_000
-"""Pending asks in one answer, the oldest; ``hidden`` counts the rest."""
+"""Most asks in one answer, oldest first; ``hidden`` counts the others."""
 
 
 def wait_graph(system: ActorSystem) -> dict[str, Any]:
-    """The pending asks, oldest first, each with whether it is part of a circle.
+    """List the pending asks, oldest first, and find the cycles among them.
 
     Returns:
-        ``asks``: maps of asker (None: from outside of actors), target, message (type's name),
-        state, age (seconds) and ``cycle``; ``waits``: pairs (path, path that its handler waits
-        for); ``cycles``: lists of paths; ``hidden``: asks beyond ``MAX_ASKS``.
+        A dictionary with four keys:
+
+        - ``asks``: dictionaries with the path of the asker (None: asked from outside of actors), the path of
+          the target, the message's type name, the state, the age in seconds, and ``cycle``, which says whether
+          the ask is part of a cycle;
+        - ``waits``: pairs of paths: the first actor's handler waits for the second actor;
+        - ``cycles``: lists of paths of actors that wait for each other;
+        - ``hidden``: the number of asks beyond ``MAX_ASKS``.
     """
     pending = system.pending_asks()
     edges: dict[str, set[str]] = {}
@@ -36,7 +40,7 @@ def wait_graph(system: ActorSystem) -> dict[str, Any]:
             waits.append((cell.path, target.path))
             edges.setdefault(cell.path, set()).add(target.path)
     cycles = find_cycles(edges)
-    member = {path: number for number, cycle in enumerate(cycles) for path in cycle}
+    cycle_of = {path: number for number, cycle in enumerate(cycles) for path in cycle}
     asks = [
         {
             "asker": ask.asker,
@@ -44,7 +48,7 @@ def wait_graph(system: ActorSystem) -> dict[str, Any]:
             "message": ask.message,
             "state": ask.state,
             "age": ask.age,
-            "cycle": ask.asker in member and member.get(ask.target) == member[ask.asker],
+            "cycle": ask.asker in cycle_of and cycle_of.get(ask.target) == cycle_of[ask.asker],
         }
         for ask in pending[:MAX_ASKS]
     ]
@@ -57,7 +61,11 @@ def wait_graph(system: ActorSystem) -> dict[str, Any]:
 
 
 def find_cycles(edges: dict[str, set[str]]) -> list[list[str]]:
-    """The groups of nodes that all reach each other (Tarjan's components), sorted; not recursive."""
+    """Find the strongly connected components that contain a cycle, each sorted (Tarjan, without recursion).
+
+    Args:
+        edges: for each node, the nodes that it points to.
+    """
     index: dict[str, int] = {}
     low: dict[str, int] = {}
     path: list[str] = []
@@ -83,10 +91,10 @@ def find_cycles(edges: dict[str, set[str]]) -> list[list[str]]:
                 if work:
                     low[work[-1][0]] = min(low[work[-1][0]], low[node])
                 if low[node] == index[node]:
-                    group = path[path.index(node) :]
+                    component = path[path.index(node) :]
                     del path[path.index(node) :]
-                    if len(group) > 1 or node in edges.get(node, ()):
-                        found.append(sorted(group))
+                    if len(component) > 1 or node in edges.get(node, ()):
+                        found.append(sorted(component))
     return sorted(found)
 
 

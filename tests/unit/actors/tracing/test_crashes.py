@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from actors import Actor, ActorSystem, Backoff, Intensity, Supervision
-from actors.tracing import Crashes, crash
+from actors.tracing import Crashes, crashes as module
 
 AGAIN = Supervision(backoff=Backoff(first=0.0001, most=0.0001), intensity=Intensity(restarts=1000))
 
@@ -51,7 +51,7 @@ async def test_grouped_counted_and_without_payload() -> None:
 
 
 async def test_bounds_and_redaction(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(crash, "MAX_GROUPS", 1)
+    monkeypatch.setattr(module, "MAX_GROUPS", 1)
 
     def shown(error: BaseException) -> str:
         if isinstance(error, KeyError):

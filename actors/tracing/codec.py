@@ -1,4 +1,4 @@
-"""Frames as bytes and back. The only module that needs ``msgpack``."""
+"""Encode and decode the monitor's frames. The only module that needs ``msgpack``."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ _TABLES = {"new": IDENTITY, "dirty": ROW}
 
 
 def encode(frame: dict[str, Any]) -> bytes:
-    """A frame as msgpack. What msgpack does not know is sent as its type's name."""
+    """Pack a frame. A value that msgpack cannot pack is replaced by the name of its type."""
     packed: bytes = msgpack.packb(frame, default=lambda thing: type(thing).__name__)
     return packed
 
 
 def decode(data: bytes) -> dict[str, Any]:
-    """A frame with its table rows as dictionaries; see :mod:`actors.tracing.protocol`.
+    """Unpack a frame and turn its table rows into dictionaries; see :mod:`actors.tracing.protocol`.
 
     Raises:
-        ValueError: this is no frame, or one of another version.
+        ValueError: ``data`` is not a frame, or is a frame of another version.
     """
     try:
         frame = msgpack.unpackb(data, strict_map_key=False)
     except Exception as error:
-        raise ValueError(f"this is no frame: {error}") from error
+        raise ValueError(f"not a frame: {error}") from error
     if not isinstance(frame, dict) or frame.get("v") != VERSION:
-        raise ValueError("this is no frame of this version")
+        raise ValueError(f"not a frame of version {VERSION}")
     for name, columns in _TABLES.items():
         if name in frame:
             frame[name] = [dict(zip(columns, row, strict=True)) for row in frame[name]]

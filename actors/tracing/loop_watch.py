@@ -1,8 +1,9 @@
-"""Finds the handler that keeps the event loop from turning.
+"""Find the handler that blocks the event loop.
 
-A daemon thread asks the loop for a sign of life. When none comes in time it looks at the loop's
-thread from outside: its stack names the code, and the cell among the stack's frames the actor. It
-says so in the log at once, as the loop may never turn again; the event follows when it does.
+A daemon thread asks the loop for a sign of life. If none comes in time, the thread inspects the stack of the
+loop's thread: the innermost frame names the code, and the cell among the frames names the actor. The thread
+logs this at once, because the loop may never turn again. The :class:`actors.LoopBlocked` event follows when
+the loop turns.
 """
 
 from __future__ import annotations
@@ -25,24 +26,27 @@ if TYPE_CHECKING:
 logger = logging.getLogger("actors")
 
 MAX_FRAMES = 30
-"""Innermost frames of a reported stack."""
+"""Most frames of a reported stack, counted from the innermost."""
 
 
 class LoopWatch:
-    """Watches one system's loop: ``watch = LoopWatch(system); watch.start(); ...; watch.stop()``.
+    """Watch one system's event loop: ``with LoopWatch(system): ...``, or call ``start`` and ``stop``.
 
-    Also a context manager. A block of twice the threshold is always seen, one of the threshold
-    sometimes: asking all the time would cost more than it is worth.
+    A block of twice the threshold is always found, a block of the threshold only sometimes: asking for a sign
+    of life more often would cost more than it is worth.
 
     Args:
-        system: whose loop, and where :class:`actors.LoopBlocked` is published.
-        threshold: seconds without a sign of life that count as blocked.
-        every: seconds between two reports at least; what comes sooner is only counted.
+        system: the system whose loop is watched and which publishes :class:`actors.LoopBlocked`.
+        threshold: seconds without a sign of life after which the loop counts as blocked; more than 0.
+        every: minimum seconds between two reports; blocks in between are only counted.
+
+    Raises:
+        ValueError: the threshold is not positive.
     """
 
     def __init__(self, system: ActorSystem, threshold: float = 0.25, *, every: float = 10.0) -> None:
         if threshold <= 0:
-            raise ValueError(f"a threshold is more than 0 seconds, not {threshold}")
+            raise ValueError(f"the threshold must be more than 0 seconds, not {threshold}")
         self.system = system
         self.threshold = threshold
         self.every = every
@@ -60,7 +64,7 @@ class LoopWatch:
         self.stop()
 
     def start(self) -> None:
-        """Begin to watch; nothing if it does already. From any thread."""
+        """Start watching; do nothing if already started. Callable from any thread."""
         if self._thread is not None and self._thread.is_alive():
             return
         self._stop = threading.Event()
@@ -70,16 +74,16 @@ class LoopWatch:
         self._thread.start()
 
     def stop(self) -> None:
-        """Cease to watch. Does not wait for the thread: it may be the loop's own that calls."""
+        """Stop watching. Does not join the thread: the caller may be on the loop's own thread."""
         self._stop.set()
         self._thread = None
 
     def _watch(self, stop: threading.Event) -> None:
-        reported = float("-inf")
+        last_report = float("-inf")
         while not stop.wait(self.threshold / 2):
             turned = threading.Event()
-            asked = time.monotonic()
-            if not self._ask(turned):
+            asked_at = time.monotonic()
+            if not self._request_sign(turned):
                 return
             if turned.wait(self.threshold) or self._loop_thread is None:
                 continue
@@ -87,15 +91,17 @@ class LoopWatch:
             if frame is None or turned.is_set():
                 continue
             self.blocks += 1
-            if time.monotonic() - reported >= self.every:
-                reported = time.monotonic()
-                self._report(frame, asked)
-            del frame  # it would keep its locals alive
+            if time.monotonic() - last_report >= self.every:
+                last_report = time.monotonic()
+                self._report(frame, asked_at)
+            del frame  # a frame keeps its locals alive
             while not turned.wait(self.threshold):
                 if stop.is_set() or self.system.loop.is_closed():
                     return
 
-    def _ask(self, turned: threading.Event) -> bool:
+    def _request_sign(self, turned: threading.Event) -> bool:
+        """Have the loop set ``turned`` in its next turn; False if the loop is closed."""
+
         def sign() -> None:
             self._loop_thread = threading.get_ident()
             turned.set()
@@ -106,29 +112,29 @@ class LoopWatch:
             return False
         return True
 
-    def _report(self, frame: FrameType, asked: float) -> None:
+    def _report(self, frame: FrameType, asked_at: float) -> None:
         cell = running_cell(frame)
         path = None if cell is None else cell.path
         stack = format_stack(frame)
         logger.error(
             "%s: the event loop has not turned for %.2f s in %s:\n%s",
             self.system.name,
-            time.monotonic() - asked,
+            time.monotonic() - asked_at,
             path or "code outside of actors",
             stack,
         )
         try:
-            self.system.loop.call_soon_threadsafe(self._publish, asked, path, stack)
-        except RuntimeError:
+            self.system.loop.call_soon_threadsafe(self._publish, asked_at, path, stack)
+        except RuntimeError:  # the loop is closed
             return
 
-    def _publish(self, asked: float, path: str | None, stack: str) -> None:
+    def _publish(self, asked_at: float, path: str | None, stack: str) -> None:
         if self.system.events.wants(LoopBlocked):
-            self.system.events.publish(LoopBlocked(time.monotonic() - asked, path, stack))
+            self.system.events.publish(LoopBlocked(time.monotonic() - asked_at, path, stack))
 
 
 def running_cell(frame: FrameType | None) -> Cell | None:
-    """The innermost actor whose code runs in this frame or one that called it."""
+    """Find the innermost actor whose code runs in this frame or in one of its callers."""
     while frame is not None:
         if str(frame.f_globals.get("__name__", "")).startswith("actors._"):
             owner = frame.f_locals.get("self")
@@ -139,7 +145,7 @@ def running_cell(frame: FrameType | None) -> Cell | None:
 
 
 def format_stack(frame: FrameType) -> str:
-    """The innermost ``MAX_FRAMES`` frames as text, the innermost last; asyncio's own left out."""
+    """Format the innermost ``MAX_FRAMES`` frames, innermost last, without those of asyncio."""
     frames = [
         each
         for each in traceback.walk_stack(frame)

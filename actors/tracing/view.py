@@ -1,4 +1,4 @@
-"""What watchers with one filter share."""
+"""One filter's view of the actors, shared by all watchers with that filter."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from actors.tracing import protocol
-from actors.tracing.export import encode
+from actors.tracing.codec import encode
 from actors.tracing.protocol import Sample
 
 if TYPE_CHECKING:
@@ -18,8 +18,15 @@ if TYPE_CHECKING:
     from actors.tracing.watcher import Watcher
 
 
-class Group:
-    """The samples of its actors, and the packed frames."""
+class View:
+    """The matching actors as of the last look, and the watchers that see them.
+
+    Args:
+        system: the system to look at.
+        pattern: shell pattern for the paths of the actors.
+        page: most rows in one frame of a snapshot.
+        max_rows: most actors; those found first stay.
+    """
 
     def __init__(self, system: ActorSystem, pattern: str, page: int, max_rows: int) -> None:
         self.watchers: list[Watcher] = []
@@ -29,20 +36,24 @@ class Group:
         self.at = self.hidden = 0
         self._system = system
         self._samples: dict[Cell, Sample] = {}
-        self._ids = 0
+        self._last_id = 0
 
     def active(self) -> list[Watcher]:
-        """Those that are not paused."""
+        """Return the watchers that are not paused."""
         return [each for each in self.watchers if not each.paused]
 
     def send(self, frames: Iterator[bytes]) -> None:
-        """Give all active watchers what each frame is packed to, once."""
-        for frame in frames:
+        """Give each packed frame to all active watchers."""
+        for packed in frames:
             for watcher in self.active():
-                watcher.put(frame)
+                watcher.put(packed)
 
     def look(self, now: int) -> dict[str, Any]:
-        """Look at all actors; the data of a ``delta`` frame."""
+        """Look at all actors and return the data of a ``delta`` frame.
+
+        Args:
+            now: the current time in nanoseconds of the system's clock.
+        """
         window = (now - self.at) / 1e9 if self.at else 0.0
         samples, self._samples = self._samples, {}
         new: list[tuple[Any, ...]] = []
@@ -59,8 +70,8 @@ class Group:
                 dirty.append(sample.row)
         room = self.max_rows - len(self._samples)
         for cell in unseen[:room]:
-            self._ids += 1
-            sample = self._samples[cell] = Sample(self._ids)
+            self._last_id += 1
+            sample = self._samples[cell] = Sample(self._last_id)
             sample.read(cell, 0.0)
             new.append(protocol.identity(cell, sample.id))
             dirty.append(sample.row)
@@ -69,13 +80,13 @@ class Group:
         return {"window": window, "new": new, "dirty": dirty, "gone": gone, "hidden": self.hidden}
 
     def snapshot(self) -> Iterator[bytes]:
-        """The frames of a snapshot as of the last look; one at least."""
+        """Pack the frames of a snapshot as of the last look: at least one, even without actors."""
         every = list(self._samples.items())
         pages = max(1, -(-len(every) // self.page))
         wall = time.time_ns() - (self._system.clock() - self.at)
         for number in range(pages):
             part = every[number * self.page : (number + 1) * self.page]
-            yield frame(
+            yield pack(
                 "snapshot",
                 self.at,
                 page=number + 1,
@@ -87,9 +98,15 @@ class Group:
             )
 
 
-def frame(kind: str, at: int, **data: Any) -> bytes:
-    """A packed frame; ``at`` is the moment of its data, in nanoseconds of the system's clock."""
+def pack(kind: str, at: int, **data: Any) -> bytes:
+    """Build and pack a frame.
+
+    Args:
+        kind: the frame's kind, see :mod:`actors.tracing.protocol`.
+        at: the moment that the data describes, in nanoseconds of the system's clock.
+        data: the frame's other keys.
+    """
     return encode({"v": protocol.VERSION, "kind": kind, "at": at, **data})
 
 
-__all__ = ["Group", "frame"]
+__all__ = ["View", "pack"]
