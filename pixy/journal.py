@@ -126,7 +126,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class JournalBatch:
     """One record of the journal."""
 
     client: str
@@ -257,7 +257,7 @@ def _column(values: Sequence[int]) -> tuple[int, int, bytes]:
     return base, width, numbers.tobytes()
 
 
-def decode(value: bytes) -> Batch:
+def decode(value: bytes) -> JournalBatch:
     """The batch in a record's value; its columns stay packed.
 
     Raises:
@@ -274,7 +274,7 @@ def decode(value: bytes) -> Batch:
             f"journal version {found['version']!r} is unknown: this program reads {VERSION}"
         )
     try:
-        batch = Batch(
+        batch = JournalBatch(
             found["client"],
             found["epoch"],
             found["sequence"],
@@ -292,7 +292,7 @@ def decode(value: bytes) -> Batch:
     return batch
 
 
-def _check(batch: Batch) -> None:
+def _check(batch: JournalBatch) -> None:
     for name, column in batch.columns.items():
         if column.width not in (0, *_CODES) or len(column.data) != column.width * batch.count:
             raise JournalFormatError(
@@ -307,9 +307,9 @@ __all__ = [
     "HEARTBEAT",
     "VERSION",
     "WAITED",
-    "Batch",
     "Column",
     "Event",
+    "JournalBatch",
     "JournalFormatError",
     "Kind",
     "Lost",

@@ -19,7 +19,7 @@ from pixy.engine.instances.registry import CloseInstances, Instances
 from pixy.engine.journal import writer
 from pixy.engine.journal.buffer import Journal
 from pixy.engine.produce.partitioner import LIBRDKAFKA_PARTITIONER
-from pixy.engine.produce.topic_producer import Delivered, Drain, TopicProducer
+from pixy.engine.produce.topic_producer import DeliveryReports, DrainProducer, TopicProducer
 from pixy.errors import (
     Disabled,
     KafkaError,
@@ -255,7 +255,7 @@ class Cluster(Actor):
             by_owner.setdefault(report[0].owner, []).append(report)
         for owner, own in by_owner.items():
             try:
-                owner.actor_ref.tell(Delivered(tuple(own)), urgent=True)
+                owner.actor_ref.tell(DeliveryReports(tuple(own)), urgent=True)
             except ActorDeadError:
                 logger.info("%s: %d late delivery reports", self.path, len(own))
 
@@ -341,7 +341,9 @@ class Cluster(Actor):
 
     async def _drain_all(self, reply: Future[Any]) -> None:
         groups = [group.ref.ask(Leave(), block=False, urgent=True) for group in self._groups.values()]
-        producers = [ref.ask(Drain(), block=False) for ref in self._producers.values() if ref.is_alive()]
+        producers = [
+            ref.ask(DrainProducer(), block=False) for ref in self._producers.values() if ref.is_alive()
+        ]
         instances = self._instances.ask(CloseInstances(), block=False, urgent=True)
         for waiting in (*producers, *groups, instances):
             try:
@@ -351,7 +353,7 @@ class Cluster(Actor):
         lost = await self._client.close(self._proxy.producer.shutdown_timeout)
         if self._journal_writer is not None:
             try:  # after everything that it tells of
-                await self._journal_writer.ask(writer.Drain(), block=False)
+                await self._journal_writer.ask(writer.DrainJournal(), block=False)
             except ActorDeadError:
                 pass
         reply.try_set(lost)

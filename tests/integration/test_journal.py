@@ -8,7 +8,7 @@ from typing import Any
 from confluent_kafka import Consumer, TopicPartition
 
 from pixy.config import App
-from pixy.journal import WAITED, Batch, Kind, Refusal, decode
+from pixy.journal import WAITED, JournalBatch, Kind, Refusal, decode
 from tests.integration.restv1.support import b64, produce
 from tests.kafka.cluster import Cluster
 from tests.support import eventually, make_config, serving
@@ -22,7 +22,7 @@ def config(kafka: Cluster, journal: str, **consumer: Any) -> App:
     return made
 
 
-def batches(kafka: Cluster, topic: str) -> list[Batch]:
+def batches(kafka: Cluster, topic: str) -> list[JournalBatch]:
     """All batches of a journal of one partition."""
     consumer = Consumer({"bootstrap.servers": kafka.bootstrap()[0], "group.id": "reads"})
     try:

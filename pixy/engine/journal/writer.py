@@ -42,7 +42,7 @@ ClientFactory = Callable[[Callable[[list[Report]], None], Callable[[Exception], 
 
 
 @dataclass(frozen=True, slots=True)
-class Drain:
+class DrainJournal:
     """Write what there is, then a last batch; the reply comes when Kafka has it, or in time."""
 
 
@@ -128,7 +128,7 @@ class JournalWriter(Actor):
             self._flush(partly=message.partly)
         elif kind is _Delivered:
             self._delivered(message.reports)
-        elif kind is Drain:
+        elif kind is DrainJournal:
             self._drain()
         elif kind is _DrainOver:
             self._drained()
@@ -258,4 +258,4 @@ class JournalWriter(Actor):
             await self._client.close(0.0)
 
 
-__all__ = ["SUPERVISION", "Client", "Drain", "JournalWriter"]
+__all__ = ["SUPERVISION", "Client", "DrainJournal", "JournalWriter"]

@@ -9,7 +9,7 @@ from pixy.engine.journal.buffer import WAITED, Journal, Kind, RawEvent, Stream
 from pixy.errors import KafkaError, PixyError
 
 if TYPE_CHECKING:
-    from pixy.engine.produce.pending_records import Batch, Item, Owner, Written
+    from pixy.engine.produce.pending_records import Owner, PendingBatch, PendingMessage, Written
     from pixy.kafka.producer import Report
 
 # Plain numbers: a member of an enumeration costs 0.1 microseconds wherever it is compared.
@@ -61,7 +61,7 @@ class ProduceJournal:
             ]
         )
 
-    def failed(self, item: Item, error: PixyError) -> None:
+    def failed(self, item: PendingMessage, error: PixyError) -> None:
         """A single message that Kafka has not, or of which nobody knows."""
         journal = self._journal
         if journal is not None:
@@ -69,7 +69,9 @@ class ProduceJournal:
             now = journal.clock()
             journal.put_many([self._result(now, error, item.timestamp or -1, now - item.arrived, waited)])
 
-    def many(self, batch: Batch, written: Sequence[Written], stamps: Sequence[int] | None = None) -> None:
+    def many(
+        self, batch: PendingBatch, written: Sequence[Written], stamps: Sequence[int] | None = None
+    ) -> None:
         """What became of a batch's records.
 
         Args:

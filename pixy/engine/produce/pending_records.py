@@ -49,7 +49,7 @@ class Owner(Protocol):
     def journal(self) -> ProduceJournal: ...
 
 
-class Item:
+class PendingMessage:
     """A message on its way, and whoever waits for it (None: nobody, it was asynchronous)."""
 
     __slots__ = ("arrived", "headers", "key", "owner", "reply", "size", "timestamp", "value")
@@ -70,7 +70,7 @@ class Item:
             logger.error("%s: an asynchronous message is lost: %s", self.owner.path, error)
 
 
-class Batch(Bulk):
+class PendingBatch(Bulk):
     """The records of one request, and who waits for them.
 
     Attributes:

@@ -18,7 +18,7 @@ from pixy.config.model import Producer
 from pixy.engine.journal.buffer import Journal
 from pixy.engine.produce.journaling import ProduceJournal
 from pixy.engine.produce.partitioner import RoundRobinPartitioner
-from pixy.engine.produce.pending_records import Batch, Item, Record, headers_size
+from pixy.engine.produce.pending_records import PendingBatch, PendingMessage, Record, headers_size
 from pixy.errors import PixyError, ShuttingDown, TooManyRequests
 from pixy.kafka.errors import message_too_large, translate, unknown_topic
 from pixy.kafka.producer import ProducerClient, Report
@@ -56,14 +56,14 @@ class ProduceMany:
 
 
 @dataclass(frozen=True, slots=True)
-class Delivered:
+class DeliveryReports:
     """Delivery reports of messages of this topic."""
 
     reports: tuple[Report, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Drain:
+class DrainProducer:
     """Send what is gathered and take nothing more; the reply comes when that is handed over."""
 
 
@@ -120,7 +120,7 @@ class TopicProducer(Actor):
         self._partitions: tuple[int, ...] | None = None
         self._resolving = False
         self._seen = self._quiet = 0
-        self._gathered: list[Item | Batch] = []
+        self._gathered: list[PendingMessage | PendingBatch] = []
         self._gathered_bytes = 0
         self._in_flight = 0
         self._busy = True
@@ -137,7 +137,7 @@ class TopicProducer(Actor):
             self._produce(message)
         elif kind is ProduceMany:
             self._produce_many(message)
-        elif kind is Delivered:
+        elif kind is DeliveryReports:
             self._delivered(message.reports)
         elif kind is _Pass:
             self._pass()
@@ -145,7 +145,7 @@ class TopicProducer(Actor):
             self._flush()
         elif kind is _Resolved:
             self._resolved(message)
-        elif kind is Drain:
+        elif kind is DrainProducer:
             self._drain()
         elif kind is _IdleCheck:
             self._idle_check()
@@ -167,9 +167,9 @@ class TopicProducer(Actor):
         elif len(self._gathered) >= self._conf.channel_buffer_size:
             error = TooManyRequests("producer.channel_buffer_size")
         else:
-            self._gather(Item(message, size, reply, self), size)
+            self._gather(PendingMessage(message, size, reply, self), size)
             return
-        Item(message, size, reply, self).fail(error)
+        PendingMessage(message, size, reply, self).fail(error)
 
     def _produce_many(self, message: ProduceMany) -> None:
         """The bound counts what waits before a batch comes: a batch is never cut in two by it."""
@@ -180,7 +180,7 @@ class TopicProducer(Actor):
             reply.try_fail(TooManyRequests("producer.channel_buffer_size"))
         else:
             fits = self._conf.max_message_bytes - self._overhead
-            batch = Batch(message.records, fits, reply, self, self._client.bulk_landed)
+            batch = PendingBatch(message.records, fits, reply, self, self._client.bulk_landed)
             if batch.records:
                 self._gather(batch, batch.size)
             else:
@@ -191,7 +191,7 @@ class TopicProducer(Actor):
         size = len(message.key or b"") + len(message.value or b"")
         return size + headers_size(message.headers) if message.headers else size
 
-    def _gather(self, item: Item | Batch, size: int) -> None:
+    def _gather(self, item: PendingMessage | PendingBatch, size: int) -> None:
         self._busy = True
         self._gathered.append(item)
         self._gathered_bytes += size
@@ -238,7 +238,7 @@ class TopicProducer(Actor):
         self._gathered_bytes = 0
         while gathered:
             first = gathered[0]
-            if isinstance(first, Batch):
+            if isinstance(first, PendingBatch):
                 dealt_with = self._send_batch(first)
             else:
                 dealt_with = self._send_items(gathered)
@@ -251,11 +251,11 @@ class TopicProducer(Actor):
             self._gathered_bytes = sum(item.size for item in self._gathered)
             self.set_timer("flush", _LOOKUP_PAUSE, _Flush())
 
-    def _send_items(self, gathered: Sequence[Item | Batch]) -> int:
+    def _send_items(self, gathered: Sequence[PendingMessage | PendingBatch]) -> int:
         """Send the single messages at the front; how many were dealt with."""
-        items: list[Item] = []
+        items: list[PendingMessage] = []
         for item in gathered:
-            if not isinstance(item, Item):
+            if not isinstance(item, PendingMessage):
                 break
             items.append(item)
         sent, refused = self._client.send(self._topic, items, self._choose([None] * len(items)))
@@ -264,7 +264,7 @@ class TopicProducer(Actor):
             message.fail(error)  # type: ignore[attr-defined]
         return sent
 
-    def _send_batch(self, batch: Batch) -> int:
+    def _send_batch(self, batch: PendingBatch) -> int:
         """1 if all of the batch was dealt with, else 0."""
         before = batch.sent
         partitions = self._choose(batch.wanted)
@@ -285,7 +285,7 @@ class TopicProducer(Actor):
             if item.owner is not self:
                 continue  # sent by an earlier life, whose askers have their answer
             self._in_flight -= 1
-            if type(item) is Batch:
+            if type(item) is PendingBatch:
                 item.settle()
             elif error is not None:
                 item.fail(translate(error))

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from pixy.journal import Batch, Column, JournalFormatError, Kind, decode
+from pixy.journal import Column, JournalBatch, JournalFormatError, Kind, decode
 from pixy.pipeline.audit.facts import BLOCK_BITS, FACTS, pack
 
 Ints = NDArray[np.int64]
@@ -79,7 +79,7 @@ class _Survey:
             self._streams(epoch, batch)
 
     @staticmethod
-    def _streams(epoch: dict[str, Any], batch: Batch) -> None:
+    def _streams(epoch: dict[str, Any], batch: JournalBatch) -> None:
         columns = batch.columns
         kind = column(columns["kind"], batch.count)
         stream = column(columns["stream"], batch.count)
@@ -166,7 +166,7 @@ def to_facts(
 
 
 def _facts(
-    batch: Batch, streams: Mapping[StreamKey, int], places: Mapping[tuple[str, int], int]
+    batch: JournalBatch, streams: Mapping[StreamKey, int], places: Mapping[tuple[str, int], int]
 ) -> list[Ints] | None:
     if not batch.count:
         return None
@@ -192,7 +192,7 @@ def _facts(
     return every if len(wanted) == count else [each[wanted] for each in every]
 
 
-def _places(batch: Batch, places: Mapping[tuple[str, int], int]) -> Ints:
+def _places(batch: JournalBatch, places: Mapping[tuple[str, int], int]) -> Ints:
     # A message that was never written has no partition: it is counted with its topic's first.
     return np.array(
         [places.get((topic, max(partition, 0)), -1) for topic, partition, _, _ in batch.streams], np.int64

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from pixy.config import App, Proxy
-from pixy.journal import Batch, Kind, Stream, decode, encode
+from pixy.journal import JournalBatch, Kind, Stream, decode, encode
 from pixy.kafka import settings
 from pixy.kafka.blocking import ClusterView
 from pixy.pipeline.archive.job import Archive, Job
@@ -142,7 +142,7 @@ class World:
         return values
 
 
-def _encoded(batch: Batch, sequence: int, events: list[Event], *, final: bool) -> bytes:
+def _encoded(batch: JournalBatch, sequence: int, events: list[Event], *, final: bool) -> bytes:
     streams: dict[tuple[Any, ...], Stream] = {}
     rows = []
     for event in events:

@@ -14,8 +14,8 @@ from pixy.config import Proxy
 from pixy.config.model import Journal as Conf
 from pixy.engine.consume.group_consumer import GroupConsumer
 from pixy.engine.journal.buffer import Journal, Kind, Stream
-from pixy.engine.journal.writer import SUPERVISION, Drain, JournalWriter
-from pixy.journal import AUTO, Batch, decode
+from pixy.engine.journal.writer import SUPERVISION, DrainJournal, JournalWriter
+from pixy.journal import AUTO, JournalBatch, decode
 from tests.unit.engine.consume.test_simulation import MESSAGES, PARTITIONS, Scenario
 
 STREAM = Stream("t", 0, "g", 1)
@@ -49,7 +49,7 @@ class Client:
         return 0
 
     @property
-    def batches(self) -> list[Batch]:
+    def batches(self) -> list[JournalBatch]:
         return [decode(item.value) for item in self.sent]
 
 
@@ -80,7 +80,7 @@ class Bench:
             self.journal.add(Kind.ACKED, self.journal.clock(), STREAM, at)
 
 
-def offsets(batches: list[Batch]) -> list[int]:
+def offsets(batches: list[JournalBatch]) -> list[int]:
     return [event["offset"] for batch in batches for event in batch.events()]
 
 
@@ -225,7 +225,7 @@ async def test_a_drain_writes_everything_and_then_says_that_it_is_the_end() -> N
         bench = Bench(system, linger=3600.0)
         await bench.ref
         bench.add(13)
-        await bench.ref.ask(Drain(), block=False)
+        await bench.ref.ask(DrainJournal(), block=False)
         batches = bench.clients[0].batches
         assert offsets(batches) == list(range(13))
         assert [batch.final for batch in batches] == [False, False, False, True]
@@ -238,7 +238,7 @@ async def test_a_drain_that_kafka_does_not_answer_is_bounded() -> None:
         bench.clients[0].at_once = False
         bench.add(3)
         async with asyncio.timeout(5):
-            await bench.ref.ask(Drain(), block=False)
+            await bench.ref.ask(DrainJournal(), block=False)
 
 
 async def test_a_writer_that_fails_begins_a_new_epoch_and_counts_what_was_on_its_way() -> None:

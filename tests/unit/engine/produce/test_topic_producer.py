@@ -11,7 +11,13 @@ from confluent_kafka import KafkaError as LibraryError
 
 from actors import ActorRef, ActorSystem, Future
 from pixy.config import Producer
-from pixy.engine.produce.topic_producer import Delivered, Drain, Produce, ProduceMany, TopicProducer
+from pixy.engine.produce.topic_producer import (
+    DeliveryReports,
+    DrainProducer,
+    Produce,
+    ProduceMany,
+    TopicProducer,
+)
 from pixy.errors import KafkaError, ShuttingDown, TooManyRequests, UnknownPartition, UnknownTopic
 from pixy.kafka.producer import by_partition
 
@@ -49,7 +55,7 @@ class Client:
         """Told by land_bulk itself."""
 
     def land(self, ref: ActorRef[Any], items: list[Any]) -> None:
-        ref.tell(Delivered(tuple((item, None, 0, at) for at, item in enumerate(items))), urgent=True)
+        ref.tell(DeliveryReports(tuple((item, None, 0, at) for at, item in enumerate(items))), urgent=True)
 
 
 def start(
@@ -117,7 +123,7 @@ async def test_a_drain_sends_what_is_gathered_before_it_answers() -> None:
         ask(ref, 1)
         await until(lambda: len(client.sent) == 1)
         waiting = ask(ref, 4)
-        await ref.ask(Drain(), block=False)
+        await ref.ask(DrainProducer(), block=False)
         assert len(client.sent) == 5
         with pytest.raises(ShuttingDown):
             await ask(ref, 1)[0]
@@ -211,7 +217,7 @@ class BulkClient(Client):
 
     def deliver(self, ref: ActorRef[Any]) -> None:
         complete, self.complete = self.complete, []
-        ref.tell(Delivered(tuple((bulk, None, -1, -1) for bulk in complete)), urgent=True)
+        ref.tell(DeliveryReports(tuple((bulk, None, -1, -1) for bulk in complete)), urgent=True)
 
 
 async def test_a_batch_is_one_message_and_has_a_result_for_each_record() -> None:
