@@ -11,8 +11,7 @@ import sys
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from pixy.pipeline.lake.arrow_store import filesystem_of, reading_store
-from pixy.pipeline.lake.lake import Lake
+from pixy.pipeline.lake import Lake, filesystem_of, reading_store
 
 
 def main(uri: str, topic: str) -> None:

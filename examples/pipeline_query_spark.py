@@ -11,8 +11,7 @@ import sys
 
 from pyspark.sql import SparkSession
 
-from pixy.pipeline.lake.arrow_store import reading_store
-from pixy.pipeline.lake.lake import Lake
+from pixy.pipeline.lake import Lake, reading_store
 
 SQL = """
 SELECT partition,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pyarrow.dataset as ds
 
-from pixy.pipeline.lake.lake import Lake
+from pixy.pipeline.lake import Lake
 
 from .house import DemoError
 from .traffic import Tally

@@ -17,7 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from pixy.pipeline.errors import SetupError
-from pixy.pipeline.lake.lake import Lake
+from pixy.pipeline.lake import Lake
 from pixy.pipeline.spark import jars
 from tests.kafka.cluster import Cluster, Unavailable, free_port
 

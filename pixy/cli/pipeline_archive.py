@@ -156,7 +156,8 @@ def run(args: argparse.Namespace) -> int:
     """Run the command; returns its exit code."""
     set_up_logging(args)
     # Spark's start takes seconds: what can be refused is refused before.
-    from pixy.pipeline.archive.job import Archive, Job, admin_view
+    from pixy.pipeline.archive.archive import Archive, admin_view
+    from pixy.pipeline.archive.job import Job
     from pixy.pipeline.archive.metrics import Metrics
     from pixy.pipeline.archive.subscription import Subscription, check_job_name
     from pixy.pipeline.spark.session import open_session

@@ -80,9 +80,9 @@ def run(args: argparse.Namespace) -> int:
     set_up_logging(args)
     from pixy.pipeline.archive.compact import Compactor, plan, today
     from pixy.pipeline.archive.delta import has_table
-    from pixy.pipeline.lake.lake import Lake
+    from pixy.pipeline.lake import Lake
     from pixy.pipeline.lake.store import is_local
-    from pixy.pipeline.spark.hadoop import store_for
+    from pixy.pipeline.spark.hadoop_store import store_for
 
     before, target, delta = args.before or today(), args.target_mb << 20, args.delta_jars
     if is_local(args.lake):

@@ -143,8 +143,8 @@ def run(args: argparse.Namespace) -> int:
     set_up_logging(args)
     from pixy.kafka import settings
     from pixy.kafka.blocking import ClusterView
+    from pixy.pipeline.lake import Lake
     from pixy.pipeline.lake.arrow_store import reading_store
-    from pixy.pipeline.lake.lake import Lake
     from pixy.pipeline.lake.selection import Selection
     from pixy.pipeline.replay.job import ReplayJob, Wish
     from pixy.pipeline.replay.state import ReplayState

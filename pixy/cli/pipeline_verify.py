@@ -51,8 +51,8 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command; returns its exit code."""
     set_up_logging(args)
+    from pixy.pipeline.lake import Lake
     from pixy.pipeline.lake.arrow_store import reading_store
-    from pixy.pipeline.lake.lake import Lake
     from pixy.pipeline.lake.verify import verify
 
     lake = Lake.open(args.lake, reading_store(args.lake))

@@ -1,7 +1,7 @@
-"""An archive job's checkpoint: whose it is, and which offsets Spark planned for a batch.
+"""The checkpoint of an archive job: its owner, and the offsets that Spark planned for each batch.
 
-Spark's part is a folder of its own below, so that what we say about it can not be in Spark's way. Spark
-writes the end of a batch to ``offsets/<batch>`` before it runs it, and ``commits/<batch>`` afterwards.
+Spark's checkpoint is a subfolder, so that our file is never in Spark's way. Spark writes the end offsets of
+a batch to ``offsets/<batch>`` before it runs the batch, and ``commits/<batch>`` afterwards.
 """
 
 from __future__ import annotations
@@ -14,18 +14,27 @@ from typing import Any
 from pixy.pipeline.errors import CheckpointError, ManifestError, UnknownVersion
 from pixy.pipeline.lake.manifest import parse_object
 from pixy.pipeline.lake.store import Store
+from pixy.wire.types import TopicPartition
 
 FORMAT = "kafka-pixy-checkpoint"
 VERSION = 1
 IDENTITY = "pixy.json"
 SPARK = "spark"
 
-Offsets = dict[tuple[str, int], int]
+Offsets = dict[TopicPartition, int]
+"""The next offset of each partition."""
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """What a checkpoint belongs to; ``subscription`` is the topics' names, or one pattern."""
+    """The job, lake, cluster and topics that a checkpoint belongs to.
+
+    Attributes:
+        job: name of the job.
+        lake: id of the lake.
+        cluster_id: Kafka's id of the cluster.
+        subscription: the topics' names, or the pattern, as text.
+    """
 
     job: str
     lake: str
@@ -34,11 +43,11 @@ class Owner:
 
 
 class Checkpoint:
-    """A folder that is this job's.
+    """The checkpoint folder of a job.
 
     Attributes:
         id: random, made with the checkpoint; the manifests name it.
-        fresh: it was made just now.
+        fresh: true if it was created by this call of :meth:`open`.
     """
 
     def __init__(self, store: Store, id_: str, *, fresh: bool) -> None:
@@ -48,15 +57,20 @@ class Checkpoint:
 
     @property
     def spark(self) -> str:
-        """The folder for Spark's ``checkpointLocation``."""
+        """Spark's ``checkpointLocation``."""
         return f"{self.store.root}/{SPARK}"
 
     @classmethod
     def open(cls, store: Store, owner: Owner) -> Checkpoint:
-        """Open the job's checkpoint, or make it in an empty folder.
+        """Open the job's checkpoint, or create it in an empty folder.
+
+        Args:
+            store: the checkpoint's folder.
+            owner: must be the owner that the folder names.
 
         Raises:
-            CheckpointError: it belongs to something else; the text says what differs.
+            CheckpointError: the folder belongs to another job or program; the text says what differs.
+            UnknownVersion: the checkpoint has an unknown format version.
         """
         where = f"{store.root}/{IDENTITY}"
         try:
@@ -82,18 +96,21 @@ class Checkpoint:
         return cls(store, str(document["id"]), fresh=False)
 
     def last_planned(self) -> int:
-        """The last batch that Spark has planned; -1 if there is none."""
+        """Number of the last batch that Spark has planned; -1 if there is none."""
         return _last(self.store.names(f"{SPARK}/offsets"))
 
     def last_committed(self) -> int:
-        """The last batch that Spark has done with; -1 if there is none."""
+        """Number of the last batch that Spark has committed; -1 if there is none."""
         return _last(self.store.names(f"{SPARK}/commits"))
 
     def ends(self, batch: int) -> Offsets:
-        """The offsets after a batch's last ones; before batch 0, where the query started.
+        """Read the end offsets of a batch.
+
+        Args:
+            batch: number of the batch; -1 for the offsets at which the query started.
 
         Raises:
-            CheckpointError: Spark's log has no such batch, or is not to be read.
+            CheckpointError: Spark's log lacks the batch, or cannot be read.
         """
         path = f"{SPARK}/sources/0/0" if batch < 0 else f"{SPARK}/offsets/{batch}"
         where = f"{self.store.root}/{path}"
@@ -101,7 +118,7 @@ class Checkpoint:
             # A zero byte goes before the initial offsets, for readers of Spark 2.1.
             lines = self.store.read(path).decode().lstrip("\0").splitlines()
         except FileNotFoundError:
-            raise CheckpointError(f"{where} is missing: the checkpoint is not whole") from None
+            raise CheckpointError(f"{where} is missing: the checkpoint is incomplete") from None
         try:
             if lines[0] != "v1":
                 raise UnknownVersion(f"{where} has format version {lines[0]!r}, not v1")
@@ -112,7 +129,7 @@ class Checkpoint:
                 for partition, offset in partitions.items()
             }
         except (IndexError, ValueError, AttributeError) as error:
-            raise CheckpointError(f"{where} is not to be read: {error}") from error
+            raise CheckpointError(f"{where} cannot be read: {error}") from error
 
 
 def _compare(where: str, document: dict[str, Any], owner: Owner) -> None:

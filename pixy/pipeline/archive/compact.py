@@ -1,18 +1,16 @@
-"""Closed days rewritten to large files. May be killed anywhere; readers see the old files or the new.
+"""Rewrite the closed days of a lake to large files. A kill may come at any point.
 
-The new files are written aside and read back whole: for every partition the figures computed from the
-bytes must be those of the manifests of the files they replace. Only then is one entry published that
-takes the old files away and adds the new ones. The old files stay on disk for readers that know them
-from before, and are deleted by a later run.
+The new files are written to staging and read back whole: the stats of every partition, computed from the
+bytes, must equal those in the manifests of the replaced files. Only then is one entry published that
+removes the old files and adds the new ones, so readers see the old files or the new. The old files stay
+on disk for readers that have listed them, and a later run deletes them.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import re
 import uuid
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,32 +24,27 @@ from pixy.pipeline.archive.delta import DeltaTable, has_table, refuse_without
 from pixy.pipeline.errors import LakeError, PipelineError
 from pixy.pipeline.lake.checksum import Stats
 from pixy.pipeline.lake.data_files import batches, open_file
-from pixy.pipeline.lake.lake import (
-    COMPACTION,
-    DATA,
-    STAGING,
-    DataFile,
-    Lake,
-    Manifest,
-    State,
-    data_folder,
-    now_ms,
-    sum_by_partition,
-)
+from pixy.pipeline.lake.lake import Lake, now_ms
+from pixy.pipeline.lake.layout import DATA, STAGING, data_folder
+from pixy.pipeline.lake.locking import exclusive_lock
+from pixy.pipeline.lake.manifest import COMPACTION, DataFile, Manifest
+from pixy.pipeline.lake.state import State, sum_by_partition
 from pixy.pipeline.lake.store import LocalStore
 from pixy.pipeline.spark import columns
-from pixy.pipeline.spark.errors import FULL, cause
+from pixy.pipeline.spark.java_errors import FULL, cause
 
 JOB = "compact"
 TARGET = 256 << 20
+"""Bytes; the size of a new file."""
 SMALL = 128 << 20
-"""Files from this size on are left alone."""
+"""Bytes; files of this size and above are left alone."""
 KEEP = 24 * 3600.0
+"""Seconds that replaced files stay on disk."""
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Small files of one topic and day, and into how many they go."""
+    """Small files of one topic and day, and the number of files to rewrite them to."""
 
     topic: str
     date: str
@@ -66,7 +59,7 @@ class Group:
 
 @dataclass
 class Outcome:
-    """What a run did."""
+    """Result of a run; bytes on disk."""
 
     groups: list[Group] = field(default_factory=list)
     files_before: int = 0
@@ -80,7 +73,15 @@ class Outcome:
 def plan(
     state: State, before: str, topic: str | None = None, target: int = TARGET, small: int = SMALL
 ) -> list[Group]:
-    """What there is to compact: days before ``before`` with small files that would be fewer."""
+    """Find the days that have small files which fewer would do for.
+
+    Args:
+        state: the folded log.
+        before: the first day to leave alone, as ISO 8601 in UTC.
+        topic: only this topic.
+        target: bytes of a new file.
+        small: bytes; files of this size and above are left alone.
+    """
     days: dict[tuple[str, str], list[DataFile]] = {}
     for file in state.select(topic):
         if file.date < before and file.size < small:
@@ -94,7 +95,7 @@ def plan(
 
 
 def today() -> str:
-    """The first day that is not closed yet, in UTC."""
+    """Return the current day in UTC, the first one that is not closed."""
     return datetime.now(UTC).date().isoformat()
 
 
@@ -102,8 +103,10 @@ class Compactor:
     """One run over a lake.
 
     Args:
+        spark: the session.
+        lake: the lake.
         keep: seconds that replaced files stay on disk.
-        delta: the session has Delta's jars; a lake with a Delta table needs them.
+        delta: true if the session has Delta's jars; a lake with a Delta table needs them.
 
     Raises:
         UsageError: the lake has a Delta table, and ``delta`` is false.
@@ -118,10 +121,13 @@ class Compactor:
         self._table = DeltaTable(spark, lake) if delta and has_table(lake.store) else None
 
     def run(self, before: str, topic: str | None = None, target: int = TARGET, small: int = SMALL) -> Outcome:
-        """Compact what :func:`plan` finds, each day by itself.
+        """Compact the days that :func:`plan` finds, one by one.
+
+        Args:
+            before, topic, target, small: see :func:`plan`.
 
         Raises:
-            PipelineError: a file does not hold what its manifest says; its day stays as it is.
+            PipelineError: a file differs from its manifest; its day stays as it is.
         """
         outcome = Outcome()
         with _locked(self._lake):
@@ -147,7 +153,7 @@ class Compactor:
             self._table.follow()
 
     def _clear(self, state: State) -> None:
-        """Remove what a killed run left; nobody but a compactor makes these names."""
+        """Remove the files that a killed run left; only a compactor makes these names."""
         self._lake.store.remove(f"{STAGING}/{JOB}")
         known = {*state.files, *state.replaced}
         for path in self._lake.store.walk(DATA):
@@ -221,7 +227,7 @@ class Compactor:
         )
 
     def _read_back(self, group: Group, staging: str) -> list[tuple[str, DataFile]]:
-        """The figures, computed from the bytes that were written."""
+        """Compute the stats of the new files from their bytes."""
         stored = F.col("hash")
         rows = self._rows(self._lake.path(staging)).select(
             F.col("_metadata.file_path").alias("path"),
@@ -242,7 +248,7 @@ class Compactor:
             .collect()
         ):
             if row["different"] or row["topic"] != group.topic:
-                raise self._damaged(group, f"{row['different']} records are not what was archived")
+                raise self._damaged(group, f"{row['different']} records differ from what was archived")
             path = f"{staging}/{unquote(row['path']).rpartition('/')[2]}"
             file = found.get(path) or DataFile("", group.topic, group.date, 0, row["file_size"], {})
             stats = columns.stats_of(row)
@@ -253,16 +259,15 @@ class Compactor:
 
     def _compare(self, group: Group, files: list[DataFile]) -> None:
         wanted, found = sum_by_partition(group.files), sum_by_partition(files)
-        for place in sorted({*wanted, *found}):
-            if wanted.get(place, Stats()) != found.get(place, Stats()):
+        for partition in sorted({*wanted, *found}):
+            stats, listed = found.get(partition, Stats()), wanted.get(partition, Stats())
+            if stats != listed:
                 raise self._damaged(
-                    group,
-                    f"partition {place[1]} has {found.get(place, Stats())}, its manifests say "
-                    f"{wanted.get(place, Stats())}",
+                    group, f"partition {partition[1]} has {stats}, its manifests say {listed}"
                 )
 
     def _unreadable(self, group: Group, text: str) -> PipelineError:
-        """Spark names the file it failed at, somewhere in pages of text."""
+        """Make the error of a failed Spark job; Spark names the file somewhere in pages of text."""
         short = cause(text)
         if re.search(FULL, text):
             return PipelineError(
@@ -273,10 +278,10 @@ class Compactor:
         where = named[0] if len(named) == 1 else self._first_damaged(group)
         folder = data_folder(group.topic, group.date)
         shown = self._lake.path(where) if where else f"a file of {self._lake.path(folder)}"
-        return LakeError(f"{shown} can not be read: {short}; {group.topic} of {group.date} is left as it is")
+        return LakeError(f"{shown} cannot be read: {short}; {group.topic} of {group.date} is left as it is")
 
     def _first_damaged(self, group: Group) -> str:
-        """The first file that pyarrow can not read either; empty if it can, or is not asked to."""
+        """Find the first file that pyarrow cannot read either; empty if there is none, or the lake is not local."""
         if isinstance(self._lake.store, LocalStore):
             for file in group.files:
                 try:
@@ -290,27 +295,21 @@ class Compactor:
 
     def _damaged(self, group: Group, what: str) -> PipelineError:
         return PipelineError(
-            f"{self._lake.path(data_folder(group.topic, group.date))} does not hold what its manifests say: "
-            f"{what}; it is left as it is, `verify` tells which file"
+            f"{self._lake.path(data_folder(group.topic, group.date))} differs from its manifests: "
+            f"{what}; it is left as it is, `verify` names the file"
         )
 
 
 def _still_live(state: State, paths: tuple[str, ...]) -> None:
     gone = [path for path in paths if path not in state.files]
     if gone:
-        raise PipelineError(f"{gone[0]} was compacted by somebody else meanwhile")
+        raise PipelineError(f"{gone[0]} was compacted by another process meanwhile")
 
 
-@contextlib.contextmanager
-def _locked(lake: Lake) -> Iterator[None]:
+def _locked(lake: Lake) -> contextlib.AbstractContextManager[None]:
     if not isinstance(lake.store, LocalStore):
-        yield
-        return
-    folder = Path(lake.store.root, STAGING)
-    folder.mkdir(exist_ok=True)
-    with Path(folder, f".{JOB}.lock").open("wb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise PipelineError(f"{lake.store.root} is being compacted by another process") from None
-        yield
+        return contextlib.nullcontext()
+    root = lake.store.root
+    return exclusive_lock(
+        Path(root, STAGING, f".{JOB}.lock"), PipelineError(f"{root} is being compacted by another process")
+    )

@@ -1,13 +1,13 @@
-"""A Delta table over a lake's own files: one commit for each entry of the lake's log, once each.
+"""Keep a Delta table over a lake's own files: one commit for each entry of the lake's log, exactly once.
 
-Nothing is written twice for it. The table lies in ``LAKE/data``, partitioned by topic and date, and its
-commits add and remove the very files that the manifests list. The manifests stay the truth: an entry is
-published first, and the table follows. A commit carries the lake as Delta's transaction id
-(``txnAppId``) and the entry's number as its version (``txnVersion``), so one that a kill kept from being
-made is made by the next run, and none is made twice, whoever follows at the same time.
+No data is written twice. The table is in ``LAKE/data``, partitioned by topic and date, and its commits add
+and remove the files that the manifests list. The manifests stay the truth: an entry is published first, and
+the table follows. A commit carries the lake as Delta's transaction id (``txnAppId``) and the entry's number
+as its version (``txnVersion``). So the next run makes the commit that a kill has prevented, and no commit is
+made twice, even if several processes follow at the same time.
 
-The commits are Delta's own (its protocol's checks, conflicts, checkpoints) through the JVM; only files
-that exist already can not be added through its DataFrame writer.
+Delta itself makes the commits (its protocol's checks, conflicts, checkpoints), through the JVM: its
+DataFrame writer cannot add files that exist already.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DateType, StructField, StructType
 
 from pixy.pipeline.errors import LakeError, PipelineError, SetupError, UsageError
-from pixy.pipeline.lake.lake import BATCH, DATA, DataFile, Lake, Manifest, State
+from pixy.pipeline.lake.lake import Lake
+from pixy.pipeline.lake.layout import DATA
+from pixy.pipeline.lake.manifest import BATCH, DataFile, Manifest
+from pixy.pipeline.lake.state import State
 from pixy.pipeline.lake.store import Store
 from pixy.pipeline.spark import columns
 
@@ -36,12 +39,17 @@ _YEAR_10000 = 253_402_300_800_000
 
 
 def has_table(store: Store) -> bool:
-    """Whether a lake has a Delta table, which then must follow whatever is published."""
+    """Tell whether a lake has a Delta table, which must then follow every published entry."""
     return bool(store.names(LOG))
 
 
 def refuse_without(store: Store, what: str) -> None:
-    """Raise UsageError if there is a Delta table, which ``what`` would leave behind."""
+    """Raise UsageError if the lake has a Delta table.
+
+    Args:
+        store: the lake's files.
+        what: names, in the error, the operation that would leave the table behind.
+    """
     if has_table(store):
         raise UsageError(
             f"{store.root} has a Delta table ({LOG}), which {what} would leave behind: give --delta-jars, "
@@ -50,11 +58,15 @@ def refuse_without(store: Store, what: str) -> None:
 
 
 class DeltaTable:
-    """The table of a lake; made by the first :meth:`follow`.
+    """The Delta table of a lake; the first :meth:`follow` creates it.
+
+    Args:
+        spark: a session with Delta's jars.
+        lake: the lake.
 
     Raises:
-        SetupError: the session has not got Delta's jars.
-        LakeError: the table can not be opened.
+        SetupError: the session lacks Delta's jars.
+        LakeError: the table cannot be opened.
     """
 
     def __init__(self, spark: SparkSession, lake: Lake) -> None:
@@ -71,18 +83,18 @@ class DeltaTable:
                 "this Spark session was started without Delta's jars: give --delta-jars"
             ) from None
         except Py4JJavaError as error:
-            raise LakeError(f"the Delta table {self.path} can not be opened: {_text(error)}") from error
+            raise LakeError(f"the Delta table {self.path} cannot be opened: {_text(error)}") from error
 
     def check(self, state: State) -> None:
-        """Raise LakeError if another program has changed which files the table holds.
+        """Raise LakeError if another program has changed the table's list of files.
 
         Args:
-            state: the log, folded.
+            state: the folded log of the lake.
         """
         transaction = self._begin()
         done = int(transaction.txnVersion(self._app))
         if done < 0 and transaction.readVersion() >= 0:
-            raise LakeError(f"{self.path} is the Delta table of something else; this lake can not use it")
+            raise LakeError(f"{self.path} is the Delta table of another program; this lake cannot use it")
         if done > state.seq:
             raise LakeError(
                 f"the Delta table {self.path} has entry {done} of the lake's log, which ends at {state.seq}: "
@@ -97,14 +109,14 @@ class DeltaTable:
             raise LakeError(
                 f"another program has changed the Delta table {self.path} (OPTIMIZE, DELETE, an append?): it "
                 f"{what} {odd[0]}, and {len(odd) - 1} more differ. The manifests are the truth: remove "
-                f"{self._lake.path(LOG)}, and the next archive with --format delta makes it anew"
+                f"{self._lake.path(LOG)}, and the next archive with --format delta makes a new one"
             )
 
     def follow(self) -> int:
-        """Commit the log's entries that the table lacks; return how many.
+        """Commit the entries of the log that the table lacks; return their number.
 
         Raises:
-            PipelineError: Delta refuses; what the log has published stays, the next run tries again.
+            PipelineError: Delta refuses; the published entries stay, and the next run tries again.
         """
         made = 0
         tries = 0
@@ -118,19 +130,19 @@ class DeltaTable:
                 made += 1
             except Py4JJavaError as error:
                 tries += 1
-                # Another job of this lake was faster; what it committed is looked at again.
+                # Another job of this lake was faster: look at its commits and try again.
                 conflict = error.java_exception.getClass().getName().startswith("io.delta.exceptions.")
                 if not conflict or tries >= _TRIES:
                     raise PipelineError(
-                        f"entry {missing[0]} of the log is published, but the Delta table {self.path} could "
-                        f"not take it over: {_text(error)}; the next run does"
+                        f"entry {missing[0]} of the log is published, but the Delta table {self.path} did "
+                        f"not accept it: {_text(error)}; the next run tries again"
                     ) from error
 
     def _begin(self) -> Any:
         try:
             return self._log.startTransaction()
         except Py4JError as error:
-            raise LakeError(f"the Delta table {self.path} can not be read: {_text(error)}") from error
+            raise LakeError(f"the Delta table {self.path} cannot be read: {_text(error)}") from error
 
     def _commit(self, transaction: Any, manifest: Manifest) -> None:
         if transaction.readVersion() < 0:
@@ -147,9 +159,14 @@ class DeltaTable:
 
 
 def actions_of(manifest: Manifest, app: str) -> Iterable[dict[str, Any]]:
-    """An entry of the log as actions of Delta's protocol, in its JSON form."""
+    """Yield the actions of Delta's protocol for an entry of the log, in JSON form.
+
+    Args:
+        manifest: the entry.
+        app: the lake's transaction id.
+    """
     yield {"txn": {"appId": app, "version": manifest.seq, "lastUpdated": manifest.published}}
-    # A compaction moves records and changes none: streams that read the table are not given them again.
+    # A compaction changes no record: streams that read the table must not get the records again.
     changes = manifest.kind == BATCH
     for path in manifest.replaces:
         yield {
@@ -184,7 +201,7 @@ def _partition_of(path: str) -> dict[str, str]:
 
 
 def _statistics(file: DataFile) -> dict[str, Any]:
-    """What lets a reader skip files: the manifest has it already."""
+    """Statistics that let a reader skip files, from the manifest."""
     parts = file.partitions.values()
     low: dict[str, Any] = {"partition": min(file.partitions), "offset": min(each.first for each in parts)}
     high: dict[str, Any] = {"partition": max(file.partitions), "offset": max(each.last for each in parts)}
@@ -220,7 +237,7 @@ def _metadata(lake: Lake) -> dict[str, Any]:
 
 
 def _files_at(lake: Lake, seq: int) -> set[str]:
-    """The live files after an entry of the log."""
+    """Find the live files after an entry of the log."""
     state = State()
     for manifest in lake.manifests():
         if manifest.seq > seq:

@@ -1,4 +1,4 @@
-"""An archive's progress in Prometheus' terms: to a file for its textfile collector, or on a port."""
+"""Expose an archive's progress to Prometheus: in a file for the textfile collector, or on a port."""
 
 from __future__ import annotations
 
@@ -6,30 +6,39 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Gauge, start_http_server, write_to_textfile
 
-from pixy.pipeline.archive.job import Progress
+from pixy.pipeline.archive.progress import Progress
 from pixy.pipeline.errors import UsageError
 
 
 class Metrics:
-    """Gauges of one run; all have the label ``job``."""
+    """Gauges of one run; all have the label ``job``.
+
+    Args:
+        job: name of the job.
+        file: rewritten after each batch; empty for none.
+        port: serves the gauges over HTTP; 0 for none.
+
+    Raises:
+        UsageError: the file's folder does not exist, or the port is taken.
+    """
 
     def __init__(self, job: str, file: str = "", port: int = 0) -> None:
         self._job = job
         self._file = file
         self._registry = CollectorRegistry()
         if file and not Path(file).resolve().parent.is_dir():
-            raise UsageError(f"--metrics-file {file}: there is no such folder")
+            raise UsageError(f"--metrics-file {file}: no such folder")
 
         def gauge(name: str, text: str, *labels: str) -> Gauge:
             return Gauge(f"kafka_pixy_archive_{name}", text, ("job", *labels), registry=self._registry)
 
         self._batches = gauge("batches", "Batches published by this run")
-        self._seconds = gauge("batch_seconds", "How long the last batch took")
-        self._last = gauge("last_batch_timestamp_seconds", "When the last batch was published")
+        self._seconds = gauge("batch_seconds", "Duration of the last batch")
+        self._last = gauge("last_batch_timestamp_seconds", "Time at which the last batch was published")
         self._records = gauge("records", "Records archived by this run", "topic")
         self._bytes = gauge("bytes", "Payload bytes archived by this run", "topic")
-        self._offset = gauge("offset", "Next offset to be archived", "topic", "partition")
-        self._lag = gauge("lag", "Offsets in Kafka and not in the lake", "topic", "partition")
+        self._offset = gauge("offset", "Next offset to archive", "topic", "partition")
+        self._lag = gauge("lag", "Offsets that Kafka has and the lake lacks", "topic", "partition")
         if port:
             try:
                 start_http_server(port, registry=self._registry)
@@ -37,7 +46,12 @@ class Metrics:
                 raise UsageError(f"--metrics-port {port}: {error.strerror}") from error
 
     def update(self, progress: Progress, published: int) -> None:
-        """Take over a run's progress; ``published`` is the last batch's time in milliseconds."""
+        """Set the gauges, and rewrite the file.
+
+        Args:
+            progress: counts of the run.
+            published: time of the last batch, milliseconds of the epoch.
+        """
         self._batches.labels(self._job).set(progress.batches)
         self._seconds.labels(self._job).set(progress.batch_seconds)
         self._last.labels(self._job).set(published / 1000)

@@ -1,4 +1,4 @@
-"""Which topics a job archives and from where; what the broker must still have for it to go on."""
+"""Topics and starting offsets of an archive job, and the checks that Kafka still has its offsets."""
 
 from __future__ import annotations
 
@@ -9,19 +9,22 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from pixy.kafka.blocking import ClusterView
+from pixy.pipeline.archive.checkpoint import Offsets
 from pixy.pipeline.errors import SourceError, UsageError
-from pixy.pipeline.lake.lake import State
+from pixy.pipeline.lake.state import State
 from pixy.wire.types import TopicPartition
 
 TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}\Z")
 _JOB = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}\Z")
 
-Offsets = dict[TopicPartition, int]
-
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """A list of topics, or a pattern that their whole names match."""
+    """A list of topics, or a pattern for whole names of topics.
+
+    Raises:
+        UsageError: both are given, or neither; a name is not one; the pattern is not a regular expression.
+    """
 
     topics: tuple[str, ...] = ()
     pattern: str = ""
@@ -41,13 +44,20 @@ class Subscription:
         return f"pattern {self.pattern}" if self.pattern else ",".join(self.topics)
 
     def option(self) -> tuple[str, str]:
-        """The option of Spark's Kafka source."""
+        """Name and value of the option of Spark's Kafka source."""
         if self.pattern:
             return "subscribePattern", self.pattern
         return "subscribe", ",".join(self.topics)
 
     def find(self, topics: Mapping[str, int]) -> list[TopicPartition]:
-        """The partitions meant, among all topics of the cluster; raises SourceError if none are."""
+        """Find the subscribed partitions.
+
+        Args:
+            topics: number of partitions of every topic in the cluster.
+
+        Raises:
+            SourceError: a topic does not exist, or none matches the pattern.
+        """
         if self.pattern:
             names = sorted(name for name in topics if re.fullmatch(self.pattern, name))
             if not names:
@@ -60,24 +70,25 @@ class Subscription:
         return [(name, number) for name in names for number in range(topics[name])]
 
     def job_name(self, cluster: str) -> str:
-        """A name that the same command line always has, and no other."""
+        """A job name derived from cluster and topics, so repeating the command finds the same job."""
         text = f"{cluster}-{self}"
         plain = re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-._")[:48]
         return f"{plain}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
 def check_job_name(name: str) -> str:
-    """The name if a job can have it; raises UsageError."""
+    """Return the name; raise UsageError if it is not one for a job."""
     if not _JOB.match(name):
         raise UsageError(f"--job {name!r}: letters, digits, '.', '_' and '-', 80 at most")
     return name
 
 
 def check_topic_ids(state: State, now: Mapping[str, str]) -> None:
-    """Raise SourceError for a topic that is not the one that the lake has.
+    """Raise SourceError if a topic was deleted and created again since it was archived.
 
     Args:
-        now: by topic, Kafka's id of it; empty where the broker tells none.
+        state: the folded log of the lake.
+        now: Kafka's id of each topic; empty where the broker gives none.
     """
     then = {topic: ranges[-1].range.topic_id for (topic, _), ranges in state.ranges.items() if ranges}
     for topic, id_ in now.items():
@@ -85,16 +96,16 @@ def check_topic_ids(state: State, now: Mapping[str, str]) -> None:
         if before and id_ and before != id_:
             raise SourceError(
                 f"topic {topic} was deleted and created again: the lake has the one with id {before}, "
-                f"the cluster has {id_}, and its offsets start anew; archive it into another lake"
+                f"the cluster has {id_}, and its offsets start again at 0; archive it into another lake"
             )
 
 
 def check_offsets(resume: Offsets, bounds: Mapping[TopicPartition, tuple[int, int]]) -> None:
-    """Raise SourceError if the broker no longer has what comes next, or never had it.
+    """Raise SourceError if the broker lacks the next offset of a partition.
 
     Args:
-        resume: the next offset of each partition that was archived before.
-        bounds: the oldest offset and the next to be written of each partition.
+        resume: the next offset of each archived partition.
+        bounds: the oldest offset of each partition, and the next one to be written.
     """
     gone = sorted({topic for topic, _ in set(resume) - set(bounds)})
     if gone:
@@ -105,7 +116,7 @@ def check_offsets(resume: Offsets, bounds: Mapping[TopicPartition, tuple[int, in
             raise SourceError(
                 f"offsets {offset} to {begin - 1} of {topic}/{partition} are out of range: they were "
                 "deleted (retention, DeleteRecords) before they were archived; --on-data-loss skip "
-                f"goes on at {begin}"
+                f"continues at {begin}"
             )
         if offset > end:
             raise SourceError(
@@ -115,24 +126,28 @@ def check_offsets(resume: Offsets, bounds: Mapping[TopicPartition, tuple[int, in
 
 
 def starting_offsets(
-    view: ClusterView, places: Iterable[TopicPartition], start: str | int, resume: Offsets
+    view: ClusterView, partitions: Iterable[TopicPartition], start: str | int, resume: Offsets
 ) -> str:
-    """Spark's ``startingOffsets`` as JSON, every partition named.
+    """Build Spark's ``startingOffsets``, JSON that names every partition.
 
     Args:
-        start: ``start``, ``end`` or milliseconds; where a partition is not in ``resume``.
-        resume: the next offset of partitions that the job archived before.
+        view: the cluster.
+        partitions: all partitions of the job.
+        start: ``start``, ``end`` or milliseconds of the epoch: where a partition begins that is not in
+            ``resume``.
+        resume: the next offset of the partitions that the job has archived before.
     """
-    wanted = [place for place in places if place not in resume]
+    fresh = [partition for partition in partitions if partition not in resume]
     found: Offsets = {}
-    if wanted and start != "start":
-        bounds = view.bounds(wanted)
-        found = {place: bounds[place][1] for place in wanted}
+    if fresh and start != "start":
+        bounds = view.bounds(fresh)
+        found = {partition: bounds[partition][1] for partition in fresh}
         if start != "end":
-            at = view.offsets_at(wanted, int(start))
-            found = {place: at[place] if at[place] >= 0 else found[place] for place in wanted}
-    elif wanted:
-        found = {place: begin for place, (begin, _) in view.bounds(wanted).items()}
+            for partition, first in view.offsets_at(fresh, int(start)).items():
+                if first >= 0:  # otherwise no record is that new, and the end stays
+                    found[partition] = first
+    elif fresh:
+        found = {partition: begin for partition, (begin, _) in view.bounds(fresh).items()}
     document: dict[str, dict[str, int]] = {}
     for (topic, partition), offset in {**found, **resume}.items():
         document.setdefault(topic, {})[str(partition)] = offset

@@ -14,9 +14,9 @@ from pyspark.sql import DataFrame, SparkSession, Window, functions as sf
 from pixy.config.model import Proxy
 from pixy.pipeline.audit import engine
 from pixy.pipeline.audit.findings import Finding, Severity
+from pixy.pipeline.audit.intervals import Intervals
 from pixy.pipeline.audit.sources import live_files
-from pixy.pipeline.lake.intervals import Intervals
-from pixy.pipeline.lake.lake import Lake, State
+from pixy.pipeline.lake import Lake, State
 from pixy.pipeline.spark.columns import SCHEMA, content_hash
 from pixy.wire.types import TopicPartition
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from pixy.pipeline.lake.intervals import Intervals
+from pixy.pipeline.audit.intervals import Intervals
 
 
 class Why(StrEnum):

@@ -17,12 +17,12 @@ from pixy.pipeline.audit import engine, findings, missing, output, producers, so
 from pixy.pipeline.audit.classify import Context, Watch
 from pixy.pipeline.audit.facts import NO_GROUP, NO_WINDOW, TALLIES, What
 from pixy.pipeline.audit.findings import Finding
+from pixy.pipeline.audit.intervals import Intervals
 from pixy.pipeline.audit.merge_windows import Restated, restate
 from pixy.pipeline.audit.missing import PartitionView
 from pixy.pipeline.audit.open_sources import Gathered, Request, describe, gather
 from pixy.pipeline.audit.tables import Names
 from pixy.pipeline.errors import UsageError
-from pixy.pipeline.lake.intervals import Intervals
 
 
 @dataclass(slots=True)

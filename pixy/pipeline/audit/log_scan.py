@@ -11,9 +11,9 @@ from dataclasses import replace
 
 from pixy.config.model import Proxy
 from pixy.pipeline.audit.gaps import Span
+from pixy.pipeline.audit.intervals import Intervals
 from pixy.pipeline.datasource.access import from_proxy
 from pixy.pipeline.errors import SourceError
-from pixy.pipeline.lake.intervals import Intervals
 from pixy.wire import control
 from pixy.wire.batch import Batch
 from pixy.wire.client import PartitionFetcher

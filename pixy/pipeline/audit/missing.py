@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pixy.config.model import Proxy
 from pixy.pipeline.audit.facts import What
 from pixy.pipeline.audit.gaps import Gap, Log, Why, classify
+from pixy.pipeline.audit.intervals import Intervals, overlaps
 from pixy.pipeline.audit.log_scan import scan
 from pixy.pipeline.audit.open_sources import Gathered
-from pixy.pipeline.lake.intervals import Intervals, overlaps
 from pixy.wire.types import TopicPartition
 
 Ranges = Mapping[tuple[What, str, int, str | None], Intervals]

@@ -19,8 +19,8 @@ from pixy.kafka.blocking import ClusterView
 from pixy.pipeline.audit import engine, sources
 from pixy.pipeline.audit.journal_view import JournalView
 from pixy.pipeline.errors import SourceError, UsageError
-from pixy.pipeline.lake.lake import Lake, State
-from pixy.pipeline.spark.hadoop import store_for
+from pixy.pipeline.lake import Lake, State
+from pixy.pipeline.spark.hadoop_store import store_for
 from pixy.wire.types import TopicPartition
 
 

@@ -10,10 +10,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pixy.pipeline.audit.contents import Evidence, find_twice, lake_rows, log_rows, of_contents
 from pixy.pipeline.audit.facts import What
 from pixy.pipeline.audit.findings import Finding
+from pixy.pipeline.audit.intervals import Intervals
 from pixy.pipeline.audit.missing import Ranges
 from pixy.pipeline.audit.open_sources import Gathered, Request
 from pixy.pipeline.audit.sequence_scan import Sequences, of_sequences, scan_sequences
-from pixy.pipeline.lake.intervals import Intervals
 from pixy.wire.types import TopicPartition
 
 

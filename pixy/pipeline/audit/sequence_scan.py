@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 from pixy.config.model import Proxy
 from pixy.pipeline.audit import engine
 from pixy.pipeline.audit.findings import Finding, Severity
+from pixy.pipeline.audit.intervals import Intervals
 from pixy.pipeline.audit.sequences import Event, Header, SequenceTracker, Told
-from pixy.pipeline.lake.intervals import Intervals
 from pixy.wire.types import TopicPartition
 
 MOST_EXPLAINED = 1000

@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, functions as sf
 from pixy.config.model import Proxy
 from pixy.pipeline.audit.facts import ARCHIVED, BLOCK_BITS, LOGGED
 from pixy.pipeline.errors import LakeError
-from pixy.pipeline.lake.lake import Lake, State
+from pixy.pipeline.lake import Lake, State
 from pixy.pipeline.spark.columns import SCHEMA
 from pixy.pipeline.spark.kafka_options import kafka_options
 from pixy.wire.types import TopicPartition

@@ -23,7 +23,7 @@ from pixy.pipeline.audit.facts import (
     TOPIC_COUNTS,
     What,
 )
-from pixy.pipeline.lake.intervals import Intervals
+from pixy.pipeline.audit.intervals import Intervals
 from pixy.wire.types import TopicPartition
 
 Row = dict[str, Any]

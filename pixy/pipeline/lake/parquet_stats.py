@@ -1,8 +1,8 @@
-"""A new data file's figures, from its small columns, by vectors.
+"""Compute a new data file's stats from its small columns, with numpy.
 
-The driver reads what Spark has just written: of a record some 20 bytes. A job of Spark's for it cost a
-tenth of a batch's time, and in a new JVM seconds. The hash of the content is the one that was computed
-from what Kafka returned; the record's is chained from it here, see :mod:`pixy.pipeline.lake.checksum`.
+The driver reads some 20 bytes a record of the file that Spark has just written. A Spark job for it took a
+tenth of a batch's time, and seconds in a new JVM. The file has the content hash, computed from Kafka's
+rows; the record hash is chained from it here, see :mod:`pixy.pipeline.lake.checksum`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from pixy.pipeline.lake.checksum import SEED, Stats, text_hash
 from pixy.pipeline.lake.data_files import batches, open_file
+from pixy.wire.types import TopicPartition
 
-COLUMNS = ["topic", "partition", "offset", "timestamp", "timestampType", "size", "hash"]
+_COLUMNS = ["topic", "partition", "offset", "timestamp", "timestampType", "size", "hash"]
 
 _Words = NDArray[np.uint64]
 
@@ -55,34 +56,38 @@ def _hash_long(values: _Words, seeds: _Words) -> _Words:
     return _avalanche(_rotate(words, 27) * _P1 + _P4)
 
 
-def figures(path: str, filesystem: Any = None) -> dict[tuple[str, int], Stats]:
-    """What a data file holds, by topic and partition.
+def read_stats(path: str, filesystem: Any = None) -> dict[TopicPartition, Stats]:
+    """Compute the stats of each partition in a data file.
+
+    Args:
+        path: the file.
+        filesystem: pyarrow's file system; None for this machine's files.
 
     Raises:
         LakeError: it is missing or damaged.
     """
-    found: dict[tuple[str, int], Stats] = {}
+    found: dict[TopicPartition, Stats] = {}
     with open_file(path, filesystem) as file:
-        for batch in batches(file, path, COLUMNS):
-            for place, stats in _of_batch(batch):
-                found[place] = found.get(place, Stats()) + stats
+        for batch in batches(file, path, _COLUMNS):
+            for partition, stats in _of_batch(batch):
+                found[partition] = found.get(partition, Stats()) + stats
     return found
 
 
 def _words(batch: pa.RecordBatch, name: str) -> _Words:
-    """An integer column as 64 bits each, negative ones in two's complement."""
+    """Convert an integer column to 64-bit words, negative values in two's complement."""
     values: NDArray[Any] = batch.column(name).cast(pa.int64()).to_numpy(zero_copy_only=False)
     return values.astype(np.int64, copy=False).view(np.uint64)
 
 
-def _of_batch(batch: pa.RecordBatch) -> list[tuple[tuple[str, int], Stats]]:
-    """The figures of each run of rows of one partition: a file is sorted, so there are few runs."""
+def _of_batch(batch: pa.RecordBatch) -> list[tuple[TopicPartition, Stats]]:
+    """Compute the stats of each run of rows of one partition; a file is sorted, so there are few runs."""
     if not len(batch):
         return []
     topics = batch.column("topic").dictionary_encode()
     names: list[str] = topics.dictionary.to_pylist()
     which = topics.indices.to_numpy(zero_copy_only=False)
-    partition, offset, time, kind, size, content = (_words(batch, name) for name in COLUMNS[1:])
+    partition, offset, time, kind, size, content = (_words(batch, name) for name in _COLUMNS[1:])
     seeds = np.array([text_hash(name, SEED) for name in names], np.uint64)[which]
     record = _hash_long(content, _hash_int(kind, _hash_long(offset, _hash_int(partition, seeds))))
     changes = np.flatnonzero((partition[1:] != partition[:-1]) | (which[1:] != which[:-1])) + 1

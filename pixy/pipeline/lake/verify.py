@@ -15,17 +15,10 @@ from pixy.pipeline.errors import LakeError
 from pixy.pipeline.lake.arrow_store import filesystem_of
 from pixy.pipeline.lake.checksum import Stats
 from pixy.pipeline.lake.data_files import Found, examine
-from pixy.pipeline.lake.lake import (
-    BATCH,
-    CHECKPOINTS,
-    COMPACTION,
-    DATA,
-    DataFile,
-    Lake,
-    Manifest,
-    State,
-    sum_by_partition,
-)
+from pixy.pipeline.lake.lake import Lake
+from pixy.pipeline.lake.layout import CHECKPOINTS, DATA
+from pixy.pipeline.lake.manifest import BATCH, COMPACTION, DataFile, Manifest
+from pixy.pipeline.lake.state import State, sum_by_partition
 
 _MAX_PENDING = 64
 

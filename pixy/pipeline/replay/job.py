@@ -16,14 +16,9 @@ from pixy.kafka.blocking import ClusterView
 from pixy.kafka.bulk import bulk_settings
 from pixy.kafka.consumer import Commit
 from pixy.pipeline.errors import PipelineError, SourceError, UsageError
-from pixy.pipeline.lake.lake import Lake, State
-from pixy.pipeline.lake.selection import (
-    Matches,
-    Selection,
-    load_matches,
-    partitions_of,
-    save_matches,
-)
+from pixy.pipeline.lake.lake import Lake
+from pixy.pipeline.lake.selection import Matches, Selection, load_matches, partitions_of, save_matches
+from pixy.pipeline.lake.state import State
 from pixy.pipeline.replay.state import MATCHES, ReplayState, last_by, translate_offset
 from pixy.pipeline.replay.writer import Done, Plan, Replay, count
 

@@ -19,8 +19,10 @@ from pixy.kafka.bulk import ANY, MAX_IN_FLIGHT, BulkProducer, read_range
 from pixy.kafka.settings import Settings
 from pixy.pipeline.errors import PipelineError
 from pixy.pipeline.lake.checksum import content_hash
-from pixy.pipeline.lake.lake import Lake, State
-from pixy.pipeline.lake.selection import Matches, Record, Selection, read
+from pixy.pipeline.lake.lake import Lake
+from pixy.pipeline.lake.record_reader import Record, read_records
+from pixy.pipeline.lake.selection import Matches, Selection
+from pixy.pipeline.lake.state import State
 from pixy.pipeline.replay.state import ReplayState, last_by
 
 FLUSH_RECORDS = 200_000
@@ -205,7 +207,7 @@ class Replay:
                 open_.append(
                     (
                         partition,
-                        read(
+                        read_records(
                             self._lake,
                             self._log,
                             self._plan.topic,
@@ -290,7 +292,7 @@ def count(
     columns = ["partition", "offset", "timestamp", *(["key"] if selection.keys else [])]
     return {
         partition: sum(
-            len(chunk) for chunk in read(lake, log, topic, partition, selection, 0, matches, columns)
+            len(chunk) for chunk in read_records(lake, log, topic, partition, selection, 0, matches, columns)
         )
         for partition in partitions
     }

@@ -72,7 +72,8 @@ def plain_sink(spark: Any, bootstrap: str, topic: str, folder: Path) -> float:
 
 
 def our_archive(spark: Any, proxy: Proxy, topic: str, folder: Path) -> float:
-    from pixy.pipeline.archive.job import Archive, Job, admin_view
+    from pixy.pipeline.archive.archive import Archive, admin_view
+    from pixy.pipeline.archive.job import Job
     from pixy.pipeline.archive.subscription import Subscription
 
     shutil.rmtree(folder, ignore_errors=True)
@@ -187,8 +188,8 @@ def own_produce(proxy: Proxy, topic: str) -> float:
 
 
 def our_replay(proxy: Proxy, lake: Path, topic: str, to: str, state: Path) -> float:
-    from pixy.pipeline.archive.job import admin_view
-    from pixy.pipeline.lake.lake import Lake
+    from pixy.pipeline.archive.archive import admin_view
+    from pixy.pipeline.lake import Lake
     from pixy.pipeline.lake.selection import Selection
     from pixy.pipeline.replay.job import ReplayJob, Wish
     from pixy.pipeline.replay.state import ReplayState

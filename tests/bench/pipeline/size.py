@@ -21,7 +21,7 @@ import yaml
 from rich.table import Table
 
 from pixy.config import Kafka, Proxy
-from pixy.pipeline.lake.lake import Lake
+from pixy.pipeline.lake import Lake
 from tests.bench.pipeline.lake import pad, values
 from tests.bench.pipeline.topics import fill
 from tests.bench.report import ROOT, console
@@ -38,7 +38,8 @@ BATCHES = (25_000, 100_000, 400_000)
 
 def archive(spark: Any, proxy: Proxy, topic: str, folder: Path) -> float:
     """Records a second of a fresh archive in a warm session."""
-    from pixy.pipeline.archive.job import Archive, Job, admin_view
+    from pixy.pipeline.archive.archive import Archive, admin_view
+    from pixy.pipeline.archive.job import Job
     from pixy.pipeline.archive.subscription import Subscription
 
     shutil.rmtree(folder, ignore_errors=True)

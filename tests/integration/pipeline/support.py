@@ -56,7 +56,8 @@ class World:
 
     def archive(self, *topics: str, lake: str = "lake", **fields: Any) -> Any:
         """Run an archive once; returns its progress."""
-        from pixy.pipeline.archive.job import Archive, Job
+        from pixy.pipeline.archive.archive import Archive
+        from pixy.pipeline.archive.job import Job
         from pixy.pipeline.archive.subscription import Subscription
 
         subscription = fields.pop("subscription", None) or Subscription(topics)

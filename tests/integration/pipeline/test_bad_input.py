@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer, TopicPartition
 
-from pixy.pipeline.archive import job as archiving
+from pixy.pipeline.archive import archive as archiving
 from pixy.pipeline.archive.compact import Compactor
 from pixy.pipeline.archive.subscription import Subscription
 from pixy.pipeline.errors import CheckpointError, LakeError, PipelineError, Published, SourceError
-from pixy.pipeline.lake.lake import manifest_path
-from pixy.pipeline.spark.hadoop import HadoopStore
+from pixy.pipeline.lake.layout import manifest_path
+from pixy.pipeline.spark.hadoop_store import HadoopStore
 from tests.integration.pipeline.support import World, assert_sound
 from tests.kafka.cluster import PASSWORD, USER, Cluster
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from pixy.pipeline.archive.batch import BatchWriter
+from pixy.pipeline.archive.batch_writer import BatchWriter
 from pixy.pipeline.errors import PipelineError
 from tests.integration.pipeline.support import World, assert_sound
 

@@ -10,7 +10,10 @@ import pyarrow.parquet as pq
 
 from pixy.pipeline.lake.checksum import Stats, content_hash, payload_size, record_hash
 from pixy.pipeline.lake.data_files import SCHEMA
-from pixy.pipeline.lake.lake import BATCH, DataFile, Lake, Manifest, Range, State, data_folder
+from pixy.pipeline.lake.lake import Lake
+from pixy.pipeline.lake.layout import data_folder
+from pixy.pipeline.lake.manifest import BATCH, DataFile, Manifest, Range
+from pixy.pipeline.lake.state import State
 from pixy.wire.types import RecordHeaders
 
 Row = tuple[int, int, int, bytes | None, bytes | None, RecordHeaders | None]

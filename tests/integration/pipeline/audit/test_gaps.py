@@ -12,9 +12,9 @@ from pixy.config import Kafka, Proxy
 from pixy.kafka import settings
 from pixy.kafka.blocking import ClusterView
 from pixy.pipeline.audit.gaps import Gap, Log, Why, classify
+from pixy.pipeline.audit.intervals import Intervals
 from pixy.pipeline.audit.log_scan import scan
 from pixy.pipeline.errors import SourceError
-from pixy.pipeline.lake.intervals import Intervals
 from tests.kafka.cluster import Cluster
 
 

@@ -17,10 +17,10 @@ from confluent_kafka import Producer
 from pixy.config import Kafka, Proxy
 from pixy.kafka import settings
 from pixy.kafka.blocking import ClusterView
+from pixy.pipeline.audit.intervals import Intervals
 from pixy.pipeline.audit.job import audit
 from pixy.pipeline.audit.open_sources import Request
 from pixy.pipeline.audit.summary import summarize
-from pixy.pipeline.lake.intervals import Intervals
 from pixy.wire.batch import Builder
 from pixy.wire.client import PartitionProducer
 from tests.kafka.cluster import Cluster
@@ -136,7 +136,8 @@ def test_a_gap_and_a_repeat_of_sequence_numbers(
 def test_content_that_is_there_twice_is_explained_or_not(
     forgetful: Cluster, spark: Any, name: str, tmp_path: Path
 ) -> None:
-    from pixy.pipeline.archive.job import Archive, Job
+    from pixy.pipeline.archive.archive import Archive
+    from pixy.pipeline.archive.job import Job
     from pixy.pipeline.archive.subscription import Subscription
 
     log = Log(forgetful, name)

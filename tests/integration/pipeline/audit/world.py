@@ -17,12 +17,13 @@ from pixy.config import App, Proxy
 from pixy.journal import JournalBatch, Kind, Stream, decode, encode
 from pixy.kafka import settings
 from pixy.kafka.blocking import ClusterView
-from pixy.pipeline.archive.job import Archive, Job
+from pixy.pipeline.archive.archive import Archive
+from pixy.pipeline.archive.job import Job
 from pixy.pipeline.archive.subscription import Subscription
 from pixy.pipeline.audit.job import Result, audit
 from pixy.pipeline.audit.open_sources import Request
 from pixy.pipeline.audit.summary import summarize
-from pixy.pipeline.lake.lake import Lake, State
+from pixy.pipeline.lake import Lake, State
 from tests.kafka.cluster import Cluster
 from tests.support import make_config, serving
 

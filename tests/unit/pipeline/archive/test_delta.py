@@ -12,7 +12,7 @@ from pixy.cli.pipeline import run
 from pixy.pipeline.archive.delta import SCHEMA, actions_of, has_table, refuse_without
 from pixy.pipeline.errors import SetupError, UsageError
 from pixy.pipeline.lake.checksum import Stats
-from pixy.pipeline.lake.lake import BATCH, COMPACTION, DataFile, Manifest
+from pixy.pipeline.lake.manifest import BATCH, COMPACTION, DataFile, Manifest
 from pixy.pipeline.lake.store import LocalStore
 from pixy.pipeline.spark import jars
 from pixy.pipeline.spark.session import _with_delta

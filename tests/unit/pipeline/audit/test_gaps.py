@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from pixy.pipeline.audit.gaps import Log, Span, Why, classify
-from pixy.pipeline.lake.intervals import Intervals
+from pixy.pipeline.audit.intervals import Intervals
 
 DAY = 86_400_000
 

@@ -9,9 +9,9 @@ from hypothesis import given, strategies as st
 from pixy.pipeline.audit import sequence_scan
 from pixy.pipeline.audit.contents import MOST_RANGES, Evidence, Twice, of_contents
 from pixy.pipeline.audit.findings import Severity
+from pixy.pipeline.audit.intervals import Intervals
 from pixy.pipeline.audit.sequence_scan import Sequences, of_sequences
 from pixy.pipeline.audit.sequences import Event, Header, SequenceTracker, Told
-from pixy.pipeline.lake.intervals import Intervals
 
 TOP = 2**31
 

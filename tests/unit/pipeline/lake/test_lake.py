@@ -13,7 +13,10 @@ import pytest
 from pixy.pipeline.errors import LakeError, ManifestError, Published, UnknownVersion
 from pixy.pipeline.lake.arrow_store import reading_store
 from pixy.pipeline.lake.data_files import examine
-from pixy.pipeline.lake.lake import COMPACTION, Lake, Manifest, State, manifest_path
+from pixy.pipeline.lake.lake import Lake
+from pixy.pipeline.lake.layout import manifest_path
+from pixy.pipeline.lake.manifest import COMPACTION, Manifest
+from pixy.pipeline.lake.state import State
 from pixy.pipeline.lake.store import LocalStore
 from pixy.pipeline.lake.verify import verify
 from tests.unit.pipeline.support import make_lake, publish, rows, write_file

@@ -1,4 +1,4 @@
-"""Figures by vectors are those of the definition in pure Python, record by record."""
+"""Stats computed with numpy equal those of the definition in pure Python, record by record."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from hypothesis import given, settings, strategies as st
 from xxhash import xxh64_intdigest
 
 from pixy.pipeline.errors import LakeError
-from pixy.pipeline.lake import parquet_stats as figuring
+from pixy.pipeline.lake import parquet_stats
 from pixy.pipeline.lake.lake import Lake
-from pixy.pipeline.lake.parquet_stats import figures
+from pixy.pipeline.lake.parquet_stats import read_stats
 from tests.unit.pipeline.support import Row, make_lake, rows, stats_of, write_file
 
 words = st.integers(0, (1 << 64) - 1)
@@ -24,10 +24,10 @@ words = st.integers(0, (1 << 64) - 1)
 @given(st.lists(st.tuples(words, words), min_size=1))
 def test_the_hash_is_xxh64(pairs: list[tuple[int, int]]) -> None:
     values, seeds = (np.array(column, np.uint64) for column in zip(*pairs, strict=True))
-    assert figuring._hash_long(values, seeds).tolist() == [
+    assert parquet_stats._hash_long(values, seeds).tolist() == [
         xxh64_intdigest(value.to_bytes(8, "little"), seed) for value, seed in pairs
     ]
-    assert figuring._hash_int(values, seeds).tolist() == [
+    assert parquet_stats._hash_int(values, seeds).tolist() == [
         xxh64_intdigest((value & 0xFFFFFFFF).to_bytes(4, "little"), seed) for value, seed in pairs
     ]
 
@@ -53,10 +53,10 @@ def lake(tmp_path: Path) -> Lake:
         max_size=50,
     )
 )
-def test_figures_of_any_file(tmp_path_factory: pytest.TempPathFactory, made: list[Row]) -> None:
+def test_stats_of_any_file(tmp_path_factory: pytest.TempPathFactory, made: list[Row]) -> None:
     lake = make_lake(tmp_path_factory.mktemp("any") / "lake")
     file = write_file(lake, "t", "2023-11-14", "f", made, row_group_size=7)
-    assert figures(lake.path(file.path)) == {
+    assert read_stats(lake.path(file.path)) == {
         ("t", number): stats for number, stats in stats_of("t", made).items()
     }
 
@@ -66,10 +66,10 @@ def test_topics_in_one_file_are_told_apart(lake: Lake) -> None:
     tables = [pq.read_table(lake.path(file.path)) for file in both]
     path = lake.path("both.parquet")
     pq.write_table(pa.concat_tables(tables), path)
-    assert figures(path) == {(file.topic, 0): file.partitions[0] for file in both}
+    assert read_stats(path) == {(file.topic, 0): file.partitions[0] for file in both}
 
 
-def test_a_file_that_is_none(lake: Lake) -> None:
+def test_a_damaged_file_is_named(lake: Lake) -> None:
     Path(lake.path("x.parquet")).write_bytes(b"PAR1" * 10)
     with pytest.raises(LakeError, match=r"x.parquet can not be read"):
-        figures(lake.path("x.parquet"))
+        read_stats(lake.path("x.parquet"))

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from pixy.pipeline.lake.lake import Lake, State
-from pixy.pipeline.lake.selection import Selection, partitions_of, read
+from pixy.pipeline.lake.lake import Lake
+from pixy.pipeline.lake.record_reader import read_records
+from pixy.pipeline.lake.selection import Selection, partitions_of
+from pixy.pipeline.lake.state import State
 from pixy.pipeline.replay.state import ReplayState, last_by, translate_offset
 from pixy.pipeline.replay.writer import count
 from tests.unit.pipeline.support import make_lake, publish, rows, write_file
@@ -45,7 +47,9 @@ def offsets(
 ) -> list[int]:
     state = lake.state()
     selection = Selection(ends=partitions_of(state, "t"), **fields)  # type: ignore[arg-type]
-    found = [row for chunk in read(lake, state, "t", partition, selection, start, matches) for row in chunk]
+    found = [
+        row for chunk in read_records(lake, state, "t", partition, selection, start, matches) for row in chunk
+    ]
     assert all(value == b"v%d" % offset and t == T + offset for offset, t, _, value, _ in found)
     return [row[0] for row in found]
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from hypothesis import given, strategies as st
 
-from pixy.pipeline.lake.intervals import Intervals, overlaps
+from pixy.pipeline.audit.intervals import Intervals, overlaps
 
 ranges = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)), max_size=12)
 

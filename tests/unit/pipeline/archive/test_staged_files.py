@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from pixy.pipeline.archive.batch import Written, _day, _share_of_several_days, _written
+from pixy.pipeline.archive.staged_files import StagedFile, day_of, share_of_mixed_days, staged_file
 from pixy.pipeline.errors import PipelineError
 from pixy.pipeline.lake.checksum import Stats
-from pixy.pipeline.lake.lake import DataFile
+from pixy.pipeline.lake.manifest import DataFile
 
 DAY = 86_400_000
 
@@ -28,25 +28,25 @@ def stats(low: int, high: int, count: int = 1) -> Stats:
     ],
 )
 def test_the_day_of_a_range_of_times(low: int, high: int, day: str) -> None:
-    assert _day(stats(low, high)) == day
+    assert day_of(stats(low, high)) == day
 
 
 def test_a_file_of_several_days_has_no_date_until_it_is_split() -> None:
     one, other, both = stats(5, 6), stats(DAY, DAY), stats(5, DAY)
-    assert _written("s/flat/f", 9, {("t", 0): one, ("t", 1): one}).file.date == "1970-01-01"
-    assert _written("s/flat/f", 9, {("t", 0): one, ("t", 1): other}).file.date == ""
-    assert _written("s/flat/f", 9, {("t", 0): both}).file.date == ""
-    assert _written("s/days/_topic=t/_date=1970-01-02/f", 9, {("t", 0): other}).file.date == "1970-01-02"
+    assert staged_file("s/flat/f", 9, {("t", 0): one, ("t", 1): one}).file.date == "1970-01-01"
+    assert staged_file("s/flat/f", 9, {("t", 0): one, ("t", 1): other}).file.date == ""
+    assert staged_file("s/flat/f", 9, {("t", 0): both}).file.date == ""
+    assert staged_file("s/days/_topic=t/_date=1970-01-02/f", 9, {("t", 0): other}).file.date == "1970-01-02"
     with pytest.raises(PipelineError, match="records of t, u into one file"):
-        _written("s/flat/f", 9, {("t", 0): one, ("u", 0): one})
+        staged_file("s/flat/f", 9, {("t", 0): one, ("u", 0): one})
 
 
 def test_the_share_of_records_in_partitions_of_several_days() -> None:
-    def file(date: str, **counts: int) -> Written:
-        return Written(
+    def file(date: str, **counts: int) -> StagedFile:
+        return StagedFile(
             "", DataFile("", "t", date, 0, 0, {int(n[1:]): stats(0, 0, count) for n, count in counts.items()})
         )
 
-    assert _share_of_several_days([]) == 0
-    assert _share_of_several_days([file("a", p0=5), file("b", p1=5)]) == 0
-    assert _share_of_several_days([file("a", p0=5, p1=10), file("b", p1=5)]) == 0.75
+    assert share_of_mixed_days([]) == 0
+    assert share_of_mixed_days([file("a", p0=5), file("b", p1=5)]) == 0
+    assert share_of_mixed_days([file("a", p0=5, p1=10), file("b", p1=5)]) == 0.75

@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from pixy.config import Proxy
-from pixy.pipeline.archive.job import Job, explain
+from pixy.pipeline.archive.failures import explain
+from pixy.pipeline.archive.job import Job
 from pixy.pipeline.archive.subscription import Subscription
 from pixy.pipeline.errors import LakeError
 from pixy.pipeline.lake.store import LocalStore
-from pixy.pipeline.spark.errors import cause
+from pixy.pipeline.spark.java_errors import cause
 
 
 @contextmanager

@@ -1,0 +1,46 @@
+"""Progress of an archive run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from pixy.pipeline.archive.checkpoint import Offsets
+from pixy.pipeline.lake.manifest import Manifest
+from pixy.wire.types import TopicPartition
+
+
+@dataclass
+class Progress:
+    """Counts of a run so far; reported after each batch.
+
+    Attributes:
+        batches, records, bytes: published by this run; bytes of payload.
+        batch_seconds: duration of the last batch.
+        by_topic: (records, bytes) of each topic.
+        offsets: next offset to archive, by partition.
+        lag: offsets that the broker has and the lake lacks, by partition.
+    """
+
+    batches: int = 0
+    records: int = 0
+    bytes: int = 0
+    batch_seconds: float = 0.0
+    by_topic: dict[str, tuple[int, int]] = field(default_factory=dict)
+    offsets: Offsets = field(default_factory=dict)
+    lag: dict[TopicPartition, int] = field(default_factory=dict)
+
+    def add(self, manifest: Manifest, seconds: float) -> None:
+        """Count a published batch.
+
+        Args:
+            manifest: its entry in the log.
+            seconds: how long it took.
+        """
+        self.batches += 1
+        self.batch_seconds = seconds
+        for each in manifest.ranges:
+            self.records += each.stats.count
+            self.bytes += each.stats.bytes
+            count, size = self.by_topic.get(each.topic, (0, 0))
+            self.by_topic[each.topic] = (count + each.stats.count, size + each.stats.bytes)
+            self.offsets[each.topic, each.partition] = each.end
