@@ -143,9 +143,9 @@ def starting_offsets(
         bounds = view.bounds(fresh)
         found = {partition: bounds[partition][1] for partition in fresh}
         if start != "end":
-            for partition, first in view.offsets_at(fresh, int(start)).items():
+            for tp, first in view.offsets_at(fresh, int(start)).items():
                 if first >= 0:  # otherwise no record is that new, and the end stays
-                    found[partition] = first
+                    found[tp] = first
     elif fresh:
         found = {partition: begin for partition, (begin, _) in view.bounds(fresh).items()}
     document: dict[str, dict[str, int]] = {}
