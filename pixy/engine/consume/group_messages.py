@@ -1,15 +1,21 @@
-"""What a :class:`~pixy.engine.consume.group_consumer.GroupConsumer` is told, and what it tells its cluster."""
+"""The messages that a group takes, and the one that it sends to its cluster.
+
+See :class:`pixy.engine.consume.group_consumer.GroupConsumer`.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from actors import Request
+from pixy.engine.consume.long_polls import Delivery
+
 
 @dataclass(frozen=True, slots=True)
-class Consume:
-    """A long poll. The reply is a :class:`pixy.engine.consume.long_polls.Delivery`, or the error to answer.
+class Consume(Request[Delivery]):
+    """A long poll. The reply is the message that is offered to it, or the error to answer.
 
-    ``ack`` is a message consumed earlier, as (partition, offset); whether it could be acknowledged
+    ``ack`` acknowledges an earlier message, as (partition, offset), on the way; whether that succeeds
     never changes the reply.
     """
 
@@ -19,8 +25,8 @@ class Consume:
 
 
 @dataclass(frozen=True, slots=True)
-class AckMessage:
-    """Acknowledge one message. The reply is None, or the reason why not."""
+class AckMessage(Request[None]):
+    """Acknowledge one message. The reply is None, or the error that says why it was refused."""
 
     topic: str
     partition: int
@@ -28,17 +34,17 @@ class AckMessage:
 
 
 @dataclass(frozen=True, slots=True)
-class Owned:
-    """Ask which partitions this instance owns: topic to sorted partitions."""
+class Owned(Request[dict[str, list[int]]]):
+    """Ask which partitions this member owns: topic to sorted partitions."""
 
 
 @dataclass(frozen=True, slots=True)
-class Leave:
+class Leave(Request[None]):
     """Drain, commit, leave the group; the reply comes when that is done."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupLeaving:
-    """To the cluster: this group takes no more requests and will stop."""
+    """Tell the cluster that this group takes no more requests and will stop."""
 
     group: str

@@ -1,4 +1,4 @@
-"""What the owner of a partition tells the journal."""
+"""The journal entries of a partition owner."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pixy.engine.consume.offers import AckResult, Offer
 from pixy.engine.journal.buffer import AUTO, Journal, Kind, Refusal, Stream
 from pixy.wire.types import TopicPartition
 
-# Plain numbers: a member of an enumeration costs 0.1 microseconds wherever it is compared.
+# Plain numbers: comparing a member of an enumeration costs 0.1 microseconds.
 _OFFERED, _RETURNED, _ACKED, _DROPPED = (
     int(kind) for kind in (Kind.OFFERED, Kind.RETURNED, Kind.ACKED, Kind.DROPPED)
 )
@@ -17,7 +17,15 @@ _REFUSED = {
 
 
 class OwnerJournal:
-    """Of one life of an owner: the assignment's number goes with each event."""
+    """Adds the events of one life of an owner to the journal, each with the epoch of its assignment.
+
+    Args:
+        journal: the cluster's journal.
+        partition: the owner's partition.
+        group: the group's name.
+        epoch: the owner's fetch epoch; the journal stores it as ``generation``.
+        ack_timeout: seconds from an offer to its deadline.
+    """
 
     __slots__ = ("_ack_timeout", "_journal", "_stream")
 
@@ -26,40 +34,40 @@ class OwnerJournal:
         journal: Journal,
         partition: TopicPartition,
         group: str,
-        generation: int,
+        epoch: int,
         ack_timeout: float,
     ) -> None:
         self._journal = journal
         self._ack_timeout = ack_timeout
-        self._stream = Stream(*partition, group, generation)
+        self._stream = Stream(*partition, group, epoch)
 
     def assigned(self, position: int, restarts: int) -> None:
-        """Begins at ``position``."""
+        """The owner begins at ``position``, after so many restarts."""
         journal = self._journal
         journal.add(int(Kind.ASSIGNED), journal.clock(), self._stream, position, restarts)
 
     def revoked(self, position: int, *, drained: bool) -> None:
-        """Ends at ``position``."""
+        """The assignment ends at ``position``, with or without a drain."""
         journal = self._journal
         journal.add(int(Kind.REVOKED), journal.clock(), self._stream, position, code=0 if drained else 1)
 
     def offered(self, offer: Offer, now: float) -> None:
-        """Handed to a request."""
+        """A message was offered to a request, at ``now`` of the loop's clock."""
         journal, record = self._journal, offer.record
         timestamp = offer.timestamp = record.timestamp()[1]  # type: ignore[attr-defined]
         took = -1.0 if timestamp < 0 else max(0.0, now + journal.shift - timestamp / 1000)
         journal.put((_OFFERED, now, self._stream, offer.offset, offer.retries, timestamp, took, 0, 0))
 
     def returned(self, offer: Offer) -> None:
-        """The request's client was gone."""
+        """The message came back, because its client was gone."""
         self._note(_RETURNED, offer)
 
     def acked(self, offer: Offer, *, auto: bool) -> None:
-        """Done."""
+        """A message was acknowledged; ``auto``: because its answer was sent."""
         self._note(_ACKED, offer, AUTO if auto else 0)
 
     def answered(self, offset: int, offer: Offer | None, result: AckResult) -> None:
-        """A client's ack was answered with ``result``; ``offer`` is what it was for, if pending."""
+        """A client's ack got ``result``; ``offer`` is the offer that it was for, if that was pending."""
         journal = self._journal
         if result is not AckResult.DONE:
             journal.add(
@@ -67,11 +75,11 @@ class OwnerJournal:
             )
         elif offer is not None:
             self._note(_ACKED, offer)
-        else:  # offered by an earlier life
+        else:  # an earlier life of the owner offered it
             journal.add(int(Kind.ACKED), journal.clock(), self._stream, offset)
 
     def dropped(self, offer: Offer) -> None:
-        """Given up after too many retries."""
+        """A message was given up after too many retries."""
         self._note(_DROPPED, offer)
 
     def _note(self, kind: int, offer: Offer, flags: int = 0) -> None:

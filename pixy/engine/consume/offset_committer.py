@@ -1,16 +1,15 @@
-"""The offset committer of a group: coalesces positions and commits them every interval.
+"""The offset committer of a group: it coalesces positions and commits them every interval.
 
-It is also the group's memory: a partition owner that is restarted begins at the last position known
-here, so that acknowledged messages are not offered again.
+It is also the group's memory: a partition owner that restarts begins at the last position known here,
+so that acknowledged messages are not offered again.
 """
 
 from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import Any
 
-from actors import Actor
+from actors import Actor, Request, handles
 from pixy.engine.consume import sparse_acks
 from pixy.engine.consume.offset_tracker import Position
 from pixy.kafka.consumer import Commit
@@ -31,14 +30,14 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """Partitions that are ours no longer."""
+    """This member has released these partitions."""
 
     partitions: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class LastKnown:
-    """Ask for the newest position of a partition, or None."""
+class LastKnown(Request[Position | None]):
+    """Ask for the newest position of a partition; None if it has not moved yet."""
 
     partition: TopicPartition
 
@@ -49,13 +48,18 @@ class _Tick:
 
 
 def to_commit(partition: TopicPartition, position: Position) -> Commit:
-    """A position as what is committed to Kafka."""
+    """A position as Kafka stores it: the ranges above the offset go into the metadata."""
     metadata = sparse_acks.encode(position.offset, position.ranges)
     return Commit(*partition, position.offset, metadata)
 
 
 class OffsetCommitter(Actor):
-    """At most one commit is in flight, so that an older one can not overtake a newer one."""
+    """Keeps at most one commit in flight, so that an older one cannot overtake a newer one.
+
+    Args:
+        session: commits, and answers each time with :class:`~pixy.membership.Committed`.
+        interval: seconds between commits.
+    """
 
     def __init__(self, session: Session, interval: float) -> None:
         super().__init__()
@@ -69,38 +73,33 @@ class OffsetCommitter(Actor):
         """Begin to tick."""
         self.set_timer("tick", self._interval, _Tick(), every=self._interval)
 
-    def on_receive(self, message: Any) -> Any:
-        """See the messages of this module."""
-        if type(message) is Moved:
-            self._known[message.partition] = message.position
-            self._dirty[message.partition] = message.position
-            if message.at_once:
-                self._commit()
-            return None
-        if isinstance(message, Committed):
-            return self._committed(message)
-        if isinstance(message, Forget):
-            for partition in message.partitions:
-                self._known.pop(partition, None)
-                self._dirty.pop(partition, None)
-            return None
-        if isinstance(message, LastKnown):
-            return self._known.get(message.partition)
-        if isinstance(message, _Tick):
-            self._commit()
-            return None
-        return super().on_receive(message)
-
     def on_stop(self) -> None:
-        """What is not committed yet goes out before the session is closed."""
+        """Commit the rest before the session is closed."""
         if self._dirty:
             self._session.commit([to_commit(*item) for item in self._dirty.items()])
 
-    def _commit(self) -> None:
-        if self._in_flight is None and self._dirty:
-            self._in_flight, self._dirty = self._dirty, {}
-            self._session.commit([to_commit(*item) for item in self._in_flight.items()])
+    @handles(Moved)
+    def _moved(self, message: Moved) -> None:
+        self._known[message.partition] = message.position
+        self._dirty[message.partition] = message.position
+        if message.at_once:
+            self._commit()
 
+    @handles(Forget)
+    def _forget(self, message: Forget) -> None:
+        for partition in message.partitions:
+            self._known.pop(partition, None)
+            self._dirty.pop(partition, None)
+
+    @handles(LastKnown)
+    def _last_known(self, query: LastKnown) -> Position | None:
+        return self._known.get(query.partition)
+
+    @handles(_Tick)
+    def _tick(self, _message: _Tick) -> None:
+        self._commit()
+
+    @handles(Committed)
     def _committed(self, outcome: Committed) -> None:
         sent, self._in_flight = self._in_flight or {}, None
         if outcome.error is None and not outcome.partitions:
@@ -109,6 +108,11 @@ class OffsetCommitter(Actor):
             error = outcome.partitions.get(partition, outcome.error)
             if error is None or partition not in self._known:
                 continue
-            # Tried again at the next tick, unless something newer is waiting already.
+            # The next tick tries again, unless a newer position waits already.
             self._dirty.setdefault(partition, position)
             logger.warning("%s: commit of %s/%d failed, will retry: %s", self.path, *partition, error)
+
+    def _commit(self) -> None:
+        if self._in_flight is None and self._dirty:
+            self._in_flight, self._dirty = self._dirty, {}
+            self._session.commit([to_commit(*item) for item in self._in_flight.items()])

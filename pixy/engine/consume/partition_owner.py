@@ -1,6 +1,7 @@
-"""The owner of one partition: fetched messages, offers, acks, retries, deadlines.
+"""The owner of one partition: it moves messages between the group and the partition's offers.
 
-The rules are in :mod:`pixy.engine.consume.offers`; this actor moves messages and keeps the time.
+:mod:`pixy.engine.consume.offers` holds the rules: what is offered next, acks, retries. This actor feeds
+it with messages, acks and the time, and reports to the group and the committer.
 """
 
 from __future__ import annotations
@@ -10,14 +11,24 @@ import logging
 from dataclasses import dataclass
 from typing import Any
 
-from actors import Actor, ActorRef
+from actors import Actor, ActorRef, handles
 from pixy.config.model import Consumer
 from pixy.engine.consume import sparse_acks
 from pixy.engine.consume.journaling import OwnerJournal
 from pixy.engine.consume.long_polls import Answered, Delivery, Poll
 from pixy.engine.consume.offers import AckResult, Offer, OfferBook
-from pixy.engine.consume.offset_committer import LastKnown, Moved
+from pixy.engine.consume.offset_committer import LastKnown, Moved, OffsetCommitter
 from pixy.engine.consume.offset_tracker import OffsetTracker, Position
+from pixy.engine.consume.partition_messages import (
+    Ack,
+    CountPending,
+    DrainPartition,
+    PartitionDrained,
+    Ready,
+    Records,
+    Serve,
+    Unserved,
+)
 from pixy.engine.journal.buffer import Journal
 from pixy.errors import LongPollTimeout, NeverOffered
 from pixy.membership import AssignedPartition, Session
@@ -27,105 +38,57 @@ logger = logging.getLogger("pixy.engine")
 
 
 @dataclass(frozen=True, slots=True)
-class Records:
-    """Fetched messages, with the epoch of the assignment (or seek) that they belong to."""
-
-    epoch: int
-    records: list[Any]
+class _DeadlineDue:
+    """An offer may have expired."""
 
 
 @dataclass(frozen=True, slots=True)
-class Serve:
-    """Hand out a message to each of these requests."""
-
-    polls: tuple[Poll, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Ack:
-    """A client is done with a message. The reply is None, or the reason why not."""
-
-    offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class CountPending:
-    """Ask how many messages were offered and not acknowledged."""
-
-
-@dataclass(frozen=True, slots=True)
-class DrainPartition:
-    """Offer nothing more; say :class:`PartitionDrained` when all acks are in, or after ``timeout``."""
-
-    timeout: float
-
-
-@dataclass(frozen=True, slots=True)
-class _Tick:
-    pass
-
-
-@dataclass(frozen=True, slots=True)
-class _DrainOver:
-    pass
-
-
-# What the owner tells the group's actor; each carries the epoch of its assignment.
-
-
-@dataclass(frozen=True, slots=True)
-class Ready:
-    """The owner can hand out ``messages`` more; ``reborn`` voids what it announced before."""
-
-    partition: TopicPartition
-    epoch: int
-    messages: int
-    reborn: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Unserved:
-    """Requests for which nothing was left."""
-
-    partition: TopicPartition
-    epoch: int
-    polls: tuple[Poll, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionDrained:
-    """All that will be acknowledged has been; ``position`` is the last one."""
-
-    partition: TopicPartition
-    epoch: int
-    position: Position
+class _DrainTimeout:
+    """The drain has waited for acks long enough."""
 
 
 class Assignment:
-    """What outlives a restart of the owner: the start, and what was offered so far."""
+    """The part of an owner's state that outlives its restarts."""
 
     __slots__ = ("lives", "offered_below", "start")
 
     def __init__(self, start: AssignedPartition) -> None:
         self.start = start
         self.lives = 0
+        """How often an owner was made for it."""
         self.offered_below = 0
+        """Every offset that was offered is below this one."""
 
     @property
     def partition(self) -> TopicPartition:
         """Topic and partition."""
         return self.start.topic, self.start.partition
 
+    @property
+    def epoch(self) -> int:
+        """The number of this assignment."""
+        return self.start.epoch
+
 
 class PartitionOwner(Actor):
-    """One per assigned partition, child of the group's actor."""
+    """One per assigned partition, child of the group's actor.
+
+    Args:
+        assignment: outlives this actor's restarts.
+        group: the group's name.
+        group_ref: gets :class:`Ready`, :class:`Unserved` and :class:`PartitionDrained`.
+        committer: gets each new position, and knows the last one after a restart.
+        session: fetches; it gets credit for the messages that were let go of.
+        conf: the limits and timeouts.
+        journal: notes what happens to each message; None for no journal.
+    """
 
     def __init__(
         self,
         assignment: Assignment,
         group: str,
         group_ref: ActorRef[Any],
-        committer: ActorRef[Any],
+        committer: ActorRef[OffsetCommitter],
         session: Session,
         conf: Consumer,
         journal: Journal | None = None,
@@ -136,7 +99,7 @@ class PartitionOwner(Actor):
         assignment.lives += 1
         self._assignment = assignment
         self._life = assignment.lives
-        self._epoch = assignment.start.epoch
+        self._fetch_epoch = assignment.epoch
         self._partition = assignment.partition
         self._group = group
         self._group_ref = group_ref
@@ -151,18 +114,18 @@ class PartitionOwner(Actor):
         self._credit_batch = max(1, conf.prefetch_max_messages // 8)
         self._timer_at: float | None = None
         self._book: OfferBook
-        self._told: Position
+        self._reported: Position
 
     async def on_start(self) -> None:  # type: ignore[override]
-        """First life: begin where the group said. Later: where the committer last knew us."""
+        """Begin at the assignment's position; after a restart, at the last one the committer knows."""
         start = self._assignment.start
         position = Position(start.position, self._decode(start.position, start.metadata))
         if self._life > 1:
             known = await self._committer.ask(LastKnown(self._partition), block=False)
             position = known or position
-            self._epoch = self._session.next_epoch()
-            self._session.seek(self._partition, position.offset, self._epoch)
-            self._tell_group(Ready(self._partition, start.epoch, 0, reborn=True))
+            self._fetch_epoch = self._session.next_epoch()
+            self._session.seek(self._partition, position.offset, self._fetch_epoch)
+            self._tell_group(Ready(self._partition, start.epoch, 0, restarted=True))
         self._book = OfferBook(
             OffsetTracker(position.offset, position.ranges),
             max_pending=self._conf.max_pending_messages,
@@ -170,63 +133,48 @@ class PartitionOwner(Actor):
             max_retries=self._conf.max_retries,
             offered_below=self._assignment.offered_below,
         )
-        self._told = self._book.position()
+        self._reported = self._book.position()
         if self._journal is not None:
             self._notes = OwnerJournal(
-                self._journal, self._partition, self._group, self._epoch, self._conf.ack_timeout
+                self._journal, self._partition, self._group, self._fetch_epoch, self._conf.ack_timeout
             )
             self._notes.assigned(position.offset, self._life - 1)
         if start.new and self._life == 1:
-            self._committer.tell(Moved(self._partition, self._told, at_once=True), urgent=True)
+            self._committer.tell(Moved(self._partition, self._reported, at_once=True), urgent=True)
 
     def on_receive(self, message: Any) -> Any:
-        """See the messages of this module."""
-        kind = type(message)
-        if kind is Serve:
-            self._serve(message.polls)
-        elif kind is Answered:
-            if message.life == self._life:
-                self._answered(message)
-        elif kind is Records:
-            self._fetched(message)
-        elif kind is Ack:
-            self._ack(message.offset)
-        elif kind is CountPending:
-            return self._book.pending
-        elif kind is DrainPartition:
-            self._drain(message.timeout)
-        elif kind is _DrainOver:
-            self._drained()
-        elif kind is not _Tick:
-            return super().on_receive(message)
-        self._after()
-        return None
+        """Handle the message, then report what it changed."""
+        reply = super().on_receive(message)
+        self._report()
+        return reply
 
     def on_failure(self, *_exc_info: Any) -> None:
-        """Requests that were just being served wait for the next life, or another partition."""
+        """Return the requests that were being served: the next life or another partition serves them."""
         message = self.failed_message
         if type(message) is Serve:
-            self._give_up(tuple(poll for poll in message.polls if not poll.reply.done()))
+            self._return_polls(tuple(poll for poll in message.polls if not poll.reply.done()))
 
     def on_stop(self) -> None:
-        """The assignment is over."""
+        """Note the end of the assignment."""
         if self._notes is not None:
             self._notes.revoked(self._book.position().offset, drained=self._was_drained)
 
-    # -- offers ---------------------------------------------------------------------------------
+    # -- offers -----------------------------------------------------------------------------------
 
+    @handles(Records)
     def _fetched(self, batch: Records) -> None:
-        if batch.epoch != self._epoch:
-            return  # fetched before a seek
+        if batch.epoch != self._fetch_epoch:
+            return  # of an earlier assignment, or fetched before a seek
         skipped, size = self._book.fetched(batch.records)
         self._credit += skipped
         self._credit_bytes += size
 
-    def _serve(self, polls: tuple[Poll, ...]) -> None:
+    @handles(Serve)
+    def _serve(self, message: Serve) -> None:
         now = self._now()
-        self._announced = max(0, self._announced - len(polls))
+        self._announced = max(0, self._announced - len(message.polls))
         unserved: list[Poll] = []
-        for poll in polls:
+        for poll in message.polls:
             if poll.reply.done():
                 continue
             if poll.deadline <= now:
@@ -236,7 +184,7 @@ class PartitionOwner(Actor):
             if offer is None:
                 unserved.append(poll)
                 continue
-            self._note_offered(offer)
+            self._count_offered(offer)
             delivery = Delivery(
                 offer.record,  # type: ignore[arg-type]
                 self._partition[1],
@@ -249,9 +197,12 @@ class PartitionOwner(Actor):
                 self._notes.offered(offer, now)
             if not poll.reply.try_set(delivery):
                 self._take_back(offer.offset)
-        self._give_up(tuple(unserved))
+        self._return_polls(tuple(unserved))
 
+    @handles(Answered)
     def _answered(self, message: Answered) -> None:
+        if message.life != self._life:
+            return
         if not message.sent:
             self._take_back(message.offset)
             return
@@ -266,11 +217,11 @@ class PartitionOwner(Actor):
             self._notes.returned(offer)
         self._book.give_back(offset)
 
-    def _give_up(self, polls: tuple[Poll, ...]) -> None:
+    def _return_polls(self, polls: tuple[Poll, ...]) -> None:
         if polls:
-            self._tell_group(Unserved(self._partition, self._assignment.start.epoch, polls))
+            self._tell_group(Unserved(self._partition, self._assignment.epoch, polls))
 
-    def _note_offered(self, offer: Offer) -> None:
+    def _count_offered(self, offer: Offer) -> None:
         offset = offer.offset
         if offset >= self._credited_below:
             self._credited_below = offset + 1
@@ -279,7 +230,9 @@ class PartitionOwner(Actor):
             if offset >= self._assignment.offered_below:
                 self._assignment.offered_below = offset + 1
 
-    def _ack(self, offset: int) -> None:
+    @handles(Ack)
+    def _ack(self, request: Ack) -> None:
+        offset = request.offset
         reply = self.take_reply()
         offer = self._book.pending_offer(offset)
         result = self._book.ack(offset)
@@ -292,9 +245,14 @@ class PartitionOwner(Actor):
         else:
             reply.try_set(None)
 
+    @handles(CountPending)
+    def _count_pending(self, _query: CountPending) -> int:
+        return self._book.pending
+
     # -- after each message -----------------------------------------------------------------------
 
-    def _after(self) -> None:
+    def _report(self) -> None:
+        """Tell the group, the committer, the log and the session what has changed."""
         book = self._book
         if self._draining:
             if not book.outstanding(self._now()):
@@ -304,7 +262,7 @@ class PartitionOwner(Actor):
             if offerable > self._announced:
                 more = offerable - self._announced
                 self._announced = offerable
-                self._tell_group(Ready(self._partition, self._assignment.start.epoch, more))
+                self._tell_group(Ready(self._partition, self._assignment.epoch, more))
             self._watch_deadline()
         for offer in book.dropped:
             self._log_dropped(offer)
@@ -312,8 +270,8 @@ class PartitionOwner(Actor):
                 self._notes.dropped(offer)
         book.dropped.clear()
         position = book.position()
-        if position != self._told:
-            self._told = position
+        if position != self._reported:
+            self._reported = position
             self._committer.tell(Moved(self._partition, position), urgent=True)
         if self._credit >= self._credit_batch or (self._credit and not book.buffered):
             self._session.credit(self._partition, self._credit, self._credit_bytes)
@@ -324,9 +282,13 @@ class PartitionOwner(Actor):
         if deadline is None or (
             self._timer_at is not None and self._timer_at <= deadline and self.has_timer("deadline")
         ):
-            return  # a timer that fires too early just looks again
+            return  # a timer that fires too early only checks again
         self._timer_at = deadline
-        self.set_timer("deadline", max(0.0, deadline - self._now()), _Tick())
+        self.set_timer("deadline", max(0.0, deadline - self._now()), _DeadlineDue())
+
+    @handles(_DeadlineDue)
+    def _deadline_due(self, _message: _DeadlineDue) -> None:
+        """Do nothing: the report that follows each message finds the expired offers."""
 
     def _log_dropped(self, offer: Offer) -> None:
         record: Any = offer.record
@@ -339,22 +301,24 @@ class PartitionOwner(Actor):
             base64.b64encode(record.value() or b"").decode(),
         )
 
-    # -- the end --------------------------------------------------------------------------------
+    # -- draining ---------------------------------------------------------------------------------
 
-    def _drain(self, timeout: float) -> None:
+    @handles(DrainPartition)
+    def _drain(self, message: DrainPartition) -> None:
         self._draining = self._book.closed = True
         self.cancel_timer("deadline")
-        self.set_timer("drain", timeout, _DrainOver())
+        self.set_timer("drain", message.timeout, _DrainTimeout())
+
+    @handles(_DrainTimeout)
+    def _drain_timeout(self, _message: _DrainTimeout) -> None:
+        if self._draining:
+            self._drained()
 
     def _drained(self) -> None:
-        if not self._draining:
-            return
         self._draining = False
         self._was_drained = True
         self.cancel_timer("drain")
-        self._tell_group(
-            PartitionDrained(self._partition, self._assignment.start.epoch, self._book.position())
-        )
+        self._tell_group(PartitionDrained(self._partition, self._assignment.epoch, self._book.position()))
 
     def _tell_group(self, message: Any) -> None:
         self._group_ref.notify(message, urgent=True)
@@ -370,15 +334,4 @@ class PartitionOwner(Actor):
             return ()
 
 
-__all__ = [
-    "Ack",
-    "Assignment",
-    "CountPending",
-    "DrainPartition",
-    "PartitionDrained",
-    "PartitionOwner",
-    "Ready",
-    "Records",
-    "Serve",
-    "Unserved",
-]
+__all__ = ["Assignment", "PartitionOwner"]

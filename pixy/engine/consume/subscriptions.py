@@ -1,4 +1,4 @@
-"""The topics of a group: looking them up, subscribing, long polls that time out, expiry.
+"""The topics of a group: look-ups, the subscription, long polls that time out, idle topics.
 
 A part of the group's actor, not an actor: it runs inside the actor's handlers.
 """
@@ -15,21 +15,22 @@ from pixy.config.model import Consumer
 from pixy.engine.consume.long_polls import Poll, TopicPolls
 from pixy.errors import LongPollTimeout, PixyError
 from pixy.membership import Session
+from pixy.wire.types import TopicPartition
 
 logger = logging.getLogger("pixy.engine")
 
 _EXPIRY_CHECK = 0.1
 
 TopicLookup = Callable[[str], Awaitable[int | None]]
-"""The number of a topic's partitions; None if there is no such topic; raises PixyError."""
+"""Finds a topic's number of partitions; None if there is no such topic. Raises PixyError."""
 
 
-# What the group's actor gets and passes on to :meth:`Subscriptions.handle`.
+# The group's actor gets these messages from timers and look-ups that Subscriptions starts.
 
 
 @dataclass(frozen=True, slots=True)
 class TopicFound:
-    """A look-up has ended."""
+    """A look-up has ended. ``partitions`` is None without such a topic, and after an error."""
 
     topic: str
     partitions: int | None
@@ -38,14 +39,14 @@ class TopicFound:
 
 @dataclass(frozen=True, slots=True)
 class Recheck:
-    """A missing topic may exist by now."""
+    """Look a missing topic up again."""
 
     topic: str
 
 
 @dataclass(frozen=True, slots=True)
 class Subscribe:
-    """The topics that were gathered become the subscription."""
+    """Subscribe to the topics that were found so far."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,49 +63,56 @@ class SubscriptionDue:
     topic: str
 
 
-class Owner(Protocol):
-    """What the group's actor answers."""
+class Group(Protocol):
+    """What :class:`Subscriptions` needs of the group's actor."""
 
     async def count_pending(self, topic: str) -> int:
-        """Messages of the topic that are offered and not acknowledged."""
+        """How many messages of the topic are offered and not acknowledged."""
 
-    def nothing_left(self) -> None:
-        """The last topic has expired."""
+    def last_topic_expired(self) -> None:
+        """The group has no topic any more."""
 
 
 class Subscriptions:
-    """See the module."""
+    """The topics that the group's clients asked for lately, each with its long polls.
+
+    Args:
+        actor: the group's actor; timers and tasks are its own.
+        group: the same actor, as far as this class needs it.
+        session: is told the subscription.
+        conf: the limits and timeouts.
+        lookup: finds a topic's number of partitions.
+    """
 
     def __init__(
-        self, actor: Actor, owner: Owner, session: Session, conf: Consumer, lookup: TopicLookup
+        self, actor: Actor, group: Group, session: Session, conf: Consumer, lookup: TopicLookup
     ) -> None:
         self._actor = actor
-        self._owner = owner
+        self._group = group
         self._session = session
         self._conf = conf
         self._lookup = lookup
         self._topics: dict[str, TopicPolls] = {}
         self._subscribed: dict[str, int] = {}
         self.closed = False
+        """Set when the group leaves: no topic is subscribed to or expires any more."""
 
     def get(self, topic: str) -> TopicPolls | None:
         """The long polls of a topic, if the group is interested in it."""
         return self._topics.get(topic)
 
     def open(self, topic: str) -> TopicPolls:
-        """The same; a topic that is new is looked up and subscribed to."""
+        """The long polls of a topic; a new topic is looked up and subscribed to."""
         polls = self._topics.get(topic)
         if polls is None:
             polls = TopicPolls(self._conf.long_polling_timeout, self._conf.join_timeout)
             self._topics[topic] = polls
             self._look_up(topic)
-            self._actor.set_timer(
-                ("subscription", topic), self._conf.subscription_timeout, SubscriptionDue(topic)
-            )
+            self._check_idle_after(topic, self._conf.subscription_timeout)
         return polls
 
     def joined(self) -> None:
-        """The group has answered with an assignment: the wait of the first long polls begins."""
+        """Start the wait of the first long polls: the group has answered with an assignment."""
         for topic in self._subscribed:
             polls = self._topics.get(topic)
             if polls is None:
@@ -116,8 +124,15 @@ class Subscriptions:
                 self._actor.cancel_timer(("polls", topic))
                 self.watch(topic, polls)
 
+    def withdraw(self, partition: TopicPartition) -> None:
+        """Give a partition no more requests."""
+        polls = self._topics.get(partition[0])
+        if polls is not None:
+            polls.ready.remove(partition[1])
+            polls.ready.restart()
+
     def watch(self, topic: str, polls: TopicPolls) -> None:
-        """See to it that the first request of the queue times out in time."""
+        """Make sure that the first request of the queue times out in time."""
         key = ("polls", topic)
         deadline = polls.next_deadline()
         if deadline is not None and not self._actor.has_timer(key):
@@ -128,16 +143,16 @@ class Subscriptions:
         for polls in self._topics.values():
             yield from polls.drain()
 
-    # -- messages -------------------------------------------------------------------------------
-
-    def polls_due(self, due: PollsDue) -> None:
+    def expire_polls(self, topic: str) -> None:
         """Answer the requests whose time is up."""
-        polls = self._topics.get(due.topic)
+        polls = self._topics.get(topic)
         if polls is None:
             return
         for poll in polls.expire(self._now()):
             poll.reply.try_fail(LongPollTimeout())
-        self.watch(due.topic, polls)
+        self.watch(topic, polls)
+
+    # -- look-up and subscription -----------------------------------------------------------------
 
     def _look_up(self, topic: str) -> None:
         def failed(error: BaseException) -> TopicFound:
@@ -159,7 +174,7 @@ class Subscriptions:
             polls.found()
             self._subscribed[topic] = found.partitions
             if not self._actor.has_timer("subscribe"):
-                # The first topic joins at once; a change is a rebalance, so others are gathered.
+                # The first topic joins at once. A change is a rebalance, so later topics are gathered.
                 delay = 0.0 if len(self._subscribed) == 1 else self._conf.rebalance_delay
                 self._actor.set_timer("subscribe", delay, Subscribe())
             return
@@ -172,18 +187,23 @@ class Subscriptions:
             self.watch(topic, polls)
         self._actor.set_timer(("recheck", topic), self._conf.retry_backoff, Recheck(topic))
 
-    def recheck(self, check: Recheck) -> None:
+    def recheck(self, topic: str) -> None:
         """Look a missing topic up again."""
-        if check.topic in self._topics:
-            self._look_up(check.topic)
+        if topic in self._topics:
+            self._look_up(topic)
 
-    def subscribe(self, _message: Subscribe) -> None:
-        """Tell the session."""
+    def subscribe(self) -> None:
+        """Tell the session which topics were found."""
         self._session.subscribe(self._subscribed)
 
-    async def due(self, due: SubscriptionDue) -> None:
-        """Give a topic up that nobody has asked for, once nothing of it waits for an ack."""
-        polls = self._topics.get(due.topic)
+    # -- idle topics ------------------------------------------------------------------------------
+
+    def _check_idle_after(self, topic: str, delay: float) -> None:
+        self._actor.set_timer(("subscription", topic), delay, SubscriptionDue(topic))
+
+    async def check_idle(self, topic: str) -> None:
+        """Unsubscribe from a topic that nobody asks for, once none of its messages waits for an ack."""
+        polls = self._topics.get(topic)
         if polls is None or self.closed:
             return
         idle = self._now() - polls.last_request
@@ -191,21 +211,21 @@ class Subscriptions:
         if len(polls):
             left = max(left, _EXPIRY_CHECK)
         elif left <= 0:
-            pending = await self._owner.count_pending(due.topic)
+            pending = await self._group.count_pending(topic)
             if pending and idle > self._conf.ack_timeout:
                 logger.warning(
                     "%s: Stopping unsafely, some messages can be consumed more than once: %s, %d "
                     "not acknowledged",
                     self._actor.path,
-                    due.topic,
+                    topic,
                     pending,
                 )
                 pending = 0
             if not pending and not len(polls):
-                self._unsubscribe(due.topic)
+                self._unsubscribe(topic)
                 return
             left = _EXPIRY_CHECK
-        self._actor.set_timer(("subscription", due.topic), left, due)
+        self._check_idle_after(topic, left)
 
     def _unsubscribe(self, topic: str) -> None:
         logger.info("%s: subscription to %s expired", self._actor.path, topic)
@@ -216,7 +236,7 @@ class Subscriptions:
         if self._topics:
             self._session.subscribe(self._subscribed)
         else:
-            self._owner.nothing_left()
+            self._group.last_topic_expired()
 
     def _now(self) -> float:
         return self._actor.system.loop.time()

@@ -1,0 +1,148 @@
+"""The partitions that the group has assigned to this member, from their assignment to their release.
+
+A part of the group's actor, not an actor: it runs inside the actor's handlers. It keeps one
+:class:`~pixy.engine.consume.partition_owner.PartitionOwner` per partition. A revoked partition drains
+first, that is, its owner offers nothing more and waits for acks; a lost one is dropped at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from actors import ActorDeadError, ActorRef
+from pixy.engine.consume.offset_committer import Forget, OffsetCommitter, to_commit
+from pixy.engine.consume.offset_tracker import Position
+from pixy.engine.consume.partition_messages import CountPending, DrainPartition, PartitionDrained
+from pixy.engine.consume.partition_owner import Assignment, PartitionOwner
+from pixy.kafka.consumer import Commit
+from pixy.wire.types import TopicPartition
+
+
+class _Owner:
+    __slots__ = ("assignment", "ref")
+
+    def __init__(self, ref: ActorRef[PartitionOwner], assignment: Assignment) -> None:
+        self.ref = ref
+        self.assignment = assignment
+
+
+class OwnedPartitions:
+    """Owners by partition, and the drains that are under way.
+
+    Args:
+        spawn: starts the owner of an assignment.
+        withdraw: called with a partition that must not be given any more requests.
+        committer: forgets the positions of released partitions.
+        drain_timeout: seconds that an owner waits for acks once its partition is revoked.
+        on_drained: called with the last positions when no drain is under way any more.
+    """
+
+    def __init__(
+        self,
+        spawn: Callable[[Assignment], ActorRef[PartitionOwner]],
+        withdraw: Callable[[TopicPartition], None],
+        committer: ActorRef[OffsetCommitter],
+        drain_timeout: float,
+        on_drained: Callable[[list[Commit]], None],
+    ) -> None:
+        self._spawn = spawn
+        self._withdraw = withdraw
+        self._committer = committer
+        self._drain_timeout = drain_timeout
+        self._on_drained = on_drained
+        self._owners: dict[TopicPartition, _Owner] = {}
+        self._released: set[TopicPartition] = set()
+        self._draining: dict[TopicPartition, int] = {}
+        self._drained: dict[TopicPartition, Position] = {}
+
+    def __iter__(self) -> Iterator[TopicPartition]:
+        return iter(self._owners)
+
+    def get(self, partition: TopicPartition) -> ActorRef[PartitionOwner] | None:
+        """The owner of a partition, if this member has it."""
+        owner = self._owners.get(partition)
+        return None if owner is None else owner.ref
+
+    def serves(self, partition: TopicPartition, epoch: int) -> bool:
+        """Whether the partition is still assigned under this epoch, and not draining."""
+        owner = self._owners.get(partition)
+        return owner is not None and partition not in self._draining and owner.assignment.epoch == epoch
+
+    def was_released(self, partition: TopicPartition) -> bool:
+        """Whether this member had the partition and has lost it since."""
+        return partition in self._released
+
+    async def count_pending(self, topic: str) -> int:
+        """How many messages of the topic are offered and not acknowledged."""
+        pending = 0
+        for partition, owner in tuple(self._owners.items()):
+            if partition[0] == topic:
+                with contextlib.suppress(ActorDeadError):
+                    pending += await owner.ref.ask(CountPending(), block=False)
+        return pending
+
+    # -- from the assignment to the release -------------------------------------------------------
+
+    def add(self, assignment: Assignment) -> None:
+        """Start the owner of a newly assigned partition."""
+        self._released.discard(assignment.partition)
+        self._owners[assignment.partition] = _Owner(self._spawn(assignment), assignment)
+
+    def drain(self, partitions: Iterable[TopicPartition]) -> None:
+        """Begin to drain; ``on_drained`` follows, at once if there is nothing to wait for."""
+        for partition in partitions:
+            owner = self._owners.get(partition)
+            if owner is None or partition in self._draining or partition in self._drained:
+                continue
+            self._withdraw(partition)
+            self._draining[partition] = owner.assignment.epoch
+            self._tell_to_drain(owner.ref)
+        self._check_drained()
+
+    def owner_restarted(self, partition: TopicPartition) -> None:
+        """Drain the owner's new life too: otherwise the group would wait for ever for the old one."""
+        owner = self._owners.get(partition)
+        if owner is not None and partition in self._draining:
+            self._tell_to_drain(owner.ref)
+
+    def owner_drained(self, message: PartitionDrained) -> None:
+        """Note the last position of a partition."""
+        if self._draining.get(message.partition) != message.epoch:
+            return
+        del self._draining[message.partition]
+        self._drained[message.partition] = message.position
+        self._check_drained()
+
+    def lose(self, partitions: tuple[TopicPartition, ...]) -> None:
+        """Drop partitions that another member has already."""
+        was_draining = bool(self._draining)
+        for partition in partitions:
+            self._draining.pop(partition, None)
+            self._drained.pop(partition, None)
+        self._release(partitions)
+        if was_draining:
+            self._check_drained()
+
+    def _tell_to_drain(self, owner: ActorRef[Any]) -> None:
+        owner.tell(DrainPartition(self._drain_timeout), urgent=True)
+
+    def _check_drained(self) -> None:
+        if self._draining:
+            return
+        drained, self._drained = self._drained, {}
+        self._release(tuple(drained))
+        self._on_drained([to_commit(*item) for item in drained.items()])
+
+    def _release(self, partitions: tuple[TopicPartition, ...]) -> None:
+        if not partitions:
+            return
+        self._committer.tell(Forget(partitions), urgent=True)
+        for partition in partitions:
+            self._withdraw(partition)
+            owner = self._owners.pop(partition, None)
+            if owner is not None:
+                self._released.add(partition)
+                # Normal lane: the owner still handles what was sent before.
+                owner.ref.stop(block=False)
