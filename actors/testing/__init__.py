@@ -1,7 +1,7 @@
-"""Tests of actor systems: virtual time, schedules and faults out of one seed, invariants, probes.
+"""Test actor systems: virtual time, schedules and faults drawn from one seed, invariants, probes.
 
-Nothing here is imported by ``import actors``; and what is named here is imported when it is used,
-so that the pytest plugin costs next to nothing in projects that do not need it.
+``import actors`` does not import this package, and each name below is imported when it is first used. So the
+pytest plugin costs almost nothing in projects that do not use it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         Violation,
     )
 
-_WHERE = {
+_NAMES_BY_MODULE = {
     "_core.instruments": ("Injected",),
     "testing.effects": ("EffectsKit", "effects_of"),
     "testing.faults": ("Crash", "Delay", "Drop", "Fault", "Reorder"),
@@ -39,13 +39,13 @@ _WHERE = {
     "testing.runs": ("Outcome", "explore", "search", "simulate"),
     "testing.simulation": ("MODES", "Sim", "SimSystem", "SimulationFailed", "Violation"),
 }
-_MODULES = {name: module for module, names in _WHERE.items() for name in names}
+_MODULE_BY_NAME = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
+    if name not in _MODULE_BY_NAME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"actors.{_MODULES[name]}"), name)
+    return getattr(importlib.import_module(f"actors.{_MODULE_BY_NAME[name]}"), name)
 
 
 __all__ = [

@@ -1,9 +1,9 @@
-"""What one actor does, as a list: told, asked, spawned, stopped, timers, watches, failures, replies.
+"""Record the effects of one actor as a list: messages, replies, children, timers, watches, failures.
 
     effects_of(Account, Deposit(5))  ->  [TimerSet(...), Told("/bank/log", ...), Replied(5)]
 
-The actor under test gets a subclass of its class that notes what it calls; messages and failures
-come from an instrument and the events. So its ``on_start`` is in the list too.
+The actor under test runs as an instance of a generated subclass that records its method calls. An instrument
+records its messages, and the event stream its failures. The effects of ``on_start`` are in the list as well.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """Base of the effects."""
+    """Base class of all effects."""
 
 
 @dataclass(frozen=True, slots=True)
 class Told(Effect):
-    """Sent a message without waiting for a reply."""
+    """The actor told another actor a message."""
 
     path: str
     message: Any
@@ -40,7 +40,7 @@ class Told(Effect):
 
 @dataclass(frozen=True, slots=True)
 class Asked(Effect):
-    """Sent a message with a reply to come (or forwarded somebody else's ask)."""
+    """The actor asked another actor, or forwarded an ask to it."""
 
     path: str
     message: Any
@@ -48,14 +48,14 @@ class Asked(Effect):
 
 @dataclass(frozen=True, slots=True)
 class Replied(Effect):
-    """The handler's answer to an ask; what comes later by a reply that was taken is not noted."""
+    """The handler returned the reply to an ask. A reply that was taken over and settled later is not recorded."""
 
     value: Any
 
 
 @dataclass(frozen=True, slots=True)
 class Spawned(Effect):
-    """Started a child."""
+    """The actor started a child."""
 
     path: str
     actor_class: type[Any]
@@ -63,7 +63,7 @@ class Spawned(Effect):
 
 @dataclass(frozen=True, slots=True)
 class TimerSet(Effect):
-    """Set a timer; ``delay`` and ``every`` in seconds."""
+    """The actor set a timer; ``delay`` and ``every`` are in seconds."""
 
     key: Any
     delay: float
@@ -73,35 +73,35 @@ class TimerSet(Effect):
 
 @dataclass(frozen=True, slots=True)
 class TimerCancelled(Effect):
-    """Cancelled a timer, whether or not it was set."""
+    """The actor cancelled a timer, which may not have been set."""
 
     key: Any
 
 
 @dataclass(frozen=True, slots=True)
 class Watched(Effect):
-    """Began to watch an actor."""
+    """The actor began to watch another actor."""
 
     path: str
 
 
 @dataclass(frozen=True, slots=True)
 class Unwatched(Effect):
-    """Ended to watch an actor."""
+    """The actor stopped watching another actor."""
 
     path: str
 
 
 @dataclass(frozen=True, slots=True)
 class Called(Effect):
-    """Something else that an actor can do, by name: take_reply, stash, unstash_all, start_task, ..."""
+    """The actor called another of its own methods: ``take_reply``, ``stash``, ``start_task`` and so on."""
 
     what: str
 
 
 @dataclass(frozen=True, slots=True)
 class Failed(Effect):
-    """Failed in ``where`` (a hook, ``on_receive``, ``task``); supervision decided ``directive``."""
+    """The actor failed in ``where`` (a hook, ``on_receive``, ``task``); supervision decided ``directive``."""
 
     where: str
     error: BaseException
@@ -110,25 +110,27 @@ class Failed(Effect):
 
 @dataclass(frozen=True, slots=True)
 class Restarting(Effect):
-    """Will be back in so many seconds."""
+    """The actor will be restarted in ``delay`` seconds."""
 
     delay: float
 
 
 @dataclass(frozen=True, slots=True)
 class Stopped(Effect):
-    """Is gone; ``error`` is what ended it."""
+    """The actor stopped for good; ``error`` is the failure that ended it, None for a stop."""
 
     error: BaseException | None
 
 
 class EffectsKit(Instrument):
-    """One actor in a simulation (the ``sim`` of a scenario), and what it did.
+    """Spawn one actor in a simulation and record its effects.
 
     Args:
-        sim: the simulation.
-        actor_class: the actor under test.
-        args, name, options: as for ``system.spawn``.
+        sim: the simulation, for example the ``sim`` of a scenario.
+        actor_class: class of the actor under test.
+        args: arguments for its constructor.
+        name: name of the actor; its path is ``/name``.
+        options: further options of ``system.spawn``.
     """
 
     def __init__(
@@ -140,23 +142,28 @@ class EffectsKit(Instrument):
         self._path = f"/{name}"
         self._taken = 0
         sim.system.instrument(self)
-        sim.system.events.subscribe(self._happened, Event)
+        sim.system.events.subscribe(self._on_event, Event)
         subject = _recording(actor_class, self.log)
         self.ref: ActorRef[Any] = sim.system.spawn(subject, *args, name=name, **options)
 
     async def settled(self) -> list[Effect]:
-        """Wait until nothing is left to do now; the effects since the last call."""
+        """Wait until nothing is left to do now; return the effects since the last call."""
         await self._sim.settle()
         taken, self._taken = self._taken, len(self.log)
         return self.log[taken:]
 
     async def tell(self, message: Any, *, urgent: bool = False) -> list[Effect]:
-        """Tell the actor a message; what it did then."""
+        """Tell the actor a message and return its effects.
+
+        Args:
+            message: the message.
+            urgent: use the priority lane.
+        """
         self.ref.tell(message, urgent=urgent)
         return await self.settled()
 
     async def ask(self, message: Any) -> list[Effect]:
-        """Ask it; what it did, the reply (or the failure) included. A late reply is not waited for."""
+        """Ask the actor and return its effects, the reply or failure included. Does not wait for a late reply."""
         self.ref.ask(message, block=False)
         return await self.settled()
 
@@ -180,7 +187,7 @@ class EffectsKit(Instrument):
         elif reply.done() and reply.exception() is None:
             self.log.append(Replied(reply.value()))
 
-    def _happened(self, event: Any) -> None:
+    def _on_event(self, event: Any) -> None:
         if getattr(event, "path", None) != self._path:
             return
         if isinstance(event, ActorFailed):
@@ -216,7 +223,7 @@ def _recording(actor_class: type[Actor], log: list[Effect]) -> type[Actor]:
             super().unwatch(ref)
             log.append(Unwatched(ref.path))
 
-    for what in (
+    for name in (
         "take_reply",
         "stash",
         "unstash_all",
@@ -226,17 +233,17 @@ def _recording(actor_class: type[Actor], log: list[Effect]) -> type[Actor]:
         "start_task",
         "stop",
     ):
-        setattr(Recording, what, _noting(getattr(base, what), what, log))
+        setattr(Recording, name, _recorded(getattr(base, name), name, log))
     Recording.__name__, Recording.__qualname__ = base.__name__, base.__qualname__
     return Recording
 
 
-def _noting(method: Callable[..., Any], what: str, log: list[Effect]) -> Callable[..., Any]:
-    def noted(self: Actor, *args: Any, **options: Any) -> Any:
-        log.append(Called(what))
+def _recorded(method: Callable[..., Any], name: str, log: list[Effect]) -> Callable[..., Any]:
+    def record(self: Actor, *args: Any, **options: Any) -> Any:
+        log.append(Called(name))
         return method(self, *args, **options)
 
-    return noted
+    return record
 
 
 def effects_of(
@@ -247,17 +254,17 @@ def effects_of(
     seconds: float = 0.0,
     **options: Any,
 ) -> list[Effect]:
-    """Start an actor in a simulation of its own, send it messages, and list what it did.
+    """Start an actor in a simulation of its own, send it messages, and return its effects.
+
+    The stop at the end of the simulation is not in the list.
 
     Args:
-        actor_class: the actor under test; its path is ``/subject``.
+        actor_class: class of the actor under test; its path is ``/subject``.
         messages: told one after the other, each when nothing is left to do from the one before.
-        args: for its constructor.
-        ask: ask instead of telling.
-        seconds: (virtual) to go on after the last message, for its timers.
-        options: for :class:`~actors.testing.Sim`.
-
-    Its stop at the end is not in the list.
+        args: arguments for the actor's constructor.
+        ask: ask the messages instead of telling them.
+        seconds: virtual seconds to continue after the last message, so that timers fire.
+        options: further options of :class:`~actors.testing.Sim`.
     """
     sim = Sim(**options)
 

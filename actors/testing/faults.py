@@ -1,7 +1,7 @@
-"""Faults on purpose: crash on a message, delay it, lose it, have senders overtake each other.
+"""Inject faults: crash on a message, delay it, drop it, reorder messages of different senders.
 
-Each is a value that says what to hit; a simulation takes a fresh copy with chance of its own, so the
-same fault object serves any number of seeds.
+A fault is a value that selects messages. Each simulation installs a fresh copy with random numbers of its
+own, so one fault object serves any number of seeds.
 """
 
 from __future__ import annotations
@@ -25,15 +25,19 @@ F = TypeVar("F", bound="Fault")
 
 
 class Fault(Instrument):
-    """Base of the faults: which messages they hit.
+    """Base class of faults; selects the messages to hit.
+
+    The runtime's own messages (stops, watches, supervision) are never hit.
 
     Args:
-        path: shell pattern for the path of the actor that gets the message.
-        message: class(es) of the message; or a function that tells; None is any. The runtime's own
-            messages (stops, watches, supervision) are never hit.
-        probability: chance to hit each message that matches.
-        nth: hit only the n-th that matches, counted from 1.
-        times: hit at most so many.
+        path: shell pattern for the path of the receiving actor.
+        message: class or classes of the message, or a predicate; None matches any message.
+        probability: probability of hitting a message that matches, 0 to 1.
+        nth: hit only the n-th message that matches, counted from 1.
+        times: hit at most this many messages.
+
+    Raises:
+        ValueError: the probability is out of range.
     """
 
     def __init__(
@@ -46,25 +50,30 @@ class Fault(Instrument):
         times: int | None = None,
     ) -> None:
         if not 0.0 <= probability <= 1.0:
-            raise ValueError(f"a probability is from 0 to 1, not {probability}")
+            raise ValueError(f"probability must be 0 to 1, not {probability}")
         self.path, self.message = path, message
         self.probability, self.nth, self.times = probability, nth, times
         self.seen = 0
-        """Messages that matched so far."""
+        """Number of messages that matched so far."""
         self.hits = 0
-        """Messages hit so far."""
+        """Number of messages hit so far."""
         self._rng = random.Random(0)
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def bound(self: F, loop: asyncio.AbstractEventLoop, rng: random.Random) -> F:
-        """A copy for one run: its counts begin at 0, its chance is ``rng``."""
+        """Return a copy for one run, with its counters at 0.
+
+        Args:
+            loop: the simulation's loop.
+            rng: random numbers for the copy's decisions.
+        """
         mine = copy.copy(self)
         mine.seen = mine.hits = 0
         mine._loop, mine._rng = loop, rng
         return mine
 
     def hit(self, cell: Cell, envelope: Envelope) -> bool:
-        """Whether this message is one to hit; counts it."""
+        """Decide whether to hit this message, and count it."""
         if not self.matches(cell, envelope[0]):
             return False
         self.seen += 1
@@ -76,7 +85,7 @@ class Fault(Instrument):
         return True
 
     def matches(self, cell: Cell, message: Any) -> bool:
-        """Whether path and message match."""
+        """Return whether path and message match, regardless of the counters."""
         if not fnmatch.fnmatchcase(cell.path, self.path):
             return False
         if isinstance(self.message, (type, tuple)):
@@ -84,23 +93,27 @@ class Fault(Instrument):
         return self.message is None or bool(self.message(message))
 
     def flush(self) -> None:
-        """Let go of what is held, at the end of a run."""
+        """Deliver the messages that are held, at the end of a run."""
 
 
 class Crash(Fault):
-    """The handler raises :class:`~actors.testing.Injected` instead of handling the message."""
+    """Raise :class:`~actors.testing.Injected` instead of calling the handler."""
 
     def begin(self, cell: Cell, envelope: Envelope) -> None:
         """See :class:`actors.Instrument`."""
         if self.hit(cell, envelope):
-            raise Injected(f"crash no. {self.hits} of {cell.path}, on {type(envelope[0]).__name__}")
+            raise Injected(f"crash {self.hits} of {cell.path}, on {type(envelope[0]).__name__}")
 
 
 class Drop(Fault):
-    """The message does not arrive.
+    """Lose the message.
 
-    It is counted as dropped and its asker gets ``MailboxFull``, as by an overflow policy. With
-    ``silent`` nobody learns anything: only an ask with a timeout ever ends.
+    The message is counted as dropped and its asker gets ``MailboxFull``, as with an overflow policy.
+
+    Args:
+        args: positional arguments of :class:`Fault`.
+        silent: do neither; an ask then only ends by its timeout.
+        selection: keyword arguments of :class:`Fault`.
     """
 
     def __init__(self, *args: Any, silent: bool = False, **selection: Any) -> None:
@@ -117,12 +130,15 @@ class Drop(Fault):
 
 
 class Delay(Fault):
-    """The message arrives later, and what the same sender sends after it not before it.
+    """Deliver the message later. Later messages of the same sender do not overtake it.
 
     Args:
-        args: see :class:`Fault`.
-        seconds: how long; a pair draws from that range.
-        selection: see :class:`Fault`.
+        args: positional arguments of :class:`Fault`.
+        seconds: virtual seconds of delay, 0 or more; a pair draws from the range between them.
+        selection: keyword arguments of :class:`Fault`.
+
+    Raises:
+        ValueError: the range is empty or negative.
     """
 
     def __init__(
@@ -131,7 +147,7 @@ class Delay(Fault):
         super().__init__(*args, **selection)
         self.low, self.high = seconds if isinstance(seconds, tuple) else (seconds, seconds)
         if not 0 <= self.low <= self.high:
-            raise ValueError(f"no delay: from {self.low} to {self.high} s")
+            raise ValueError(f"seconds must be an increasing range from 0, not {self.low} to {self.high}")
         self._held: dict[tuple[Cell, object, str], deque[tuple[Envelope, float]]] = {}
 
     def bound(self, loop: asyncio.AbstractEventLoop, rng: random.Random) -> Delay:
@@ -156,7 +172,7 @@ class Delay(Fault):
         if held:
             due = max(due, held[-1][1])
         held.append((envelope, due))
-        # Timers that are due at the same time fire in any order: each takes the oldest.
+        # Timers due at the same time fire in any order, so each one delivers the oldest message.
         self._loop.call_at(due, self._release, key)
         return False
 
@@ -170,16 +186,21 @@ class Delay(Fault):
             cell.mailbox.deliver(envelope, lane)
 
     def flush(self) -> None:
-        """Deliver all that is held."""
+        """Deliver all messages that are held."""
         for key in tuple(self._held):
             while key in self._held:
                 self._release(key)
 
 
 class Reorder(Delay):
-    """Delays all messages (that match) by chance, so that senders overtake each other.
+    """Delay every matching message at random, so that senders overtake each other.
 
-    As over a network with several connections: the order per sender is kept, none other.
+    Only the order of messages from one sender is kept, as on a network with one connection per sender.
+
+    Args:
+        args: positional arguments of :class:`Fault`.
+        seconds: virtual seconds of delay, as for :class:`Delay`.
+        selection: keyword arguments of :class:`Fault`.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""A base for Hypothesis' state machines over a simulated system.
+"""A base class for Hypothesis state machines that drive a simulated system.
 
-The seed of the schedule is drawn like all other data, in the initial rule, so a failing example
-shrinks in both: fewer steps, and a small seed. Needs the ``hypothesis`` package.
+The initial rule draws the seed of the schedule like any other data, so a failing example shrinks both its
+steps and its seed. Needs the ``hypothesis`` package.
 
     class Counting(SystemMachine):
         def start(self):
@@ -29,17 +29,17 @@ T = TypeVar("T")
 
 
 class SystemMachine(RuleBasedStateMachine):
-    """One simulated system per example; rules tell and ask between runs of its loop.
+    """A state machine with one simulated system per example.
 
-    Nothing is handled between rules: a rule that only tells leaves the message in the mailbox, and
-    the schedule decides later. :meth:`run` and :meth:`settle` let the actors work.
+    Actors handle no messages between rules: a rule that only tells leaves the message in the mailbox, and the
+    schedule decides later when it is handled. :meth:`run` and :meth:`settle` let the actors work.
     """
 
     modes: ClassVar[tuple[str, ...]] = ("actors", "pct", "harsh")
-    """Which modes the example's own is drawn from; examples shrink towards the first."""
+    """The schedule modes to draw from; examples shrink towards the first."""
 
     options: ClassVar[Mapping[str, Any]] = {}
-    """For :class:`~actors.testing.Sim`."""
+    """Further options of :class:`~actors.testing.Sim`."""
 
     sim: Sim
 
@@ -52,28 +52,30 @@ class SystemMachine(RuleBasedStateMachine):
         self.start()
 
     def start(self) -> None:
-        """Override: spawn the actors. Runs before all rules, and initial rules of subclasses may
-        run before it."""
+        """Override this to spawn the actors.
+
+        Runs before all rules. Initial rules of subclasses may run before it.
+        """
 
     @property
     def system(self) -> SimSystem:
-        """The example's system."""
+        """The system of the current example."""
         return self.sim.system
 
     def run(self, work: Awaitable[T]) -> T:
-        """Run the loop until ``work`` is done, such as ``self.run(ref.ask(1, block=False))``."""
+        """Run the loop until ``work`` is done and return its value: ``self.run(ref.ask(1, block=False))``."""
         return self.sim.run(work)
 
     def settle(self, seconds: float = TICK) -> None:
-        """Let virtual seconds pass; without any, all that can happen now happens."""
+        """Let virtual seconds pass; by default only until nothing is left to do at this moment."""
         self.sim.run(self.sim.sleep(seconds))
 
     def teardown(self) -> None:
-        """Stop the system and check that nothing is left."""
+        """Stop the system and check that nothing is left behind."""
         if not hasattr(self, "sim"):
             return
         try:
-            if sys.exc_info()[1] is None:  # else a rule failed, and that is what is to be told
+            if sys.exc_info()[1] is None:  # otherwise a rule failed, and its error is the one to report
                 self.sim.finish()
         finally:
             self.sim.close()

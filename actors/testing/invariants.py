@@ -1,7 +1,7 @@
-"""What must hold in every run of every system, checked while it runs and when it is over.
+"""Invariants that hold in every run of every system, checked during the run and at its end.
 
-An instrument that raises is removed by the runtime, so a violation is noted and handed to
-``on_violation`` instead (a simulation ends with it at once).
+The runtime removes an instrument that raises. So a violation is not raised but recorded and passed to
+``on_violation``; a simulation uses that to end the run at once.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ if TYPE_CHECKING:
     from actors._future import Future
     from actors._system import ActorSystem
 
-MOST = 50
-"""Violations that are kept; a broken runtime makes one per message."""
+MAX_VIOLATIONS = 50
+"""Most violations that are kept; a broken runtime makes one per message."""
 
 
 def sender_of(envelope: Envelope) -> object:
-    """Whose order of messages is kept: the sending actor; outside of actors the running task."""
+    """Return the sender whose message order is kept: the sending actor, or outside of actors the running task."""
     sender = envelope[3]
     if sender is not None:
         return sender
     try:
         return asyncio.current_task()
     except RuntimeError:
-        return None  # another thread, or no loop runs
+        return None  # another thread, or no running loop
 
 
-class _Trail:
-    """What is remembered of one actor."""
+class _History:
+    """The records about one actor."""
 
     __slots__ = ("actor", "begun", "dropped", "ended", "errors", "handling", "last", "restarts", "stopped")
 
@@ -64,33 +64,36 @@ class _Trail:
 
 
 class Invariants(Instrument):
-    """Watches one system.
+    """Check the invariants of one system.
+
+    Checked during the run: only running actors handle messages, one at a time; the messages of one sender in
+    one lane are handled in order; no mailbox or stash exceeds its bound; no actor is restarted more often
+    than its intensity allows; ``on_stop`` runs once per life. :meth:`check_end` checks the rest.
 
     Args:
-        on_violation: gets each violation's text, once.
-
-    Checked on the way: messages are handled by running actors only, one at a time; the order of
-    each sender's messages within a lane is kept; no mailbox or stash is above its bound; nobody is
-    restarted more often than its intensity allows; ``on_stop`` runs once per life. :meth:`check_end`
-    has what can be told only at the end.
+        on_violation: called once with the text of each violation.
     """
 
     def __init__(self, on_violation: Callable[[str], object] | None = None) -> None:
         self.violations: list[str] = []
         self._on_violation = on_violation
         self._system: ActorSystem
-        self._trails: dict[Cell, _Trail] = {}
+        self._histories: dict[Cell, _History] = {}
         self._paths: dict[str, Cell] = {}
         self._order: dict[int, tuple[Envelope, object, str, int]] = {}
         self._sent = 0
         self._asks: list[tuple[str, Future[Any]]] = []
-        self._answers: list[tuple[str, Future[Any], int, Any]] = []
+        self._replies: list[tuple[str, Future[Any], int, Any]] = []
         self._events: Counter[type] = Counter()
 
     def install(self, system: ActorSystem) -> Callable[[], None]:
-        """Begin to watch, best before the first actor; the function that is returned ends it."""
+        """Install the checks, preferably before the first actor is spawned.
+
+        Returns:
+            A function that removes the checks.
+        """
         self._system = system
-        leave = system.events.subscribe(self._happened, Event)
+        leave = system.events.subscribe(self._on_event, Event)
         remove = system.instrument(self)
 
         def uninstall() -> None:
@@ -100,60 +103,60 @@ class Invariants(Instrument):
         return uninstall
 
     def violated(self, text: str) -> None:
-        """Note a violation."""
-        if text not in self.violations and len(self.violations) < MOST:
+        """Record a violation."""
+        if text not in self.violations and len(self.violations) < MAX_VIOLATIONS:
             self.violations.append(text)
             if self._on_violation is not None:
                 self._on_violation(text)
 
-    def _trail(self, cell: Cell) -> _Trail:
-        trail = self._trails.get(cell)
-        if trail is None:
-            trail = self._trails[cell] = _Trail()
+    def _history(self, cell: Cell) -> _History:
+        history = self._histories.get(cell)
+        if history is None:
+            history = self._histories[cell] = _History()
             self._paths[cell.path] = cell
-        return trail
+        return history
 
     # -- messages -------------------------------------------------------------------------------
 
     def admit(self, cell: Cell, envelope: Envelope, lane: str) -> bool:
-        """Number the message, look at the mailbox."""
+        """Number the message and check the bounds of the mailbox."""
         self._sent += 1
         self._order[id(envelope)] = (envelope, sender_of(envelope), lane, self._sent)
         self._check_bounds(cell)
         return True
 
     def begin(self, cell: Cell, envelope: Envelope) -> None:
-        """Check who handles what, and in which order."""
-        trail = self._trail(cell)
+        """Check that the actor may handle this message now."""
+        history = self._history(cell)
         kind = type(envelope[0]).__name__
-        if cell.state != RUNNING or trail.stopped:
-            state = STOPPED if trail.stopped else cell.state
+        if cell.state != RUNNING or history.stopped:
+            state = STOPPED if history.stopped else cell.state
             self.violated(f"processed after stop: {cell.path} handles {kind} and is {state}")
-        if trail.handling is not None and trail.handling[1] == cell.restarts:
-            other = type(trail.handling[0][0]).__name__
+        if history.handling is not None and history.handling[1] == cell.restarts:
+            other = type(history.handling[0][0]).__name__
             self.violated(f"two at a time: {cell.path} handles {kind}, and {other} is not done")
-        trail.begun += 1
-        trail.handling = (envelope, cell.restarts)
-        self._check_order(cell, trail, envelope)
+        history.begun += 1
+        history.handling = (envelope, cell.restarts)
+        self._check_order(cell, history, envelope)
         self._check_bounds(cell)
 
-    def _check_order(self, cell: Cell, trail: _Trail, envelope: Envelope) -> None:
+    def _check_order(self, cell: Cell, history: _History, envelope: Envelope) -> None:
         known = self._order.pop(id(envelope), None)
         if known is None or known[0] is not envelope:
-            return  # was stashed: it had its turn; or one of the runtime's own
+            return  # a stashed message, already handled once, or one of the runtime's own
         _, sender, lane, number = known
-        if trail.last.get((sender, lane), 0) > number:
+        if history.last.get((sender, lane), 0) > number:
             self.violated(
                 f"order: {cell.path} handles {type(envelope[0]).__name__} of {_name(sender)} "
                 f"({lane} lane) after a message that was sent later"
             )
         else:
-            trail.last[sender, lane] = number
+            history.last[sender, lane] = number
 
     def _check_bounds(self, cell: Cell) -> None:
         mailbox = cell.mailbox
         normal = len(mailbox.normal)
-        if normal > mailbox.capacity:  # requests to stop are above the bound
+        if normal > mailbox.capacity:  # requests to stop may exceed the bound
             normal = sum(type(envelope[0]) is not ActorStop for envelope in mailbox.normal)
         for lane, count, bound in (
             (NORMAL, normal, mailbox.capacity),
@@ -161,63 +164,63 @@ class Invariants(Instrument):
             ("stash", len(cell.stashed or ()), cell.actor_class.stash_capacity),
         ):
             if count > bound:
-                self.violated(f"bound: {cell.path} has {count} messages in its {lane}, {bound} allowed")
+                self.violated(f"bound: {cell.path} has {count} {lane} messages, {bound} allowed")
 
     def end(
         self, cell: Cell, envelope: Envelope, began: int, ended: int, error: BaseException | None
     ) -> None:
-        """Count; remember the answer."""
-        trail = self._trail(cell)
-        trail.handling = None
-        trail.ended += 1
-        trail.errors += error is not None
+        """Count the message and remember its reply."""
+        history = self._history(cell)
+        history.handling = None
+        history.ended += 1
+        history.errors += error is not None
         reply = envelope[1]
         if reply is not None and reply.done():
-            self._answers.append((self._asked(cell, envelope), reply, reply._state, reply._value))
+            self._replies.append((self._asked(cell, envelope), reply, reply._state, reply._value))
 
     def asked(self, cell: Cell, reply: Future[Any]) -> None:
-        """Remember who waits."""
+        """Remember the asker."""
         sender = current.get()
         asker = "outside" if sender is None else sender.path
         self._asks.append((f"{asker} asked {cell.path}", reply))
 
     @staticmethod
     def _asked(cell: Cell, envelope: Envelope) -> str:
-        return f"the answer of {cell.path} to {type(envelope[0]).__name__}"
+        return f"the reply of {cell.path} to {type(envelope[0]).__name__}"
 
     # -- events ---------------------------------------------------------------------------------
 
-    def _happened(self, event: Event) -> None:
+    def _on_event(self, event: Event) -> None:
         self._events[type(event)] += 1
         if isinstance(event, ActorStarted):
             self._started(event.path)
         elif isinstance(event, ActorStopped):
             cell = self._paths.get(event.path)
             if cell is not None:
-                self._trails[cell].stopped = True
+                self._histories[cell].stopped = True
         elif isinstance(event, ActorFailed):
             cell = self._paths.get(event.path)
             if cell is not None:
-                self._trails[cell].handling = None
+                self._histories[cell].handling = None
         elif isinstance(event, ActorRestarting):
             self._restarting(event)
         elif isinstance(event, Dropped):
             cell = self._paths.get(event.recipient)
             if cell is not None:
-                self._trails[cell].dropped += 1
+                self._histories[cell].dropped += 1
 
     def _started(self, path: str) -> None:
         ref = self._system.lookup(path)
         if ref is None:
             return
         cell = ref._cell
-        trail = self._trail(cell)
+        history = self._history(cell)
         self._paths[path] = cell
-        if trail.stopped:
+        if history.stopped:
             self.violated(f"started after stop: {path}")
         actor = cell.actor
-        if actor is not None and type(actor).on_stop is not pykka.Actor.on_stop and trail.actor is not actor:
-            trail.actor = actor
+        if actor is not None and type(actor).on_stop is not pykka.Actor.on_stop and history.actor is not actor:
+            history.actor = actor
             self._count_stops(path, actor)
 
     def _count_stops(self, path: str, actor: Any) -> None:
@@ -227,7 +230,7 @@ class Invariants(Instrument):
             nonlocal calls
             calls += 1
             if calls > 1:
-                self.violated(f"on_stop: {path} is told to stop {calls} times in one life")
+                self.violated(f"on_stop: called {calls} times in one life of {path}")
             return hook()
 
         actor.on_stop = on_stop
@@ -237,7 +240,7 @@ class Invariants(Instrument):
         if cell is None:
             return
         allowed = cell.supervision.intensity
-        times, now = self._trails[cell].restarts, self._system.loop.time()
+        times, now = self._histories[cell].restarts, self._system.loop.time()
         times.append(now)
         while times[0] <= now - allowed.window:
             times.popleft()
@@ -250,22 +253,23 @@ class Invariants(Instrument):
     # -- the end --------------------------------------------------------------------------------
 
     def check_end(self) -> None:
-        """After ``system.stop()``, when nothing is left to happen.
+        """Check the invariants that hold at the end; call it after ``system.stop()``, when nothing is left to
+        do.
 
-        Each ask has an answer, and still the one that it got first; no actor, timer, task or duty
-        to answer is left; the counters that users see agree with what was seen here.
+        Each ask has a reply, which has not changed; no actor, timer, task or unsettled reply is left behind;
+        the counters of the runtime agree with the messages and events seen here.
         """
         for who, reply in self._asks:
             if not reply.done():
-                self.violated(f"ask: {who} and never got an answer")
-        for who, reply, state, value in self._answers:
+                self.violated(f"ask: {who} and never got a reply")
+        for who, reply, state, value in self._replies:
             if reply._state != state or reply._value is not value:
-                self.violated(f"ask: {who} changed after it was given")
+                self.violated(f"ask: {who} changed after it was settled")
         for path in self._system.paths():
             self.violated(f"left behind: {path} is still in the tree")
-        for cell, trail in self._trails.items():
+        for cell, history in self._histories.items():
             self._check_left(cell)
-            self._check_counters(cell, trail)
+            self._check_counters(cell, history)
         letters = self._events[DeadLetter]
         if self._system.dead_letters != letters:
             self.violated(f"counters: {self._system.dead_letters} dead letters, {letters} were seen")
@@ -285,14 +289,14 @@ class Invariants(Instrument):
         if len(cell.mailbox) or cell.stashed:
             self.violated(f"left behind: {path} has messages")
 
-    def _check_counters(self, cell: Cell, trail: _Trail) -> None:
+    def _check_counters(self, cell: Cell, history: _History) -> None:
         statistics = cell.statistics()
         for name, counted, seen in (
-            ("processed", statistics.processed, trail.ended),
-            ("failed", statistics.failed, trail.errors),
-            ("dropped", statistics.mailbox.dropped, trail.dropped),
+            ("processed", statistics.processed, history.ended),
+            ("failed", statistics.failed, history.errors),
+            ("dropped", statistics.mailbox.dropped, history.dropped),
         ):
-            # What fails beside the mailbox (hooks, tasks) is no message.
+            # Failures of hooks and tasks are not failures of a message.
             if counted != seen:
                 self.violated(f"counters: {cell.path} counts {counted} {name}, {seen} were seen")
 

@@ -1,10 +1,10 @@
-"""An event loop whose time is virtual: when nothing is ready, the clock jumps to the next timer.
+"""An event loop in virtual time: when no callback is ready, the clock jumps to the next timer.
 
-An hour of backoffs costs milliseconds, and the same run gives the same times. Nothing ready and no
-timer means that nobody will ever do anything again: :class:`Deadlock`.
+An hour of backoffs takes milliseconds, and repeated runs give the same times. If no callback is ready and no
+timer is set, nothing can ever happen again: :class:`Deadlock`.
 
-The selector that jumps is an argument of the loop's public constructor. Only the shuffled loop
-touches asyncio's insides (``_ready``, the queue of callbacks); a test says when that breaks.
+The clock jumps in a selector that is passed to the loop's public constructor. Only the shuffled loop uses a
+private part of asyncio (``_ready``, the queue of callbacks); a test fails if a new Python version changes it.
 """
 
 from __future__ import annotations
@@ -18,55 +18,61 @@ from collections.abc import Callable
 from typing import Any
 
 MAX_STEPS = 1_000_000
-"""Turns of the loop that one simulation may take."""
+"""Most turns of the loop in one simulation."""
 
 MAX_STUCK = 100_000
-"""Turns that it may take without time going on."""
+"""Most turns of the loop without progress of virtual time."""
 
 RESOLUTION = 1e-6
-"""Seconds within which timers are due at once: enough for simulations of two centuries."""
+"""Timers within this many seconds of each other are due together; fine enough for simulating two centuries."""
 
 MAX_WALL = 60.0
-"""Seconds by the clock on the wall."""
+"""Most real seconds of one simulation."""
 
-_WALL_EVERY = 256
+_WALL_EVERY = 256  # turns between two looks at the real clock
 
 
 class Deadlock(Exception):
-    """Nothing is ready and no timer is set: whoever waits will wait for ever."""
+    """No callback is ready and no timer is set: the tasks that wait will wait for ever."""
 
 
 class Livelock(Exception):
-    """The simulation took more turns, or more of our time, than it may."""
+    """The simulation took more turns or more real time than allowed."""
 
 
 class CannotSimulate(Exception):
-    """Something that has a thread of its own: no seed decides when a thread runs."""
+    """The scenario starts a thread, and no seed can decide when a thread runs."""
 
 
 class VirtualSelector(selectors.DefaultSelector):
-    """Holds the virtual clock; instead of waiting it moves the clock on."""
+    """A selector that advances the virtual clock instead of waiting.
+
+    Args:
+        max_steps: turns before :class:`Livelock`.
+        max_stuck: turns without progress of virtual time before :class:`Livelock`.
+        wall: real seconds before :class:`Livelock`.
+    """
 
     def __init__(self, max_steps: int, max_stuck: int, wall: float) -> None:
         super().__init__()
         self.now = 0.0
-        """Seconds since the simulation began."""
+        """Virtual seconds since the simulation began."""
         self.steps = 0
         """Turns of the loop so far."""
         self.failure: BaseException | None = None
-        """What the next turn is to raise out of the loop."""
+        """An exception that the next turn raises out of the loop."""
         self.describe: Callable[[], str] = str
-        """Says who waits for whom, for a :class:`Deadlock`."""
+        """Describes which actor waits for which, for the text of :class:`Deadlock` and :class:`Livelock`."""
         self._max_steps, self._max_stuck, self._wall = max_steps, max_stuck, wall
         self._moved_at = 0
         self._began = time.monotonic()
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """Return at once; ``timeout`` seconds have passed if nothing else was to do.
+        """Return at once, and advance the clock by ``timeout`` seconds if no file is ready.
 
         Raises:
             Deadlock: there is nothing to wait for.
-            Livelock: a bound is reached.
+            Livelock: a bound is exceeded.
         """
         self.steps += 1
         failure, self.failure = self.failure, None
@@ -79,13 +85,13 @@ class VirtualSelector(selectors.DefaultSelector):
         if events:
             return events
         if timeout is None:
-            raise Deadlock(f"nothing is left to happen at {self.now:.6f} s\n{self.describe()}".rstrip())
+            raise Deadlock(f"nothing can happen after {self.now:.6f} s\n{self.describe()}".rstrip())
         self.now += timeout
         self._moved_at = self.steps
         return []
 
     def more(self, steps: int) -> None:
-        """Allow some more turns, for cleaning up."""
+        """Allow that many more turns, for cleaning up."""
         self._max_steps = self.steps + steps
         self._moved_at = self.steps
         self._began = time.monotonic()
@@ -95,14 +101,14 @@ class VirtualSelector(selectors.DefaultSelector):
             raise Livelock(f"more than {self._max_steps} turns of the loop\n{self.describe()}")
         if self.steps - self._moved_at > self._max_stuck:
             raise Livelock(
-                f"{self._max_stuck} turns of the loop and it is still {self.now:.6f} s\n{self.describe()}"
+                f"{self._max_stuck} turns of the loop without progress of time at {self.now:.6f} s\n{self.describe()}"
             )
         if self.steps % _WALL_EVERY == 0 and time.monotonic() - self._began > self._wall:
             raise Livelock(f"not done after {self._wall:g} s of real time\n{self.describe()}")
 
 
 class _Shuffled(deque[Any]):
-    """A queue of callbacks that gives any of them next. Each comes at last, with probability 1."""
+    """A queue of callbacks that returns a random one next. Each comes eventually, with probability 1."""
 
     def __init__(self, rng: random.Random) -> None:
         super().__init__()
@@ -115,15 +121,16 @@ class _Shuffled(deque[Any]):
 
 
 class SimLoop(asyncio.SelectorEventLoop):
-    """A loop in virtual time.
+    """An event loop in virtual time.
 
     Args:
-        shuffle: chance that picks the next callback among those that are ready (legal for
-            asyncio's documentation, although much code relies on first come, first served); None
-            keeps their order.
+        shuffle: random numbers that pick the next callback among those that are ready. asyncio's
+            documentation allows any order, although much code relies on first come, first served. None keeps
+            the order.
         max_steps: turns before :class:`Livelock`.
-        max_stuck: turns without time going on before :class:`Livelock`.
-        wall: real seconds before :class:`Livelock`. One callback that never ends is not noticed.
+        max_stuck: turns without progress of virtual time before :class:`Livelock`.
+        wall: real seconds before :class:`Livelock`, checked between turns: a callback that never returns is
+            not noticed.
     """
 
     def __init__(
@@ -136,31 +143,31 @@ class SimLoop(asyncio.SelectorEventLoop):
     ) -> None:
         self.virtual = VirtualSelector(max_steps, max_stuck, wall)
         super().__init__(self.virtual)
-        # asyncio fires what is due within its clock's resolution; a nanosecond is less than a float's
-        # step from 2**24 seconds on, and a timer would be nearly due for ever.
+        # asyncio fires timers that are due within its clock's resolution. Its default of a nanosecond is less
+        # than the step of a float beyond 2**24 seconds, and a timer could stay almost due for ever.
         self._clock_resolution = RESOLUTION
         if shuffle is not None:
             self._ready = _Shuffled(shuffle)
 
     def time(self) -> float:
-        """Virtual seconds."""
+        """Return the virtual time in seconds."""
         return self.virtual.now
 
     def clock(self) -> int:
-        """Virtual nanoseconds, for ``ActorSystem(clock=...)``."""
+        """Return the virtual time in nanoseconds, for ``ActorSystem(clock=...)``."""
         return round(self.virtual.now * 1e9)
 
     def fail(self, error: BaseException) -> None:
-        """Have the next turn raise ``error`` out of the loop; the first one wins."""
+        """Make the next turn raise ``error`` out of the loop. Only the first error counts."""
         if self.virtual.failure is None:
             self.virtual.failure = error
 
     def run_in_executor(  # type: ignore[override]
         self, executor: Any, func: Any, *args: Any
     ) -> Any:
-        """Refuse: a worker thread has its own time.
+        """Refuse, because a worker thread runs in real time.
 
         Raises:
             CannotSimulate: always.
         """
-        raise CannotSimulate(f"{func!r} would run in a thread; a simulation has only one")
+        raise CannotSimulate(f"{func!r} would run in another thread; a simulation has only one")

@@ -5,9 +5,9 @@
 
     def test_by_hand(sim): sim.run(...)             # one simulation, seed 0 or --actors-seed
 
-``--actors-seed S`` runs one seed, ``--actors-seeds N`` the first N in place of the marker's number.
-A failure's text ends with the command that runs its seed again. Nothing of the runtime is imported
-here until a test asks for it, apart from the packages that this module lies in.
+``--actors-seed S`` runs only seed S; ``--actors-seeds N`` runs the first N seeds, whatever the marker says.
+The text of a failure ends with the command that runs its seed again. The plugin imports the simulator only
+when a test uses it.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from actors.testing.simulation import Sim
 
 SEEDS = 20
-"""How many seeds a marked test runs if nobody says otherwise."""
+"""Number of seeds that a marked test runs by default."""
 
-_GIVEN = ("system", "sim")
+_PROVIDED = ("system", "sim")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options."""
+    """Add the command line options."""
     group = parser.getgroup("actors", "simulated actor systems")
     group.addoption("--actors-seed", metavar="SEED", help="run simulations with this seed only")
     group.addoption("--actors-seeds", type=int, metavar="N", help="run simulations with N seeds")
@@ -44,20 +44,20 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Stand in for the fixtures that each seed makes anew."""
+    """Hide the ``system`` and ``sim`` fixtures of a marked test, which each seed creates itself."""
     marker = metafunc.definition.get_closest_marker("simulate")
     if marker is None:
         return
     if not inspect.iscoroutinefunction(metafunc.function):
-        raise pytest.UsageError(f"{metafunc.function.__qualname__}: only an 'async def' can be simulated")
-    for name in _GIVEN:
+        raise pytest.UsageError(f"{metafunc.function.__qualname__}: only an 'async def' test can be simulated")
+    for name in _PROVIDED:
         if name in metafunc.fixturenames:
             metafunc.parametrize(name, [None], ids=[pytest.HIDDEN_PARAM])
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
-    """Put a plain function in the place of a marked coroutine; other plugins see no coroutine."""
+    """Replace a marked coroutine by a plain function, so that plugins for coroutines leave it alone."""
     marker = pyfuncitem.get_closest_marker("simulate")
     if marker is None:
         return (yield)
@@ -107,7 +107,7 @@ def _explore(
     mode = options.pop("mode", None)
     for seed in seeds:
         try:
-            # The mode follows from the seed: --actors-seed is all that a replay needs.
+            # The mode depends on the seed, so a replay needs only --actors-seed.
             simulate(scenario, seed=seed, mode=mode or MODES[_number(seed) % 3], **options)
         except SimulationFailed as failure:
             failure.add_note(f"replay: pytest '{item.nodeid}' --actors-seed {seed}")
@@ -121,7 +121,7 @@ def _number(seed: int | str) -> int:
 
 @pytest.fixture
 def sim(request: pytest.FixtureRequest) -> Generator[Sim, None, None]:
-    """A simulation for a plain test: ``sim.run(...)``; stopped and checked at the end."""
+    """Give a plain test a simulation: ``sim.run(...)``. It is stopped and checked after the test."""
     from actors.testing.simulation import Sim
 
     made = Sim(_seed(request.config.getoption("--actors-seed") or "0"))

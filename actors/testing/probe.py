@@ -1,4 +1,4 @@
-"""A probe: an actor in the place of another one, that the test reads and answers for."""
+"""A probe: an actor that takes the place of another one; the test reads its messages and replies for it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from actors._system import ActorSystem
 
 TIMEOUT = 3.0
-"""Seconds (virtual, in a simulation) that ``expect`` waits if not told otherwise."""
+"""Seconds that ``expect`` waits by default; virtual in a simulation."""
 
 
 class _Receiver(Actor):
@@ -35,7 +35,13 @@ class _Receiver(Actor):
 
 
 class Received:
-    """A message that a probe got: its sender (None outside of actors) and the reply it waits for."""
+    """A message that a probe received.
+
+    Args:
+        message: the message.
+        sender: the sending actor; None if it was sent from outside of actors.
+        reply: the future to settle if the message was asked; None if it was told.
+    """
 
     __slots__ = ("message", "reply", "sender")
 
@@ -46,7 +52,12 @@ class Received:
 
 
 def matches(wanted: Any, message: Any) -> bool:
-    """Whether a message is of a class, fulfils a predicate (a function), or equals a value."""
+    """Return whether a message matches.
+
+    Args:
+        wanted: a class, a predicate, or a value to be equal to.
+        message: the message.
+    """
     if isinstance(wanted, type):
         return isinstance(message, wanted)
     if callable(wanted):
@@ -55,14 +66,19 @@ def matches(wanted: Any, message: Any) -> bool:
 
 
 class Probe:
-    """Give ``probe.ref`` to the actors under test.
+    """An actor that records its messages; pass ``probe.ref`` to the actors under test.
 
-    An ask waits until :meth:`reply`, or until the probe stops. Works in real loops too.
+    An ask waits until :meth:`reply` or :meth:`fail`, or until the probe stops. Probes also work on real
+    loops.
+
+    Args:
+        system: the system to spawn the probe in.
+        name: name of the probe; its path is ``/name``.
     """
 
     def __init__(self, system: ActorSystem, name: str = "probe") -> None:
         self.messages: list[Any] = []
-        """All messages so far, expected or not."""
+        """All messages received so far, expected or not."""
         self._waiting: deque[Received] = deque()
         self._expected: list[Received] = []
         self._arrived = asyncio.Event()
@@ -75,18 +91,18 @@ class Probe:
 
     @property
     def sender(self) -> ActorRef[Any] | None:
-        """Who sent the message that was expected last; None if it came from outside of actors."""
+        """The sender of the last expected message; None if it was sent from outside of actors."""
         return self._expected[-1].sender if self._expected else None
 
     async def expect(self, wanted: Any = object, *, timeout: float = TIMEOUT) -> Any:
-        """The next message, which must match; return it.
+        """Wait for the next message, check that it matches, and return it.
 
         Args:
-            wanted: a class, a function that tells, or a value to be equal to.
-            timeout: seconds to wait for it.
+            wanted: a class, a predicate, or a value to be equal to.
+            timeout: seconds to wait, 0 or more.
 
         Raises:
-            AssertionError: none came, or another one.
+            AssertionError: no message came, or it does not match.
         """
         received = await self._next(timeout, wanted)
         if not matches(wanted, received.message):
@@ -94,7 +110,15 @@ class Probe:
         return received.message
 
     async def fish(self, wanted: Any, *, timeout: float = TIMEOUT) -> Any:
-        """The next message that matches; others before it are passed over. Raises as ``expect``."""
+        """Wait for a message that matches and return it; skip the messages before it.
+
+        Args:
+            wanted: a class, a predicate, or a value to be equal to.
+            timeout: seconds to wait in total, 0 or more.
+
+        Raises:
+            AssertionError: no matching message came.
+        """
         loop = asyncio.get_running_loop()
         until = loop.time() + timeout
         while True:
@@ -110,17 +134,20 @@ class Probe:
                     await self._arrived.wait()
         except TimeoutError:
             raise AssertionError(
-                f"no message within {timeout:g} s; expected {wanted!r}; before: {self.messages[-5:]!r}"
+                f"no message within {timeout:g} s; expected {wanted!r}; last messages: {self.messages[-5:]!r}"
             ) from None
         received = self._waiting.popleft()
         self._expected.append(received)
         return received
 
     async def expect_none(self, *, for_: float = TIMEOUT) -> None:
-        """Nothing may come (or have come unexpected) for so many seconds.
+        """Check that no message arrives, and that none waits to be expected.
+
+        Args:
+            for_: seconds to wait.
 
         Raises:
-            AssertionError: something did.
+            AssertionError: a message arrived.
         """
         if not self._waiting:
             self._arrived.clear()
@@ -132,19 +159,19 @@ class Probe:
         raise AssertionError(f"expected nothing, got {self._waiting[0].message!r}")
 
     def reply(self, value: Any) -> None:
-        """Answer the ask that was expected last (and not answered yet).
+        """Reply to the last expected ask that has no reply yet.
 
         Raises:
-            AssertionError: there is none.
+            AssertionError: there is no such ask.
         """
         self._owed().try_set(value)
 
     def fail(self, error: BaseException) -> None:
-        """Answer the same with an error."""
+        """Fail the last expected ask that has no reply yet. Raises as :meth:`reply`."""
         self._owed().try_fail(error)
 
     def _owed(self) -> Future[Any]:
         for received in reversed(self._expected):
             if received.reply is not None and not received.reply.done():
                 return received.reply
-        raise AssertionError("no ask waits for an answer (expect() it first)")
+        raise AssertionError("no expected ask waits for a reply (call expect() first)")

@@ -1,9 +1,9 @@
-"""Whole runs of a scenario, with one seed or many.
+"""Run a scenario with one seed or with many.
 
-async def scenario(system): ...
+    async def scenario(system): ...
 
-simulate(scenario, seed=17, mode="pct")
-explore(scenario, seeds=range(200))       # raises the first failure, which names its seed
+    simulate(scenario, seed=17, mode="pct")
+    explore(scenario, seeds=range(200))       # raises the first failure, which names its seed
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ from actors.testing.simulation import MODES, Sim, SimulationFailed
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A run that went well: what the scenario returned, and what was handled in which order."""
+    """A successful run: the value that the scenario returned, and the messages in the order of handling."""
 
     value: Any
     seed: int | str
     mode: str
     trace: tuple[tuple[str, str], ...]
+    """(path, name of the message's type) of each handled message."""
     seconds: float
-    """Virtual."""
+    """Virtual seconds that the run took."""
     steps: int
     """Turns of the loop."""
 
@@ -42,8 +43,8 @@ def _start(scenario: Scenario, sim: Sim) -> Awaitable[Any]:
 
 
 def failed(error: BaseException) -> bool:
-    """Whether this is a failure of a test (and not a skip, or Ctrl-C)."""
-    # pytest.fail() and pytest.raises() without an error make a BaseException of pytest's own.
+    """Return whether this exception is a failure of the scenario, not a skipped test or Ctrl-C."""
+    # pytest.fail(), and pytest.raises() if nothing is raised, raise a BaseException of pytest's own.
     return isinstance(error, Exception) or type(error).__name__ == "Failed"
 
 
@@ -51,15 +52,15 @@ def simulate(scenario: Scenario, *, seed: int | str = 0, mode: str = "actors", *
     """Run ``async def scenario(system)`` (or ``scenario(sim)``) in a simulation of its own.
 
     Args:
-        scenario: gets the system; if its parameter is called ``sim``, the whole :class:`Sim`.
-        seed: decides all that chance decides.
+        scenario: called with the system, or with the :class:`Sim` if its parameter is named ``sim``.
+        seed: seed of all random decisions.
         mode: one of :data:`MODES`.
-        options: as for :class:`Sim`.
+        options: further options of :class:`Sim`.
 
     Raises:
-        SimulationFailed: the scenario or an invariant failed; the text has seed and mode.
+        SimulationFailed: the scenario or an invariant failed; the text names seed and mode.
     """
-    # Not in the caller's context: what an actor's or a test's code has set there is not ours.
+    # A fresh context, because the caller's holds context variables of its own actor or test.
     return contextvars.Context().run(_simulate, scenario, seed, mode, options)
 
 
@@ -85,13 +86,16 @@ def search(
     mode: str | None = None,
     **options: Any,
 ) -> SimulationFailed | None:
-    """Run a scenario with one seed after the other; the first failure, or None.
+    """Run a scenario with one seed after the other until one fails.
 
     Args:
-        scenario: see :func:`simulate`.
-        seeds: which.
-        mode: None takes ``actors``, ``pct`` and ``harsh`` in turn.
-        options: as for :class:`Sim`.
+        scenario: as for :func:`simulate`.
+        seeds: the seeds to try.
+        mode: one of :data:`MODES`; None alternates ``actors``, ``pct`` and ``harsh``.
+        options: further options of :class:`Sim`.
+
+    Returns:
+        The first failure, or None if all runs pass.
     """
     for count, seed in enumerate(seeds):
         try:
@@ -108,7 +112,17 @@ def explore(
     mode: str | None = None,
     **options: Any,
 ) -> None:
-    """Like :func:`search`, but raise the failure."""
+    """Run a scenario with many seeds, as :func:`search` does, and raise the first failure.
+
+    Args:
+        scenario: as for :func:`simulate`.
+        seeds: the seeds to try.
+        mode: one of :data:`MODES`; None alternates ``actors``, ``pct`` and ``harsh``.
+        options: further options of :class:`Sim`.
+
+    Raises:
+        SimulationFailed: a run failed.
+    """
     failure = search(scenario, seeds=seeds, mode=mode, **options)
     if failure is not None:
         raise failure

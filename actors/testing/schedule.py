@@ -1,7 +1,7 @@
-"""Dispatchers that choose, by a seed, which actor handles its next message.
+"""Dispatchers that choose at random, from a seed, which actor handles its next message.
 
-Any choice is legal: mailboxes stay first in, first out, so the order of one sender's messages is
-kept; nothing promises an order between actors.
+Every choice is legal. Mailboxes stay first in, first out, which keeps the order of one sender's messages, and
+the runtime promises no order between actors.
 """
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ from actors.testing.loop import CannotSimulate
 if TYPE_CHECKING:
     from actors._core.cell import Cell
 
-FAIR = 500
-"""Steps in a row after which PCT sends an actor to the back: nobody may keep the others out."""
+MAX_IN_A_ROW = 500
+"""Steps of one actor in a row after which PCT gives it the lowest priority, so that it cannot starve others."""
 
 
 class SeededDispatcher(Dispatcher):
-    """Each step goes to any of the actors that have something to do, all equally likely.
+    """Give each step to one of the ready actors, all equally likely.
 
-    In one turn of the loop it makes 0, 1, 2, ... steps, half as likely each. So what waits in tasks
-    (coroutine handlers, the scenario itself) is now ahead of the actors, now behind.
+    In one turn of the loop it makes 0, 1, 2, ... steps, each number half as likely as the one before. So
+    tasks (coroutine handlers, the scenario itself) run sometimes before and sometimes after the actors.
 
     Args:
-        rng: chance; all decisions come from it.
-        loop: the loop to work on; None takes the one that runs when the first actor is scheduled.
+        rng: random numbers for all decisions.
+        loop: the loop to run on; None takes the loop that runs when the first actor is scheduled.
     """
 
     def __init__(self, rng: random.Random, *, loop: asyncio.AbstractEventLoop | None = None) -> None:
         self.rng = rng
         self.steps = 0
-        """Steps made so far."""
+        """Number of steps made so far."""
         self._loop = loop
         self._ready: dict[Cell, None] = {}
         self._armed = False
 
     def schedule(self, cell: Cell) -> None:
-        """See :class:`actors._system.Dispatcher`. Twice is once.
+        """Mark an actor as ready, see :class:`actors._system.Dispatcher`. A second call has no effect.
 
         Raises:
             CannotSimulate: the actor has a thread of its own.
@@ -55,7 +55,7 @@ class SeededDispatcher(Dispatcher):
     def _arm(self) -> None:
         self._armed = True
         loop = self._loop or asyncio.get_running_loop()
-        # Not in the context of whichever actor happens to send a message now.
+        # A fresh context, because the current one belongs to the actor that sends a message now.
         loop.call_soon(self._turn, context=contextvars.Context())
 
     def _turn(self) -> None:
@@ -72,17 +72,22 @@ class SeededDispatcher(Dispatcher):
                 self._arm()
 
     def choose(self, ready: list[Cell]) -> Cell:
-        """Who goes next; ``ready`` is never empty."""
+        """Choose the actor that goes next; ``ready`` is never empty."""
         return ready[self.rng.randrange(len(ready))]
 
 
 class PCTDispatcher(SeededDispatcher):
-    """Probabilistic concurrency testing: random priorities, changed at a few random points.
+    """Probabilistic concurrency testing (PCT): random priorities that change at a few random points.
 
-    The ready actor with the highest priority always goes next; at ``depth - 1`` points the one that
-    would go gets the lowest. A bug that needs ``depth`` ordered events is found with a probability
-    that has a lower bound (Burckhardt et al., 2010), where uniform choice finds long detours poorly.
-    The length of the run is not known beforehand, so it is guessed by chance too.
+    The ready actor with the highest priority goes next; at ``depth - 1`` random steps this actor gets the
+    lowest priority instead. PCT finds a bug that needs ``depth`` ordered events with a guaranteed minimum
+    probability (Burckhardt et al., 2010), while uniform choice rarely takes long detours. The length of the
+    run is not known in advance, so it is drawn at random too.
+
+    Args:
+        rng: random numbers for all decisions.
+        depth: number of ordered events that the bug needs, at least 1.
+        loop: the loop to run on; None takes the loop that runs when the first actor is scheduled.
     """
 
     def __init__(
@@ -97,13 +102,13 @@ class PCTDispatcher(SeededDispatcher):
         self._in_a_row = 0
 
     def choose(self, ready: list[Cell]) -> Cell:
-        """The one with the highest priority."""
+        """Choose the actor with the highest priority."""
         for cell in ready:
             if cell not in self._priorities:
                 self._priorities[cell] = self.rng.random()
         first = max(ready, key=self._priorities.__getitem__)
         self._in_a_row = self._in_a_row + 1 if first is self._last else 0
-        if self.steps in self._changes or self._in_a_row >= FAIR:
+        if self.steps in self._changes or self._in_a_row >= MAX_IN_A_ROW:
             self._lowest -= 1.0
             self._priorities[first] = self._lowest
             self._in_a_row = 0

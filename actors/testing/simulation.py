@@ -1,4 +1,4 @@
-"""One simulated run: a system in virtual time, where one seed decides all that chance decides."""
+"""One simulated run: an actor system in virtual time, with all random decisions drawn from one seed."""
 
 from __future__ import annotations
 
@@ -32,36 +32,41 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MODES = ("actors", "pct", "harsh", "loop")
-"""``actors``: any ready actor goes next, all equally likely. ``pct``: by random priorities.
-``harsh``: callbacks of the loop in any order, half of the seeds with an actor dispatcher on top.
-``loop``: the order of the real loop; only time is virtual."""
+"""The order in which actors and callbacks run.
+
+- ``actors``: any ready actor goes next, all equally likely.
+- ``pct``: the ready actor with the highest random priority goes next.
+- ``harsh``: the loop's callbacks run in any order; half of the seeds also choose actors as ``actors`` does.
+- ``loop``: the order of the real loop; only time is virtual.
+"""
 
 TICK = 1e-6
-"""Virtual seconds that pass only when nothing else is left to do at this moment."""
+"""A sleep of this many virtual seconds ends only when nothing else is left to do at this moment."""
 
 SHOWN = 25
+"""Number of last messages in the text of a failure."""
 
 
 class Violation(AssertionError):
-    """An invariant of the runtime does not hold."""
+    """An invariant of the runtime was violated."""
 
 
 class SimulationFailed(AssertionError):
-    """A simulated run failed; the text says how to run it again."""
+    """A simulated run failed; the text contains the call that runs it again."""
 
-    def __init__(self, sim: Sim, what: str, error: BaseException) -> None:
+    def __init__(self, sim: Sim, scenario: str, error: BaseException) -> None:
         self.seed, self.mode, self.error = sim.seed, sim.mode, error
         self.trace = tuple(sim.trace)
         last = "".join(f"\n    {path} <- {message}" for path, message in self.trace[-SHOWN:])
         super().__init__(
             f"{type(error).__name__}: {error}\n"
-            f"replay: simulate({what}, seed={sim.seed!r}, mode={sim.mode!r})\n"
+            f"replay: simulate({scenario}, seed={sim.seed!r}, mode={sim.mode!r})\n"
             f"at {sim.loop.time():.6f} virtual seconds; the last of {len(self.trace)} messages:{last}"
         )
 
 
 class SimSystem(ActorSystem):
-    """A system that remembers its actors and refuses those that bring a thread."""
+    """A system that remembers its actors and refuses actors with a thread of their own."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -75,8 +80,8 @@ class SimSystem(ActorSystem):
         """
         if cell.threaded:
             raise CannotSimulate(
-                f"{cell.path} ({cell.actor_class.__name__}) has a thread of its own; test it in a real "
-                "loop, or give the simulation an actor without one in its place"
+                f"{cell.path} ({cell.actor_class.__name__}) has a thread of its own; test it on a real loop, "
+                "or replace it by an Actor in the simulation"
             )
         self.cells.append(cell)
         return super().add(cell, siblings)
@@ -91,16 +96,21 @@ class _Recorder(Instrument):
 
 
 class Sim:
-    """One simulated run, step by step; :func:`simulate` does it all at once.
+    """One simulated run, step by step; :func:`simulate` does all steps at once.
 
     Args:
-        seed: an int or a str; decides the schedule, the system's and the faults' chance.
+        seed: an int or a str; the seed of the schedule, of the system's random numbers, and of the faults.
         mode: one of :data:`MODES`.
-        faults: installed before the first actor; each simulation takes a fresh copy.
-        depth: for ``pct``, the number of ordered events that a bug may need.
-        may_escalate: whether a top-level actor may give up. If not, that is a failure.
-        max_steps, max_stuck, wall: bounds, see :class:`~actors.testing.SimLoop`.
-        options: for :class:`actors.ActorSystem`.
+        faults: installed before the first actor; the simulation takes fresh copies.
+        depth: for ``pct``, the number of ordered events that a bug may need, at least 1.
+        may_escalate: whether a top-level actor may give up; by default that fails the run.
+        max_steps: most turns of the loop.
+        max_stuck: most turns of the loop without progress of virtual time.
+        wall: most real seconds.
+        options: further options of :class:`actors.ActorSystem`.
+
+    Raises:
+        ValueError: the mode is unknown.
     """
 
     def __init__(
@@ -117,17 +127,17 @@ class Sim:
         **options: Any,
     ) -> None:
         if mode not in MODES:
-            raise ValueError(f"{mode!r} is no mode; there are {', '.join(MODES)}")
+            raise ValueError(f"mode must be one of {', '.join(MODES)}, not {mode!r}")
         self.seed, self.mode = seed, mode
-        self.rng = self.chance("scenario")
-        """Chance for the scenario's own data."""
+        self.rng = self.rng_for("scenario")
+        """Random numbers for the scenario's own data."""
         self.trace: list[tuple[str, str]] = []
-        """(path, type of message) of all that was handled."""
+        """(path, name of the message's type) of each handled message."""
         self._may_escalate = may_escalate
         self._errors: list[str] = []
         self._finished = False
         self.loop = SimLoop(
-            shuffle=self.chance("loop") if mode == "harsh" else None,
+            shuffle=self.rng_for("loop") if mode == "harsh" else None,
             max_steps=max_steps,
             max_stuck=max_stuck,
             wall=wall,
@@ -137,7 +147,7 @@ class Sim:
         self.system = SimSystem(
             "simulation",
             loop=self.loop,
-            rng=self.chance("system"),
+            rng=self.rng_for("system"),
             clock=self.loop.clock,
             dispatcher=self._dispatcher(depth),
             **options,
@@ -149,12 +159,12 @@ class Sim:
         for fault in faults:
             self.inject(fault)
 
-    def chance(self, purpose: str) -> random.Random:
-        """A generator of its own for each purpose, so that one does not shift another's numbers."""
+    def rng_for(self, purpose: str) -> random.Random:
+        """Return a random generator for one purpose, independent of those for other purposes."""
         return random.Random(f"{self.seed}/{purpose}")
 
     def _dispatcher(self, depth: int) -> SeededDispatcher | None:
-        rng = self.chance("schedule")
+        rng = self.rng_for("schedule")
         if self.mode == "pct":
             return PCTDispatcher(rng, depth=depth, loop=self.loop)
         if self.mode == "loop" or (self.mode == "harsh" and rng.random() < 0.5):
@@ -164,19 +174,19 @@ class Sim:
     # -- for scenarios --------------------------------------------------------------------------
 
     def inject(self, fault: Fault) -> Callable[[], None]:
-        """Install a copy of a fault; the function that is returned ends it."""
-        mine = fault.bound(self.loop, self.chance(f"fault {len(self.faults)}"))
+        """Install a copy of a fault and return a function that removes it."""
+        mine = fault.bound(self.loop, self.rng_for(f"fault {len(self.faults)}"))
         self.faults.append(mine)
         return self.system.instrument(mine)
 
     def probe(self, name: str = "probe") -> Probe:
-        """A new :class:`~actors.testing.Probe` in this system."""
+        """Spawn a :class:`~actors.testing.Probe` in this system."""
         from actors.testing.probe import Probe
 
         return Probe(self.system, name)
 
     async def settle(self) -> None:
-        """Wait until nothing is left to do at this moment (timers may be set for later)."""
+        """Wait until nothing is left to do at this moment; timers may be set for later."""
         await asyncio.sleep(TICK)
 
     async def sleep(self, seconds: float) -> None:
@@ -184,12 +194,12 @@ class Sim:
         await asyncio.sleep(seconds)
 
     def run(self, work: Awaitable[T]) -> T:
-        """Run the loop until ``work`` is done; its value.
+        """Run the loop until ``work`` is done and return its value.
 
         Raises:
-            Violation: an invariant did not hold, or a callback or task failed unseen.
-            Deadlock: nobody will ever do anything again, and ``work`` is not done.
-            Livelock: it goes on without end.
+            Violation: an invariant was violated, or a callback or task failed without anyone awaiting it.
+            Deadlock: nothing can happen any more, and ``work`` is not done.
+            Livelock: a bound on turns or real time is exceeded.
         """
         value = self.loop.run_until_complete(_awaited(work))
         self._raise_found()
@@ -201,7 +211,7 @@ class Sim:
             raise Violation("; ".join(found))
 
     def finish(self) -> None:
-        """Stop the system and check that nothing is left. Raises as :meth:`run` does."""
+        """Stop the system and check that nothing is left behind. Raises as :meth:`run` does."""
         if not self._finished:
             self._finished = True
             self.run(self._finish())
@@ -223,7 +233,7 @@ class Sim:
                 self.invariants.violated(f"left behind: the task {task.get_coro()!r}")
 
     def close(self) -> None:
-        """Cancel what is left and close the loop; needed after :meth:`run` or :meth:`finish` raised."""
+        """Cancel the remaining tasks and close the loop; needed even after :meth:`run` or :meth:`finish` raised."""
         if self.loop.is_closed():
             return
         self.loop.set_exception_handler(lambda _loop, _context: None)
@@ -231,11 +241,11 @@ class Sim:
         self.invariants._on_violation = None
         self.system.failure.cancel()
         for cell in self.system.cells:
-            cell.state = STOPPED  # no mailbox is looked into any more
+            cell.state = STOPPED  # so that no mailbox is read any more
         try:
             self.loop.virtual.more(10_000)
-            # A run that was broken off at its end has left a stop of the loop behind; and a task
-            # that is cancelled before its first step leaves a coroutine that was never awaited.
+            # An aborted run may have left a pending stop of the loop. And each task needs a first step: a
+            # task that is cancelled before it leaves a coroutine that was never awaited.
             for _ in range(3):
                 self.loop.call_soon(self.loop.stop)
                 self.loop.run_forever()
@@ -248,7 +258,7 @@ class Sim:
         finally:
             self.loop.close()
 
-    # -- looking in -----------------------------------------------------------------------------
+    # -- diagnosis -------------------------------------------------------------------------------
 
     def _unhandled(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
@@ -256,7 +266,7 @@ class Sim:
         self.loop.fail(Violation(self._errors[0]))
 
     def describe(self) -> str:
-        """Who waits for whom, one line each."""
+        """Describe which actor waits for which, one line each, followed by a dump of the system."""
         lines = [
             f"{ask.asker or 'outside'} waits for {ask.target}: {ask.message} is {ask.state}"
             for ask in self.system.pending_asks()

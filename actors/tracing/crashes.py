@@ -66,8 +66,9 @@ class Crashes:
     def reports(self) -> list[dict[str, Any]]:
         """Return one report per fingerprint, the latest failure first, as data that ``json.dumps`` accepts.
 
-        ``first`` and ``last`` are seconds since 1970. ``stack``, ``recent`` and the other details describe the
-        last failure. The stack names files, lines and functions; it contains no source code and no values.
+        ``first`` and ``last`` are seconds since 1970. ``stack``, ``recent`` and the other details describe
+        the last failure. The stack names files, lines and functions; it contains no source code and no
+        values.
         """
         return [{**report, "paths": list(report["paths"])} for report in reversed(self._reports.values())]
 

@@ -37,8 +37,8 @@ Key = tuple[str, str, str]
 class Edge:
     """The messages of one type from one actor class to another, since the first watcher came.
 
-    ``count`` messages were handled, ``failed`` of them raised an exception, and ``drops`` further messages were
-    never handled. ``wait_p99`` and ``run_p99`` are in seconds, see :class:`actors.ActorStatistics`.
+    ``count`` messages were handled, ``failed`` of them raised an exception, and ``drops`` further messages
+    were never handled. ``wait_p99`` and ``run_p99`` are in seconds, see :class:`actors.ActorStatistics`.
     """
 
     sender: str

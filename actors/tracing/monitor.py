@@ -103,7 +103,8 @@ class Monitor:
                 that wants edges, and makes every message slower meanwhile.
 
         Raises:
-            ValueError: ``max_rows`` is out of range, or ``max_rows`` actors need more than ``MAX_PAGES`` pages.
+            ValueError: ``max_rows`` is out of range, or ``max_rows`` actors need more than ``MAX_PAGES``
+                pages.
         """
         if not 1 <= max_rows <= MAX_ROWS:
             raise ValueError(f"max_rows must be 1 to {MAX_ROWS}, not {max_rows}")

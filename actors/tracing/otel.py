@@ -1,4 +1,5 @@
-"""Export traces to OpenTelemetry. Needs the extra ``otel`` and, to send spans anywhere, a provider of the SDK.
+"""Export traces to OpenTelemetry. Needs the extra ``otel`` and, to send spans anywhere, a provider of the
+SDK.
 
 The spans keep the ids that travelled with the messages. With other ids, spans of services that received ours
 in ``traceparent`` would have no parent.
@@ -30,8 +31,8 @@ SCOPE = "actors"
 class OTelExporter:
     """Hand the finished traces of a :class:`~actors.tracing.Tracer` to OpenTelemetry.
 
-    Also a context manager. Spans are created on the thread where the trace ends, mostly the event loop's: use a
-    provider whose processor sends in batches.
+    Also a context manager. Spans are created on the thread where the trace ends, mostly the event loop's: use
+    a provider whose processor sends in batches.
 
     Args:
         system: the system whose clock the spans' times refer to.

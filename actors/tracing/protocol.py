@@ -63,10 +63,10 @@ ROW = (
 )
 """Columns of ``dirty``.
 
-``oldest`` is when the oldest waiting message was sent, ``since`` is when handling of the current message began;
-both are on the scale of ``at``, and 0 means none. They are moments, not ages, so that rows that are not sent
-again stay correct. ``refused`` counts messages that a full mailbox dropped or rejected. Rates are per second and
-quantiles are in seconds, over the window that ended at ``at``.
+``oldest`` is when the oldest waiting message was sent, ``since`` is when handling of the current message
+began; both are on the scale of ``at``, and 0 means none. They are moments, not ages, so that rows that are
+not sent again stay correct. ``refused`` counts messages that a full mailbox dropped or rejected. Rates are
+per second and quantiles are in seconds, over the window that ended at ``at``.
 """
 
 MAX_TEXT = 1_000

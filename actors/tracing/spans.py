@@ -1,12 +1,13 @@
 """Sampled spans: which actors a request passed through, and how long it waited and ran in each.
 
-Every envelope carries a trace context anyway. A :class:`Tracer` gives each handled message a span of its own in
-that context, and messages that the handler sends carry this span as their parent. A tracer that is not installed
-costs nothing. The decision to record a trace is made once, where the trace begins: messages sent by a handler of
-an unsampled trace are not sampled again, because that would record traces that start in the middle of a chain.
+Every envelope carries a trace context anyway. A :class:`Tracer` gives each handled message a span of its own
+in that context, and messages that the handler sends carry this span as their parent. A tracer that is not
+installed costs nothing. The decision to record a trace is made once, where the trace begins: messages sent by
+a handler of an unsampled trace are not sampled again, because that would record traces that start in the
+middle of a chain.
 
-A trace is complete when none of its messages waits or is being handled. Messages that are refused or discarded
-are never handled, so a trace without activity for ``QUIET_NS`` also counts as ended.
+A trace is complete when none of its messages waits or is being handled. Messages that are refused or
+discarded are never handled, so a trace without activity for ``QUIET_NS`` also counts as ended.
 """
 
 from __future__ import annotations
@@ -59,10 +60,10 @@ QUIET_NS = 5_000_000_000
 class Span:
     """One message in one actor. Times are nanoseconds of the system's clock.
 
-    The message waited from ``sent`` to ``began`` and was handled from ``began`` to ``ended``, including the time
-    that a coroutine handler awaited. ``parent_id`` is the span of the sender, None for the root. ``error`` is the
-    name of the exception's type; it is ``"Aborted"`` if the handler was cut off because its actor stopped or
-    restarted.
+    The message waited from ``sent`` to ``began`` and was handled from ``began`` to ``ended``, including the
+    time that a coroutine handler awaited. ``parent_id`` is the span of the sender, None for the root.
+    ``error`` is the name of the exception's type; it is ``"Aborted"`` if the handler was cut off because its
+    actor stopped or restarted.
     """
 
     trace_id: str
@@ -82,8 +83,8 @@ class Span:
 class Trace:
     """A finished trace: its spans in the order in which they ended.
 
-    ``complete`` is False if the trace was ended before all its messages were handled. ``lost`` counts the spans
-    beyond ``MAX_SPANS``.
+    ``complete`` is False if the trace was ended before all its messages were handled. ``lost`` counts the
+    spans beyond ``MAX_SPANS``.
     """
 
     trace_id: str
@@ -107,8 +108,8 @@ class Trace:
 def message_name(message: Any) -> str:
     """Name a message after its type.
 
-    The message of a timer is named after its own type, not the runtime's wrapper. The name of a call through a
-    proxy includes the path of the attribute.
+    The message of a timer is named after its own type, not the runtime's wrapper. The name of a call through
+    a proxy includes the path of the attribute.
     """
     if isinstance(message, TimerFired):
         message = message.message

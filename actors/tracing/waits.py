@@ -22,8 +22,8 @@ def wait_graph(system: ActorSystem) -> dict[str, Any]:
         A dictionary with four keys:
 
         - ``asks``: dictionaries with the path of the asker (None: asked from outside of actors), the path of
-          the target, the message's type name, the state, the age in seconds, and ``cycle``, which says whether
-          the ask is part of a cycle;
+          the target, the message's type name, the state, the age in seconds, and ``cycle``, which says
+          whether the ask is part of a cycle;
         - ``waits``: pairs of paths: the first actor's handler waits for the second actor;
         - ``cycles``: lists of paths of actors that wait for each other;
         - ``hidden``: the number of asks beyond ``MAX_ASKS``.

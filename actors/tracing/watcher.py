@@ -51,8 +51,8 @@ class Source(Protocol):
 class Watcher:
     """A stream of packed frames: ``async for frame in watcher``; :func:`decode` unpacks them.
 
-    :meth:`actors.tracing.monitor.Monitor.watch` creates one and describes the arguments. Iteration ends when the watcher or the monitor is
-    closed, and raises :class:`SlowWatcher` when the watcher was cut off.
+    :meth:`actors.tracing.monitor.Monitor.watch` creates one and describes the arguments. Iteration ends when
+    the watcher or the monitor is closed, and raises :class:`SlowWatcher` when the watcher was cut off.
     """
 
     def __init__(
