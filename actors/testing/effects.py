@@ -48,7 +48,7 @@ class Asked(Effect):
 
 @dataclass(frozen=True, slots=True)
 class Replied(Effect):
-    """The handler returned the reply to an ask. A reply that was taken over and settled later is not recorded."""
+    """The handler returned the reply to an ask. Replies taken over and settled later are not recorded."""
 
     value: Any
 
@@ -163,7 +163,7 @@ class EffectsKit(Instrument):
         return await self.settled()
 
     async def ask(self, message: Any) -> list[Effect]:
-        """Ask the actor and return its effects, the reply or failure included. Does not wait for a late reply."""
+        """Ask the actor and return its effects, including the reply or failure if it came at once."""
         self.ref.ask(message, block=False)
         return await self.settled()
 

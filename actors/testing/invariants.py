@@ -39,7 +39,7 @@ MAX_VIOLATIONS = 50
 
 
 def sender_of(envelope: Envelope) -> object:
-    """Return the sender whose message order is kept: the sending actor, or outside of actors the running task."""
+    """Return the sender for the order of messages: an actor, or outside of actors the running task."""
     sender = envelope[3]
     if sender is not None:
         return sender
@@ -219,7 +219,9 @@ class Invariants(Instrument):
         if history.stopped:
             self.violated(f"started after stop: {path}")
         actor = cell.actor
-        if actor is not None and type(actor).on_stop is not pykka.Actor.on_stop and history.actor is not actor:
+        if actor is None or history.actor is actor:
+            return
+        if type(actor).on_stop is not pykka.Actor.on_stop:
             history.actor = actor
             self._count_stops(path, actor)
 

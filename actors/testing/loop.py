@@ -24,7 +24,7 @@ MAX_STUCK = 100_000
 """Most turns of the loop without progress of virtual time."""
 
 RESOLUTION = 1e-6
-"""Timers within this many seconds of each other are due together; fine enough for simulating two centuries."""
+"""Timers within this many seconds of each other are due together; enough for two simulated centuries."""
 
 MAX_WALL = 60.0
 """Most real seconds of one simulation."""
@@ -101,7 +101,7 @@ class VirtualSelector(selectors.DefaultSelector):
             raise Livelock(f"more than {self._max_steps} turns of the loop\n{self.describe()}")
         if self.steps - self._moved_at > self._max_stuck:
             raise Livelock(
-                f"{self._max_stuck} turns of the loop without progress of time at {self.now:.6f} s\n{self.describe()}"
+                f"{self._max_stuck} turns of the loop, and time stays at {self.now:.6f} s\n{self.describe()}"
             )
         if self.steps % _WALL_EVERY == 0 and time.monotonic() - self._began > self._wall:
             raise Livelock(f"not done after {self._wall:g} s of real time\n{self.describe()}")

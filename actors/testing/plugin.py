@@ -49,7 +49,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if marker is None:
         return
     if not inspect.iscoroutinefunction(metafunc.function):
-        raise pytest.UsageError(f"{metafunc.function.__qualname__}: only an 'async def' test can be simulated")
+        raise pytest.UsageError(f"{metafunc.function.__qualname__}: only 'async def' tests can be simulated")
     for name in _PROVIDED:
         if name in metafunc.fixturenames:
             metafunc.parametrize(name, [None], ids=[pytest.HIDDEN_PARAM])

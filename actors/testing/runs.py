@@ -1,9 +1,9 @@
 """Run a scenario with one seed or with many.
 
-    async def scenario(system): ...
+async def scenario(system): ...
 
-    simulate(scenario, seed=17, mode="pct")
-    explore(scenario, seeds=range(200))       # raises the first failure, which names its seed
+simulate(scenario, seed=17, mode="pct")
+explore(scenario, seeds=range(200))       # raises the first failure, which names its seed
 """
 
 from __future__ import annotations

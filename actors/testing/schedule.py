@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from actors._core.cell import Cell
 
 MAX_IN_A_ROW = 500
-"""Steps of one actor in a row after which PCT gives it the lowest priority, so that it cannot starve others."""
+"""Steps of one actor in a row after which PCT gives it the lowest priority, so that others run too."""
 
 
 class SeededDispatcher(Dispatcher):

@@ -163,6 +163,9 @@ class Sim:
         """Return a random generator for one purpose, independent of those for other purposes."""
         return random.Random(f"{self.seed}/{purpose}")
 
+    chance = rng_for
+    """The earlier name of :meth:`rng_for`."""
+
     def _dispatcher(self, depth: int) -> SeededDispatcher | None:
         rng = self.rng_for("schedule")
         if self.mode == "pct":
@@ -233,7 +236,7 @@ class Sim:
                 self.invariants.violated(f"left behind: the task {task.get_coro()!r}")
 
     def close(self) -> None:
-        """Cancel the remaining tasks and close the loop; needed even after :meth:`run` or :meth:`finish` raised."""
+        """Cancel the remaining tasks and close the loop, even after :meth:`run` or :meth:`finish` raised."""
         if self.loop.is_closed():
             return
         self.loop.set_exception_handler(lambda _loop, _context: None)

@@ -158,7 +158,7 @@ class Monitor:
         self.adjust()
 
     def adjust(self) -> None:
-        """Start the timer and the subscriptions when the first watcher is active, stop them after the last."""
+        """Start the timer and the subscriptions for the first active watcher, stop them after the last."""
         active = [each for view in self._views.values() for each in view.active()]
         wanted = bool(active)
         if not any(each.flow for each in active):

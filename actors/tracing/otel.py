@@ -1,5 +1,4 @@
-"""Export traces to OpenTelemetry. Needs the extra ``otel`` and, to send spans anywhere, a provider of the
-SDK.
+"""Export traces to OpenTelemetry. Needs the extra ``otel`` and a tracer provider of OpenTelemetry's SDK.
 
 The spans keep the ids that travelled with the messages. With other ids, spans of services that received ours
 in ``traceparent`` would have no parent.
@@ -96,7 +95,7 @@ class OTelExporter:
 
 
 class _Ids:
-    """The provider's id generator, which returns forced ids inside ``with forced(...)`` on the same thread."""
+    """The provider's id generator; inside ``with forced(...)`` it returns these ids to the same thread."""
 
     def __init__(self, wrapped: Any) -> None:
         self._wrapped = wrapped

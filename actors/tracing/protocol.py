@@ -172,7 +172,7 @@ def identity(cell: Cell, number: int) -> tuple[Any, ...]:
 
 
 def details(cell: Cell) -> dict[str, Any]:
-    """Describe one actor in full as plain data. Durations are in seconds, histograms are counts per bucket."""
+    """Describe one actor in full as plain data: durations in seconds, histograms as counts per bucket."""
     statistics = cell.statistics()
     found = dataclasses.asdict(statistics)
     for name, histogram in (("wait", statistics.wait), ("run", statistics.run)):

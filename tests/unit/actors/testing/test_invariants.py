@@ -86,7 +86,7 @@ def test_an_ask_without_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
         ref.stop(block=False)
         ref.ask("after the stop", block=False)
 
-    caught(scenario, "outside asked /Echo-1 and never got an answer", mode="loop")
+    caught(scenario, "outside asked /Echo-1 and never got a reply", mode="loop")
 
 
 def test_an_answer_that_changes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,7 +95,7 @@ def test_an_answer_that_changes(monkeypatch: pytest.MonkeyPatch) -> None:
         await future
         future._value = 2
 
-    caught(scenario, "the answer of /Echo-1 to int changed")
+    caught(scenario, "the reply of /Echo-1 to int changed")
 
 
 def test_the_order_of_a_sender(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,7 +120,7 @@ def test_the_bound_of_a_mailbox(monkeypatch: pytest.MonkeyPatch) -> None:
         for number in range(4):
             ref.tell(number)
 
-    caught(scenario, r"bound: /Echo-1 has \d messages in its normal, 2 allowed", mailbox_capacity=2)
+    caught(scenario, r"bound: /Echo-1 has \d normal messages, 2 allowed", mailbox_capacity=2)
 
 
 def test_the_intensity_of_restarts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,7 +152,7 @@ def test_on_stop_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(sim: Sim) -> None:
         await sim.system.spawn(Stopper)
 
-    caught(scenario, "on_stop: /Stopper-1 is told to stop 2 times in one life")
+    caught(scenario, "on_stop: called 2 times in one life of /Stopper-1")
 
 
 def test_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:

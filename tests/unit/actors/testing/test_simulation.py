@@ -231,7 +231,7 @@ def test_an_error_of_the_scenario_names_the_seed_and_skips_pass() -> None:
 
     with pytest.raises(SimulationFailed, match="DID NOT RAISE"):
         simulate(does_not_raise)
-    with pytest.raises(ValueError, match="no mode"):
+    with pytest.raises(ValueError, match="mode must be one of"):
         simulate(skips, mode="wild")
 
 
