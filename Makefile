@@ -5,7 +5,22 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: install pipeline-install run demo kafka pipeline-demo test unit lint bench bench-actors bench-pipeline proto messages clean
+.PHONY: help install pipeline-install run demo kafka pipeline-demo check format types imports unit matrix test lint docs bench bench-actors bench-pipeline proto messages clean
+
+#: make install   install the daemon into .venv
+#: make run       serve an in-memory sandbox until Ctrl-C
+#: make demo      the same, with one round over both APIs on screen
+#: make kafka     a real broker to try things on, until Ctrl-C
+#: make check     format, lint, types, unit tests: before each commit; no Java, no Spark
+#: make unit      the unit tests
+#: make test      everything, on real Kafka, ZooKeeper and Spark
+#: make lint      ruff, mypy --strict, import contracts
+#: make matrix    the unit tests on Python 3.11 and 3.13
+#: make docs      the docs site, into build/site
+#: make bench     the tables of docs/performance.md
+#: make clean     remove what was built
+help:
+	@sed -n 's/^#: //p' Makefile
 
 install: $(VENV)/.installed
 
@@ -23,8 +38,13 @@ $(VENV)/.pipeline: $(VENV)/.installed pixy/pipeline/spark/pom.xml
 	$(BIN)/python -m pixy.pipeline.spark.jars
 	touch $@
 
+# For the unit tests and the linters: neither Java nor Spark.
+$(VENV)/.unit: $(VENV)/.installed
+	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install -q -e '.[test,lint]'
+	touch $@
+
 # Without Java or Maven this says so, and the tests that need them skip; in CI it fails.
-$(VENV)/.dev: $(VENV)/.installed pixy/pipeline/spark/pom.xml
+$(VENV)/.dev: $(VENV)/.unit pixy/pipeline/spark/pom.xml
 	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install -q -e '.[test,lint,pipeline]'
 	$(BIN)/python -m pixy.pipeline.spark.jars || test -z "$$CI"
 	touch $@
@@ -50,17 +70,54 @@ kafka: install
 pipeline-demo: pipeline-install
 	$(BIN)/python -m examples.pipeline_demo $(if $(MESSAGES),--messages $(MESSAGES))
 
+# What to run before each commit: format, lint, types, import contracts, unit tests. No Java, no Spark, no Kafka.
+check: $(VENV)/.unit
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/ruff check --quiet .
+	$(MAKE) --no-print-directory imports types
+	$(UNIT)
+
+format: $(VENV)/.unit
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+imports: $(VENV)/.unit
+	PYTHONPATH=. $(BIN)/lint-imports --no-cache
+
+# Without Spark's package the half of the pipeline that imports it is left out; `make lint` checks everything.
+SPARKLESS := $(addprefix -p ,actors pixy.api pixy.cli pixy.config pixy.engine pixy.kafka pixy.membership pixy.tap \
+	pixy.wire pixy.pipeline.lake) -m pixy.errors -m pixy.journal
+types: $(VENV)/.unit
+	$(BIN)/mypy $$($(BIN)/python -c 'import pyspark' 2>/dev/null || echo --follow-imports=silent $(SPARKLESS))
+
+UNIT = $(BIN)/python -m pytest tests/unit -n 2 -q
+unit: $(VENV)/.unit
+	$(UNIT)
+
 # Most tests wait for Kafka: two processes take little more than half of one's time.
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=20
 
-unit: $(VENV)/.dev
-	$(BIN)/python -m pytest tests/unit
+# The unit tests on the oldest and the newest Python that we support, each in an environment of its own.
+MATRIX ?= python3.11 python3.13
+matrix:
+	set -e; for python in $(MATRIX); do echo "== $$python"; \
+	  $(MAKE) --no-print-directory unit PYTHON=$$python VENV=build/matrix/$$python; done
 
 lint: $(VENV)/.dev
+	$(BIN)/ruff format --check --quiet .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	PYTHONPATH=. $(BIN)/lint-imports --no-cache
+
+# The docs site, in build/site; fails on a broken link. Needs no network once it is installed.
+docs: $(VENV)/.docs
+	$(BIN)/mkdocs build --strict --quiet
+	@echo "build/site/index.html"
+
+$(VENV)/.docs: $(VENV)/.installed
+	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install -q -e '.[docs]'
+	touch $@
 
 # The runtime's peers; one of them brings numpy, pandas and scipy along.
 $(VENV)/.bench: $(VENV)/.dev
