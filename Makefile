@@ -112,7 +112,7 @@ lint: $(VENV)/.dev
 
 # The docs site, in build/site; fails on a broken link. Needs no network once it is installed.
 docs: $(VENV)/.docs
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "build/site/index.html"
 
 $(VENV)/.docs: $(VENV)/.installed
