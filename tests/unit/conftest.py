@@ -13,4 +13,6 @@ def pytest_report_header() -> list[str]:
     """Say what is left out, so that nobody takes the part for the whole."""
     if not WITHOUT_SPARK:
         return []
-    return ["pyspark is not installed: only the lake's tests of tests/unit/pipeline run; `make test` runs all"]
+    return [
+        "pyspark is not installed: only the lake's tests of tests/unit/pipeline run; `make test` runs all"
+    ]
