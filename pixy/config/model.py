@@ -1,11 +1,18 @@
-"""The configuration as plain data. Field names are the YAML keys; ``config/default.yaml``
-documents each, and a test holds the two together. Durations are seconds here."""
+"""The configuration as plain data.
+
+Field names are the YAML keys; ``config/default.yaml`` documents each, and a test holds the two
+together. Durations are seconds. A field's bounds stand in its annotation, as ``msgspec.Meta``;
+:mod:`pixy.config.validate` checks them in the order of the fields, which in ``Producer`` and
+``Consumer`` is the order in which the Go original checks its own.
+"""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from typing import NewType
+from typing import Annotated, NewType
+
+from msgspec import Meta
 
 from pixy.config.client_id import generate_client_id
 
@@ -13,6 +20,10 @@ Duration = NewType("Duration", float)
 KafkaVersion = NewType("KafkaVersion", str)
 Compression = NewType("Compression", str)
 RequiredAcks = NewType("RequiredAcks", str)
+
+PositiveInt = Annotated[int, Meta(gt=0)]
+PositiveDuration = Annotated[Duration, Meta(gt=0)]
+AnyDuration = Annotated[Duration, Meta(ge=0)]
 
 DEFAULT_KAFKA_VERSION = "2.3.0"
 
@@ -51,9 +62,9 @@ class Sasl:
 class Net:
     """``proxies.X.net``"""
 
-    dial_timeout: Duration = _seconds(30)
-    read_timeout: Duration = _seconds(30)
-    write_timeout: Duration = _seconds(30)
+    dial_timeout: Annotated[Duration, Meta(ge=1)] = _seconds(30)
+    read_timeout: PositiveDuration = _seconds(30)
+    write_timeout: PositiveDuration = _seconds(30)
     sasl: Sasl = field(default_factory=Sasl)
 
 
@@ -70,19 +81,19 @@ class ZooKeeper:
 class Producer:
     """``proxies.X.producer``"""
 
-    channel_buffer_size: int = 4096
-    max_message_bytes: int = 1_000_000
+    channel_buffer_size: PositiveInt = 4096
+    flush_bytes: Annotated[int, Meta(ge=0)] = 1_048_576
+    flush_frequency: AnyDuration = _seconds(0.005)
+    retry_backoff: PositiveDuration = _seconds(10)
+    retry_max: PositiveInt = 6
+    shutdown_timeout: AnyDuration = _seconds(30)
+    timeout: AnyDuration = _seconds(10)
+    max_message_bytes: Annotated[int, Meta(ge=1000)] = 1_000_000
     compression: Compression = Compression("snappy")
-    flush_bytes: int = 1_048_576
-    flush_frequency: Duration = _seconds(0.005)
-    timeout: Duration = _seconds(10)
-    retry_backoff: Duration = _seconds(10)
-    retry_max: int = 6
     required_acks: RequiredAcks = RequiredAcks("wait_for_all")
-    shutdown_timeout: Duration = _seconds(30)
     partitioner: str = "hash"
-    buffer_max_bytes: int = 67_108_864
-    max_topics: int = 10_000
+    buffer_max_bytes: Annotated[int, Meta(ge=1_048_576)] = 67_108_864
+    max_topics: PositiveInt = 10_000
 
 
 @dataclass(slots=True)
@@ -90,49 +101,49 @@ class Consumer:
     """``proxies.X.consumer``"""
 
     disabled: bool = False
-    ack_timeout: Duration = _seconds(300)
-    channel_buffer_size: int = 4096
-    fetch_max_bytes: int = 1_048_576
-    fetch_max_wait: Duration = _seconds(0.05)
-    long_polling_timeout: Duration = _seconds(3)
-    max_pending_messages: int = 300
-    max_retries: int = -1
-    offsets_commit_interval: Duration = _seconds(0.5)
-    rebalance_delay: Duration = _seconds(0.25)
-    retry_backoff: Duration = _seconds(0.5)
-    subscription_timeout: Duration = _seconds(15)
+    ack_timeout: PositiveDuration = _seconds(300)
+    channel_buffer_size: PositiveInt = 4096
+    fetch_max_bytes: Annotated[int, Meta(gt=0, extra={"name": "fetch_bytes"})] = 1_048_576
+    long_polling_timeout: PositiveDuration = _seconds(3)
+    max_pending_messages: PositiveInt = 300
+    max_retries: Annotated[int, Meta(ge=-1)] = -1
+    offsets_commit_interval: PositiveDuration = _seconds(0.5)
+    subscription_timeout: PositiveDuration = _seconds(15)
+    retry_backoff: PositiveDuration = _seconds(0.5)
+    fetch_max_wait: AnyDuration = _seconds(0.05)
+    rebalance_delay: AnyDuration = _seconds(0.25)
     initial_offset: str = "newest"
     group_protocol: str = "classic"
     group_instance_id: str = ""
-    session_timeout: Duration = _seconds(15)
-    heartbeat_interval: Duration = _seconds(0.5)
-    join_timeout: Duration = _seconds(10)
-    drain_timeout: Duration = _seconds(2)
-    prefetch_max_messages: int = 512
-    prefetch_max_bytes: int = 16_777_216
-    max_groups: int = 256
+    session_timeout: PositiveDuration = _seconds(15)
+    heartbeat_interval: PositiveDuration = _seconds(0.5)
+    join_timeout: AnyDuration = _seconds(10)
+    drain_timeout: AnyDuration = _seconds(2)
+    prefetch_max_messages: PositiveInt = 512
+    prefetch_max_bytes: Annotated[int, Meta(ge=1_048_576)] = 16_777_216
+    max_groups: PositiveInt = 256
 
 
 @dataclass(slots=True)
 class Instances:
     """``proxies.X.instances``: consumer instances of the REST API."""
 
-    max_instances: int = 1000
-    max_waiting_requests: int = 64
-    idle_timeout: Duration = _seconds(300)
-    read_timeout: Duration = _seconds(1)
-    max_read_timeout: Duration = _seconds(60)
-    join_timeout: Duration = _seconds(10)
-    operation_timeout: Duration = _seconds(30)
-    close_timeout: Duration = _seconds(5)
-    auto_commit_interval: Duration = _seconds(5)
-    pause_after: Duration = _seconds(5)
-    fetch_max_bytes: int = 1_048_576
-    fetch_max_wait: Duration = _seconds(0.25)
-    prefetch_max_messages: int = 20_000
-    prefetch_max_bytes: int = 4_194_304
-    session_timeout: Duration = _seconds(15)
-    heartbeat_interval: Duration = _seconds(1)
+    max_instances: PositiveInt = 1000
+    max_waiting_requests: PositiveInt = 64
+    idle_timeout: PositiveDuration = _seconds(300)
+    read_timeout: AnyDuration = _seconds(1)
+    max_read_timeout: PositiveDuration = _seconds(60)
+    join_timeout: AnyDuration = _seconds(10)
+    operation_timeout: PositiveDuration = _seconds(30)
+    close_timeout: PositiveDuration = _seconds(5)
+    auto_commit_interval: PositiveDuration = _seconds(5)
+    pause_after: PositiveDuration = _seconds(5)
+    fetch_max_bytes: PositiveInt = 1_048_576
+    fetch_max_wait: AnyDuration = _seconds(0.25)
+    prefetch_max_messages: PositiveInt = 20_000
+    prefetch_max_bytes: Annotated[int, Meta(ge=65_536)] = 4_194_304
+    session_timeout: PositiveDuration = _seconds(15)
+    heartbeat_interval: PositiveDuration = _seconds(1)
 
 
 @dataclass(slots=True)
@@ -140,12 +151,12 @@ class Journal:
     """``proxies.X.journal``"""
 
     topic: str = ""
-    batch_events: int = 1000
-    linger: Duration = _seconds(0.5)
+    batch_events: Annotated[int, Meta(gt=0, le=10_000)] = 1000
+    linger: Annotated[Duration, Meta(ge=0.01)] = _seconds(0.5)
     buffer_events: int = 100_000
     compression: Compression = Compression("zstd")
-    delivery_timeout: Duration = _seconds(30)
-    shutdown_timeout: Duration = _seconds(5)
+    delivery_timeout: Annotated[Duration, Meta(ge=1)] = _seconds(30)
+    shutdown_timeout: AnyDuration = _seconds(5)
 
 
 @dataclass(slots=True)
@@ -153,10 +164,10 @@ class Proxy:
     """``proxies.X``: one Kafka cluster."""
 
     client_id: str = field(default_factory=generate_client_id)
-    max_admin_requests: int = 64
-    max_fetches: int = 8
-    max_waiting_fetches: int = 256
-    fetch_pool_timeout: Duration = _seconds(1)
+    max_admin_requests: PositiveInt = 64
+    max_fetches: PositiveInt = 8
+    max_waiting_fetches: Annotated[int, Meta(ge=0)] = 256
+    fetch_pool_timeout: PositiveDuration = _seconds(1)
     kafka: Kafka = field(default_factory=Kafka)
     net: Net = field(default_factory=Net)
     zoo_keeper: ZooKeeper = field(default_factory=ZooKeeper)
@@ -178,11 +189,11 @@ class Tls:
 class Diagnostics:
     """``diagnostics``: what the daemon tells about itself."""
 
-    blocked_loop: Duration = _seconds(0.25)
-    slow_handler: Duration = _seconds(0.1)
+    blocked_loop: AnyDuration = _seconds(0.25)
+    slow_handler: PositiveDuration = _seconds(0.1)
     trace: bool = False
-    trace_sample: float = 0.0
-    trace_slow: Duration = _seconds(1)
+    trace_sample: Annotated[float, Meta(ge=0, le=1)] = 0.0
+    trace_slow: AnyDuration = _seconds(1)
 
 
 @dataclass(slots=True)
@@ -192,21 +203,21 @@ class Rest:
     addr: str = ""
     prefix: str = "/rest"
     kafka_error_code: int = 50002
-    max_request_bytes: int = 16_777_216
-    max_response_bytes: int = 16_777_216
-    max_buffered_bytes: int = 268_435_456
-    retry_after: Duration = _seconds(1)
-    fetch_timeout: Duration = _seconds(1)
-    max_fetch_timeout: Duration = _seconds(30)
+    max_request_bytes: Annotated[int, Meta(ge=1024)] = 16_777_216
+    max_response_bytes: Annotated[int, Meta(ge=1024)] = 16_777_216
+    max_buffered_bytes: Annotated[int, Meta(ge=1_048_576)] = 268_435_456
+    retry_after: AnyDuration = _seconds(1)
+    fetch_timeout: AnyDuration = _seconds(1)
+    max_fetch_timeout: AnyDuration = _seconds(30)
     gzip: bool = False
     cors_origins: list[str] = field(default_factory=list)
-    read_max_bytes: int = 1_048_576
+    read_max_bytes: PositiveInt = 1_048_576
     commit_status: int = 200
     advertised_url: str = ""
     node_id: str = ""
     peers: dict[str, str] = field(default_factory=dict)
     peer_requests: str = "forward"
-    peer_timeout: Duration = _seconds(5)
+    peer_timeout: PositiveDuration = _seconds(5)
 
 
 @dataclass(slots=True)
@@ -226,8 +237,8 @@ class App:
     tcp_addr: str = "0.0.0.0:19092"
     unix_addr: str = ""
     default_cluster: str = ""
-    shutdown_timeout: Duration = _seconds(60)
-    max_concurrent_requests: int = 16_384
+    shutdown_timeout: PositiveDuration = _seconds(60)
+    max_concurrent_requests: PositiveInt = 16_384
     proxies: dict[str, Proxy] = field(default_factory=dict)
     rest: Rest = field(default_factory=Rest)
     tls: Tls = field(default_factory=Tls)

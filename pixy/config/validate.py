@@ -1,9 +1,11 @@
-"""What a configuration must fulfil beyond its types. The first failure wins, in the original's order."""
+"""Check a configuration beyond its types. The first problem is reported, in the original's order."""
 
 from __future__ import annotations
 
+import operator
 import re
 import ssl
+import typing
 
 from pixy.config import model
 from pixy.config.client_id import VALID
@@ -14,7 +16,6 @@ INITIAL_OFFSETS = ("newest", "oldest")
 GROUP_PROTOCOLS = ("classic", "consumer")
 SASL_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 TOPIC = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,249}\Z")
-MAX_BATCH_EVENTS = 10_000
 SEVERITIES = ("debug", "info", "warning", "error")
 
 
@@ -32,16 +33,12 @@ def validate(app: model.App) -> model.App:
         raise ConfigError(
             "invalid config parameter: tls.certificate_path and tls.key_path must be set together"
         )
-    if app.shutdown_timeout <= 0:
-        raise ConfigError("invalid config parameter: shutdown_timeout must be > 0")
-    if app.max_concurrent_requests <= 0:
-        raise ConfigError("invalid config parameter: max_concurrent_requests must be > 0")
-    problem = _bounds("diagnostics", app.diagnostics, _DIAGNOSTICS)
-    if problem:
-        raise ConfigError(f"invalid config parameter: {problem}")
-    if app.diagnostics.trace_sample > 1:
-        raise ConfigError("invalid config parameter: diagnostics.trace_sample must be <= 1")
-    problem = _bounds("rest", app.rest, _REST) or _rest_problem(app.rest)
+    problem = (
+        _bounds("", app)
+        or _bounds("diagnostics.", app.diagnostics)
+        or _bounds("rest.", app.rest)
+        or _rest_problem(app.rest)
+    )
     if problem:
         raise ConfigError(f"invalid config parameter: {problem}")
     for logger in app.logging:
@@ -63,24 +60,17 @@ def _proxy_problem(proxy: model.Proxy) -> str:
             f"invalid config parameter: client_id {proxy.client_id!r} must match "
             r"\A[A-Za-z0-9._-]+\z"
         )
-    if proxy.max_admin_requests <= 0:
-        return "invalid config parameter: max_admin_requests must be > 0"
-    if proxy.max_fetches <= 0:
-        return "invalid config parameter: max_fetches must be > 0"
-    if proxy.max_waiting_fetches < 0:
-        return "invalid config parameter: max_waiting_fetches must be >= 0"
-    if proxy.fetch_pool_timeout <= 0:
-        return "invalid config parameter: fetch_pool_timeout must be > 0"
     problem = (
-        _bounds("producer", proxy.producer, _PRODUCER)
+        _bounds("", proxy)
+        or _bounds("producer.", proxy.producer)
         or _choice("producer.partitioner", proxy.producer.partitioner, PARTITIONERS)
-        or _bounds("consumer", proxy.consumer, _CONSUMER)
+        or _bounds("consumer.", proxy.consumer)
         or _choice("consumer.initial_offset", proxy.consumer.initial_offset, INITIAL_OFFSETS)
         or _choice("consumer.group_protocol", proxy.consumer.group_protocol, GROUP_PROTOCOLS)
         or _choice("net.sasl.mechanism", proxy.net.sasl.mechanism, SASL_MECHANISMS)
-        or _bounds("net", proxy.net, _NET)
-        or _bounds("instances", proxy.instances, _INSTANCES)
-        or _bounds("journal", proxy.journal, _JOURNAL)
+        or _bounds("net.", proxy.net)
+        or _bounds("instances.", proxy.instances)
+        or _bounds("journal.", proxy.journal)
         or _journal_problem(proxy.journal)
     )
     if problem:
@@ -91,84 +81,6 @@ def _proxy_problem(proxy: model.Proxy) -> str:
     return f'invalid tls configuration: "{problem}"' if problem else ""
 
 
-# (field, shown name, comparison, bound)
-_DIAGNOSTICS = (
-    ("blocked_loop", "blocked_loop", ">=", 0),
-    ("slow_handler", "slow_handler", ">", 0),
-    ("trace_sample", "trace_sample", ">=", 0),
-    ("trace_slow", "trace_slow", ">=", 0),
-)
-_PRODUCER = (
-    ("channel_buffer_size", "channel_buffer_size", ">", 0),
-    ("flush_bytes", "flush_bytes", ">=", 0),
-    ("flush_frequency", "flush_frequency", ">=", 0),
-    ("retry_backoff", "retry_backoff", ">", 0),
-    ("retry_max", "retry_max", ">", 0),
-    ("shutdown_timeout", "shutdown_timeout", ">=", 0),
-    ("timeout", "timeout", ">=", 0),
-    ("max_message_bytes", "max_message_bytes", ">=", 1000),
-    ("buffer_max_bytes", "buffer_max_bytes", ">=", 1_048_576),
-    ("max_topics", "max_topics", ">", 0),
-)
-_CONSUMER = (
-    ("ack_timeout", "ack_timeout", ">", 0),
-    ("channel_buffer_size", "channel_buffer_size", ">", 0),
-    ("fetch_max_bytes", "fetch_bytes", ">", 0),
-    ("long_polling_timeout", "long_polling_timeout", ">", 0),
-    ("max_pending_messages", "max_pending_messages", ">", 0),
-    ("max_retries", "max_retries", ">=", -1),
-    ("offsets_commit_interval", "offsets_commit_interval", ">", 0),
-    ("subscription_timeout", "subscription_timeout", ">", 0),
-    ("retry_backoff", "retry_backoff", ">", 0),
-    ("fetch_max_wait", "fetch_max_wait", ">=", 0),
-    ("rebalance_delay", "rebalance_delay", ">=", 0),
-    ("session_timeout", "session_timeout", ">", 0),
-    ("heartbeat_interval", "heartbeat_interval", ">", 0),
-    ("join_timeout", "join_timeout", ">=", 0),
-    ("drain_timeout", "drain_timeout", ">=", 0),
-    ("prefetch_max_messages", "prefetch_max_messages", ">", 0),
-    ("prefetch_max_bytes", "prefetch_max_bytes", ">=", 1_048_576),
-    ("max_groups", "max_groups", ">", 0),
-)
-_INSTANCES = (
-    ("max_instances", "max_instances", ">", 0),
-    ("max_waiting_requests", "max_waiting_requests", ">", 0),
-    ("idle_timeout", "idle_timeout", ">", 0),
-    ("read_timeout", "read_timeout", ">=", 0),
-    ("max_read_timeout", "max_read_timeout", ">", 0),
-    ("join_timeout", "join_timeout", ">=", 0),
-    ("operation_timeout", "operation_timeout", ">", 0),
-    ("close_timeout", "close_timeout", ">", 0),
-    ("auto_commit_interval", "auto_commit_interval", ">", 0),
-    ("pause_after", "pause_after", ">", 0),
-    ("fetch_max_bytes", "fetch_max_bytes", ">", 0),
-    ("fetch_max_wait", "fetch_max_wait", ">=", 0),
-    ("prefetch_max_messages", "prefetch_max_messages", ">", 0),
-    ("prefetch_max_bytes", "prefetch_max_bytes", ">=", 65_536),
-    ("session_timeout", "session_timeout", ">", 0),
-    ("heartbeat_interval", "heartbeat_interval", ">", 0),
-)
-_JOURNAL = (
-    ("batch_events", "batch_events", ">", 0),
-    ("linger", "linger", ">=", 0.01),
-    ("delivery_timeout", "delivery_timeout", ">=", 1),
-    ("shutdown_timeout", "shutdown_timeout", ">=", 0),
-)
-_NET = (
-    ("dial_timeout", "dial_timeout", ">=", 1),
-    ("read_timeout", "read_timeout", ">", 0),
-    ("write_timeout", "write_timeout", ">", 0),
-)
-_REST = (
-    ("max_request_bytes", "max_request_bytes", ">=", 1024),
-    ("max_response_bytes", "max_response_bytes", ">=", 1024),
-    ("max_buffered_bytes", "max_buffered_bytes", ">=", 1_048_576),
-    ("retry_after", "retry_after", ">=", 0),
-    ("fetch_timeout", "fetch_timeout", ">=", 0),
-    ("max_fetch_timeout", "max_fetch_timeout", ">=", 0),
-    ("read_max_bytes", "read_max_bytes", ">", 0),
-    ("peer_timeout", "peer_timeout", ">", 0),
-)
 KAFKA_ERROR_CODES = (50001, 50002)
 COMMIT_STATUSES = (200, 204)
 PEER_REQUESTS = ("forward", "redirect")
@@ -199,19 +111,27 @@ def _peers_problem(rest: model.Rest) -> str:
     return ""
 
 
-def _bounds(section: str, values: object, rules: tuple[tuple[str, str, str, float], ...]) -> str:
-    for field, shown, comparison, bound in rules:
-        value = getattr(values, field)
-        if value < bound or (comparison == ">" and value == bound):
-            return f"{section}.{shown} must be {comparison} {bound:g}"
+def _bounds(section: str, values: object) -> str:
+    """The first field of a section that is out of its bounds, as a text; empty if there is none."""
+    kinds = typing.get_type_hints(type(values), include_extras=True)
+    for field, kind in kinds.items():
+        for meta in getattr(kind, "__metadata__", ()):
+            value = getattr(values, field)
+            for symbol, holds, bound in (
+                (">", operator.gt, meta.gt),
+                (">=", operator.ge, meta.ge),
+                ("<=", operator.le, meta.le),
+            ):
+                if bound is not None and not holds(value, bound):
+                    # One name differs from its key, because the original's text does.
+                    name = (meta.extra or {}).get("name", field)
+                    return f"{section}{name} must be {symbol} {bound:g}"
     return ""
 
 
 def _journal_problem(journal: model.Journal) -> str:
     if journal.topic and not TOPIC.match(journal.topic):
         return f"journal.topic {journal.topic!r} is not a name that Kafka allows"
-    if journal.batch_events > MAX_BATCH_EVENTS:
-        return f"journal.batch_events must be <= {MAX_BATCH_EVENTS}"
     if journal.buffer_events < journal.batch_events:
         return "journal.buffer_events must be >= journal.batch_events"
     return ""

@@ -157,6 +157,17 @@ def test_problems(text: str, part: str) -> None:
     assert part in problem(text)
 
 
+@pytest.mark.parametrize(
+    ("fields", "first"),
+    [
+        ("timeout: -1, retry_max: 0, flush_bytes: -1", "producer.flush_bytes must be >= 0"),
+        ("max_message_bytes: 1, timeout: -1s", "producer.timeout must be >= 0"),
+    ],
+)
+def test_the_first_problem_in_the_originals_order(fields: str, first: str) -> None:
+    assert first in problem(f"proxies: {{a: {{producer: {{{fields}}}}}}}")
+
+
 @given(st.text(max_size=60))
 def test_any_text_is_a_configuration_or_a_clear_error(text: str) -> None:
     try:
