@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from actors import Actor, ActorSystem, Backoff, Intensity, Supervision
+from actors import Actor, Backoff, Intensity, Supervision
 from actors.tracing import Crashes, crashes as module
+from tests.unit.actors.tracing.virtual_time import virtual_system, virtual_time
 
 AGAIN = Supervision(backoff=Backoff(first=0.0001, most=0.0001), intensity=Intensity(restarts=1000))
 
@@ -27,8 +28,9 @@ class Fails(Actor):
             raise RuntimeError("secret " * 1000) from error
 
 
+@virtual_time
 async def test_grouped_counted_and_without_payload() -> None:
-    async with ActorSystem() as system:
+    async with virtual_system() as system:
         with Crashes(system) as crashes:
             for name in ("a", "b"):
                 ref = system.spawn(Fails, name=name, supervision=AGAIN)
@@ -50,6 +52,7 @@ async def test_grouped_counted_and_without_payload() -> None:
     assert [header[0] for header in runtime["recent"]][-1] == "int"
 
 
+@virtual_time
 async def test_bounds_and_redaction(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_GROUPS", 1)
 
@@ -58,7 +61,7 @@ async def test_bounds_and_redaction(monkeypatch: pytest.MonkeyPatch) -> None:
             raise error
         return str(error)
 
-    async with ActorSystem() as system:
+    async with virtual_system() as system:
         with Crashes(system, redact=shown) as crashes:
             ref = system.spawn(Fails, supervision=AGAIN)
             ref.tell(1)

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from actors import Actor, ActorSystem
+from actors import Actor
 from actors.tracing import Flow, flow as module, wait_graph
 from actors.tracing.waits import find_cycles
+from tests.unit.actors.tracing.virtual_time import virtual_system, virtual_time
 
 
 class Sink(Actor):
@@ -18,6 +19,8 @@ class Sink(Actor):
     async def on_receive(self, message: Any) -> Any:
         if isinstance(message, asyncio.Event):
             await message.wait()
+        if isinstance(message, int):
+            await asyncio.sleep(0.1)
         if message == "fail":
             raise ValueError
         return message
@@ -29,11 +32,13 @@ class Source(Actor):
         self.sink = sink
 
     async def on_receive(self, message: Any) -> Any:
+        await asyncio.sleep(0.01)
         return await self.sink.ask(message, block=False)
 
 
+@virtual_time
 async def test_edges_are_counted_while_watched_only() -> None:
-    async with ActorSystem() as system:
+    async with virtual_system() as system:
         sink = system.spawn(Sink)
         source = system.spawn(Source, sink)
         flow = Flow(system)
@@ -56,12 +61,15 @@ async def test_edges_are_counted_while_watched_only() -> None:
         ("(outside)", "Sink", "str"): 1,
     }
     assert edges["(outside)", "Sink", "str"].failed == 1
-    assert 0 < edges["Source", "Sink", "int"].run_p99 < 1
+    # Each message takes 0.1 s, and a quantile is the upper bound of its bucket.
+    assert 0.1 < edges["Source", "Sink", "int"].run_p99 < 0.2
+    assert edges["Source", "Sink", "int"].wait_p99 < 0.1
 
 
+@virtual_time
 async def test_drops_and_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_EDGES", 2)
-    async with ActorSystem() as system:
+    async with virtual_system() as system:
         gone = system.spawn(Sink, name="gone")
         await gone.stop(block=False)
         flow = Flow(system)
@@ -75,13 +83,14 @@ async def test_drops_and_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
         assert flow.beyond == 2
 
 
+@virtual_time
 async def test_the_wait_graph_names_who_waits() -> None:
     gate = asyncio.Event()
-    async with ActorSystem() as system:
+    async with virtual_system() as system:
         sink = system.spawn(Sink, name="sink")
         source = system.spawn(Source, sink, name="source")
         reply = source.ask(gate, block=False)
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.04)
         graph = wait_graph(system)
         gate.set()
         await reply
@@ -91,9 +100,11 @@ async def test_the_wait_graph_names_who_waits() -> None:
         ("/source", "/sink"),
     ]
     assert graph["waits"] == [("/source", "/sink")] and graph["cycles"] == []
-    assert all(ask["message"] == "Event" and ask["age"] > 0 for ask in graph["asks"])
+    assert [ask["message"] for ask in graph["asks"]] == ["Event", "Event"]
+    assert [ask["age"] for ask in graph["asks"]] == pytest.approx([0.04, 0.03])
 
 
+@virtual_time
 async def test_a_circle_is_marked() -> None:
     gate = asyncio.Event()
 
@@ -105,7 +116,7 @@ async def test_a_circle_is_marked() -> None:
                 self.peer.ask("tie", block=False)
                 await gate.wait()
 
-    async with ActorSystem() as system:
+    async with virtual_system() as system:
         one, two = system.spawn(Holder, name="one"), system.spawn(Holder, name="two")
         other = system.spawn(Holder, name="other")
         for ref, peer in ((one, two), (two, one), (other, one)):

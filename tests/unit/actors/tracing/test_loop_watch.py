@@ -1,4 +1,4 @@
-"""The loop that does not turn."""
+"""The watch finds blocks of the event loop. Handlers block until the watch has seen them, however long it takes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import logging
 import threading
 import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -13,69 +14,143 @@ import pytest
 from actors import Actor, ActorSystem, LoopBlocked
 from actors.tracing import LoopWatch
 
+LIMIT = 30.0
+"""Seconds after which a test gives up; none comes close."""
+
+THRESHOLD = 0.05
+
+LONGER = 3 * THRESHOLD
+"""Seconds that a block lasts after the watch has seen it."""
+
+
+def block_until(condition: Callable[[], bool]) -> None:
+    """Keep the calling thread busy until the condition holds, and ``LONGER`` after that."""
+    end = time.monotonic() + LIMIT
+    while not condition():
+        assert time.monotonic() < end, "the watch has not seen the block"
+        time.sleep(THRESHOLD / 10)
+    time.sleep(LONGER)
+
+
+async def turn_until(condition: Callable[[], bool]) -> None:
+    """Let the loop turn until the condition holds."""
+    async with asyncio.timeout(LIMIT):
+        while not condition():
+            await asyncio.sleep(THRESHOLD / 10)
+
 
 class Blocker(Actor):
-    def on_receive(self, message: float) -> None:
-        time.sleep(message)
+    def on_receive(self, message: Callable[[], bool]) -> None:
+        block_until(message)
 
 
 class Coroutine(Actor):
-    async def on_receive(self, message: float) -> None:
+    async def on_receive(self, message: Callable[[], bool]) -> None:
         await asyncio.sleep(0)
-        time.sleep(message)
+        block_until(message)
+
+
+class Impatient(threading.Event):
+    """A stop event whose waits are short, so that the watch asks the loop very often."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        return super().wait(0.001)
+
+
+@pytest.fixture
+def log(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
+    with caplog.at_level(logging.ERROR, "actors"):
+        yield caplog
 
 
 @pytest.mark.parametrize("kind", [Blocker, Coroutine])
-async def test_names_the_actor_and_the_code(kind: type[Any], caplog: Any) -> None:
+async def test_names_the_actor_and_the_code(kind: type[Any], log: pytest.LogCaptureFixture) -> None:
     heard: list[LoopBlocked] = []
+
+    def guilty() -> list[LoopBlocked]:
+        return [event for event in heard if event.path == "/guilty"]
+
+    began = time.monotonic()
     async with ActorSystem() as system:
         system.events.subscribe(heard.append, LoopBlocked)
         ref = system.spawn(kind, name="guilty")
-        with LoopWatch(system, threshold=0.05) as watch, caplog.at_level(logging.ERROR, "actors"):
-            await asyncio.sleep(0.15)
-            assert watch.blocks == 0
-            await ref.ask(0.25, block=False)
-            await asyncio.sleep(0.05)
-    assert watch.blocks == 1
-    (event,) = heard
-    assert event.path == "/guilty" and "time.sleep(message)" in event.stack
-    assert 0.05 < event.seconds < 1
-    assert "/guilty" in caplog.text and "time.sleep(message)" in caplog.text
+        with LoopWatch(system, threshold=THRESHOLD, every=0) as watch:
+            await turn_until(lambda: watch._loop_thread is not None)
+            await ref.ask(lambda: "/guilty" in log.text, block=False)
+            await turn_until(lambda: bool(guilty()))
+    (event,) = guilty()  # one block is one report, although it lasted several thresholds
+    assert "block_until(message)" in event.stack and "block_until(message)" in log.text
+    assert LONGER <= event.seconds < time.monotonic() - began
+    assert watch.blocks == len(heard)
+
+
+async def test_a_loop_that_turns_is_not_blocked() -> None:
+    async with ActorSystem() as system:
+        watch = LoopWatch(system, threshold=LIMIT)
+        answered = 0
+        request_sign = watch._request_sign
+
+        def count(turned: threading.Event) -> bool:
+            nonlocal answered
+            answered += 1
+            return request_sign(turned)
+
+        watch._request_sign = count  # type: ignore[method-assign]
+        stop = Impatient()
+        thread = threading.Thread(target=watch._watch, args=(stop,))
+        thread.start()
+        await turn_until(lambda: answered > 20)
+        stop.set()
+        await asyncio.to_thread(thread.join, LIMIT)
+    assert not thread.is_alive() and watch.blocks == 0
 
 
 async def test_reports_are_rationed_and_blocks_counted() -> None:
     heard: list[LoopBlocked] = []
     async with ActorSystem() as system:
         system.events.subscribe(heard.append, LoopBlocked)
-        with LoopWatch(system, threshold=0.03, every=60) as watch:
+        with LoopWatch(system, threshold=THRESHOLD, every=10 * LIMIT) as watch:
+            await turn_until(lambda: watch._loop_thread is not None)
             for _ in range(3):
-                await asyncio.sleep(0.06)
-                time.sleep(0.12)
-            await asyncio.sleep(0.05)
-    assert watch.blocks == 3 and len(heard) == 1
-    assert heard[0].path is None
+                before = watch.blocks
+                block_until(lambda seen=before: watch.blocks > seen)  # type: ignore[misc]
+                assert watch.blocks == before + 1, "one block is counted once"
+                await asyncio.sleep(0)
+            assert watch.blocks >= 3
+            await turn_until(lambda: bool(heard))
+    assert len(heard) == 1 and heard[0].path is None
 
 
 async def test_costs_no_thread_until_started_and_none_after() -> None:
     async with ActorSystem() as system:
         before = set(threading.enumerate())
-        watch = LoopWatch(system, threshold=0.02)
+        watch = LoopWatch(system, threshold=THRESHOLD)
         assert set(threading.enumerate()) <= before
         watch.start()
         watch.start()
         (thread,) = set(threading.enumerate()) - before
         assert thread.daemon
         watch.stop()
-        await asyncio.sleep(0.1)
+        await asyncio.to_thread(thread.join, LIMIT)
         assert not thread.is_alive()
 
 
 async def test_the_thread_ends_with_the_loop() -> None:
     loop = asyncio.new_event_loop()
-    watch = LoopWatch(ActorSystem(loop=loop), threshold=0.01)
+    watch = LoopWatch(ActorSystem(loop=loop), threshold=THRESHOLD)
     watch.start()
     thread = watch._thread
     assert thread is not None
     loop.close()
-    await asyncio.to_thread(thread.join, 5)
+    await asyncio.to_thread(thread.join, LIMIT)
     assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("threshold", [0, -1])
+def test_a_threshold_is_positive(threshold: float) -> None:
+    loop = asyncio.new_event_loop()
+    try:
+        with pytest.raises(ValueError, match="more than 0 seconds"):
+            LoopWatch(ActorSystem(loop=loop), threshold=threshold)
+    finally:
+        loop.close()

@@ -12,6 +12,7 @@ import pytest
 from actors import Actor, ActorError, ActorSystem, ThreadedActor
 from actors.tracing import Tracer, monitor as module, view as viewing, watcher as watching
 from actors.tracing.monitor import Monitor, SlowWatcher, Watcher, decode
+from tests.unit.actors.tracing.virtual_time import virtual_system, virtual_time
 
 TICK = 0.02
 
@@ -67,8 +68,9 @@ async def one(watcher: Watcher, kind: str) -> dict[str, Any]:
     return frame
 
 
+@virtual_time
 async def test_a_paged_snapshot_then_what_changed() -> None:
-    async with ActorSystem() as system:
+    async with virtual_system() as system:
         refs = [system.spawn(Worker, name=f"w{number}") for number in range(5)]
         table = Table()
         async with Monitor(system, interval=TICK).watch(page=2, max_rows=100) as watcher:
@@ -93,8 +95,9 @@ async def test_a_paged_snapshot_then_what_changed() -> None:
             assert table.row("/w1")["processed"] == 1
 
 
+@virtual_time
 async def test_rates_and_quantiles_are_of_the_last_window_and_go_back_to_nothing() -> None:
-    async with ActorSystem() as system:
+    async with virtual_system() as system:
         ref = system.spawn(Worker, name="w")
         await ref.ask(0.05, block=False)
         for number in range(49):
@@ -103,28 +106,32 @@ async def test_rates_and_quantiles_are_of_the_last_window_and_go_back_to_nothing
         async with Monitor(system, interval=TICK).watch() as watcher:
             table.apply(await one(watcher, "snapshot"))
             assert table.row("/w")["processed"] == 50 and table.row("/w")["out_rate"] == 0
-            for number in range(10):
-                await ref.ask(number, block=False)
+            for _ in range(10):
+                await ref.ask(0.001, block=False)
             busy = await one(watcher, "delta")
             table.apply(busy)
             row = table.row("/w")
             assert row["processed"] == 60
             assert row["out_rate"] == pytest.approx(10 / busy["window"])
             assert row["in_rate"] == pytest.approx(row["out_rate"])
-            assert 0 < row["run_p50"] <= row["run_p99"] < 0.05 and row["wait_p99"] > 0
+            # Quantiles are the upper bounds of buckets, each twice the one before.
+            assert 0.001 < row["run_p50"] == row["run_p99"] < 0.002
+            assert 0 < row["wait_p50"] == row["wait_p99"] < 0.001
             table.apply(await one(watcher, "delta"))
             row = table.row("/w")
             assert row["processed"] == 60 and row["out_rate"] == 0 and row["run_p99"] == 0
             assert (await one(watcher, "delta"))["dirty"] == []
 
 
+@virtual_time
 async def test_what_waits_is_seen_with_its_age() -> None:
     gate = asyncio.Event()
-    async with ActorSystem() as system:
+    async with virtual_system() as system:
         ref = system.spawn(Worker, name="w")
         await ref
         async with Monitor(system, interval=TICK).watch() as watcher:
             before = await one(watcher, "snapshot")
+            await asyncio.sleep(TICK / 4)
             for message in (gate, "a", "b"):
                 ref.tell(message)
             (row,) = (await one(watcher, "delta"))["dirty"]
@@ -135,9 +142,10 @@ async def test_what_waits_is_seen_with_its_age() -> None:
             assert (row["depth"], row["oldest"], row["current"], row["since"]) == (0, 0, None, 0)
 
 
+@virtual_time
 async def test_details_of_opened_actors_only() -> None:
     gate = asyncio.Event()
-    async with ActorSystem() as system:
+    async with virtual_system() as system:
         ref = system.spawn(Worker, name="w")
         system.spawn(Worker, name="other")
         monitor = Monitor(system, interval=TICK)
@@ -165,8 +173,9 @@ async def test_details_of_opened_actors_only() -> None:
                     watcher.open(f"/{number}")
 
 
+@virtual_time
 async def test_events_are_redacted_and_filtered() -> None:
-    async with ActorSystem() as system:
+    async with virtual_system() as system:
         plain, custom = (
             Monitor(system, interval=TICK),
             Monitor(system, interval=TICK, redact=lambda payload: f"<{payload}>"),
@@ -191,9 +200,10 @@ async def test_events_are_redacted_and_filtered() -> None:
             assert failed["error"] == "ValueError" and "secret" not in str(frame)
 
 
+@virtual_time
 async def test_too_many_events_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_EVENTS", 3)
-    async with ActorSystem() as system:
+    async with virtual_system() as system:
         gone = system.spawn(Worker)
         await gone.stop(block=False)
         async with Monitor(system, interval=TICK).watch() as watcher:
@@ -203,8 +213,9 @@ async def test_too_many_events_are_counted(monkeypatch: pytest.MonkeyPatch) -> N
             assert (await one(watcher, "dropped"))["events"] == 7
 
 
+@virtual_time
 async def test_finished_traces() -> None:
-    async with ActorSystem() as system:
+    async with virtual_system() as system:
         tracer = Tracer(sample=1)
         system.instrument(tracer)
         monitor = Monitor(system, tracer=tracer, interval=TICK)
@@ -217,9 +228,10 @@ async def test_finished_traces() -> None:
             assert "trace" not in {decode(frame)["kind"] for frame in other._frames}
 
 
+@virtual_time
 async def test_asks_and_flow_for_those_who_want_them() -> None:
     gate = asyncio.Event()
-    async with ActorSystem() as system:
+    async with virtual_system() as system:
         monitor = Monitor(system, interval=TICK)
         ref = system.spawn(Worker, name="w")
         async with monitor.watch() as other:
@@ -264,8 +276,9 @@ async def test_actors_with_threads_of_their_own() -> None:
         assert not tracer._open and not tracer._begun and len(tracer.traces()) >= 256
 
 
+@virtual_time
 async def test_nothing_runs_unwatched_or_paused() -> None:
-    async with ActorSystem() as system:
+    async with virtual_system() as system:
         tracer = Tracer()
         monitor = Monitor(system, tracer=tracer, interval=TICK)
 
@@ -292,11 +305,12 @@ async def test_nothing_runs_unwatched_or_paused() -> None:
         assert idle() and monitor.watchers == 0 and not monitor._views
 
 
+@virtual_time
 async def test_watchers_with_one_filter_share_their_frames(monkeypatch: pytest.MonkeyPatch) -> None:
     packed: list[str] = []
     encode = viewing.encode
     monkeypatch.setattr(viewing, "encode", lambda frame: packed.append(frame["kind"]) or encode(frame))
-    async with ActorSystem() as system:
+    async with virtual_system() as system:
         system.spawn(Worker)
         monitor = Monitor(system, interval=TICK)
         async with monitor.watch() as first:
@@ -320,9 +334,10 @@ async def test_watchers_with_one_filter_share_their_frames(monkeypatch: pytest.M
                 assert len(table.rows) == 1
 
 
+@virtual_time
 async def test_a_slow_watcher_is_cut_off_and_others_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching, "BUFFER_FRAMES", 5)
-    async with ActorSystem() as system:
+    async with virtual_system() as system:
         monitor = Monitor(system, interval=TICK)
         async with monitor.watch() as slow, monitor.watch() as quick:
             assert len(await frames(quick, "delta", 10)) == 10
@@ -331,7 +346,7 @@ async def test_a_slow_watcher_is_cut_off_and_others_are_not(monkeypatch: pytest.
                 await anext(slow)
     monkeypatch.setattr(watching, "BUFFER_FRAMES", 500)
     monkeypatch.setattr(watching, "BUFFER_BYTES", 10)
-    async with ActorSystem() as system:
+    async with virtual_system() as system:
         monitor = Monitor(system)
         async with monitor.watch() as slow:
             with pytest.raises(SlowWatcher):
@@ -339,8 +354,9 @@ async def test_a_slow_watcher_is_cut_off_and_others_are_not(monkeypatch: pytest.
         assert monitor._timer is None
 
 
+@virtual_time
 async def test_the_bound_of_rows_keeps_those_that_are_seen() -> None:
-    async with ActorSystem() as system:
+    async with virtual_system() as system:
         first = system.spawn(Worker, name="m")
         table = Table()
         async with Monitor(system, interval=TICK).watch(max_rows=2, page=2) as watcher:
@@ -356,8 +372,9 @@ async def test_the_bound_of_rows_keeps_those_that_are_seen() -> None:
             assert table.paths == {"/a", "/b"} and frame["hidden"] == 1
 
 
+@virtual_time
 async def test_an_actor_replaced_under_its_path_is_another_one() -> None:
-    async with ActorSystem() as system:
+    async with virtual_system() as system:
         old = system.spawn(Worker, name="w")
         async with Monitor(system, interval=TICK).watch() as watcher:
             before = (await one(watcher, "snapshot"))["new"][0]["id"]
@@ -367,8 +384,9 @@ async def test_an_actor_replaced_under_its_path_is_another_one() -> None:
             assert frame["gone"] == [before] and frame["new"][0]["id"] != before
 
 
+@virtual_time
 async def test_bounds_and_closing(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with ActorSystem() as system:
+    async with virtual_system() as system:
         monitor = Monitor(system, interval=TICK)
         for bad in ({"page": 0}, {"page": 1}, {"max_rows": 0}, {"max_rows": module.MAX_ROWS + 1}):
             with pytest.raises(ValueError):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 import subprocess
 import sys
-import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -18,22 +19,34 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from actors import ActorSystem, TraceContext, trace_as
-from actors.tracing import Tracer
+from actors.tracing import Tracer, otel
 from actors.tracing.otel import OTelExporter
 from tests.unit.actors.tracing.test_spans import chain
 
+EPOCH_NS = 1_700_000_000_000_000_000
+"""Wall-clock time at 0 of the system's clock."""
 
-async def test_ids_parents_times_and_errors() -> None:
+
+async def test_ids_parents_times_and_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = itertools.count(1_000, 1_000)
+    now = 0
+
+    def clock() -> int:
+        nonlocal now
+        now = next(ticks)
+        return now
+
+    # The exporter reads the wall clock, then the system's clock, which is one tick later.
+    monkeypatch.setattr(otel, "time", SimpleNamespace(time_ns=lambda: EPOCH_NS + now + 1_000))
     memory = InMemorySpanExporter()
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(memory))
     context = TraceContext.new(random.Random(3))
-    async with ActorSystem() as system:
+    async with ActorSystem(clock=clock) as system:
         tracer = Tracer(sample=1)
         system.instrument(tracer)
         first = chain(system, 2)
         with OTelExporter(system, tracer, provider):
-            before = time.time_ns()
             await first.ask(1, block=False)
             with trace_as(context), pytest.raises(ValueError):
                 await first.ask("fail", block=False)
@@ -51,7 +64,7 @@ async def test_ids_parents_times_and_errors() -> None:
         assert parent == own.parent_id
         assert span.attributes["actors.path"] == own.path
         assert span.end_time - span.start_time == own.ended - own.began
-        assert abs(span.start_time - before) < 5e9
+        assert span.start_time == EPOCH_NS + own.began
     failed = spans[-1]
     assert failed.status.status_code is api.StatusCode.ERROR
     assert failed.status.description == "ValueError" and failed.parent.is_remote

@@ -10,6 +10,7 @@ import pytest
 
 from actors import Actor, ActorRef, ActorSystem, Backoff, Supervision, TraceContext, trace_as
 from actors.tracing import Trace, Tracer, spans
+from tests.unit.actors.tracing.virtual_time import virtual_system, virtual_time
 
 QUICK = 0.01
 
@@ -126,6 +127,7 @@ async def test_errors_and_the_slowest_outlive_the_ring() -> None:
     assert [trace for _, trace in tracer._slowest] == [longest]
 
 
+@virtual_time
 async def test_a_trace_with_a_lost_message_ends_when_it_was_quiet() -> None:
     gate = asyncio.Event()
 
@@ -137,7 +139,7 @@ async def test_a_trace_with_a_lost_message_ends_when_it_was_quiet() -> None:
         async def on_receive(self, message: Any) -> None:
             await gate.wait()
 
-    async with ActorSystem() as system:
+    async with virtual_system() as system:
         tracer = Tracer()
         system.instrument(tracer)
         busy = system.spawn(Busy)
@@ -155,6 +157,7 @@ async def test_a_trace_with_a_lost_message_ends_when_it_was_quiet() -> None:
     assert not trace.complete and len(trace.spans) == 1
 
 
+@virtual_time
 async def test_a_handler_that_was_cut_off_is_aborted_and_timers_have_their_names() -> None:
     class Cut(Actor):
         def on_start(self) -> None:
@@ -169,7 +172,7 @@ async def test_a_handler_that_was_cut_off_is_aborted_and_timers_have_their_names
             raise RuntimeError("task")
 
     again = Supervision(backoff=Backoff(first=0.001, most=0.001))
-    async with ActorSystem() as system:
+    async with virtual_system() as system:
         tracer = Tracer(sample=1)
         system.instrument(tracer)
         ref = await system.spawn(Cut, supervision=again)
@@ -181,10 +184,11 @@ async def test_a_handler_that_was_cut_off_is_aborted_and_timers_have_their_names
     assert sorted(found, key=str) == [("bytes", None), ("int", None), ("str", "CancelledError")]
 
 
+@virtual_time
 async def test_open_traces_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spans, "MAX_OPEN", 5)
     monkeypatch.setattr(spans, "MAX_SPANS", 2)
-    async with ActorSystem(stop_grace=0.01) as system:
+    async with virtual_system(stop_grace=0.01) as system:
         tracer = Tracer(sample=1)
         system.instrument(tracer)
         for number in range(9):
