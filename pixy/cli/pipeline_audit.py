@@ -147,7 +147,8 @@ def run(args: argparse.Namespace) -> int:
     """Run the command; returns its exit code."""
     set_up_logging(args)
     # Spark's start takes seconds: what can be refused is refused before.
-    from pixy.pipeline.audit import output, prometheus
+    from pixy.pipeline.audit import prometheus
+    from pixy.pipeline.audit.previous_run import read_previous_run
     from pixy.pipeline.errors import UsageError
 
     prometheus.check_file(args.prometheus)
@@ -157,7 +158,7 @@ def run(args: argparse.Namespace) -> int:
     for topic in args.topics:
         if not re.fullmatch(r"[A-Za-z0-9._-]{1,249}", topic):
             raise UsageError(f"--topics: {topic!r} is not a name of a topic")
-    output.previous(args.out)
+    read_previous_run(args.out)
     if proxy is not None:
         _ask(args, proxy)
     return _audit(args, cluster, proxy)
@@ -184,12 +185,12 @@ def _ask(args: argparse.Namespace, proxy: Proxy) -> None:
 def _audit(args: argparse.Namespace, cluster: str, proxy: Proxy | None) -> int:
     from pixy.pipeline.audit import output, prometheus
     from pixy.pipeline.audit.job import audit
-    from pixy.pipeline.audit.open_sources import Request
     from pixy.pipeline.audit.report import render
+    from pixy.pipeline.audit.request import AuditRequest
     from pixy.pipeline.audit.summary import summarize
     from pixy.pipeline.spark.session import open_session
 
-    request = Request(
+    request = AuditRequest(
         args.out,
         args.lake,
         cluster,

@@ -1,8 +1,8 @@
-"""The judge: facts of one block of offsets of one partition in, tallies out. Vectors, no Spark.
+"""Classify the facts of one block of offsets of one partition into tallies. Vectors only, no Spark.
 
-A block is held densely, one slot an offset, so most questions are one indexing each. Who offered a
-message how often is asked of (assignment, offset, attempt): the same one twice is a duplicate that
-nothing explains, another attempt is a retry, another assignment is a hand-over or a restart.
+A block is held densely, one slot per offset, so most questions are a single indexing. Offers are counted by
+(assignment, offset, attempt): the same triple twice is a duplicate without an explanation, another attempt is a retry,
+another assignment is a rebalance or a restart.
 """
 
 from __future__ import annotations
@@ -11,342 +11,286 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pixy.journal import Kind
-from pixy.pipeline.audit import sketch
-from pixy.pipeline.audit.facts import ARCHIVED, BLOCK_BITS, LOGGED, NO_GROUP, NO_WINDOW, What
+from pixy.pipeline.audit.facts import ARCHIVED, BLOCK_BITS, LOGGED
+from pixy.pipeline.audit.tallies import NO_GROUP, NO_WINDOW, Bools, Ints, Tallies, TallyKind
 
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 _SIZE = 1 << BLOCK_BITS
-
-_MAXIMUM = {
-    What.PRODUCE_ANSWER: What.MAX_PRODUCE_ANSWER,
-    What.PRODUCE_OFFER: What.MAX_PRODUCE_OFFER,
-    What.OFFER_ACK: What.MAX_OFFER_ACK,
-    What.ARCHIVE_DELAY: What.MAX_ARCHIVE_DELAY,
-}
+_ATTEMPTS = 1 << 20
+"""Attempts above this count as one: a number of :func:`_offer_ids` has 20 bits for them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Watch:
-    """What the journal can tell about a group in a partition."""
+class GroupHistory:
+    """The journal's account of one group in one partition.
+
+    Attributes:
+        start: the lowest offset at which the journal saw the group.
+        committed: the group's committed offset; it is done with the messages below. -1: unknown.
+        hole: events before this time (microseconds since 1970) may be missing; -1: none are.
+        skipped: ranges that the group's position moved past while no daemon with a journal owned the partition.
+    """
 
     start: int
-    """Lowest offset that it has seen the group at."""
     committed: int
-    """The group's position; what lies below has been dealt with. -1: not known."""
     hole: int = -1
-    """Until when (microseconds) events may be missing; -1: none are."""
     skipped: tuple[tuple[int, int], ...] = ()
-    """Offsets that the group was moved past while no daemon with a journal had the partition."""
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What all blocks need to know."""
+    """What the classification of every block needs.
+
+    Attributes:
+        window: length of a window, milliseconds.
+        watermark: how long a window stays open after its end, milliseconds.
+        groups: by number of a journal's stream, the number of its group; -1 for producing.
+        streams_with_holes: by number of a journal's stream, whether its daemon's journal lost events.
+        histories: by (number of the partition, number of the group).
+        published: by number of the partition: first offsets of the archived ranges, ascending, and when each was
+            published (milliseconds). The files do not tell, because compaction rewrites them.
+    """
 
     window: int
-    """Length of a window in milliseconds."""
     watermark: int
-    """How long after its end a window may still change, milliseconds."""
     groups: Ints
-    """The group of each of the journal's streams; -1: it tells of producing."""
-    holed: Bools
-    """By stream: whether its daemon's journal lost events."""
-    watches: Mapping[tuple[int, int], Watch] = field(default_factory=dict)
-    """By (partition's number, group's number)."""
+    streams_with_holes: Bools
+    histories: Mapping[tuple[int, int], GroupHistory] = field(default_factory=dict)
     published: Mapping[int, tuple[Ints, Ints]] = field(default_factory=dict)
-    """By partition's number: first offsets of archived ranges, ascending, and when each was
-    published, milliseconds. Compaction rewrites files, so the files do not tell."""
-
-
-class Tallies:
-    """Rows of :data:`pixy.pipeline.audit.facts.TALLIES` in the making."""
-
-    def __init__(self, tp: int) -> None:
-        self._tp = tp
-        self._parts: list[tuple[int, int, Ints, Ints, Ints]] = []
-
-    def count(self, what: What, group: int, windows: Ints) -> None:
-        """One in each of these windows."""
-        if len(windows):
-            found, n = np.unique(windows, return_counts=True)
-            self._parts.append((what, group, found, np.zeros_like(found), n))
-
-    def sketch(self, what: What, group: int, windows: Ints, values: Ints) -> None:
-        """Latencies in these windows."""
-        if not len(windows):
-            return
-        pairs, n = np.unique(np.stack([windows, sketch.buckets(values)]), axis=1, return_counts=True)
-        self._parts.append((what, group, pairs[0], pairs[1], n))
-        order = np.lexsort((values, windows))
-        last = np.append(np.flatnonzero(np.diff(windows[order])), len(order) - 1)
-        top = order[last]
-        self._parts.append(
-            (
-                _MAXIMUM[what],
-                group,
-                windows[top],
-                np.zeros(len(top), np.int64),
-                np.maximum(values[top], 0),
-            )
-        )
-
-    def ranges(self, what: What, group: int, base: int, members: Bools) -> None:
-        """The offsets whose slot is true."""
-        edges = np.flatnonzero(np.diff(members.astype(np.int8), prepend=0, append=0))
-        if len(edges):
-            starts, ends = edges[::2] + base, edges[1::2] + base
-            self._parts.append((what, group, starts, ends, np.ones(len(starts), np.int64)))
-
-    def columns(self) -> dict[str, Ints]:
-        """All of them, by column."""
-        parts = self._parts
-        sizes = [len(part[2]) for part in parts]
-        empty = np.zeros(0, np.int64)
-
-        def joined(at: int) -> Ints:
-            return np.concatenate([part[at] for part in parts]) if parts else empty
-
-        return {
-            "what": np.repeat(np.array([part[0] for part in parts], np.int64), sizes),
-            "tp": np.full(sum(sizes), self._tp, np.int64),
-            "group": np.repeat(np.array([part[1] for part in parts], np.int64), sizes),
-            "window": joined(2),
-            "bucket": joined(3),
-            "n": joined(4),
-        }
 
 
 class Block:
-    """The facts of one block, by column."""
+    """The facts of one block by column, and its offsets by slot."""
 
     def __init__(self, facts: Mapping[str, Ints], context: Context) -> None:
         self.context = context
-        self.tp = int(facts["tp"][0])
+        self.tp_id = int(facts["tp_id"][0])
         self.base = int(facts["block"][0]) << BLOCK_BITS
         self.facts = facts
         self.kind = facts["kind"]
         self.at = facts["offset"] - self.base
-        self.tallies = Tallies(self.tp)
-        self.stamp = np.full(_SIZE, -1, np.int64)
-        self.exists = np.zeros(_SIZE, np.bool_)
-        self._stamps()
-        self.windows = self.window_of(self.stamp)
+        self.tallies = Tallies(self.tp_id)
+        self.timestamps = self._timestamps()
+        self.windows = self._windows_of(self.timestamps)
+        self.exists = self.slots(np.isin(self.kind, (ARCHIVED, LOGGED, Kind.PRODUCED)))
 
-    def window_of(self, stamps: Ints) -> Ints:
-        """The window of each timestamp."""
+    def _windows_of(self, timestamps: Ints) -> Ints:
         size = self.context.window
-        found: Ints = np.where(stamps >= 0, stamps - stamps % size, NO_WINDOW)
-        return found
+        windows: Ints = np.where(timestamps >= 0, timestamps - timestamps % size, NO_WINDOW)
+        return windows
 
-    def _stamps(self) -> None:
-        """The timestamp of each offset; the lake and the log know best, so they speak last."""
-        stamp, kind = self.facts["timestamp"], self.kind
-        for told in (kind < ARCHIVED, kind == LOGGED, kind == ARCHIVED):
-            rows = told & (stamp >= 0)
-            self.stamp[self.at[rows]] = stamp[rows]
+    def _timestamps(self) -> Ints:
+        """The timestamp of each offset. The log overrides the journal, and the lake overrides both."""
+        timestamp, kind = self.facts["timestamp"], self.kind
+        result = np.full(_SIZE, -1, np.int64)
+        for source in (kind < ARCHIVED, kind == LOGGED, kind == ARCHIVED):
+            rows = source & (timestamp >= 0)
+            result[self.at[rows]] = timestamp[rows]
+        return result
 
-    def members(self, rows: Bools) -> Bools:
-        """Slots of the offsets of some facts."""
-        found = np.zeros(_SIZE, np.bool_)
-        found[self.at[rows]] = True
-        return found
+    def slots(self, rows: Bools | Ints) -> Bools:
+        """Return the block's slots, true where one of these facts is about the offset."""
+        members = np.zeros(_SIZE, np.bool_)
+        members[self.at[rows]] = True
+        return members
 
-    def count(self, what: What, group: int, members: Bools) -> None:
-        """One for each offset, in its record's window."""
-        self.tallies.count(what, group, self.windows[members])
+    def count(self, kind: TallyKind, group: int, members: Bools) -> None:
+        """Count each offset in its record's window."""
+        self.tallies.count(kind, group, self.windows[members])
 
-    def count_rows(self, what: What, group: int, rows: Bools) -> None:
-        """One for each fact, in its record's window."""
-        self.tallies.count(what, group, self.windows[self.at[rows]])
+    def count_rows(self, kind: TallyKind, group: int, rows: Bools | Ints) -> None:
+        """Count each fact in its record's window."""
+        self.tallies.count(kind, group, self.windows[self.at[rows]])
 
-    def sketch(self, what: What, group: int, rows: Bools) -> None:
-        """Latencies of facts that know theirs."""
+    def ranges(self, kind: TallyKind, group: int, members: Bools) -> None:
+        """Add the ranges of the offsets whose slot is true."""
+        self.tallies.ranges(kind, group, self.base, members)
+
+    def sketch(self, kind: TallyKind, group: int, rows: Bools) -> None:
+        """Add the latencies of the facts that have one."""
         took = self.facts["took"]
         rows = rows & (took >= 0)
-        self.tallies.sketch(what, group, self.windows[self.at[rows]], took[rows])
+        self.tallies.sketch(kind, group, self.windows[self.at[rows]], took[rows])
 
 
-def judge(facts: Mapping[str, Ints], context: Context) -> dict[str, Ints]:
-    """Tallies of one block.
+def classify_block(facts: Mapping[str, Ints], context: Context) -> dict[str, Ints]:
+    """Return the tallies of one block, by column of :data:`pixy.pipeline.audit.tallies.TALLIES`.
 
     Args:
-        facts: the columns of :data:`pixy.pipeline.audit.facts.FACTS`, all of one ``tp`` and
-            ``block``, as 64-bit integers.
-        context: see there.
+        facts: the columns of :data:`pixy.pipeline.audit.facts.FACTS` as 64-bit integers, all of one ``tp_id`` and
+            ``block``.
+        context: windows, groups and positions.
     """
     if facts["block"][0] < 0:
-        return _without_offset(facts, context)
+        return _classify_failed(facts, context)
     block = Block(facts, context)
-    _topic(block)
+    _classify_topic(block)
     groups = np.full(len(block.kind), NO_GROUP, np.int64)
-    told = block.kind < ARCHIVED
-    groups[told] = context.groups[block.facts["source"][told]]
-    watched = {group for tp, group in context.watches if tp == block.tp}
-    for group in sorted({int(each) for each in np.unique(groups)} | watched):
+    journaled = block.kind < ARCHIVED
+    groups[journaled] = context.groups[block.facts["source"][journaled]]
+    with_history = {group for tp_id, group in context.histories if tp_id == block.tp_id}
+    for group in sorted({int(each) for each in np.unique(groups)} | with_history):
         if group != NO_GROUP:
-            _group(block, group, groups == group)
+            _classify_group(block, group, groups == group)
     return block.tallies.columns()
 
 
-def _without_offset(facts: Mapping[str, Ints], context: Context) -> dict[str, Ints]:
-    tallies = Tallies(int(facts["tp"][0]))
+def _classify_failed(facts: Mapping[str, Ints], context: Context) -> dict[str, Ints]:
+    """Messages that were never written have no offset; they count in the window of their failure."""
+    tallies = Tallies(int(facts["tp_id"][0]))
     failed = facts["time"][facts["kind"] == Kind.PRODUCE_FAILED] // 1000
-    tallies.count(What.FAILED, NO_GROUP, failed - failed % context.window)
+    tallies.count(TallyKind.FAILED, NO_GROUP, failed - failed % context.window)
     return tallies.columns()
 
 
-def _topic(block: Block) -> None:
-    kind, tallies = block.kind, block.tallies
-    rows, answered = kind == ARCHIVED, kind == Kind.PRODUCED
-    archived = block.members(rows)
-    block.exists = archived | block.members((kind == LOGGED) | answered)
-    block.count(What.PRODUCED, NO_GROUP, block.exists)
-    block.count(What.ANSWERED, NO_GROUP, block.members(answered))
-    block.count(What.ARCHIVED, NO_GROUP, archived)
-    block.sketch(What.PRODUCE_ANSWER, NO_GROUP, answered)
-    for what, members in (
-        (What.R_ARCHIVED, archived),
-        (What.R_EXISTS, block.exists),
-        (What.R_ANSWERED, block.members(answered)),
-        (What.R_LOGGED, block.members(kind == LOGGED)),
-    ):
-        tallies.ranges(what, NO_GROUP, block.base, members)
+def _classify_topic(block: Block) -> None:
+    rows, answered_rows = block.kind == ARCHIVED, block.kind == Kind.PRODUCED
+    archived, answered = block.slots(rows), block.slots(answered_rows)
+    block.count(TallyKind.PRODUCED, NO_GROUP, block.exists)
+    block.count(TallyKind.ANSWERED, NO_GROUP, answered)
+    block.count(TallyKind.ARCHIVED, NO_GROUP, archived)
+    block.sketch(TallyKind.PRODUCE_ANSWER, NO_GROUP, answered_rows)
+    block.ranges(TallyKind.R_ARCHIVED, NO_GROUP, archived)
+    block.ranges(TallyKind.R_EXISTS, NO_GROUP, block.exists)
+    block.ranges(TallyKind.R_ANSWERED, NO_GROUP, answered)
+    block.ranges(TallyKind.R_LOGGED, NO_GROUP, block.slots(block.kind == LOGGED))
     if rows.any():
-        _archive(block, rows)
+        _classify_archived(block, np.flatnonzero(rows))
 
 
-def _delays(block: Block, rows: Bools) -> Ints:
-    """From each record's timestamp to its publishing, microseconds; -1 where one is not known."""
-    starts, published = block.context.published.get(block.tp, (np.zeros(0, np.int64),) * 2)
-    stamp = block.facts["timestamp"][rows]
+def _classify_archived(block: Block, rows: Ints) -> None:
+    at, delays, windows = block.at[rows], _archive_delays(block, rows), block.windows[block.at[rows]]
+    copies = np.bincount(at, minlength=_SIZE)
+    repeated = copies > 1
+    block.tallies.count(
+        TallyKind.ARCHIVE_DUPLICATES, NO_GROUP, np.repeat(block.windows[repeated], copies[repeated] - 1)
+    )
+    block.ranges(TallyKind.R_ARCHIVE_DUPLICATES, NO_GROUP, repeated)
+    known = delays >= 0
+    block.tallies.sketch(TallyKind.ARCHIVE_DELAY, NO_GROUP, windows[known], delays[known])
+    timestamps = block.facts["timestamp"][rows]
+    # Late: published after the watermark had passed the end of the record's window.
+    allowed = block.context.window - timestamps % block.context.window + block.context.watermark
+    late = (timestamps >= 0) & (delays > allowed * 1000)
+    block.count_rows(TallyKind.ARCHIVE_LATE, NO_GROUP, rows[late])
+    misplaced = rows[_out_of_order(block.facts["source"][rows], block.facts["time"][rows], at)]
+    block.count_rows(TallyKind.ARCHIVE_OUT_OF_ORDER, NO_GROUP, misplaced)
+    block.ranges(TallyKind.R_ARCHIVE_OUT_OF_ORDER, NO_GROUP, block.slots(misplaced))
+
+
+def _archive_delays(block: Block, rows: Ints) -> Ints:
+    """Microseconds from each record's timestamp to its publication; -1 where either is unknown."""
+    starts, published = block.context.published.get(block.tp_id, (np.zeros(0, np.int64),) * 2)
+    timestamps = block.facts["timestamp"][rows]
     if not len(starts):
-        return np.full(len(stamp), -1, np.int64)
-    place = np.searchsorted(starts, block.facts["offset"][rows], "right") - 1
-    found: Ints = np.where((place >= 0) & (stamp >= 0), np.maximum(published[place] - stamp, 0) * 1000, -1)
-    return found
+        return np.full(len(timestamps), -1, np.int64)
+    entry = np.searchsorted(starts, block.facts["offset"][rows], "right") - 1
+    delays: Ints = np.where(
+        (entry >= 0) & (timestamps >= 0), np.maximum(published[entry] - timestamps, 0) * 1000, -1
+    )
+    return delays
 
 
-def _archive(block: Block, rows: Bools) -> None:
-    at, took = block.at[rows], _delays(block, rows)
-    times = np.bincount(at, minlength=_SIZE)
-    again = times > 1
-    block.tallies.count(What.ARCHIVE_DUPLICATES, NO_GROUP, np.repeat(block.windows[again], times[again] - 1))
-    block.tallies.ranges(What.R_ARCHIVE_DUPLICATES, NO_GROUP, block.base, again)
-    block.tallies.sketch(What.ARCHIVE_DELAY, NO_GROUP, block.windows[at[took >= 0]], took[took >= 0])
-    stamp = block.facts["timestamp"][rows]
-    # Late: published after the end of the record's window and the watermark.
-    rest = block.context.window - stamp % block.context.window + block.context.watermark
-    late = (stamp >= 0) & (took > rest * 1000)
-    block.tallies.count(What.ARCHIVE_LATE, NO_GROUP, block.windows[at[late]])
-    wrong = _behind(block.facts["source"][rows], block.facts["time"][rows], at)
-    block.tallies.count(What.ARCHIVE_OUT_OF_ORDER, NO_GROUP, block.windows[at[wrong]])
-    members = np.zeros(_SIZE, np.bool_)
-    members[at[wrong]] = True
-    block.tallies.ranges(What.R_ARCHIVE_OUT_OF_ORDER, NO_GROUP, block.base, members)
-
-
-def _behind(sequence: Ints, time: Ints, at: Ints) -> Ints:
-    """Which come, within their sequence and by time, after one with a higher offset."""
+def _out_of_order(sequence: Ints, time: Ints, at: Ints) -> Ints:
+    """Return the indexes that follow a higher ``at`` within their sequence, by time."""
     order = np.lexsort((at, time, sequence))
     _, number = np.unique(sequence[order], return_inverse=True)
-    place = number * (_SIZE * 2) + at[order]
-    return order[place < np.maximum.accumulate(place)]
+    rank = number * (_SIZE * 2) + at[order]
+    return order[rank < np.maximum.accumulate(rank)]
 
 
-def _group(block: Block, group: int, mine: Bools) -> None:
-    kind, facts = block.kind, block.facts
-    offers = mine & (kind == Kind.OFFERED)
-    returns = mine & (kind == Kind.RETURNED)
-    acked = block.members(mine & (kind == Kind.ACKED))
-    dropped = block.members(mine & (kind == Kind.DROPPED))
-    block.count(What.OFFERED, group, block.members(offers))
-    block.count(What.ACKED, group, acked)
-    block.count(What.DEAD_LETTERED, group, dropped)
-    block.count_rows(What.RETURNED, group, returns)
-    block.count_rows(What.ACKS_REFUSED, group, mine & (kind == Kind.ACK_REFUSED))
-    block.count_rows(What.RETRIED, group, offers & (facts["attempt"] > 0))
-    block.sketch(What.PRODUCE_OFFER, group, offers & (facts["attempt"] == 0))
-    block.sketch(What.OFFER_ACK, group, mine & (kind == Kind.ACKED))
-    block.tallies.ranges(What.R_ACKED, group, block.base, acked | dropped)
+def _classify_group(block: Block, group: int, mine: Bools) -> None:
+    kind, attempt = block.kind, block.facts["attempt"]
+    offers, returns = mine & (kind == Kind.OFFERED), mine & (kind == Kind.RETURNED)
+    acked = block.slots(mine & (kind == Kind.ACKED))
+    given_up = block.slots(mine & (kind == Kind.DROPPED))
+    block.count(TallyKind.OFFERED, group, block.slots(offers))
+    block.count(TallyKind.ACKED, group, acked)
+    block.count(TallyKind.DEAD_LETTERED, group, given_up)
+    block.count_rows(TallyKind.RETURNED, group, returns)
+    block.count_rows(TallyKind.ACKS_REFUSED, group, mine & (kind == Kind.ACK_REFUSED))
+    block.count_rows(TallyKind.RETRIED, group, offers & (attempt > 0))
+    block.sketch(TallyKind.PRODUCE_OFFER, group, offers & (attempt == 0))
+    block.sketch(TallyKind.OFFER_ACK, group, mine & (kind == Kind.ACKED))
+    block.ranges(TallyKind.R_ACKED, group, acked | given_up)
     if offers.any():
-        _duplicates(block, group, offers, returns)
-        _order(block, group, offers)
-    _lost(block, group, acked | dropped)
+        _classify_duplicates(block, group, offers, returns)
+        _classify_order(block, group, offers)
+    _classify_unacknowledged(block, group, acked | given_up)
 
 
-def _keys(block: Block, rows: Bools) -> Ints:
+def _offer_ids(block: Block, rows: Bools) -> Ints:
     """(assignment, attempt, offset) as one number each."""
     source, attempt = block.facts["source"][rows], block.facts["attempt"][rows]
-    found: Ints = (source << 40) + (np.minimum(attempt, (1 << 20) - 1) << BLOCK_BITS) + block.at[rows]
-    return found
+    ids: Ints = (source << 40) + (np.minimum(attempt, _ATTEMPTS - 1) << BLOCK_BITS) + block.at[rows]
+    return ids
 
 
-def _duplicates(block: Block, group: int, offers: Bools, returns: Bools) -> None:
-    keys, times = np.unique(_keys(block, offers), return_counts=True)
-    back, given_back = np.unique(_keys(block, returns), return_counts=True)
-    if len(back):
-        place = np.minimum(np.searchsorted(keys, back), len(keys) - 1)
-        found = keys[place] == back
-        times[place[found]] -= given_back[found]
-    reached = times > 0
-    keys, times = keys[reached], times[reached]
-    at = keys & (_SIZE - 1)
-    fresh = (keys >> BLOCK_BITS & ((1 << 20) - 1)) == 0
+def _classify_duplicates(block: Block, group: int, offers: Bools, returns: Bools) -> None:
+    ids, times = _deliveries(block, offers, returns)
     tallies, windows = block.tallies, block.windows
-    tallies.count(What.DELIVERIES, group, np.repeat(windows[at], times))
-    firsts = np.bincount(at[fresh], minlength=_SIZE)
-    retries = np.bincount(at[~fresh], minlength=_SIZE)
-    # A message whose first offer is not told of was delivered once by one of its retries.
+    at = ids & (_SIZE - 1)
+    first_attempt = (ids >> BLOCK_BITS & (_ATTEMPTS - 1)) == 0
+    tallies.count(TallyKind.DELIVERIES, group, np.repeat(windows[at], times))
+    firsts = np.bincount(at[first_attempt], minlength=_SIZE)
+    retries = np.bincount(at[~first_attempt], minlength=_SIZE)
+    # Where the journal lacks the first offer, one of the retries was the first delivery.
     retries = np.where(firsts == 0, np.maximum(retries - 1, 0), retries)
-    tallies.count(What.DUPLICATES_RETRIED, group, np.repeat(windows, retries))
-    tallies.count(What.DUPLICATES_REASSIGNED, group, np.repeat(windows, np.maximum(firsts - 1, 0)))
-    again, holed = times > 1, block.context.holed[keys >> 40]
-    for what, rows in (
-        (What.DUPLICATES_UNEXPLAINED, again & ~holed),
-        (What.DUPLICATES_UNKNOWN, again & holed),
+    tallies.count(TallyKind.DUPLICATES_RETRIED, group, np.repeat(windows, retries))
+    tallies.count(TallyKind.DUPLICATES_REASSIGNED, group, np.repeat(windows, np.maximum(firsts - 1, 0)))
+    repeated, incomplete = times > 1, block.context.streams_with_holes[ids >> 40]
+    for kind, rows in (
+        (TallyKind.DUPLICATES_UNEXPLAINED, repeated & ~incomplete),
+        (TallyKind.DUPLICATES_UNKNOWN, repeated & incomplete),
     ):
-        tallies.count(what, group, np.repeat(windows[at[rows]], times[rows] - 1))
-    members = np.zeros(_SIZE, np.bool_)
-    members[at[again & ~holed]] = True
-    tallies.ranges(What.R_UNEXPLAINED, group, block.base, members)
+        tallies.count(kind, group, np.repeat(windows[at[rows]], times[rows] - 1))
+    unexplained = np.zeros(_SIZE, np.bool_)
+    unexplained[at[repeated & ~incomplete]] = True
+    block.ranges(TallyKind.R_UNEXPLAINED, group, unexplained)
 
 
-def _order(block: Block, group: int, offers: Bools) -> None:
-    """First offers of an assignment go by offset; one that was returned is offered again later."""
+def _deliveries(block: Block, offers: Bools, returns: Bools) -> tuple[Ints, Ints]:
+    """The ids of offers that were not returned, and how often each was made."""
+    ids, times = np.unique(_offer_ids(block, offers), return_counts=True)
+    returned, returned_times = np.unique(_offer_ids(block, returns), return_counts=True)
+    if len(returned):
+        index = np.minimum(np.searchsorted(ids, returned), len(ids) - 1)
+        known = ids[index] == returned
+        times[index[known]] -= returned_times[known]
+    return ids[times > 0], times[times > 0]
+
+
+def _classify_order(block: Block, group: int, offers: Bools) -> None:
+    """First offers of an assignment follow the offsets; a returned message is offered again later."""
     rows = np.flatnonzero(offers & (block.facts["attempt"] == 0))
     source, time, at = (block.facts["source"][rows], block.facts["time"][rows], block.at[rows])
     order = np.lexsort((time, at, source))
     once = np.ones(len(order), np.bool_)
     once[1:] = (np.diff(at[order]) != 0) | (np.diff(source[order]) != 0)
     first = order[once]
-    wrong = first[_behind(source[first], time[first], at[first])]
-    members = np.zeros(_SIZE, np.bool_)
-    members[at[wrong]] = True
-    block.tallies.count(What.OUT_OF_ORDER, group, block.windows[at[wrong]])
-    block.tallies.ranges(What.R_OUT_OF_ORDER, group, block.base, members)
+    misplaced = rows[first[_out_of_order(source[first], time[first], at[first])]]
+    block.count_rows(TallyKind.OUT_OF_ORDER, group, misplaced)
+    block.ranges(TallyKind.R_OUT_OF_ORDER, group, block.slots(misplaced))
 
 
-def _lost(block: Block, group: int, done: Bools) -> None:
-    watch = block.context.watches.get((block.tp, group))
-    if watch is None or watch.committed < 0:
+def _classify_unacknowledged(block: Block, group: int, done: Bools) -> None:
+    history = block.context.histories.get((block.tp_id, group))
+    if history is None or history.committed < 0:
         return
-    slots = np.arange(block.base, block.base + _SIZE)
-    open_ = block.exists & ~done & (slots >= watch.start) & (slots < watch.committed)
-    for start, end in watch.skipped:
+    offsets = np.arange(block.base, block.base + _SIZE)
+    open_ = block.exists & ~done & (offsets >= history.start) & (offsets < history.committed)
+    for start, end in history.skipped:
         open_[max(0, start - block.base) : max(0, end - block.base)] = False
     if not open_.any():
         return
-    unknown = open_ & (watch.hole >= 0) & (block.stamp * 1000 <= watch.hole)
-    for what, ranges, members in (
-        (What.LOST, What.R_LOST, open_ & ~unknown),
-        (What.UNKNOWN, What.R_UNKNOWN, unknown),
+    unknown = open_ & (history.hole >= 0) & (block.timestamps * 1000 <= history.hole)
+    for kind, range_kind, members in (
+        (TallyKind.LOST, TallyKind.R_LOST, open_ & ~unknown),
+        (TallyKind.UNKNOWN, TallyKind.R_UNKNOWN, unknown),
     ):
-        block.count(what, group, members)
-        block.tallies.ranges(ranges, group, block.base, members)
+        block.count(kind, group, members)
+        block.ranges(range_kind, group, members)
 
 
-__all__ = ["Block", "Context", "Tallies", "Watch", "judge"]
+__all__ = ["Block", "Context", "GroupHistory", "classify_block"]

@@ -1,35 +1,36 @@
-"""What the audit found, one range of offsets each: the rows of the table ``findings``."""
+"""Findings: one range of offsets each, with severity, kind and reason; the rows of ``findings.parquet``."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
 import pyarrow as pa
 
-from pixy.pipeline.audit.facts import What
-from pixy.pipeline.audit.gaps import Why
-from pixy.pipeline.audit.journal_view import Hole
-from pixy.pipeline.audit.missing import PartitionView, Ranges
+from pixy.pipeline.audit.gaps import Reason
+from pixy.pipeline.audit.journal_view import Hole, HoleReason
+from pixy.pipeline.audit.partitions import PartitionView, Ranges
+from pixy.pipeline.audit.tallies import TallyKind
 
 
 class Severity(StrEnum):
-    """How bad it is."""
+    """How bad a finding is, the worst first."""
 
     LOSS = "loss"
-    """Something is gone: the exit code tells."""
+    """Data is lost; the command exits with code 3."""
     FAULT = "fault"
-    """Against the promises, nothing is gone."""
-    EXPLAINED = "explained"
+    """A guarantee is broken, but nothing is lost."""
     UNKNOWN = "unknown"
-    """It can not be told, for a source is incomplete."""
+    """A source is too incomplete to tell."""
+    EXPLAINED = "explained"
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Offsets ``[start, end)`` of a partition (-1 where it is not about offsets)."""
+    """A finding about the offsets ``[start, end)`` of a partition; both are -1 where it is about no offsets."""
 
     severity: Severity
     kind: str
@@ -42,11 +43,11 @@ class Finding:
 
     @property
     def offsets(self) -> int:
-        """How many offsets, as a range; not each of them need be a record."""
+        """Length of the range; not every offset need hold a record."""
         return self.end - self.start
 
     def row(self) -> dict[str, Any]:
-        """As plain values."""
+        """Return the finding as plain values."""
         return {**asdict(self), "severity": str(self.severity), "offsets": self.offsets}
 
 
@@ -64,105 +65,108 @@ SCHEMA = pa.schema(
     ]
 )
 
-_OF_RANGES = {
-    What.R_ARCHIVE_DUPLICATES: (Severity.FAULT, "archived twice", "rows of the lake with the same offset"),
-    What.R_ARCHIVE_OUT_OF_ORDER: (
+_RANGE_FINDINGS = {
+    TallyKind.R_ARCHIVE_DUPLICATES: (
+        Severity.FAULT,
+        "archived twice",
+        "the lake has several rows with this offset",
+    ),
+    TallyKind.R_ARCHIVE_OUT_OF_ORDER: (
         Severity.FAULT,
         "archived out of order",
-        "behind a higher offset in its file",
+        "the row follows a higher offset in its file",
     ),
-    What.R_LOST: (
+    TallyKind.R_LOST: (
         Severity.LOSS,
         "lost to the group",
-        "below the committed offset, never acknowledged nor given up",
+        "the group's committed offset is higher, but the message was neither acknowledged nor given up",
     ),
-    What.R_UNKNOWN: (Severity.UNKNOWN, "acknowledgement not known", "the journal has a hole behind it"),
-    What.R_UNEXPLAINED: (Severity.FAULT, "offered twice", "the same attempt within one assignment"),
-    What.R_OUT_OF_ORDER: (
+    TallyKind.R_UNKNOWN: (
+        Severity.UNKNOWN,
+        "acknowledgement unknown",
+        "a later hole in the journal may have held the acknowledgement",
+    ),
+    TallyKind.R_UNEXPLAINED: (
+        Severity.FAULT,
+        "offered twice",
+        "one assignment made the same attempt more than once",
+    ),
+    TallyKind.R_OUT_OF_ORDER: (
         Severity.FAULT,
         "offered out of order",
-        "after a higher offset within one assignment",
+        "one assignment offered a higher offset first",
     ),
 }
 
 
-def of_ranges(ranges: Ranges) -> Iterator[Finding]:
-    """What the judge found."""
-    for (what, topic, partition, group), offsets in ranges.items():
-        if what in _OF_RANGES:
-            severity, kind, why = _OF_RANGES[what]
+def from_ranges(ranges: Ranges) -> Iterator[Finding]:
+    """Findings of the classification."""
+    for (kind, topic, partition, group), offsets in ranges.items():
+        if kind in _RANGE_FINDINGS:
+            severity, name, why = _RANGE_FINDINGS[kind]
             for start, end in offsets:
-                yield Finding(severity, kind, topic, partition, group, start, end, why)
+                yield Finding(severity, name, topic, partition, group, start, end, why)
 
 
-def of_partitions(views: Iterable[PartitionView]) -> Iterator[Finding]:
-    """Gaps, overlaps and lost answers."""
+def from_partitions(views: Iterable[PartitionView]) -> Iterator[Finding]:
+    """Findings about gaps, overlapping ranges and lost confirmed records."""
+    severities = {Reason.LOSS: Severity.LOSS, Reason.UNKNOWN: Severity.UNKNOWN}
     for view in views:
-        place = (view.topic, view.partition, None)
+        where = (view.topic, view.partition, None)
         for gap in view.gaps:
-            severity = {Why.LOSS: Severity.LOSS, Why.UNKNOWN: Severity.UNKNOWN}.get(
-                gap.why, Severity.EXPLAINED
-            )
+            severity = severities.get(gap.reason, Severity.EXPLAINED)
             kind = "missing in the lake" if severity is Severity.LOSS else "gap in the lake"
-            why = f"{gap.why}: {gap.evidence}" if gap.evidence else str(gap.why)
-            yield Finding(severity, kind, *place, gap.start, gap.end, why)
-        for start, end, times in view.overlapping:
-            yield Finding(
-                Severity.FAULT,
-                "archived ranges overlap",
-                *place,
-                start,
-                end,
-                f"{times} entries of the lake's log",
-            )
+            why = f"{gap.reason}: {gap.evidence}" if gap.evidence else str(gap.reason)
+            yield Finding(severity, kind, *where, gap.start, gap.end, why)
+        for start, end, entries in view.overlapping:
+            why = f"{entries} entries of the lake's log list these offsets"
+            yield Finding(Severity.FAULT, "archived ranges overlap", *where, start, end, why)
         for gap in view.log_lost:
             yield Finding(
-                Severity.LOSS, "confirmed to a producer and gone", *place, gap.start, gap.end, gap.evidence
+                Severity.LOSS, "confirmed to a producer and lost", *where, gap.start, gap.end, gap.evidence
             )
 
 
-def of_holes(holes: Iterable[Hole]) -> Iterator[Finding]:
-    """What the journal does not tell."""
+def from_holes(holes: Iterable[Hole]) -> Iterator[Finding]:
+    """Findings about periods in which the journal is incomplete."""
+    texts = {
+        HoleReason.DROPPED: "daemon {client} dropped {events:,} events from {start} to {end}",
+        HoleReason.BATCHES_MISSING: "batches of daemon {client} are missing from {start} to {end}",
+        HoleReason.NO_END: (
+            "daemon {client} ended without closing its journal: it was killed or cut off from Kafka; "
+            "events from {start} to {end} may be missing"
+        ),
+    }
     for hole in holes:
-        count = f"{hole.events:,} events, " if hole.events else ""
-        yield Finding(
-            Severity.UNKNOWN,
-            "hole in the journal",
-            why=f"{hole.why}: {count}{hole.client}, {_time(hole.start)} to {_time(hole.end)}",
+        why = texts[hole.reason].format(
+            client=hole.client, events=hole.events, start=_time(hole.start), end=_time(hole.end)
         )
+        yield Finding(Severity.UNKNOWN, "hole in the journal", why=why)
 
 
-def of_skips(watches: Mapping[tuple[str, int, str], tuple[tuple[int, int], ...]]) -> Iterator[Finding]:
-    """Offsets that a group was moved past; by (topic, partition, group)."""
-    for (topic, partition, group), skipped in watches.items():
-        for start, end in skipped:
+def from_skips(skips: Mapping[tuple[str, int, str], tuple[tuple[int, int], ...]]) -> Iterator[Finding]:
+    """Findings about offsets that a group skipped, given by (topic, partition, group)."""
+    why = "the group's offset was set, or a member without a journal owned the partition"
+    for (topic, partition, group), ranges in skips.items():
+        for start, end in ranges:
             yield Finding(
-                Severity.EXPLAINED,
-                "passed over by the group",
-                topic,
-                partition,
-                group,
-                start,
-                end,
-                "its offset was set, or a member without a journal had the partition",
+                Severity.EXPLAINED, "skipped by the group", topic, partition, group, start, end, why
             )
 
 
 def _time(micros: int) -> str:
-    from datetime import UTC, datetime
-
     return datetime.fromtimestamp(micros / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
 
 
-ORDER = (Severity.LOSS, Severity.FAULT, Severity.UNKNOWN, Severity.EXPLAINED)
+_ORDER = list(Severity)
 
 
-def in_order(findings: Iterable[Finding]) -> list[Finding]:
-    """The worst first, then by place."""
+def sort(findings: Iterable[Finding]) -> list[Finding]:
+    """Sort by severity, the worst first, then by kind, partition and offset."""
     return sorted(
         findings,
         key=lambda each: (
-            ORDER.index(each.severity),
+            _ORDER.index(each.severity),
             each.kind,
             each.topic,
             each.partition,
@@ -172,4 +176,13 @@ def in_order(findings: Iterable[Finding]) -> list[Finding]:
     )
 
 
-__all__ = ["SCHEMA", "Finding", "Severity", "in_order", "of_holes", "of_partitions", "of_ranges", "of_skips"]
+__all__ = [
+    "SCHEMA",
+    "Finding",
+    "Severity",
+    "from_holes",
+    "from_partitions",
+    "from_ranges",
+    "from_skips",
+    "sort",
+]

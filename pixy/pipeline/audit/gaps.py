@@ -1,6 +1,6 @@
-"""Why offsets are missing: each gap gets a reason, and only what no reason is left for is a loss.
+"""Explain missing offsets: each gap gets a reason, and only gaps without any other reason are losses.
 
-Pure. ``Log`` is what a broker tells of one partition; :mod:`pixy.pipeline.audit.log_scan` asks it.
+Pure. :mod:`pixy.pipeline.audit.log_scan` fetches the :class:`PartitionLog` from a broker.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from enum import StrEnum
 from pixy.pipeline.audit.intervals import Intervals
 
 
-class Why(StrEnum):
+class Reason(StrEnum):
     """The reason of a gap."""
 
     MARKER = "transaction marker"
@@ -22,40 +22,44 @@ class Why(StrEnum):
     DELETED = "DeleteRecords"
     LOSS = "loss"
     UNKNOWN = "unknown"
-    """The log was not looked at."""
+    """The log was not read."""
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
-    """A batch in the log: offsets ``[base, end)``."""
+class BatchSpan:
+    """A batch in the log, with the offsets ``[base, end)``.
+
+    Attributes:
+        records: the offsets that hold records for consumers; none in a control batch.
+        timestamps: (offset, timestamp in milliseconds) of records that are missing elsewhere.
+    """
 
     base: int
     end: int
     records: Intervals
-    """Which of them are records that a reader gets; none of a control batch."""
     control: bool = False
     aborted: bool = False
-    stamps: tuple[tuple[int, int], ...] = ()
-    """(offset, timestamp in milliseconds) of those records that are missing somewhere else."""
+    timestamps: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Log:
-    """One partition at a broker.
+class PartitionLog:
+    """One partition's log at its leader.
 
     Attributes:
-        start: log start offset; what lies below is gone.
-        end: the high watermark.
-        spans: batches where something was missing, at least, and the one that ``start`` lies in.
+        start: log start offset; lower offsets are gone.
+        end: the last stable offset.
+        spans: at least the batches around missing offsets, and the one that contains ``start``.
         compacted: whether ``cleanup.policy`` names ``compact``.
         deleting: whether it names ``delete``.
-        retention_ms, retention_bytes: -1: without limit.
-        now: when that was asked, milliseconds.
+        retention_ms: the topic's ``retention.ms``; -1 for no limit.
+        retention_bytes: the topic's ``retention.bytes``; -1 for no limit.
+        now: when the broker was asked, milliseconds since 1970.
     """
 
     start: int
     end: int
-    spans: tuple[Span, ...] = ()
+    spans: tuple[BatchSpan, ...] = ()
     compacted: bool = False
     deleting: bool = True
     retention_ms: int = -1
@@ -65,75 +69,72 @@ class Log:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A range of missing offsets and the reason."""
+    """The missing offsets ``[start, end)`` and their reason."""
 
     start: int
     end: int
-    why: Why
+    reason: Reason
     evidence: str = ""
 
 
 @dataclass(slots=True)
-class _Sorting:
+class _Explanation:
+    """Gaps so far, and the offsets that still lack a reason."""
+
     left: Intervals
     gaps: list[Gap] = field(default_factory=list)
 
-    def take(self, part: Intervals, why: Why, evidence: str = "") -> None:
+    def explain(self, part: Intervals, reason: Reason, evidence: str = "") -> None:
         for start, end in self.left & part:
-            self.gaps.append(Gap(start, end, why, evidence))
+            self.gaps.append(Gap(start, end, reason, evidence))
         self.left = self.left - part
 
 
-def classify(missing: Intervals, log: Log | None, newest_gone: int = -1) -> list[Gap]:
-    """The reasons of what is missing, by offset; together the gaps are exactly ``missing``.
+def explain_gaps(missing: Intervals, log: PartitionLog | None, newest_gone: int = -1) -> list[Gap]:
+    """Return the reasons of missing offsets, sorted; together the gaps are exactly ``missing``.
 
     Args:
-        missing: offsets that should be somewhere (in the lake, say) and are not.
-        log: None: nobody could be asked.
-        newest_gone: the largest timestamp that is known of what was below the log's start
-            (milliseconds; from the lake or the journal), -1 if none is.
+        missing: offsets that a source should have and lacks.
+        log: the partition's log; None if no broker was asked.
+        newest_gone: the largest known timestamp of the records below the log's start, milliseconds since 1970
+            (the lake or the journal has it); -1 if none is known.
     """
     if log is None:
-        return [Gap(start, end, Why.UNKNOWN, "no broker was asked") for start, end in missing]
-    sorting = _Sorting(missing)
-    why, evidence = _below_start(log, newest_gone)
-    sorting.take(Intervals.span(0, log.start), why, evidence)
-    sorting.take(
-        _union(span.records for span in log.spans if not span.aborted), Why.LOSS, "the broker has it"
-    )
-    sorting.take(_whole(span for span in log.spans if span.control), Why.MARKER)
-    sorting.take(_whole(span for span in log.spans if span.aborted), Why.ABORTED)
-    sorting.take(
+        return [Gap(start, end, Reason.UNKNOWN, "no broker was asked") for start, end in missing]
+    result = _Explanation(missing)
+    reason, evidence = _explain_below_start(log, newest_gone)
+    result.explain(Intervals.span(0, log.start), reason, evidence)
+    present = Intervals.of(each for span in log.spans if not span.aborted for each in span.records)
+    result.explain(present, Reason.LOSS, "the broker still has the records")
+    result.explain(_covered(span for span in log.spans if span.control), Reason.MARKER)
+    result.explain(_covered(span for span in log.spans if span.aborted), Reason.ABORTED)
+    result.explain(
         Intervals.span(log.end, max(log.end, missing.end if missing else 0)),
-        Why.LOSS,
-        f"beyond the end of the log ({log.end}): the log lost its end, or the topic was made anew",
+        Reason.LOSS,
+        f"beyond the end of the log ({log.end}): the log was truncated, or the topic was deleted and created again",
     )
     if log.compacted:
-        sorting.take(sorting.left, Why.COMPACTION, "cleanup.policy has compact")
-    sorting.take(sorting.left, Why.LOSS, "not in the log either, and nothing explains it")
-    return sorted(sorting.gaps, key=lambda gap: gap.start)
+        result.explain(result.left, Reason.COMPACTION, "cleanup.policy includes compact")
+    result.explain(result.left, Reason.LOSS, "the log lacks the records too, and nothing explains it")
+    return sorted(result.gaps, key=lambda gap: gap.start)
 
 
-def _below_start(log: Log, newest_gone: int) -> tuple[Why, str]:
-    """Retention deletes whole segments; DeleteRecords goes to any offset, and for any reason."""
+def _explain_below_start(log: PartitionLog, newest_gone: int) -> tuple[Reason, str]:
+    """Retention deletes whole segments that are old or many; DeleteRecords deletes up to any offset."""
     first = next((span for span in log.spans if span.base <= log.start < span.end), None)
     if first is not None and first.base < log.start:
-        return Why.DELETED, f"the log starts at {log.start}, inside the batch of {first.base}"
+        return Reason.DELETED, f"the log starts at {log.start}, inside the batch of {first.base}"
     if not log.deleting:
-        return Why.DELETED, "cleanup.policy has no delete"
+        return Reason.DELETED, "cleanup.policy does not include delete"
     if log.retention_ms < 0 and log.retention_bytes < 0:
-        return Why.DELETED, "retention is without limit"
+        return Reason.DELETED, "the topic has no retention limit"
     if log.retention_bytes < 0 and 0 <= log.now - log.retention_ms <= newest_gone:
-        return Why.DELETED, "younger than retention.ms"
-    return Why.RETENTION, f"retention.ms {log.retention_ms}, retention.bytes {log.retention_bytes}"
+        return Reason.DELETED, "the records were younger than retention.ms"
+    return Reason.RETENTION, f"retention.ms {log.retention_ms}, retention.bytes {log.retention_bytes}"
 
 
-def _whole(spans: Iterable[Span]) -> Intervals:
+def _covered(spans: Iterable[BatchSpan]) -> Intervals:
     return Intervals.of((span.base, span.end) for span in spans)
 
 
-def _union(parts: Iterable[Intervals]) -> Intervals:
-    return Intervals.of(each for part in parts for each in part)
-
-
-__all__ = ["Gap", "Log", "Span", "Why", "classify"]
+__all__ = ["BatchSpan", "Gap", "PartitionLog", "Reason", "explain_gaps"]

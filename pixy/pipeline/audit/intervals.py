@@ -1,7 +1,7 @@
-"""Sets of offsets as half-open ranges, and their algebra: what is there, what is missing, what twice.
+"""Sets of offsets as half-open ranges, with union, intersection, difference and overlaps. Pure.
 
-A partition of a billion offsets with a hundred holes is a hundred and one ranges here, and union,
-intersection and difference take one walk over both sides. Pure.
+A partition of a billion offsets with a hundred holes has a hundred and one ranges here, and each operation walks over
+them once.
 """
 
 from __future__ import annotations
@@ -16,16 +16,17 @@ Range = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Intervals:
-    """A set of offsets; make it with :meth:`of` or :meth:`offsets`.
+    """A set of offsets; create it with :meth:`of`, :meth:`span` or :meth:`offsets`.
 
-    ``ranges`` are sorted, not empty, and neither touch nor overlap: equal sets have equal ranges.
+    Attributes:
+        ranges: sorted, not empty, neither touching nor overlapping: equal sets have equal ranges.
     """
 
     ranges: tuple[Range, ...] = ()
 
     @classmethod
     def of(cls, ranges: Iterable[Range]) -> Intervals:
-        """The union of ranges in any order; an empty or reversed range holds nothing."""
+        """Return the union of ranges in any order; an empty or reversed range has no offsets."""
         merged: list[Range] = []
         for start, end in sorted(each for each in ranges if each[0] < each[1]):
             if merged and start <= merged[-1][1]:
@@ -36,27 +37,27 @@ class Intervals:
 
     @classmethod
     def span(cls, start: int, end: int) -> Intervals:
-        """``[start, end)``."""
+        """Return the set of the offsets ``[start, end)``."""
         return cls(((start, end),)) if start < end else cls()
 
     @classmethod
     def offsets(cls, offsets: Iterable[int]) -> Intervals:
-        """Single offsets, in any order."""
+        """Return the set of single offsets, in any order."""
         return cls.of((offset, offset + 1) for offset in offsets)
 
     @property
     def count(self) -> int:
-        """How many offsets."""
+        """Number of offsets."""
         return sum(end - start for start, end in self.ranges)
 
     @property
     def start(self) -> int:
-        """The lowest offset; raises IndexError if there is none."""
+        """The lowest offset; raises IndexError if the set is empty."""
         return self.ranges[0][0]
 
     @property
     def end(self) -> int:
-        """One above the highest offset; raises IndexError if there is none."""
+        """The offset after the highest one; raises IndexError if the set is empty."""
         return self.ranges[-1][1]
 
     def __bool__(self) -> bool:
@@ -91,7 +92,7 @@ class Intervals:
         return self & other.complement(self.start, self.end)
 
     def complement(self, start: int, end: int) -> Intervals:
-        """What ``[start, end)`` has and this has not."""
+        """Return the offsets of ``[start, end)`` that are not in the set."""
         found: list[Range] = []
         at = start
         for low, high in self.ranges:
@@ -108,7 +109,7 @@ class Intervals:
 
 
 def overlaps(ranges: Iterable[Range]) -> list[tuple[int, int, int]]:
-    """Where ranges cover the same offsets: (start, end, how many of them), two or more each."""
+    """Return the parts that two or more ranges cover, as (start, end, number of ranges)."""
     events: list[tuple[int, int]] = []
     for start, end in ranges:
         if start < end:

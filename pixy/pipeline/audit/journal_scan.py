@@ -1,9 +1,8 @@
-"""Reading a journal: functions that Spark runs over its records, batch by batch, with vectors.
+"""Read a journal in Spark: functions that run over its records, batch by batch, with vectors.
 
-Two passes. :func:`survey` reads what each batch says about itself and about partitions that come and
-go: little, and all of it goes to the driver, which numbers names and finds holes
-(:mod:`pixy.pipeline.audit.journal_view`). :func:`to_facts` then turns ten million events into facts, one
-buffer a column: no event is ever an object.
+There are two passes. :func:`survey` collects what each batch says about itself and about assignments. That is little,
+and all of it goes to the driver, which numbers names and finds holes (:mod:`pixy.pipeline.audit.journal_view`).
+:func:`to_facts` then turns ten million events into facts, one buffer per column: no event ever becomes an object.
 """
 
 from __future__ import annotations
@@ -14,59 +13,56 @@ from typing import Any
 import msgpack
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from pixy.journal import Column, JournalBatch, JournalFormatError, Kind, decode
 from pixy.pipeline.audit.facts import BLOCK_BITS, FACTS, pack
-
-Ints = NDArray[np.int64]
+from pixy.pipeline.audit.tallies import Ints
 
 RECORDS_DDL = "partition int, offset bigint, value binary"
-"""What both passes take; the columns of Spark's Kafka source and of the lake."""
+"""Input of both passes: columns of Spark's Kafka source and of the lake."""
 
 SURVEY_DDL = "survey binary"
 
 StreamKey = tuple[str, int, str, int, str, int]
 """(client, epoch, topic, partition, group, generation)"""
 
-_MOST_ERRORS = 10
-_EVENTS = 500_000
-"""Facts that are handed over together."""
+_MAX_ERRORS = 10
+_FACTS_PER_BATCH = 500_000
 
 
 def column(packed: Column, count: int) -> Ints:
-    """A column's numbers as a vector."""
+    """Return a column's ``count`` numbers as a vector."""
     if not packed.width:
         return np.full(count, packed.base, np.int64)
-    found: Ints = np.frombuffer(packed.data, f"<u{packed.width}").astype(np.int64)
-    found += packed.base
-    return found
+    values: Ints = np.frombuffer(packed.data, f"<u{packed.width}").astype(np.int64)
+    values += packed.base
+    return values
 
 
 class _Survey:
-    """What one task learns; small, whatever the number of events."""
+    """What one task learns of the journal; small, whatever the number of events."""
 
     def __init__(self) -> None:
         self.epochs: dict[tuple[str, int], dict[str, Any]] = {}
         self.errors: list[tuple[int, int, str]] = []
-        self.bad = 0
+        self.error_count = 0
 
     def add(self, partition: int, offset: int, value: bytes | None) -> None:
-        """Look into one record."""
+        """Add one record of the journal, given with its partition and offset there."""
         try:
             batch = decode(value or b"")
         except JournalFormatError as error:
-            self.bad += 1
-            if len(self.errors) < _MOST_ERRORS:
+            self.error_count += 1
+            if len(self.errors) < _MAX_ERRORS:
                 self.errors.append((partition, offset, str(error)))
             return
         epoch = self.epochs.setdefault(
             (batch.client, batch.epoch),
             {
                 "batches": [],
-                "lost": [],
+                "dropped": [],
                 "streams": {},
-                "moves": [],
+                "assignments": [],
                 "events": 0,
                 "heartbeat": batch.heartbeat,
             },
@@ -74,99 +70,97 @@ class _Survey:
         epoch["batches"].append((batch.sequence, partition, offset, batch.time, batch.final))
         epoch["events"] += batch.count
         if batch.lost.events:
-            epoch["lost"].append((batch.lost.first, batch.lost.last, batch.lost.events))
+            epoch["dropped"].append((batch.lost.first, batch.lost.last, batch.lost.events))
         if batch.count:
-            self._streams(epoch, batch)
+            self._add_streams(epoch, batch)
 
     @staticmethod
-    def _streams(epoch: dict[str, Any], batch: JournalBatch) -> None:
+    def _add_streams(epoch: dict[str, Any], batch: JournalBatch) -> None:
         columns = batch.columns
         kind = column(columns["kind"], batch.count)
         stream = column(columns["stream"], batch.count)
         offset = column(columns["offset"], batch.count)
-        fresh = (kind == Kind.OFFERED) & (column(columns["attempt"], batch.count) == 0)
-        least = np.full(len(batch.streams), np.iinfo(np.int64).max)
-        np.minimum.at(least, stream[fresh], offset[fresh])
+        first_offers = (kind == Kind.OFFERED) & (column(columns["attempt"], batch.count) == 0)
+        lowest = np.full(len(batch.streams), np.iinfo(np.int64).max)
+        np.minimum.at(lowest, stream[first_offers], offset[first_offers])
         known = epoch["streams"]
-        for key, first in zip(batch.streams, least.tolist(), strict=True):
+        for key, first in zip(batch.streams, lowest.tolist(), strict=True):
             known[key] = min(first, known.get(key, first))
-        moved = np.flatnonzero((kind == Kind.ASSIGNED) | (kind == Kind.REVOKED))
-        if len(moved):
+        assignments = np.flatnonzero((kind == Kind.ASSIGNED) | (kind == Kind.REVOKED))
+        if len(assignments):
             time = column(columns["time"], batch.count)
-            epoch["moves"] += [
+            epoch["assignments"] += [
                 (int(time[at]), int(kind[at]), batch.streams[int(stream[at])], int(offset[at]))
-                for at in moved
+                for at in assignments
             ]
 
     def packed(self) -> bytes:
-        """For the driver."""
-        made: bytes = msgpack.packb(
+        """Return the survey for :class:`pixy.pipeline.audit.journal_view.JournalView`."""
+        document: bytes = msgpack.packb(
             {
                 "epochs": [
                     (client, epoch, {**found, "streams": list(found["streams"].items())})
                     for (client, epoch), found in self.epochs.items()
                 ],
                 "errors": self.errors,
-                "bad": self.bad,
+                "error_count": self.error_count,
             }
         )
-        return made
+        return document
 
 
 def survey(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The first pass; for ``mapInArrow``. One row a task."""
-    found = _Survey()
-    for batch in batches:
-        for partition, offset, value in zip(
-            batch.column("partition").to_pylist(),
-            batch.column("offset").to_pylist(),
-            batch.column("value").to_pylist(),
-            strict=True,
-        ):
-            found.add(partition, offset, value)
-    yield pa.RecordBatch.from_pydict({"survey": pa.array([found.packed()], pa.binary())})
+    """Run the first pass, for ``mapInArrow``: one row per task."""
+    result = _Survey()
+    for partition, offset, value in _records(batches):
+        result.add(partition, offset, value)
+    yield pa.RecordBatch.from_pydict({"survey": pa.array([result.packed()], pa.binary())})
 
 
 def to_facts(
     streams: Mapping[StreamKey, int],
-    places: Mapping[tuple[str, int], int],
+    partitions: Mapping[tuple[str, int], int],
     skip: frozenset[tuple[int, int]],
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The second pass, for ``mapInArrow``: events as packed facts.
+    """Return the second pass, for ``mapInArrow``: events become packed facts.
 
     Args:
         streams: the number of each stream.
-        places: the number of each (topic, partition) that is audited; others are left out.
-        skip: (partition, offset) of records that are in the journal twice.
+        partitions: the number of each audited (topic, partition); events of others are left out.
+        skip: (partition, offset) of journal records that repeat an earlier one.
     """
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         waiting: list[list[Ints]] = []
-        held = 0
-        for records in batches:
-            for partition, offset, value in zip(
-                records.column("partition").to_pylist(),
-                records.column("offset").to_pylist(),
-                records.column("value").to_pylist(),
-                strict=True,
-            ):
-                if (partition, offset) in skip:
-                    continue
-                part = _facts(decode(value), streams, places)
-                if part is not None:
-                    waiting.append(part)
-                    held += len(part[0])
-                if held >= _EVENTS:
-                    yield _joined(waiting)
-                    waiting, held = [], 0
+        count = 0
+        for partition, offset, value in _records(batches):
+            if (partition, offset) in skip:
+                continue
+            part = _facts(decode(value or b""), streams, partitions)
+            if part is not None:
+                waiting.append(part)
+                count += len(part[0])
+            if count >= _FACTS_PER_BATCH:
+                yield _packed(waiting)
+                waiting, count = [], 0
         if waiting:
-            yield _joined(waiting)
+            yield _packed(waiting)
 
     return run
 
 
+def _records(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, int, bytes | None]]:
+    for batch in batches:
+        yield from zip(
+            batch.column("partition").to_pylist(),
+            batch.column("offset").to_pylist(),
+            batch.column("value").to_pylist(),
+            strict=True,
+        )
+
+
 def _facts(
-    batch: JournalBatch, streams: Mapping[StreamKey, int], places: Mapping[tuple[str, int], int]
+    batch: JournalBatch, streams: Mapping[StreamKey, int], partitions: Mapping[tuple[str, int], int]
 ) -> list[Ints] | None:
     if not batch.count:
         return None
@@ -174,15 +168,15 @@ def _facts(
     numbers = np.array(
         [streams.get((batch.client, batch.epoch, *key), -1) for key in batch.streams], np.int64
     )
-    tps = _places(batch, places)
+    tp_ids = _tp_ids(batch, partitions)
     stream, kind = column(columns["stream"], count), column(columns["kind"], count)
-    source, tp = numbers[stream], tps[stream]
-    wanted = np.flatnonzero((tp >= 0) & (kind < Kind.ASSIGNED))
+    source, tp_id = numbers[stream], tp_ids[stream]
+    wanted = np.flatnonzero((tp_id >= 0) & (kind < Kind.ASSIGNED))
     if not len(wanted):
         return None
     offset = column(columns["offset"], count)
     every = [
-        tp,
+        tp_id,
         offset >> BLOCK_BITS,
         offset,
         kind,
@@ -192,14 +186,14 @@ def _facts(
     return every if len(wanted) == count else [each[wanted] for each in every]
 
 
-def _places(batch: JournalBatch, places: Mapping[tuple[str, int], int]) -> Ints:
-    # A message that was never written has no partition: it is counted with its topic's first.
+def _tp_ids(batch: JournalBatch, partitions: Mapping[tuple[str, int], int]) -> Ints:
+    # A message that was never written has no partition: it counts for partition 0 of its topic.
     return np.array(
-        [places.get((topic, max(partition, 0)), -1) for topic, partition, _, _ in batch.streams], np.int64
+        [partitions.get((topic, max(partition, 0)), -1) for topic, partition, _, _ in batch.streams], np.int64
     )
 
 
-def _joined(parts: list[list[Ints]]) -> pa.RecordBatch:
+def _packed(parts: list[list[Ints]]) -> pa.RecordBatch:
     return pack({name: np.concatenate([part[at] for part in parts]) for at, name in enumerate(FACTS.names)})
 
 

@@ -1,7 +1,7 @@
-"""What a broker has where something is missing: batch headers, and records only where they are needed.
+"""Scan a broker's log around missing offsets: batch headers, and records only where they are needed.
 
-Only the neighbourhood of what is missing is fetched, so a gap in a terabyte costs one request. A batch
-whose count fits its offsets is not decompressed.
+Only the neighbourhood of missing offsets is fetched, so a gap in a terabyte costs one request. A batch whose record
+count matches its offsets is not decompressed.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from pixy.config.model import Proxy
-from pixy.pipeline.audit.gaps import Span
+from pixy.pipeline.audit.gaps import BatchSpan
 from pixy.pipeline.audit.intervals import Intervals
 from pixy.pipeline.datasource.access import from_proxy
 from pixy.pipeline.errors import SourceError
@@ -25,22 +25,27 @@ _MAX_BYTES = 4 << 20
 _MAX_WAIT_MS = 100
 
 
-def scan(proxy: Proxy, topic: str, partition: int, missing: Intervals, start: int) -> tuple[Span, ...]:
-    """The batches where offsets are missing, and the one that the log starts with.
+def scan_log(
+    proxy: Proxy, topic: str, partition: int, missing: Intervals, start: int
+) -> tuple[BatchSpan, ...]:
+    """Return the batches around missing offsets, and the one that the log starts with.
 
     Args:
-        missing: offsets to look at; those below ``start`` are gone, nothing can be seen of them.
+        proxy: the cluster.
+        topic: the topic's name.
+        partition: the partition's number.
+        missing: offsets to look for; those below ``start`` are gone and cannot be seen.
         start: log start offset.
 
     Raises:
-        SourceError: the broker can not be asked, or what it has can not be read.
+        SourceError: the broker cannot be asked, or its answer cannot be read.
     """
     wanted = missing - Intervals.span(0, start)
     if missing and missing.start < start:
         wanted |= Intervals.span(start, start + 1)
     if not wanted:
         return ()
-    spans: dict[int, Span] = {}
+    spans: dict[int, BatchSpan] = {}
     access = replace(from_proxy(proxy), client_id=f"{proxy.client_id}-audit")
     try:
         with PartitionFetcher(
@@ -52,30 +57,32 @@ def scan(proxy: Proxy, topic: str, partition: int, missing: Intervals, start: in
             read_committed=True,
             **access.options(),
         ) as fetcher:
-            for result in _fetched(fetcher, wanted):
+            for result in _fetch(fetcher, wanted):
                 for span in _spans(result, wanted):
                     spans[span.base] = span
     except (WireError, OSError) as error:
-        raise SourceError(f"{topic}/{partition} can not be looked at: {error}") from error
+        raise SourceError(f"{topic}/{partition}: the log cannot be scanned: {error}") from error
     return tuple(spans[base] for base in sorted(spans))
 
 
-def _fetched(fetcher: PartitionFetcher, wanted: Intervals) -> Iterator[FetchResult]:
-    at = wanted.start
+def _fetch(fetcher: PartitionFetcher, wanted: Intervals) -> Iterator[FetchResult]:
+    offset = wanted.start
     while True:
-        result = fetcher.fetch(at)
+        result = fetcher.fetch(offset)
         if result.error_code:
-            raise SourceError(f"{fetcher.topic}/{fetcher.partition} at {at}: {describe(result.error_code)}")
+            raise SourceError(
+                f"{fetcher.topic}/{fetcher.partition} at {offset}: {describe(result.error_code)}"
+            )
         yield result
-        if result.next_offset <= at:
-            return  # the end of what is committed
+        if result.next_offset <= offset:
+            return  # the last stable offset is reached
         rest = wanted - Intervals.span(0, result.next_offset)
         if not rest:
             return
-        at = rest.start
+        offset = rest.start
 
 
-def _spans(result: FetchResult, wanted: Intervals) -> Iterator[Span]:
+def _spans(result: FetchResult, wanted: Intervals) -> Iterator[BatchSpan]:
     begun = sorted(result.aborted, key=lambda each: each[1], reverse=True)
     aborting: set[int] = set()
     for batch in result.batches():
@@ -92,20 +99,20 @@ def _spans(result: FetchResult, wanted: Intervals) -> Iterator[Span]:
             aborting.discard(batch.producer_id)
 
 
-def _span(batch: Batch, wanted: Intervals, aborted: bool) -> Span:
+def _span(batch: Batch, wanted: Intervals, aborted: bool) -> BatchSpan:
     whole = Intervals.span(batch.base_offset, batch.next_offset)
     if batch.is_control:
-        return Span(batch.base_offset, batch.next_offset, Intervals(), control=True)
-    looked_at = whole & wanted
-    if aborted or (batch.records_count == whole.count and not looked_at):
-        return Span(batch.base_offset, batch.next_offset, whole, aborted=aborted)
+        return BatchSpan(batch.base_offset, batch.next_offset, Intervals(), control=True)
+    wanted_here = whole & wanted
+    if aborted or (batch.records_count == whole.count and not wanted_here):
+        return BatchSpan(batch.base_offset, batch.next_offset, whole, aborted=aborted)
     records = batch.records()
-    return Span(
+    return BatchSpan(
         batch.base_offset,
         batch.next_offset,
         Intervals.offsets(each.offset for each in records),
-        stamps=tuple((each.offset, each.timestamp) for each in records if each.offset in looked_at),
+        timestamps=tuple((each.offset, each.timestamp) for each in records if each.offset in wanted_here),
     )
 
 
-__all__ = ["scan"]
+__all__ = ["scan_log"]

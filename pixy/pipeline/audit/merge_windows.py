@@ -1,8 +1,8 @@
-"""Windows over several runs: which are closed, which had to be stated again, which are only kept.
+"""Merge the windows of this run with those of the earlier run: closed, restated or carried.
 
-A window is closed when the watermark has passed its end. Late data changes closed windows: such a row
-gets the next revision and is called restated. What the sources no longer hold (a journal's retention)
-is not forgotten: the row of the former run is carried on.
+A window is closed once the watermark has passed its end. Late data may still change it: the row then gets the next
+revision and counts as restated. Where the sources no longer hold a window (the journal's retention passed), the earlier
+run's row is carried over.
 """
 
 from __future__ import annotations
@@ -15,42 +15,45 @@ _COMPARED = (*COUNTS, *LATENCIES)
 
 
 @dataclass(slots=True)
-class Restated:
-    """The rows of this run, and what became of those of the former one."""
+class MergedWindows:
+    """The merged rows.
+
+    Attributes:
+        rows: all windows of both runs.
+        restated: keys of closed windows that changed or appeared, sorted.
+        carried: keys of windows taken over from the earlier run, sorted.
+        closed_before: windows that end at or before this are closed, milliseconds since 1970.
+    """
 
     rows: dict[Key, Row] = field(default_factory=dict)
-    changed: list[Key] = field(default_factory=list)
-    """Closed windows that are different now, or were not there."""
+    restated: list[Key] = field(default_factory=list)
     carried: list[Key] = field(default_factory=list)
     closed_before: int = 0
-    """Windows that end at or before this are closed, milliseconds."""
 
 
-def restate(
-    now: dict[Key, Row],
-    before: dict[Key, Row],
+def merge_windows(
+    current: dict[Key, Row],
+    previous: dict[Key, Row],
     *,
     window: int,
     closed_before: int,
-    reach: int,
-    closed_then: int = 0,
-) -> Restated:
-    """Merge this run's windows with the former run's.
+    complete_since: int,
+    previously_closed_before: int = 0,
+) -> MergedWindows:
+    """Merge two runs' windows. Times are milliseconds since 1970.
 
     Args:
-        before: rows of the former run, with their ``closed`` and ``revision``; empty if there was
-            none.
+        current: rows of this run.
+        previous: rows of the earlier run with their ``closed`` and ``revision``; empty if there was none.
         window: length of a window, milliseconds.
-        closed_before: windows that end at or before this are closed (milliseconds): the newest data
-            less the watermark.
-        reach: the sources tell all since then (milliseconds); of older windows the former run
-            knew more.
-        closed_then: ``closed_before`` of the former run; 0 if there was none.
+        closed_before: windows that end at or before this are closed: the newest data less the watermark.
+        complete_since: the sources are complete from here on; the earlier run knew more of older windows.
+        previously_closed_before: ``closed_before`` of the earlier run; 0 if there was none.
     """
-    result = Restated(closed_before=max(closed_before, closed_then))
-    for key in now.keys() | before.keys():
-        old, new = before.get(key), now.get(key)
-        if old is not None and (new is None or key[3] < reach):
+    result = MergedWindows(closed_before=max(closed_before, previously_closed_before))
+    for key in current.keys() | previous.keys():
+        old, new = previous.get(key), current.get(key)
+        if old is not None and (new is None or key[3] < complete_since):
             result.rows[key] = {**old, "carried": True, "restated": False}
             result.carried.append(key)
             continue
@@ -61,13 +64,13 @@ def restate(
             same = all(new.get(name) == old.get(name) for name in _COMPARED)
             row["revision"] = int(old["revision"]) + (not same)
             row["restated"] = bool(not same and old["closed"])
-        elif key[3] + window <= closed_then:  # it was closed as an empty one
+        elif key[3] + window <= previously_closed_before:  # the earlier run closed it as an empty window
             row["revision"] = 2
             row["restated"] = True
         if row["restated"]:
-            result.changed.append(key)
+            result.restated.append(key)
         result.rows[key] = row
-    for keys in (result.changed, result.carried):
+    for keys in (result.restated, result.carried):
         keys.sort(key=_order)
     return result
 
@@ -76,4 +79,4 @@ def _order(key: Key) -> tuple[str, int, str, int]:
     return key[0], key[1], key[2] or "", key[3]
 
 
-__all__ = ["Restated", "restate"]
+__all__ = ["MergedWindows", "merge_windows"]

@@ -1,29 +1,22 @@
-"""The audit's folder: Parquet tables, the JSON summary, the report. Each file is replaced as a whole."""
+"""Write the audit's folder: Parquet tables, the JSON summary and the report. Each file is replaced as a whole."""
 
 from __future__ import annotations
 
 import json
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pixy.pipeline.audit import findings as found
-from pixy.pipeline.audit.facts import NO_WINDOW
-from pixy.pipeline.audit.tables import SKETCH_ROWS, WINDOWS, Key, Row
-from pixy.pipeline.errors import PipelineError, UnknownVersion
-
-if TYPE_CHECKING:
-    from pixy.pipeline.audit.job import Result
-
-FORMAT, VERSION = "kafka-pixy-audit", 1
-SUMMARY = "audit.json"
-REPORT = "report.html"
+from pixy.pipeline.audit import findings, previous_run, tables
+from pixy.pipeline.audit.result import AuditResult
+from pixy.pipeline.audit.tables import Key, Row
+from pixy.pipeline.audit.tallies import NO_WINDOW
+from pixy.pipeline.errors import PipelineError
 
 PARTITIONS = pa.schema(
     [
@@ -43,95 +36,64 @@ PARTITIONS = pa.schema(
 )
 
 
-@dataclass(slots=True)
-class Previous:
-    """What the run before has left in the folder."""
+def write(result: AuditResult, summary: dict[str, Any], report: str) -> list[str]:
+    """Write all files, the summary last, so that a summary proves the tables complete.
 
-    run: int = 0
-    windows: dict[Key, Row] = field(default_factory=dict)
-    settings: dict[str, Any] = field(default_factory=dict)
-    sketches: list[Row] = field(default_factory=list)
-    closed_before: int = 0
+    Args:
+        result: supplies the tables.
+        summary: the content of ``audit.json``.
+        report: the content of ``report.html``.
 
+    Returns:
+        The paths of the files.
 
-def previous(folder: str) -> Previous:
-    """The run before; raises if the folder holds something else, or windows of another length."""
-    summary = Path(folder, SUMMARY)
-    if not summary.exists():
-        others = [path.name for path in Path(folder).iterdir()] if Path(folder).is_dir() else []
-        if others:
-            raise PipelineError(f"{folder} is not empty and no audit: it has no {SUMMARY}; give a new folder")
-        return Previous()
-    try:
-        document = json.loads(summary.read_bytes())
-        if document.get("format") != FORMAT:
-            raise PipelineError(f"{summary} is not an audit's summary")
-        if document.get("version") != VERSION:
-            raise UnknownVersion(
-                f"{summary} has format version {document.get('version')!r}; this program knows version {VERSION}"
-            )
-        rows = pq.read_table(Path(folder, "windows.parquet")).to_pylist()
-        sketches = pq.read_table(Path(folder, "latencies.parquet")).to_pylist()
-        return Previous(
-            int(document["run"]),
-            {_key(row): row for row in rows},
-            document["inputs"]["settings"],
-            [{**row, "window": _millis(row["window"])} for row in sketches],
-            int(document["windows"]["closed_before_ms"]),
-        )
-    except (OSError, ValueError, KeyError, pa.ArrowException) as error:
-        raise PipelineError(f"{folder} holds an audit that can not be read: {error}") from error
-
-
-def _key(row: Row) -> Key:
-    return row["topic"], row["partition"], row["group"], _millis(row.pop("window"))
-
-
-def write(result: Result, summary: dict[str, Any], report: str) -> list[str]:
-    """Write everything, the summary last; the paths. Raises PipelineError, naming the file."""
+    Raises:
+        PipelineError: a file cannot be written; the text names it.
+    """
     folder = Path(result.request.out)
-    files: dict[str, Any] = {
-        "windows.parquet": _table(
-            WINDOWS,
+    files: dict[str, pa.Table | bytes] = {
+        previous_run.WINDOWS: _table(
+            tables.WINDOWS,
             (
                 {"topic": key[0], "partition": key[1], "group": key[2], "window": _time(key[3]), **row}
                 for key, row in sorted(result.windows.rows.items(), key=lambda item: _sortable(item[0]))
             ),
         ),
-        "latencies.parquet": _table(
-            SKETCH_ROWS, ({**row, "window": _time(row["window"])} for row in result.sketches)
+        previous_run.LATENCIES: _table(
+            tables.SKETCH_ROWS, ({**row, "window": _time(row["window"])} for row in result.sketches)
         ),
         "partitions.parquet": _table(
             PARTITIONS, ({**row, "gaps": list(row["gaps"].items())} for row in partition_rows(result))
         ),
-        "findings.parquet": _table(found.SCHEMA, (each.row() for each in result.findings)),
-        REPORT: report.encode(),
-        SUMMARY: (json.dumps(summary, indent=1) + "\n").encode(),
+        "findings.parquet": _table(findings.SCHEMA, (each.row() for each in result.findings)),
+        "report.html": report.encode(),
+        previous_run.SUMMARY: (json.dumps(summary, indent=1) + "\n").encode(),
     }
-    made = []
     for name, content in files.items():
-        path = folder / name
-        aside = folder / f".{name}.{os.getpid()}"
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            if isinstance(content, bytes):
-                aside.write_bytes(content)
-            else:
-                pq.write_table(content, aside, compression="zstd")
-            aside.replace(path)
-        except OSError as error:
-            aside.unlink(missing_ok=True)
-            raise PipelineError(f"{path} can not be written: {error.strerror or error}") from error
-        made.append(str(path))
-    return made
+        _replace(folder, name, content)
+    return [str(folder / name) for name in files]
 
 
-def partition_rows(result: Result) -> Iterable[Row]:
-    """One row a partition: where each source begins and ends, and what is missing by reason."""
+def _replace(folder: Path, name: str, content: pa.Table | bytes) -> None:
+    path, temporary = folder / name, folder / f".{name}.{os.getpid()}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if isinstance(content, bytes):
+            temporary.write_bytes(content)
+        else:
+            pq.write_table(content, temporary, compression="zstd")
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise PipelineError(f"{path} cannot be written: {error.strerror or error}") from error
+
+
+def partition_rows(result: AuditResult) -> Iterable[Row]:
+    """One row per partition: the range of each source, and the number of missing offsets by reason."""
     for view in result.partitions:
         gaps: dict[str, int] = {}
         for gap in view.gaps:
-            gaps[str(gap.why)] = gaps.get(str(gap.why), 0) + gap.end - gap.start
+            gaps[str(gap.reason)] = gaps.get(str(gap.reason), 0) + gap.end - gap.start
         log, archived = view.log or (None, None), view.archived or (None, None)
         yield {
             "topic": view.topic,
@@ -140,11 +102,11 @@ def partition_rows(result: Result) -> Iterable[Row]:
             "log_end": log[1],
             "archived_start": archived[0],
             "archived_end": archived[1],
-            "archived_records": view.rows,
+            "archived_records": view.archived_records,
             "not_archived_yet": view.unarchived,
             "missing": sum(gaps.values()),
             "lost": view.archive_lost.count,
-            "overlapping": sum(b - a for a, b, _ in view.overlapping),
+            "overlapping": sum(end - start for start, end, _ in view.overlapping),
             "gaps": gaps,
         }
 
@@ -157,12 +119,8 @@ def _time(millis: int) -> datetime | None:
     return None if millis == NO_WINDOW else datetime.fromtimestamp(millis / 1000, UTC)
 
 
-def _millis(time: datetime | None) -> int:
-    return NO_WINDOW if time is None else round(time.timestamp() * 1000)
-
-
 def _sortable(key: Key) -> tuple[str, int, str, int]:
     return key[0], key[1], key[2] or "", key[3]
 
 
-__all__ = ["FORMAT", "REPORT", "SUMMARY", "VERSION", "Previous", "partition_rows", "previous", "write"]
+__all__ = ["PARTITIONS", "partition_rows", "write"]

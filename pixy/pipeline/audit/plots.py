@@ -1,11 +1,12 @@
-"""The report's plots as SVG texts, so that the report is one file."""
+"""Plot windows as SVG text, so that the report is one file."""
 
 from __future__ import annotations
 
 import io
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from math import isnan
+from math import isnan, nan
 from typing import Any
 
 import matplotlib as mpl
@@ -14,6 +15,7 @@ from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
 
 from pixy.pipeline.audit.tables import Key, Row
+from pixy.pipeline.audit.tallies import NO_WINDOW
 
 _COLOURS = {
     "produced": "#4477aa",
@@ -25,7 +27,7 @@ _COLOURS = {
     "out of order": "#aa3377",
     "retried": "#bbbbbb",
 }
-"""Paul Tol's "bright": told apart by the colour-blind."""
+"""Paul Tol's "bright" scheme, which colour-blind readers can distinguish."""
 
 _LATENCIES = (
     ("produce_offer", "produce to offer", "#4477aa"),
@@ -34,19 +36,35 @@ _LATENCIES = (
 )
 
 
-def of_topic(rows: list[tuple[Key, Row]]) -> str:
-    """Three plots over the windows of one topic: messages, what went wrong, latencies."""
-    times, series, latencies = _series(rows)
+_TOPIC_SERIES = {
+    "produced": ("produced",),
+    "archived": ("archived",),
+    "lost": ("archive_lost", "log_lost"),
+    "duplicates": ("archive_duplicates",),
+    "out of order": ("archive_out_of_order",),
+}
+_GROUP_SERIES = {
+    "offered": ("offered",),
+    "acked": ("acked",),
+    "retried": ("retried",),
+    "lost": ("lost",),
+    "duplicates": ("duplicates_unexplained",),
+    "out of order": ("out_of_order",),
+}
+"""By series, the columns of a window that it adds up."""
+
+
+def plot_topic(rows: list[tuple[Key, Row]]) -> str:
+    """Plot one topic's windows as SVG: messages, faults and latencies."""
+    starts = sorted({key[3] for key, _ in rows if key[3] != NO_WINDOW})
+    times = [datetime.fromtimestamp(start / 1000, UTC) for start in starts]
+    series, latencies = _count_series(rows, starts), _latency_series(rows, starts)
     figure = Figure(figsize=(10.5, 6.6), layout="constrained")
     top, middle, bottom = figure.subplots(3, 1, sharex=True, height_ratios=(3, 2, 3))
-    for name in ("produced", "archived", "offered", "acked"):
-        if any(series[name]):
-            top.plot(times, series[name], drawstyle="steps-post", label=name, color=_COLOURS[name], lw=1.4)
-    top.set_ylabel("messages a window")
-    for name in ("lost", "duplicates", "out of order", "retried"):
-        if any(series[name]):
-            middle.plot(times, series[name], drawstyle="steps-post", label=name, color=_COLOURS[name], lw=1.4)
-    middle.set_ylabel("of them")
+    _plot_counts(top, times, series, ("produced", "archived", "offered", "acked"))
+    top.set_ylabel("messages per window")
+    _plot_counts(middle, times, series, ("lost", "duplicates", "out of order", "retried"))
+    middle.set_ylabel("of these")
     for metric, label, colour in _LATENCIES:
         for part, style in (("p50", "-"), ("p99", ":")):
             values = latencies[f"{metric}_{part}_ms"]
@@ -61,60 +79,38 @@ def of_topic(rows: list[tuple[Key, Row]]) -> str:
     return _svg(figure)
 
 
-def _series(
-    rows: list[tuple[Key, Row]],
-) -> tuple[list[datetime], dict[str, list[float]], dict[str, list[float]]]:
-    windows: dict[int, dict[str, float]] = defaultdict(lambda: defaultdict(float))
-    worst: dict[int, dict[str, float]] = defaultdict(dict)
+def _plot_counts(axes: Axes, times: list[Any], series: dict[str, list[int]], names: tuple[str, ...]) -> None:
+    for name in names:
+        if any(series[name]):
+            axes.plot(times, series[name], drawstyle="steps-post", label=name, color=_COLOURS[name], lw=1.4)
+
+
+def _count_series(rows: list[tuple[Key, Row]], starts: list[int]) -> dict[str, list[int]]:
+    windows: dict[int, Counter[str]] = defaultdict(Counter)
     seen: set[tuple[int, int]] = set()
-    for key, row in rows:
-        window = windows[key[3]]
-        if (key[1], key[3]) not in seen:
-            seen.add((key[1], key[3]))
-            _add(
-                window,
-                row,
-                {"produced": ("produced",), "archived": ("archived",), "lost": ("archive_lost", "log_lost")},
-            )
-            _add(
-                window,
-                row,
-                {"duplicates": ("archive_duplicates",), "out of order": ("archive_out_of_order",)},
-            )
-        _add(
-            window,
-            row,
-            {
-                "offered": ("offered",),
-                "acked": ("acked",),
-                "retried": ("retried",),
-                "lost": ("lost",),
-                "duplicates": ("duplicates_unexplained",),
-                "out of order": ("out_of_order",),
-            },
-        )
-        for metric, _, _ in _LATENCIES:
-            for part in ("p50", "p99"):
-                name = f"{metric}_{part}_ms"
-                if row.get(name) is not None:
-                    worst[key[3]][name] = max(worst[key[3]].get(name, 0.0), row[name])
-    order = sorted(at for at in windows if at >= 0)
-    return (
-        [datetime.fromtimestamp(at / 1000, UTC) for at in order],
-        {name: [windows[at].get(name, 0.0) for at in order] for name in _COLOURS},
-        defaultdict(
-            lambda: [float("nan")] * len(order),
-            {
-                name: [worst[at].get(name, float("nan")) for at in order]
-                for name in {each for found in worst.values() for each in found}
-            },
-        ),
-    )
+    for (_, partition, _, start), row in rows:
+        _add(windows[start], row, _GROUP_SERIES)
+        # Each group's row repeats the topic's figures.
+        if (partition, start) not in seen:
+            seen.add((partition, start))
+            _add(windows[start], row, _TOPIC_SERIES)
+    return {name: [windows[start][name] for start in starts] for name in _COLOURS}
 
 
-def _add(window: dict[str, float], row: Row, columns: dict[str, tuple[str, ...]]) -> None:
-    for name, parts in columns.items():
-        window[name] += sum(row.get(part) or 0 for part in parts)
+def _add(window: Counter[str], row: Row, series: Mapping[str, tuple[str, ...]]) -> None:
+    for name, columns in series.items():
+        window[name] += sum(row.get(column) or 0 for column in columns)
+
+
+def _latency_series(rows: list[tuple[Key, Row]], starts: list[int]) -> dict[str, list[float]]:
+    """The largest quantile of any partition and group in each window; NaN where there is none."""
+    largest: dict[tuple[str, int], float] = {}
+    names = [f"{metric}_{part}_ms" for metric, _, _ in _LATENCIES for part in ("p50", "p99")]
+    for (_, _, _, start), row in rows:
+        for name in names:
+            if row.get(name) is not None:
+                largest[name, start] = max(largest.get((name, start), 0.0), row[name])
+    return {name: [largest.get((name, start), nan) for start in starts] for name in names}
 
 
 def _finish(axes: Axes) -> None:
@@ -123,7 +119,7 @@ def _finish(axes: Axes) -> None:
             loc="lower left", bbox_to_anchor=(0, 1), fontsize=8, ncols=6, frameon=False, borderaxespad=0.2
         )
     else:
-        axes.text(0.5, 0.5, "nothing", transform=axes.transAxes, ha="center", color="#888888")
+        axes.text(0.5, 0.5, "no data", transform=axes.transAxes, ha="center", color="#888888")
         axes.set_yticks([])
     axes.grid(color="#dddddd", lw=0.6)
     for side in ("top", "right"):
@@ -147,4 +143,4 @@ def _svg(figure: Figure) -> str:
     return text[text.index("<svg") :]
 
 
-__all__ = ["of_topic"]
+__all__ = ["plot_topic"]

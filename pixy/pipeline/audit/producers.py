@@ -1,4 +1,4 @@
-"""What producers did wrong, or had to do again: gaps in their sequence numbers, and content that is there twice."""
+"""Check what producers wrote: gaps in their sequence numbers, and content that was written twice."""
 
 from __future__ import annotations
 
@@ -7,72 +7,83 @@ from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
 
-from pixy.pipeline.audit.contents import Evidence, find_twice, lake_rows, log_rows, of_contents
-from pixy.pipeline.audit.facts import What
+from pixy.pipeline.audit.duplicate_contents import (
+    Evidence,
+    contents_findings,
+    find_duplicates,
+    lake_rows,
+    log_rows,
+)
 from pixy.pipeline.audit.findings import Finding
 from pixy.pipeline.audit.intervals import Intervals
-from pixy.pipeline.audit.missing import Ranges
-from pixy.pipeline.audit.open_sources import Gathered, Request
-from pixy.pipeline.audit.sequence_scan import Sequences, of_sequences, scan_sequences
+from pixy.pipeline.audit.open_sources import AuditSources
+from pixy.pipeline.audit.partitions import Ranges
+from pixy.pipeline.audit.request import AuditRequest
+from pixy.pipeline.audit.sequence_scan import Sequences, scan_sequences, sequence_findings
+from pixy.pipeline.audit.tallies import TallyKind
 from pixy.wire.types import TopicPartition
 
 
-def look(
+def check_producers(
     spark: SparkSession,
-    request: Request,
-    found: Gathered,
+    request: AuditRequest,
+    sources: AuditSources,
     ranges: Ranges,
     unarchived: Mapping[TopicPartition, tuple[int, int]],
-    told: Callable[[str], None],
+    on_progress: Callable[[str], None],
 ) -> list[Finding]:
-    """Findings about producers.
+    """Return the findings about producers.
 
     Args:
-        ranges: what the judge knows, for the answers that daemons gave.
-        unarchived: of each partition, what of the log lies behind the lake's end.
+        spark: the session to run on.
+        request: says which checks to make.
+        sources: the opened sources.
+        ranges: the sets of offsets that classification found; supplies the confirmed ones.
+        unarchived: by partition, the part of the log above the lake's end.
+        on_progress: gets a line of text for each check.
 
     Raises:
-        SourceError: a source can not be read.
+        SourceError: a source cannot be read.
     """
     findings: list[Finding] = []
     sequences = Sequences()
-    asked = request.proxy is not None and request.log
-    if asked and request.sequences and request.proxy is not None:
-        offsets = sum(end - start for start, end in found.bounds.values())
-        told(f"sequence numbers: the headers of the batches of {offsets:,} offsets")
-        sequences = scan_sequences(spark, request.proxy, found.bounds, found.configs)
-        findings += of_sequences(sequences, found.configs)
+    if request.proxy is not None and request.log and request.sequences:
+        offsets = sum(end - start for start, end in sources.bounds.values())
+        on_progress(f"checking the sequence numbers of {offsets:,} offsets")
+        sequences = scan_sequences(spark, request.proxy, sources.bounds, sources.configs)
+        findings += sequence_findings(sequences, sources.configs)
     if request.contents:
-        rows = _rows(spark, request, found, unarchived if asked else {})
+        rows = _content_rows(spark, request, sources, unarchived if request.log else {})
         if rows is not None:
-            told("contents: looking for the same twice")
-            findings += of_contents(find_twice(rows), _evidence(found, ranges, sequences))
+            on_progress("searching for content that was written twice")
+            findings += contents_findings(find_duplicates(rows), _evidence(sources, ranges, sequences))
     return findings
 
 
-def _rows(
+def _content_rows(
     spark: SparkSession,
-    request: Request,
-    found: Gathered,
+    request: AuditRequest,
+    sources: AuditSources,
     unarchived: Mapping[TopicPartition, tuple[int, int]],
 ) -> DataFrame | None:
     parts: list[DataFrame | None] = []
-    if found.lake is not None:
-        topics = sorted({topic for topic, _ in found.places} & set(found.state.topics()))
-        parts.append(lake_rows(spark, found.lake, found.state, topics))
+    if sources.lake is not None:
+        parts.append(lake_rows(spark, sources.lake, sources.state, sources.archived_topics()))
     if request.proxy is not None:
         parts.append(log_rows(spark, request.proxy, unarchived))
-    some = [each for each in parts if each is not None]
-    return reduce(DataFrame.unionByName, some) if some else None
+    present = [each for each in parts if each is not None]
+    return reduce(DataFrame.unionByName, present) if present else None
 
 
-def _evidence(found: Gathered, ranges: Ranges, sequences: Sequences) -> Evidence:
+def _evidence(sources: AuditSources, ranges: Ranges, sequences: Sequences) -> Evidence:
     return Evidence(
-        {place: ranges.get((What.R_ANSWERED, *place, None), Intervals()) for place in found.places},
-        sequences.numbered,
-        sequences.plain,
-        {place: sequences.repeated(place) for place in sequences.told},
+        confirmed={
+            tp: ranges.get((TallyKind.R_ANSWERED, *tp, None), Intervals()) for tp in sources.partitions
+        },
+        numbered=sequences.numbered,
+        unnumbered=sequences.unnumbered,
+        repeated={tp: sequences.repeated(tp) for tp in sequences.observations},
     )
 
 
-__all__ = ["look"]
+__all__ = ["check_producers"]

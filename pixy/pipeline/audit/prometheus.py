@@ -1,4 +1,4 @@
-"""The audit's summary in Prometheus' text format, for node_exporter's textfile collector."""
+"""Write the audit's summary in Prometheus' text format, for node_exporter's textfile collector."""
 
 from __future__ import annotations
 
@@ -9,35 +9,43 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, Gauge, write_to_textfile
 
-from pixy.pipeline.audit.facts import GROUP_COUNTS, TOPIC_COUNTS
 from pixy.pipeline.audit.tables import METRICS
+from pixy.pipeline.audit.tallies import GROUP_COUNTS, TOPIC_COUNTS, TallyKind
 from pixy.pipeline.errors import PipelineError, UsageError
 
 _PREFIX = "kafka_pixy_audit"
 _VERDICTS = ("clean", "fault", "loss")
 _QUANTILES = {"p50": "0.5", "p95": "0.95", "p99": "0.99", "max": "1"}
 _PARTITION = {
-    "archived_records": "Records of the partition in the lake",
-    "not_archived_yet": "Offsets of the log behind the lake's end",
-    "missing": "Offsets missing in the lake, whatever the reason",
-    "lost": "Records that the broker has, in an archived range, and the lake has not",
+    "archived_records": "Archived records of the partition",
+    "not_archived_yet": "Offsets of the log above the lake's end",
+    "missing": "Offsets missing in the lake, for any reason",
+    "lost": "Records of an archived range that the broker has and the lake lacks",
 }
 _WINDOWS = {
     "count": "Windows of the audit",
-    "closed": "Windows that the watermark has closed",
-    "restated": "Closed windows that late data has changed in this run",
-    "carried": "Windows carried on from the run before, as the sources hold them no more",
+    "closed": "Windows closed by the watermark",
+    "restated": "Closed windows that late data changed in this run",
+    "carried": "Windows taken over from the earlier run, because the sources no longer hold them",
 }
 
 
 def check_file(path: str) -> None:
-    """Raise UsageError unless the file can be put there: before an hour's work, not after."""
+    """Raise UsageError if the file's folder does not exist: before an hour's work, not after it."""
     if path and not Path(path).resolve().parent.is_dir():
-        raise UsageError(f"--prometheus {path}: there is no such folder")
+        raise UsageError(f"--prometheus {path}: the folder does not exist")
 
 
 def write(path: str, summary: Mapping[str, Any]) -> None:
-    """Replace the file as a whole (written aside and renamed); raises PipelineError, naming it."""
+    """Write the gauges and replace the file as a whole.
+
+    Args:
+        path: the file.
+        summary: result of :func:`pixy.pipeline.audit.summary.summarize`.
+
+    Raises:
+        PipelineError: the file cannot be written; the text names it.
+    """
     try:
         write_to_textfile(path, registry(summary))
     except OSError as error:
@@ -45,58 +53,64 @@ def write(path: str, summary: Mapping[str, Any]) -> None:
 
 
 def registry(summary: Mapping[str, Any]) -> CollectorRegistry:
-    """What :func:`pixy.pipeline.audit.summary.summarize` gives, as gauges."""
-    made = CollectorRegistry()
-    _run(made, summary)
-    _counts(made, "topic", TOPIC_COUNTS, summary["topics"], "topic")
-    _counts(made, "group", GROUP_COUNTS, summary["groups"], "topic", "group")
+    """Return the gauges of a summary."""
+    result = CollectorRegistry()
+    _run(result, summary)
+    _counts(result, "topic", TOPIC_COUNTS, summary["topics"], "topic")
+    _counts(result, "group", GROUP_COUNTS, summary["groups"], "topic", "group")
     for name, text in _PARTITION.items():
-        gauge = _gauge(made, f"partition_{name}", text, "topic", "partition")
+        gauge = _gauge(result, f"partition_{name}", text, "topic", "partition")
         for row in summary["partitions"]:
             gauge.labels(row["topic"], str(row["partition"])).set(row[name] or 0)
-    _latencies(made, summary)
-    return made
+    _latencies(result, summary)
+    return result
 
 
-def _gauge(made: CollectorRegistry, name: str, text: str, *labels: str) -> Gauge:
-    return Gauge(f"{_PREFIX}_{name}", text, labels, registry=made)
+def _gauge(target: CollectorRegistry, name: str, text: str, *labels: str) -> Gauge:
+    return Gauge(f"{_PREFIX}_{name}", text, labels, registry=target)
 
 
-def _run(made: CollectorRegistry, summary: Mapping[str, Any]) -> None:
-    _gauge(made, "timestamp_seconds", "When the audit looked at its sources").set(
+def _run(target: CollectorRegistry, summary: Mapping[str, Any]) -> None:
+    _gauge(target, "timestamp_seconds", "When the audit read its sources, seconds since 1970").set(
         datetime.fromisoformat(summary["at"]).timestamp()
     )
-    _gauge(made, "run", "Number of the run in its folder").set(summary["run"])
-    verdict = _gauge(made, "verdict", "1 for the verdict of the run, 0 for the others", "verdict")
+    _gauge(target, "run", "Number of the run in its folder, from 1").set(summary["run"])
+    verdict = _gauge(target, "verdict", "1 for the verdict of the run, 0 for the others", "verdict")
     for each in _VERDICTS:
         verdict.labels(each).set(each == summary["verdict"])
-    source = _gauge(made, "source", "1 for a source that was used", "source")
+    source = _gauge(target, "source", "1 if the source was used", "source")
     for each in ("lake", "journal", "log", "committed"):
         source.labels(each).set(each in summary["sources"])
     for name, text in _WINDOWS.items():
-        _gauge(made, f"windows_{name}" if name != "count" else "windows", text).set(summary["windows"][name])
-    ranges = _gauge(made, "findings", "Findings, a range of offsets each", "severity", "kind")
-    offsets = _gauge(made, "finding_offsets", "Offsets in the findings' ranges", "severity", "kind")
+        _gauge(target, f"windows_{name}" if name != "count" else "windows", text).set(
+            summary["windows"][name]
+        )
+    ranges = _gauge(target, "findings", "Findings; each is one range of offsets", "severity", "kind")
+    offsets = _gauge(target, "finding_offsets", "Offsets in the ranges of the findings", "severity", "kind")
     for row in summary["found"]:
         ranges.labels(row["severity"], row["kind"]).set(row["ranges"])
         offsets.labels(row["severity"], row["kind"]).set(max(0, row["offsets"]))
 
 
 def _counts(
-    made: CollectorRegistry, of: str, counts: tuple[Any, ...], rows: list[dict[str, Any]], *labels: str
+    target: CollectorRegistry,
+    prefix: str,
+    kinds: tuple[TallyKind, ...],
+    rows: list[dict[str, Any]],
+    *labels: str,
 ) -> None:
-    for what in counts:
-        name = what.name.lower()
-        gauge = _gauge(made, f"{of}_{name}", f"{name.replace('_', ' ')}, see docs/pipeline.md", *labels)
+    for kind in kinds:
+        name = kind.name.lower()
+        gauge = _gauge(target, f"{prefix}_{name}", f"{name.replace('_', ' ')}, see docs/pipeline.md", *labels)
         for row in rows:
             gauge.labels(*[row[label] for label in labels]).set(row[name])
 
 
-def _latencies(made: CollectorRegistry, summary: Mapping[str, Any]) -> None:
+def _latencies(target: CollectorRegistry, summary: Mapping[str, Any]) -> None:
     gauge = _gauge(
-        made,
+        target,
         "latency_seconds",
-        "Quantiles of the delays; the group is empty for those of the topic",
+        "Quantiles of the delays; the group is empty for delays of the topic",
         "topic",
         "group",
         "metric",

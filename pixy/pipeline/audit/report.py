@@ -1,4 +1,4 @@
-"""The report: one HTML file with its plots in it, from the template beside this module."""
+"""Render the report: one HTML file, plots included, from ``templates/report.html``."""
 
 from __future__ import annotations
 
@@ -8,15 +8,20 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from pixy.pipeline.audit import plots
-from pixy.pipeline.audit.job import Result
+from pixy.pipeline.audit.result import AuditResult
 from pixy.pipeline.audit.tables import Key, Row
 
-MOST_TOPICS = 12
-"""Topics with plots; all of them are in the tables."""
+MAX_TOPICS = 12
+"""Topics that get plots; the tables have all topics."""
 
 
-def render(result: Result, summary: dict[str, Any]) -> str:
-    """The report's HTML."""
+def render(result: AuditResult, summary: dict[str, Any]) -> str:
+    """Return the report's HTML.
+
+    Args:
+        result: supplies the windows to plot.
+        summary: result of :func:`pixy.pipeline.audit.summary.summarize`.
+    """
     environment = Environment(
         loader=PackageLoader("pixy.pipeline.audit", "templates"),
         autoescape=True,
@@ -28,11 +33,11 @@ def render(result: Result, summary: dict[str, Any]) -> str:
     by_topic: dict[str, list[tuple[Key, Row]]] = defaultdict(list)
     for key, row in result.windows.rows.items():
         by_topic[key[0]].append((key, row))
-    # The busiest ones; what went wrong is in the tables whatever the topic.
-    busiest = sorted(by_topic, key=lambda topic: (-len(by_topic[topic]), topic))[:MOST_TOPICS]
+    # The topics with the most windows; the tables show faults of all topics.
+    busiest = sorted(by_topic, key=lambda topic: (-len(by_topic[topic]), topic))[:MAX_TOPICS]
     return environment.get_template("report.html").render(
         summary=summary,
-        plots={topic: plots.of_topic(by_topic[topic]) for topic in sorted(busiest)},
+        plots={topic: plots.plot_topic(by_topic[topic]) for topic in sorted(busiest)},
         left_out=len(by_topic) - len(busiest),
     )
 

@@ -1,6 +1,6 @@
-"""Sequence numbers in a cluster's log: headers of all batches, by ``format("pixy")``, and the findings.
+"""Scan a cluster's log for sequence numbers: read the headers of all batches with ``format("pixy")``.
 
-Every batch's header is read, so every byte of the log comes over the network; nothing is decompressed.
+The header of every batch is read, so every byte of the log comes over the network; nothing is decompressed.
 """
 
 from __future__ import annotations
@@ -12,24 +12,27 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from pixy.config.model import Proxy
-from pixy.pipeline.audit import engine
+from pixy.pipeline.audit import spark_jobs
 from pixy.pipeline.audit.findings import Finding, Severity
 from pixy.pipeline.audit.intervals import Intervals
-from pixy.pipeline.audit.sequences import Event, Header, SequenceTracker, Told
+from pixy.pipeline.audit.sequences import Header, Observation, ObservationKind, SequenceTracker
 from pixy.wire.types import TopicPartition
 
-MOST_EXPLAINED = 1000
-"""Holes that compaction explains and that are told one by one, of a partition."""
+MAX_EXPLAINED = 1000
+"""Gaps of compaction that are reported one by one, per partition; the others are reported as one."""
+
+Configs = Mapping[str, Mapping[str, str]]
+"""Topic settings by topic."""
 
 _COLUMNS = (
     "topic string, partition int, baseOffset bigint, lastOffset bigint, producerId bigint, producerEpoch int, "
     "baseSequence int, isControl boolean"
 )
-_TOLD = pa.schema(
+_OBSERVATIONS = pa.schema(
     [
         ("topic", pa.string()),
         ("partition", pa.int32()),
-        ("event", pa.string()),
+        ("kind", pa.string()),
         ("start", pa.int64()),
         ("end", pa.int64()),
         ("producer_id", pa.int64()),
@@ -39,28 +42,32 @@ _TOLD = pa.schema(
         ("uncovered", pa.int64()),
     ]
 )
-_TOLD_DDL = (
-    "topic string, partition int, event string, start bigint, `end` bigint, producer_id bigint, "
+_OBSERVATIONS_DDL = (
+    "topic string, partition int, kind string, start bigint, `end` bigint, producer_id bigint, "
     "producer_epoch int, sequence bigint, size bigint, uncovered bigint"
 )
 
 
 @dataclass(slots=True)
 class Sequences:
-    """What the log's headers told.
+    """What the headers of a log show, by partition.
 
     Attributes:
-        numbered: offsets written by idempotent producers; ``plain`` those by others.
+        observations: missing and repeated sequence numbers.
+        numbered: offsets that idempotent producers wrote.
+        unnumbered: offsets that other producers wrote.
     """
 
-    told: dict[TopicPartition, list[Told]] = field(default_factory=dict)
+    observations: dict[TopicPartition, list[Observation]] = field(default_factory=dict)
     numbered: dict[TopicPartition, Intervals] = field(default_factory=dict)
-    plain: dict[TopicPartition, Intervals] = field(default_factory=dict)
+    unnumbered: dict[TopicPartition, Intervals] = field(default_factory=dict)
 
-    def repeated(self, place: TopicPartition) -> Intervals:
-        """Offsets whose sequence numbers were there before."""
+    def repeated(self, tp: TopicPartition) -> Intervals:
+        """Return the offsets whose sequence numbers occurred before."""
         return Intervals.of(
-            (each.start, each.end) for each in self.told.get(place, ()) if each.event is Event.REPEATED
+            (each.start, each.end)
+            for each in self.observations.get(tp, ())
+            if each.kind is ObservationKind.REPEATED
         )
 
 
@@ -68,153 +75,147 @@ def scan_sequences(
     spark: SparkSession,
     proxy: Proxy,
     bounds: Mapping[TopicPartition, tuple[int, int]],
-    configs: Mapping[str, Mapping[str, str]],
+    configs: Configs,
 ) -> Sequences:
-    """Look at every batch of these ranges of offsets; ``configs`` are the topics' settings.
+    """Track the sequence numbers of every batch in ranges of the log.
 
-    Raises SourceError if a batch can not be read.
+    Args:
+        spark: the session to run on.
+        proxy: the cluster.
+        bounds: by partition, the offsets ``[start, end)`` to read.
+        configs: tell which topics are compacted.
+
+    Raises:
+        SourceError: a batch cannot be read.
     """
-    # One task a partition, so that its batches come in their order.
-    rows = engine.read_log(spark, proxy, bounds, _COLUMNS, mode="batches")
+    # One task per partition, so that its batches come in order.
+    rows = spark_jobs.read_log(spark, proxy, bounds, _COLUMNS, mode="batches")
     if rows is None:
         return Sequences()
-    track = _track(frozenset(topic for topic, _ in bounds if _compacted(configs, topic)))
-    return _sequences(
-        engine.run(lambda: rows.mapInArrow(track, _TOLD_DDL).toArrow(), "the log can not be read")
+    track = _track(frozenset(topic for topic, _ in bounds if _is_compacted(configs, topic)))
+    return _collect(
+        spark_jobs.run(lambda: rows.mapInArrow(track, _OBSERVATIONS_DDL).toArrow(), "the log cannot be read")
     )
 
 
 def _track(compacted: frozenset[str]) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """What a task does with the headers of a partition."""
+    """Return the function that tracks a task's headers, for ``mapInArrow``."""
 
     def track(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        trackers: dict[TopicPartition, _Partition] = {}
+        trackers: dict[TopicPartition, _PartitionTracker] = {}
         for batch in batches:
             topics, partitions, *columns = (column.to_pylist() for column in batch.columns)
-            rows: list[tuple[TopicPartition, Told]] = []
-            for place, header in zip(
-                zip(topics, partitions, strict=True), map(Header, *columns), strict=True
-            ):
-                if place not in trackers:
-                    trackers[place] = _Partition(place[0] in compacted)
-                rows += [(place, told) for told in trackers[place].see(header)]
+            rows: list[tuple[TopicPartition, Observation]] = []
+            for tp, header in zip(zip(topics, partitions, strict=True), map(Header, *columns), strict=True):
+                if tp not in trackers:
+                    trackers[tp] = _PartitionTracker(tp[0] in compacted)
+                rows += [(tp, observation) for observation in trackers[tp].add(header)]
             if rows:
-                yield _made(rows)
-        rest = [(place, told) for place, tracker in trackers.items() for told in tracker.finish()]
+                yield _record_batch(rows)
+        rest = [(tp, observation) for tp, tracker in trackers.items() for observation in tracker.finish()]
         if rest:
-            yield _made(rest)
+            yield _record_batch(rest)
 
     return track
 
 
-class _Partition:
-    """A tracker that tells the first MOST_EXPLAINED holes of compaction, and the others in one."""
+class _PartitionTracker:
+    """A tracker that yields the first MAX_EXPLAINED gaps of compaction, and the others as one."""
 
     def __init__(self, compacted: bool) -> None:
         self._tracker = SequenceTracker()
         self._compacted = compacted
         self._explained = 0
-        self._more: Told | None = None
+        self._rest: Observation | None = None
 
-    def see(self, header: Header) -> Iterator[Told]:
-        for told in self._tracker.see(header):
-            if not (self._compacted and told.event is Event.MISSING and told.uncovered >= told.size):
-                yield told
+    def add(self, header: Header) -> Iterator[Observation]:
+        for observation in self._tracker.add(header):
+            if not (self._compacted and _may_be_compaction(observation)):
+                yield observation
                 continue
             self._explained += 1
-            if self._explained <= MOST_EXPLAINED:
-                yield told
-            else:
-                more = self._more or told._replace(
-                    producer_id=-1, producer_epoch=-1, sequence=-1, size=0, uncovered=0
-                )
-                self._more = more._replace(
-                    end=told.end, size=more.size + told.size, uncovered=more.uncovered + told.uncovered
-                )
+            if self._explained <= MAX_EXPLAINED:
+                yield observation
+                continue
+            rest = self._rest or observation._replace(
+                producer_id=-1, producer_epoch=-1, sequence=-1, size=0, uncovered=0
+            )
+            self._rest = rest._replace(
+                end=observation.end,
+                size=rest.size + observation.size,
+                uncovered=rest.uncovered + observation.uncovered,
+            )
 
-    def finish(self) -> Iterator[Told]:
-        if self._more is not None:
-            yield self._more
+    def finish(self) -> Iterator[Observation]:
+        if self._rest is not None:
+            yield self._rest
         yield from self._tracker.finish()
 
 
-def _made(rows: list[tuple[TopicPartition, Told]]) -> pa.RecordBatch:
+def _may_be_compaction(observation: Observation) -> bool:
+    """Whether enough offsets have no batch to have held all missing numbers."""
+    return observation.kind is ObservationKind.MISSING and observation.uncovered >= observation.size
+
+
+def _record_batch(rows: list[tuple[TopicPartition, Observation]]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(
-        [{"topic": topic, "partition": partition, **told._asdict()} for (topic, partition), told in rows],
-        schema=_TOLD,
+        [
+            {"topic": topic, "partition": partition, **observation._asdict()}
+            for (topic, partition), observation in rows
+        ],
+        schema=_OBSERVATIONS,
     )
 
 
-def _sequences(table: pa.Table) -> Sequences:
-    found = Sequences()
-    kinds: dict[Event, dict[TopicPartition, list[tuple[int, int]]]] = {Event.NUMBERED: {}, Event.PLAIN: {}}
+def _collect(table: pa.Table) -> Sequences:
+    result = Sequences()
+    ranges: dict[ObservationKind, dict[TopicPartition, list[tuple[int, int]]]] = {
+        ObservationKind.NUMBERED: {},
+        ObservationKind.UNNUMBERED: {},
+    }
     for row in table.to_pylist():
-        place = row.pop("topic"), row.pop("partition")
-        told = Told(**{**row, "event": Event(row["event"])})
-        if told.event in kinds:
-            kinds[told.event].setdefault(place, []).append((told.start, told.end))
+        tp = row.pop("topic"), row.pop("partition")
+        observation = Observation(**{**row, "kind": ObservationKind(row["kind"])})
+        if observation.kind in ranges:
+            ranges[observation.kind].setdefault(tp, []).append((observation.start, observation.end))
         else:
-            found.told.setdefault(place, []).append(told)
-    found.numbered = {place: Intervals.of(ranges) for place, ranges in kinds[Event.NUMBERED].items()}
-    found.plain = {place: Intervals.of(ranges) for place, ranges in kinds[Event.PLAIN].items()}
-    return found
+            result.observations.setdefault(tp, []).append(observation)
+    result.numbered = {tp: Intervals.of(each) for tp, each in ranges[ObservationKind.NUMBERED].items()}
+    result.unnumbered = {tp: Intervals.of(each) for tp, each in ranges[ObservationKind.UNNUMBERED].items()}
+    return result
 
 
-def of_sequences(found: Sequences, configs: Mapping[str, Mapping[str, str]]) -> Iterator[Finding]:
-    """Findings; ``configs`` are the topics' settings."""
-    for (topic, partition), every in found.told.items():
-        for told in every:
-            yield _finding(topic, partition, told, _compacted(configs, topic))
+def sequence_findings(sequences: Sequences, configs: Configs) -> Iterator[Finding]:
+    """Return a finding for each missing or repeated range; ``configs`` tell which topics are compacted."""
+    for (topic, partition), observations in sequences.observations.items():
+        for observation in observations:
+            severity, kind, why = _explain(observation, _is_compacted(configs, topic))
+            yield Finding(severity, kind, topic, partition, None, observation.start, observation.end, why)
 
 
-def _compacted(configs: Mapping[str, Mapping[str, str]], topic: str) -> bool:
+def _is_compacted(configs: Configs, topic: str) -> bool:
     return "compact" in configs.get(topic, {}).get("cleanup.policy", "").split(",")
 
 
-def _finding(topic: str, partition: int, told: Told, compacted: bool) -> Finding:
-    last = (told.sequence + told.size - 1) % (1 << 31)
-    if told.producer_id < 0:
-        return Finding(
-            Severity.EXPLAINED,
-            "sequence missing",
-            topic,
-            partition,
-            None,
-            told.start,
-            told.end,
-            f"compaction, {told.size} more numbers of any producers",
-        )
-    which = f"producer {told.producer_id}, epoch {told.producer_epoch}: sequence {told.sequence} to {last}"
-    if told.event is Event.REPEATED:
-        return Finding(
-            Severity.FAULT,
-            "sequence repeated",
-            topic,
-            partition,
-            None,
-            told.start,
-            told.end,
-            f"{which} was there before: a retry was written again",
-        )
-    if compacted and told.uncovered >= told.size:
-        return Finding(
-            Severity.EXPLAINED,
-            "sequence missing",
-            topic,
-            partition,
-            None,
-            told.start,
-            told.end,
-            f"{which}: compaction, {told.uncovered} offsets have no batch",
-        )
-    why = (
-        f"the log has no batch for {told.uncovered} offsets"
-        if told.uncovered >= told.size
-        else f"sent and never written, before offset {told.end}"
+def _explain(observation: Observation, compacted: bool) -> tuple[Severity, str, str]:
+    missing = "sequence missing"
+    if observation.producer_id < 0:
+        why = f"compaction removed {observation.size:,} more numbers, of any producers"
+        return Severity.EXPLAINED, missing, why
+    last = (observation.sequence + observation.size - 1) % (1 << 31)
+    which = (
+        f"producer {observation.producer_id}, epoch {observation.producer_epoch}, "
+        f"sequence {observation.sequence} to {last}"
     )
-    return Finding(
-        Severity.LOSS, "sequence missing", topic, partition, None, told.start, told.end, f"{which}: {why}"
-    )
+    if observation.kind is ObservationKind.REPEATED:
+        return Severity.FAULT, "sequence repeated", f"{which}: a retry was written again"
+    uncovered = f"{observation.uncovered:,} offsets have no batch"
+    if not _may_be_compaction(observation):
+        why = f"sent but never written before offset {observation.end}"
+        return Severity.LOSS, missing, f"{which}: {why}"
+    if compacted:
+        return Severity.EXPLAINED, missing, f"{which}: removed by compaction, {uncovered}"
+    return Severity.LOSS, missing, f"{which}: lost from the log, {uncovered}"
 
 
-__all__ = ["Sequences", "of_sequences", "scan_sequences"]
+__all__ = ["MAX_EXPLAINED", "Sequences", "scan_sequences", "sequence_findings"]

@@ -1,8 +1,8 @@
-"""Sequence numbers of idempotent producers: what a producer numbered and the log has not, or has twice. Pure.
+"""Track the sequence numbers of idempotent producers: find numbers that are missing from the log or occur twice. Pure.
 
-An idempotent producer numbers its records in each partition from 0, and begins anew with each epoch; a batch's
-header has the first number (KIP-98). A number that is missing is a record that the producer sent and the log
-never got, or has lost; one that is there twice is a retry that was written again. Counts and offsets show neither.
+An idempotent producer numbers its records in each partition from 0, and starts again with each epoch; a batch's header
+has the first number (KIP-98). A missing number is a record that the producer sent and the log never got, or lost. A
+repeated number is a retry that was written again. Counts and offsets show neither.
 """
 
 from __future__ import annotations
@@ -13,30 +13,33 @@ from enum import StrEnum
 from typing import NamedTuple
 
 _MODULUS = 1 << 31
-"""After 2^31 - 1 comes 0."""
+"""Numbers wrap around: 0 follows 2^31 - 1."""
 
 
-class Event(StrEnum):
-    """What is told of a range of offsets."""
+class ObservationKind(StrEnum):
+    """What an observation says about its offsets."""
 
     MISSING = "missing"
+    """Sequence numbers are missing."""
     REPEATED = "repeated"
+    """Sequence numbers occurred before."""
     NUMBERED = "numbered"
-    """Written by idempotent producers."""
-    PLAIN = "plain"
-    """Written by others."""
+    """Idempotent producers wrote the offsets."""
+    UNNUMBERED = "unnumbered"
+    """Other producers wrote the offsets."""
 
 
-class Told(NamedTuple):
-    """A range of offsets ``[start, end)`` and what is to be told of it.
+class Observation(NamedTuple):
+    """An observation about the offsets ``[start, end)``.
 
     Attributes:
-        sequence: the first number that is missing or repeated; -1 where it is about none.
+        producer_id: the producer; -1 where the observation is about none.
+        sequence: the first missing or repeated number; -1 where the observation is about none.
         size: how many numbers.
-        uncovered: offsets that no batch of the log covers, in which the missing ones may have been.
+        uncovered: offsets of the range that no batch covers, which may have held the missing numbers.
     """
 
-    event: Event
+    kind: ObservationKind
     start: int
     end: int
     producer_id: int = -1
@@ -47,7 +50,7 @@ class Told(NamedTuple):
 
 
 class Header(NamedTuple):
-    """Of a batch's header what is needed here."""
+    """The fields of a batch's header that tracking needs."""
 
     base_offset: int
     last_offset: int
@@ -56,88 +59,87 @@ class Header(NamedTuple):
     base_sequence: int
     is_control: bool = False
 
+    @property
+    def end(self) -> int:
+        """The offset after the batch."""
+        return self.last_offset + 1
+
+    @property
+    def size(self) -> int:
+        """Number of offsets."""
+        return self.end - self.base_offset
+
 
 @dataclass(slots=True)
 class _Producer:
+    """A producer after its last batch.
+
+    Attributes:
+        expected: the next sequence number.
+        end: the offset after the batch.
+        covered: how many offsets batches covered up to there.
+    """
+
     epoch: int
     expected: int
-    """The next number."""
     end: int
-    """The next offset after its last batch."""
-    covered: int
-    """Offsets covered by batches up to there."""
+    covered: int = 0
 
 
 class SequenceTracker:
-    """One partition's batches, by offset. Memory grows with the producers that the log has seen."""
+    """Track one partition's batches, given by offset. Memory grows with the number of producers in the log."""
 
     def __init__(self) -> None:
         self._producers: dict[int, _Producer] = {}
         self._covered = 0
-        self._kind: Event | None = None
+        self._kind: ObservationKind | None = None
         self._start = self._end = 0
 
-    def see(self, header: Header) -> Iterator[Told]:
-        """The next batch; what it shows."""
-        yield from self._kinds(header)
+    def add(self, header: Header) -> Iterator[Observation]:
+        """Add the next batch; yields what it shows."""
+        yield from self._numbered_or_not(header)
         if header.producer_id >= 0 and header.base_sequence >= 0 and not header.is_control:
-            told = self._judge(header)
-            if told is not None:
-                yield told
-        self._covered += header.last_offset + 1 - header.base_offset
+            observation = self._check(header)
+            if observation is not None:
+                yield observation
+        self._covered += header.size
         known = self._producers.get(header.producer_id)
-        if known is not None and known.end == header.last_offset + 1:
+        if known is not None and known.end == header.end:
             known.covered = self._covered
 
-    def finish(self) -> Iterator[Told]:
-        """What is left to tell at the end of the log."""
+    def finish(self) -> Iterator[Observation]:
+        """End the log; yields the last observation."""
         if self._kind is not None:
-            yield Told(self._kind, self._start, self._end)
+            yield Observation(self._kind, self._start, self._end)
             self._kind = None
 
-    def _kinds(self, header: Header) -> Iterator[Told]:
+    def _numbered_or_not(self, header: Header) -> Iterator[Observation]:
         if header.is_control:
             return
-        kind = Event.PLAIN if header.producer_id < 0 else Event.NUMBERED
+        kind = ObservationKind.UNNUMBERED if header.producer_id < 0 else ObservationKind.NUMBERED
         if kind is not self._kind:
             yield from self.finish()
             self._kind, self._start = kind, header.base_offset
-        self._end = header.last_offset + 1
+        self._end = header.end
 
-    def _judge(self, header: Header) -> Told | None:
-        size = header.last_offset + 1 - header.base_offset
-        after = (header.base_sequence + size) % _MODULUS
+    def _check(self, header: Header) -> Observation | None:
         known = self._producers.get(header.producer_id)
         if known is not None and header.producer_epoch < known.epoch:
-            return None  # a fenced one's batch from before; its numbers have been judged
-        fresh = known is None or header.producer_epoch > known.epoch
-        expected = 0 if fresh or known is None else known.expected
-        begin, covered = (0, 0) if known is None else (known.end, known.covered)
+            return None  # a late batch of a fenced producer, whose numbers were checked before
+        expected = 0 if known is None or header.producer_epoch > known.epoch else known.expected
+        after = (header.base_sequence + header.size) % _MODULUS
         ahead = (header.base_sequence - expected) % _MODULUS
-        end = header.last_offset + 1
         if ahead >= _MODULUS // 2 and known is not None:
-            back = _MODULUS - ahead
-            again = min(size, back)
-            self._producers[header.producer_id] = _Producer(
-                header.producer_epoch, after if size > back else expected, end, 0
-            )
-            return Told(
-                Event.REPEATED,
-                header.base_offset,
-                header.base_offset + again,
-                header.producer_id,
-                header.producer_epoch,
-                header.base_sequence,
-                again,
-            )
-        self._producers[header.producer_id] = _Producer(header.producer_epoch, after, end, 0)
+            return self._repeated(header, expected, after, _MODULUS - ahead)
+        begin, covered = (0, 0) if known is None else (known.end, known.covered)
+        self._producers[header.producer_id] = _Producer(header.producer_epoch, after, header.end)
         if not ahead:
             return None
         uncovered = header.base_offset - begin - (self._covered - covered)
         if known is None and uncovered >= ahead:
-            return None  # it began before the log does
-        return Told(
-            Event.MISSING,
+            return None  # its first batches are below the log's start
+        return Observation(
+            ObservationKind.MISSING,
             begin if known is not None else header.base_offset,
             header.base_offset,
             header.producer_id,
@@ -147,5 +149,21 @@ class SequenceTracker:
             uncovered,
         )
 
+    def _repeated(self, header: Header, expected: int, after: int, back: int) -> Observation:
+        """Note a batch that starts ``back`` numbers before the expected one."""
+        size = min(header.size, back)
+        self._producers[header.producer_id] = _Producer(
+            header.producer_epoch, after if header.size > back else expected, header.end
+        )
+        return Observation(
+            ObservationKind.REPEATED,
+            header.base_offset,
+            header.base_offset + size,
+            header.producer_id,
+            header.producer_epoch,
+            header.base_sequence,
+            size,
+        )
 
-__all__ = ["Event", "Header", "SequenceTracker", "Told"]
+
+__all__ = ["Header", "Observation", "ObservationKind", "SequenceTracker"]

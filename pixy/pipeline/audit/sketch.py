@@ -1,5 +1,6 @@
-"""Mergeable latency sketches: counts in buckets whose bounds grow by a factor, so that any quantile is
-right within 1 %. Two sketches merge by adding counts, which SQL can do as well.
+"""Mergeable latency sketches: counts in buckets whose bounds grow by a constant factor.
+
+Every quantile is accurate within 1 %. Two sketches merge by adding counts, which SQL can do as well.
 
 The buckets are DDSketch's (Masson, Rim, Lee: "DDSketch", VLDB 2019): value v is in bucket
 ``ceil(log(v) / log(GAMMA))``, and 0 stands for all values up to 1.
@@ -14,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 ERROR = 0.01
-"""A quantile is at most this far from the true value, relatively."""
+"""Relative error of a quantile, at most."""
 
 GAMMA = (1 + ERROR) / (1 - ERROR)
 
@@ -22,24 +23,24 @@ Ints = NDArray[np.int64]
 
 
 def buckets(values: NDArray[Any]) -> Ints:
-    """The bucket of each value (microseconds here); what is negative counts as 0."""
-    found: Ints = np.ceil(np.log(np.maximum(values, 1)) / np.log(GAMMA) - 1e-9).astype(np.int64)
-    return found
+    """Return the bucket of each value (microseconds here); negative values count as 0."""
+    numbers: Ints = np.ceil(np.log(np.maximum(values, 1)) / np.log(GAMMA) - 1e-9).astype(np.int64)
+    return numbers
 
 
 def value(bucket: Ints) -> NDArray[np.float64]:
-    """The value that stands for a bucket: at most ``ERROR`` from all that is in it."""
-    found: NDArray[np.float64] = np.where(bucket <= 0, 1.0, 2 * GAMMA**bucket / (GAMMA + 1))
-    return found
+    """Return the value that represents a bucket: within ``ERROR`` of all values in it."""
+    middle: NDArray[np.float64] = np.where(bucket <= 0, 1.0, 2 * GAMMA**bucket / (GAMMA + 1))
+    return middle
 
 
 def quantiles(bucket: Ints, counts: Ints, wanted: Sequence[float]) -> list[float]:
-    """Quantiles of a sketch; NaN if it is empty.
+    """Return quantiles of a sketch; NaN if it is empty.
 
     Args:
-        bucket: bucket numbers, in any order, each once or more often.
-        counts: how many values each holds.
-        wanted: 0 to 1.
+        bucket: bucket numbers in any order; a bucket may occur more than once.
+        counts: number of values in each.
+        wanted: the quantiles, 0 to 1.
     """
     if not len(bucket):
         return [float("nan")] * len(wanted)

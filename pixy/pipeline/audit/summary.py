@@ -1,4 +1,4 @@
-"""The audit in one JSON document: totals by topic and group, quantiles from merged sketches, verdict."""
+"""Summarize an audit in one JSON document: verdict, totals by topic and group, quantiles from merged sketches."""
 
 from __future__ import annotations
 
@@ -6,31 +6,31 @@ from collections import Counter, defaultdict
 from datetime import UTC, datetime
 from typing import Any
 
-from pixy.pipeline.audit import output
-from pixy.pipeline.audit.facts import GROUP_COUNTS, NO_WINDOW, TOPIC_COUNTS, What
 from pixy.pipeline.audit.findings import Severity
-from pixy.pipeline.audit.job import Result
+from pixy.pipeline.audit.output import partition_rows
+from pixy.pipeline.audit.previous_run import FORMAT, VERSION
+from pixy.pipeline.audit.result import AuditResult
 from pixy.pipeline.audit.tables import METRICS, Key, quantile_columns
+from pixy.pipeline.audit.tallies import GROUP_COUNTS, NO_WINDOW, TOPIC_COUNTS, TallyKind
 
-MOST_FINDINGS = 200
-"""Of each kind in the summary and the report; the table ``findings`` has them all."""
-MOST_WINDOWS = 200
-"""Restated windows that are named."""
+MAX_FINDINGS = 200
+"""Findings per kind in the summary and the report; ``findings.parquet`` has them all."""
+MAX_WINDOWS = 200
+"""Restated windows that the summary names."""
 
-_TOPIC = [what.name.lower() for what in TOPIC_COUNTS]
-_GROUP = [what.name.lower() for what in GROUP_COUNTS]
-_OF_TOPIC = (What.PRODUCE_ANSWER, What.ARCHIVE_DELAY)
+_TOPIC = [kind.name.lower() for kind in TOPIC_COUNTS]
+_GROUP = [kind.name.lower() for kind in GROUP_COUNTS]
+_TOPIC_LATENCIES = (TallyKind.PRODUCE_ANSWER, TallyKind.ARCHIVE_DELAY)
 
 
-def summarize(result: Result) -> dict[str, Any]:
-    """See docs/pipeline.md, "Audit"."""
+def summarize(result: AuditResult) -> dict[str, Any]:
+    """Return the summary; docs/pipeline.md ("Audit") describes it."""
     topics, groups = _totals(result)
-    counted = Counter((each.severity, each.kind) for each in result.findings)
     loss = any(each.severity is Severity.LOSS for each in result.findings)
     fault = any(each.severity is Severity.FAULT for each in result.findings)
     return {
-        "format": output.FORMAT,
-        "version": output.VERSION,
+        "format": FORMAT,
+        "version": VERSION,
         "verdict": "loss" if loss else "fault" if fault else "clean",
         "run": result.run,
         "at": _stamp(result.now // 1000),
@@ -41,38 +41,47 @@ def summarize(result: Result) -> dict[str, Any]:
         "sources": [
             name for name in ("lake", "journal", "log", "committed") if result.inputs[name] is not None
         ],
-        "windows": {
-            "count": len(result.windows.rows),
-            "length_ms": result.request.window,
-            "watermark_ms": result.request.watermark,
-            "closed_before_ms": result.windows.closed_before,
-            "closed": sum(bool(row["closed"]) for row in result.windows.rows.values()),
-            "restated": len(result.windows.changed),
-            "carried": len(result.windows.carried),
-            "restated_windows": [_window(key) for key in result.windows.changed[:MOST_WINDOWS]],
-        },
+        "windows": _windows(result),
         "topics": topics,
         "groups": groups,
-        "partitions": list(output.partition_rows(result)),
-        "found": [
-            {
-                "severity": str(severity),
-                "kind": kind,
-                "ranges": n,
-                "offsets": _offsets(result, severity, kind),
-            }
-            for (severity, kind), n in counted.items()
-        ],
-        "findings": _some(result),
+        "partitions": list(partition_rows(result)),
+        "found": _counted(result),
+        "findings": _first_findings(result),
     }
 
 
-def _totals(result: Result) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def _windows(result: AuditResult) -> dict[str, Any]:
+    windows = result.windows
+    return {
+        "count": len(windows.rows),
+        "length_ms": result.request.window,
+        "watermark_ms": result.request.watermark,
+        "closed_before_ms": windows.closed_before,
+        "closed": sum(bool(row["closed"]) for row in windows.rows.values()),
+        "restated": len(windows.restated),
+        "carried": len(windows.carried),
+        "restated_windows": [_window(key) for key in windows.restated[:MAX_WINDOWS]],
+    }
+
+
+def _counted(result: AuditResult) -> list[dict[str, Any]]:
+    ranges: Counter[tuple[Severity, str]] = Counter()
+    offsets: Counter[tuple[Severity, str]] = Counter()
+    for each in result.findings:
+        ranges[each.severity, each.kind] += 1
+        offsets[each.severity, each.kind] += each.offsets
+    return [
+        {"severity": str(key[0]), "kind": key[1], "ranges": n, "offsets": offsets[key]}
+        for key, n in ranges.items()
+    ]
+
+
+def _totals(result: AuditResult) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     topics: dict[str, Counter[str]] = defaultdict(Counter)
     groups: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     seen: set[tuple[str, int, int]] = set()
     for (topic, partition, group, window), row in result.windows.rows.items():
-        # The topic's figures stand in the row of each of its groups.
+        # Each group's row repeats the topic's figures.
         if (topic, partition, window) not in seen:
             seen.add((topic, partition, window))
             topics[topic] += Counter({name: row.get(name) or 0 for name in _TOPIC})
@@ -96,38 +105,36 @@ def _totals(result: Result) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]
     )
 
 
-def _latencies(result: Result) -> dict[tuple[str, str | None], dict[str, float]]:
-    kinds = {name: what for what, name in METRICS.items()}
-    merged: dict[tuple[str, str | None, What], Counter[int]] = defaultdict(Counter)
+def _latencies(result: AuditResult) -> dict[tuple[str, str | None], dict[str, float]]:
+    kinds = {name: kind for kind, name in METRICS.items()}
+    merged: dict[tuple[str, str | None, TallyKind], Counter[int]] = defaultdict(Counter)
     for row in result.sketches:
         merged[row["topic"], row["group"], kinds[row["metric"]]][row["bucket"]] += row["count"]
     found: dict[tuple[str, str | None], dict[str, float]] = defaultdict(dict)
-    for (topic, group, what), buckets in merged.items():
-        column = f"{METRICS[what]}_max_ms"
-        most = max(
+    for (topic, group, kind), buckets in merged.items():
+        column = f"{METRICS[kind]}_max_ms"
+        largest = max(
             (
                 row[column]
                 for key, row in result.windows.rows.items()
-                if key[0] == topic and (what in _OF_TOPIC or key[2] == group) and row.get(column) is not None
+                if key[0] == topic
+                and (kind in _TOPIC_LATENCIES or key[2] == group)
+                and row.get(column) is not None
             ),
             default=None,
         )
-        found[topic, group] |= quantile_columns(what, sorted(buckets.items()), most)
-        if most is not None:
-            found[topic, group][column] = most
+        found[topic, group] |= quantile_columns(kind, sorted(buckets.items()), largest)
+        if largest is not None:
+            found[topic, group][column] = largest
     return found
 
 
-def _offsets(result: Result, severity: Severity, kind: str) -> int:
-    return sum(each.offsets for each in result.findings if (each.severity, each.kind) == (severity, kind))
-
-
-def _some(result: Result) -> list[dict[str, Any]]:
+def _first_findings(result: AuditResult) -> list[dict[str, Any]]:
     shown: Counter[str] = Counter()
     rows = []
     for each in result.findings:
         shown[each.kind] += 1
-        if shown[each.kind] <= MOST_FINDINGS:
+        if shown[each.kind] <= MAX_FINDINGS:
             rows.append(each.row())
     return rows
 
@@ -145,4 +152,4 @@ def _stamp(millis: int) -> str:
     return datetime.fromtimestamp(millis / 1000, UTC).isoformat(timespec="milliseconds")
 
 
-__all__ = ["MOST_FINDINGS", "summarize"]
+__all__ = ["MAX_FINDINGS", "summarize"]

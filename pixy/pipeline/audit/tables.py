@@ -1,4 +1,4 @@
-"""From tallies to the audit's tables: windows with counts and quantiles, and sketches that still merge."""
+"""Turn tallies into the audit's tables: windows with counts and quantiles, and sketches that still merge."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from pixy.pipeline.audit import sketch
-from pixy.pipeline.audit.facts import (
+from pixy.pipeline.audit.intervals import Intervals
+from pixy.pipeline.audit.tallies import (
     FIRST_RANGE,
     FIRST_SKETCH,
     GROUP_COUNTS,
@@ -21,23 +22,22 @@ from pixy.pipeline.audit.facts import (
     SKETCHES,
     TALLIES,
     TOPIC_COUNTS,
-    What,
+    TallyKind,
 )
-from pixy.pipeline.audit.intervals import Intervals
 from pixy.wire.types import TopicPartition
 
 Row = dict[str, Any]
 Key = tuple[str, int, str | None, int]
-"""(topic, partition, group, window): what a row of ``windows`` is about."""
+"""(topic, partition, group, window): identifies a row of ``windows.parquet``."""
 
 QUANTILES = (0.5, 0.95, 0.99)
 METRICS = {
-    What.PRODUCE_ANSWER: "produce_answer",
-    What.PRODUCE_OFFER: "produce_offer",
-    What.OFFER_ACK: "offer_ack",
-    What.ARCHIVE_DELAY: "archive_delay",
+    TallyKind.PRODUCE_ANSWER: "produce_answer",
+    TallyKind.PRODUCE_OFFER: "produce_offer",
+    TallyKind.OFFER_ACK: "offer_ack",
+    TallyKind.ARCHIVE_DELAY: "archive_delay",
 }
-COUNTS = tuple(what.name.lower() for what in (*TOPIC_COUNTS, *GROUP_COUNTS))
+COUNTS = tuple(kind.name.lower() for kind in (*TOPIC_COUNTS, *GROUP_COUNTS))
 LATENCIES = tuple(
     f"{metric}_{part}_ms" for metric in METRICS.values() for part in ("p50", "p95", "p99", "max")
 )
@@ -71,41 +71,41 @@ SKETCH_ROWS = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What the numbers stand for."""
+    """The names behind the numbers of partitions and groups."""
 
-    places: Sequence[TopicPartition]
+    partitions: Sequence[TopicPartition]
     groups: Sequence[str]
 
-    def key(self, tp: int, group: int, window: int) -> Key:
-        """A tally's key in words."""
-        return (*self.places[tp], None if group == NO_GROUP else self.groups[group], window)
+    def key(self, tp_id: int, group: int, window: int) -> Key:
+        """Return a tally's key with names."""
+        return (*self.partitions[tp_id], None if group == NO_GROUP else self.groups[group], window)
 
 
-def rows_of(tallies: pa.Table) -> Iterable[tuple[int, int, int, int, int, int]]:
-    """(what, tp, group, window, bucket, n)"""
+def tally_rows(tallies: pa.Table) -> Iterable[tuple[int, int, int, int, int, int]]:
+    """Iterate over tallies as (kind, tp_id, group, window, bucket, n)."""
     return zip(*(tallies.column(name).to_pylist() for name in TALLIES.names), strict=True)
 
 
-def ranges_of(tallies: pa.Table, names: Names) -> dict[tuple[What, str, int, str | None], Intervals]:
-    """Sets of offsets by (what, topic, partition, group)."""
-    found: dict[tuple[What, str, int, str | None], list[tuple[int, int]]] = defaultdict(list)
-    for what, tp, group, start, end, _ in rows_of(tallies):
-        if what >= FIRST_RANGE:
-            topic, partition, name, _ = names.key(tp, group, 0)
-            found[What(what), topic, partition, name].append((start, end))
+def offset_ranges(tallies: pa.Table, names: Names) -> dict[tuple[TallyKind, str, int, str | None], Intervals]:
+    """Return the sets of offsets by (kind, topic, partition, group)."""
+    found: dict[tuple[TallyKind, str, int, str | None], list[tuple[int, int]]] = defaultdict(list)
+    for kind, tp_id, group, start, end, _ in tally_rows(tallies):
+        if kind >= FIRST_RANGE:
+            topic, partition, name, _ = names.key(tp_id, group, 0)
+            found[TallyKind(kind), topic, partition, name].append((start, end))
     return {key: Intervals.of(ranges) for key, ranges in found.items()}
 
 
-def windows(tallies: pa.Table, names: Names) -> dict[Key, Row]:
-    """Counts and latencies by window. A group's rows repeat the topic's own figures beside its own."""
+def window_rows(tallies: pa.Table, names: Names) -> dict[Key, Row]:
+    """Return counts and latencies by window; a group's rows repeat the topic's figures beside its own."""
     counts: dict[Key, Row] = {}
-    buckets: dict[tuple[Key, What], list[tuple[int, int]]] = defaultdict(list)
-    for what, tp, group, window, bucket, n in rows_of(tallies):
-        if what >= FIRST_RANGE:
+    buckets: dict[tuple[Key, TallyKind], list[tuple[int, int]]] = defaultdict(list)
+    for number, tp_id, group, window, bucket, n in tally_rows(tallies):
+        if number >= FIRST_RANGE:
             continue
-        key = names.key(tp, group, window)
+        key = names.key(tp_id, group, window)
         row = counts.setdefault(key, {})
-        kind = What(what)
+        kind = TallyKind(number)
         if kind in SKETCHES:
             buckets[key, kind].append((bucket, n))
         elif kind < FIRST_SKETCH:
@@ -118,17 +118,19 @@ def windows(tallies: pa.Table, names: Names) -> dict[Key, Row]:
     return _with_topic(counts)
 
 
-def quantile_columns(kind: What, pairs: Sequence[tuple[int, int]], most: float | None) -> Row:
-    """p50, p95 and p99 in milliseconds from (bucket, count) pairs.
+def quantile_columns(kind: TallyKind, pairs: Sequence[tuple[int, int]], largest: float | None) -> Row:
+    """Return p50, p95 and p99 in milliseconds.
 
     Args:
-        most: the largest value, which is known exactly: a bucket's middle may lie above it.
+        kind: the sketch's kind, for the columns' names.
+        pairs: (bucket, count).
+        largest: the exact maximum in milliseconds, if known: a bucket's middle may lie above it.
     """
     both: NDArray[np.int64] = np.array(pairs, np.int64).reshape(-1, 2)
     found = sketch.quantiles(both[:, 0], both[:, 1], QUANTILES)
     return {
         f"{METRICS[kind]}_p{round(q * 100)}_ms": min(
-            round(each / 1000, 3), math.inf if most is None else most
+            round(each / 1000, 3), math.inf if largest is None else largest
         )
         for q, each in zip(QUANTILES, found, strict=True)
     }
@@ -139,39 +141,39 @@ def _with_topic(counts: dict[Key, Row]) -> dict[Key, Row]:
     for topic, partition, group, _ in counts:
         if group is not None:
             groups[topic, partition].add(group)
-    made: dict[Key, Row] = {}
+    rows: dict[Key, Row] = {}
     for (topic, partition, group, window), row in counts.items():
         if group is not None:
-            made.setdefault((topic, partition, group, window), {}).update(row)
+            rows.setdefault((topic, partition, group, window), {}).update(row)
             continue
-        # Where nobody consumes (or not with a journal) the topic's figures stand alone.
+        # Without groups (or without a journal of them), the topic's figures get a row of their own.
         for name in groups.get((topic, partition), {None}):
-            made.setdefault((topic, partition, name, window), {}).update(row)
-    return made
+            rows.setdefault((topic, partition, name, window), {}).update(row)
+    return rows
 
 
 def sketch_rows(tallies: pa.Table, names: Names) -> list[Row]:
-    """The sketches: add up ``count`` over any windows and groups you like, by metric and bucket."""
-    found = []
-    for what, tp, group, window, bucket, n in rows_of(tallies):
-        if what >= FIRST_SKETCH and What(what) in SKETCHES:
-            topic, partition, name, start = names.key(tp, group, window)
-            found.append(
+    """Return the sketches as rows; by metric and bucket, ``count`` adds up over any windows and groups."""
+    rows = []
+    for kind, tp_id, group, window, bucket, n in tally_rows(tallies):
+        if kind >= FIRST_SKETCH and TallyKind(kind) in SKETCHES:
+            topic, partition, name, start = names.key(tp_id, group, window)
+            rows.append(
                 {
                     "topic": topic,
                     "partition": partition,
                     "group": name,
                     "window": start,
-                    "metric": METRICS[What(what)],
+                    "metric": METRICS[TallyKind(kind)],
                     "bucket": bucket,
                     "count": n,
                 }
             )
-    return found
+    return rows
 
 
-def key_of(row: Row) -> Key:
-    """What a sketch's row belongs to."""
+def sketch_key(row: Row) -> Key:
+    """Return the key of the window that a sketch's row belongs to."""
     return row["topic"], row["partition"], row["group"], row["window"]
 
 
@@ -185,10 +187,10 @@ __all__ = [
     "Key",
     "Names",
     "Row",
-    "key_of",
+    "offset_ranges",
     "quantile_columns",
-    "ranges_of",
-    "rows_of",
+    "sketch_key",
     "sketch_rows",
-    "windows",
+    "tally_rows",
+    "window_rows",
 ]

@@ -99,13 +99,13 @@ def _commit(proxy: Proxy, topic: str, offsets: list[int]) -> None:
 def _audit(spark: Any, cluster: Cluster, journal: str, topic: str, folder: str, offsets: list[int]) -> float:
     from pixy.pipeline.audit import output
     from pixy.pipeline.audit.job import audit
-    from pixy.pipeline.audit.open_sources import Request
     from pixy.pipeline.audit.report import render
+    from pixy.pipeline.audit.request import AuditRequest
     from pixy.pipeline.audit.summary import summarize
 
     proxy = Proxy(kafka=Kafka(seed_peers=cluster.bootstrap()))
     _commit(proxy, topic, offsets)
-    request = Request(
+    request = AuditRequest(
         folder, cluster="default", proxy=proxy, topics=(topic,), journal=journal, log=False, settle=0.0
     )
     began = time.monotonic()

@@ -1,4 +1,4 @@
-"""The audit of real traffic: clean is clean, and each planted fault is found. Real Kafka, real Spark."""
+"""Audits of real traffic: no fault is reported without a cause, and each planted fault is found."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from pixy.errors import PixyError
 from pixy.journal import Kind
 from pixy.pipeline.audit import output
 from pixy.pipeline.audit.report import render
-from tests.integration.pipeline.audit.world import Event, World, of
+from tests.integration.pipeline.audit.world import AuditWorld, Event, event_of
 from tests.kafka.cluster import Cluster
 from tests.support import ROOT
 
 MESSAGES = 200
 
 pytestmark = pytest.mark.timeout(600)
-"""Spark's start alone takes a minute on a machine that is busy with other tests."""
+"""Spark's start alone takes a minute on a busy machine."""
 
 
 @pytest.fixture(scope="module")
-def world(kafka: Cluster, spark: Any, tmp_path_factory: pytest.TempPathFactory) -> World:
-    """Messages through the daemon and into a lake; read it, do not change it."""
+def world(kafka: Cluster, spark: Any, tmp_path_factory: pytest.TempPathFactory) -> AuditWorld:
+    """Messages that passed through the daemon into a lake; tests must not change it."""
     import uuid
 
-    made = World(kafka, f"t{uuid.uuid4().hex[:12]}", tmp_path_factory.mktemp("audit"))
+    made = AuditWorld(kafka, f"t{uuid.uuid4().hex[:12]}", tmp_path_factory.mktemp("audit"))
     made.live(MESSAGES)
     made.archive(spark)
     return made
@@ -44,7 +44,7 @@ def only(rows: list[dict[str, Any]], **wanted: Any) -> dict[str, Any]:
     return found[0]
 
 
-def test_what_went_well_is_told_so(world: World, spark: Any) -> None:
+def test_traffic_without_faults_is_clean(world: AuditWorld, spark: Any) -> None:
     result, summary = world.audit(spark, "clean")
     assert summary["verdict"] == "clean", summary["findings"]
     assert summary["sources"] == ["lake", "journal", "log", "committed"]
@@ -81,13 +81,13 @@ def test_what_went_well_is_told_so(world: World, spark: Any) -> None:
     assert summary["inputs_digest"] in html
     assert "http://" not in html.replace("http://www.w3.org", "").replace("http://purl.org", "").replace(
         "http://creativecommons.org", ""
-    ), "it needs nothing from elsewhere"
+    ), "the report is self-contained"
     assert json.loads(Path(result.request.out, "audit.json").read_text()) == json.loads(json.dumps(summary))
 
 
-def test_a_planted_loss_duplicate_and_reorder_in_the_lake_are_found(world: World, spark: Any) -> None:
+def test_a_planted_loss_duplicate_and_reorder_in_the_lake_are_found(world: AuditWorld, spark: Any) -> None:
     def change(table: pa.Table) -> pa.Table:
-        # Row 10 is gone, row 20 is there twice, rows 30 and 31 have changed places.
+        # Remove row 10, duplicate row 20, swap rows 30 and 31.
         order = [at for at in range(len(table)) if at != 10]
         order.insert(order.index(20), 20)
         first = order.index(30)
@@ -101,18 +101,18 @@ def test_a_planted_loss_duplicate_and_reorder_in_the_lake_are_found(world: World
     assert (topic["archive_lost"], topic["archive_duplicates"], topic["archive_out_of_order"]) == (1, 1, 1)
     assert (topic["archived"], topic["produced"]) == (MESSAGES - 1, MESSAGES)
     lost = only(summary["findings"], kind="missing in the lake")
-    assert (lost["start"], lost["end"], lost["why"]) == (10, 11, "loss: the broker has it")
+    assert (lost["start"], lost["end"], lost["why"]) == (10, 11, "loss: the broker still has the records")
     assert only(summary["findings"], kind="archived twice")["start"] == 20
     assert only(summary["findings"], kind="archived out of order")["start"] == 30
     window = next(row for key, row in result.windows.rows.items() if row.get("archive_lost"))
-    assert window["produced"] >= 1, "the loss is in the window of the record, not in one of its own"
+    assert window["produced"] >= 1, "the loss counts in the window of its record"
 
 
-def test_a_planted_loss_duplicate_and_reorder_in_the_journal_are_found(world: World, spark: Any) -> None:
+def test_a_planted_loss_duplicate_and_reorder_in_the_journal_are_found(world: AuditWorld, spark: Any) -> None:
     def change(events: list[Event]) -> list[Event]:
-        events.remove(of(events, Kind.ACKED, 0, 5))
-        events.append(dict(of(events, Kind.OFFERED, 0, 6)))
-        early, late = of(events, Kind.OFFERED, 1, 7), of(events, Kind.OFFERED, 1, 12)
+        events.remove(event_of(events, Kind.ACKED, 0, 5))
+        events.append(dict(event_of(events, Kind.OFFERED, 0, 6)))
+        early, late = event_of(events, Kind.OFFERED, 1, 7), event_of(events, Kind.OFFERED, 1, 12)
         early["time"], late["time"] = late["time"] + 1, early["time"]
         return events
 
@@ -131,7 +131,7 @@ def test_a_planted_loss_duplicate_and_reorder_in_the_journal_are_found(world: Wo
     assert all(row["partition"] == 1 and 7 <= row["start"] < 12 for row in wrong)
 
 
-def test_late_data_restates_closed_windows(world: World, spark: Any, tmp_path: Path) -> None:
+def test_late_data_restates_closed_windows(world: AuditWorld, spark: Any, tmp_path: Path) -> None:
     lake, hour = str(tmp_path / "lake"), 3_600_000
     now = 1_790_000_000_000 - 1_790_000_000_000 % hour
     name = world.kafka.create_topic(f"{world.topic}-late", 1, **{"retention.ms": "-1"})
@@ -154,7 +154,7 @@ def test_late_data_restates_closed_windows(world: World, spark: Any, tmp_path: P
     assert (first["run"], first["windows"]["count"], first["windows"]["restated"]) == (1, 3, 0)
     again = audited()
     assert (again["run"], again["windows"]["restated"]) == (2, 0)
-    assert again["inputs_digest"] == first["inputs_digest"], "the same sources"
+    assert again["inputs_digest"] == first["inputs_digest"], "the sources are the same"
     produce(4, 3, 0)
     late = audited()
     assert late["windows"]["restated"] == 2
@@ -174,19 +174,21 @@ def test_late_data_restates_closed_windows(world: World, spark: Any, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("more", "told"),
+    ("more", "message"),
     [
         ({"journal": "no-such-topic"}, "journal topic no-such-topic does not exist"),
         ({"topics": ("no-such-topic",)}, "topic no-such-topic does not exist"),
         ({"lake": "/no/such/lake"}, "/no/such/lake is not a lake"),
     ],
 )
-def test_what_is_not_there_is_named(world: World, spark: Any, more: dict[str, Any], told: str) -> None:
-    with pytest.raises(PixyError, match=told):
+def test_a_missing_source_is_an_error_that_names_it(
+    world: AuditWorld, spark: Any, more: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(PixyError, match=message):
         world.audit(spark, "refused", **more)
 
 
-def test_records_that_are_no_journal_are_named(world: World, spark: Any) -> None:
+def test_a_record_that_is_no_journal_batch_is_an_error(world: AuditWorld, spark: Any) -> None:
     topic = world.kafka.create_topic(f"{world.topic}-no-journal", 1)
     producer = Producer({"bootstrap.servers": world.kafka.bootstrap()[0]})
     for value in (
@@ -202,14 +204,12 @@ def test_records_that_are_no_journal_are_named(world: World, spark: Any) -> None
     assert "1 more" in str(caught.value)
 
 
-def test_a_lake_that_was_altered_is_named(world: World, spark: Any) -> None:
+def test_an_altered_lake_is_an_error(world: AuditWorld, spark: Any) -> None:
     lake = Path(world.doctored_lake(lambda table: table))
     file = next(lake.glob("data/**/*.parquet"))
     whole = file.read_bytes()
     file.write_bytes(whole[:-1])
-    with pytest.raises(
-        PixyError, match=f"{file} is {len(whole) - 1} bytes long, and {len(whole)} in its manifest"
-    ):
+    with pytest.raises(PixyError, match=f"{file} has {len(whole) - 1} bytes; its manifest says {len(whole)}"):
         world.audit(spark, "refused", lake=str(lake))
     file.write_bytes(b"x" * len(whole))
     with pytest.raises(PixyError, match=file.name):
@@ -223,7 +223,7 @@ def test_a_lake_that_was_altered_is_named(world: World, spark: Any) -> None:
         world.audit(spark, "refused", lake=str(lake))
 
 
-def test_the_command(world: World) -> None:
+def test_the_command(world: AuditWorld) -> None:
     out = world.folder / "command"
 
     def run(*args: str) -> subprocess.CompletedProcess[str]:
@@ -242,7 +242,9 @@ def test_the_command(world: World) -> None:
     taken.mkdir()
     (taken / "letter.txt").write_text("mine")
     refused = run("--lake", world.lake, "--out", str(taken))
-    assert (refused.returncode, "is not empty and no audit" in refused.stderr) == (1, True), refused.stderr
+    assert (refused.returncode, "is not empty and holds no audit" in refused.stderr) == (1, True), (
+        refused.stderr
+    )
     assert [path.name for path in taken.iterdir()] == ["letter.txt"]
 
     done = run("--lake", world.lake, "--out", str(out), "--master", "local[2]", "--json", "--window", "1h")
@@ -253,6 +255,6 @@ def test_the_command(world: World) -> None:
     assert (out / "report.html").exists()
 
 
-def test_importing_the_pipeline_needs_no_spark() -> None:
+def test_importing_the_pipeline_does_not_import_spark() -> None:
     code = "import sys, pixy.pipeline, pixy.cli.serve; sys.exit(any(m in sys.modules for m in ('pyspark', 'pyarrow', 'numpy')))"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0

@@ -1,4 +1,4 @@
-"""``kafka-pixy pipeline audit`` where there is little or nothing to audit, and its file for Prometheus."""
+"""``kafka-pixy pipeline audit``: wrong arguments, empty topics, and the file for Prometheus."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from pixy.config import Kafka, Proxy
 from pixy.pipeline.audit import output
 from pixy.pipeline.audit.job import audit
-from pixy.pipeline.audit.open_sources import Request
 from pixy.pipeline.audit.report import render
+from pixy.pipeline.audit.request import AuditRequest
 from pixy.pipeline.audit.summary import summarize
 from tests.kafka.cluster import Cluster, free_port
 from tests.support import ROOT
@@ -53,7 +53,7 @@ def config(folder: Path, *seed_peers: str) -> str:
     return str(path)
 
 
-def test_a_cluster_that_does_not_answer_is_named_before_spark_starts(tmp_path: Path) -> None:
+def test_an_unreachable_cluster_is_an_error_before_spark_starts(tmp_path: Path) -> None:
     address = f"127.0.0.1:{free_port()}"
     began = time.monotonic()
     done = command(
@@ -68,7 +68,7 @@ def test_a_cluster_that_does_not_answer_is_named_before_spark_starts(tmp_path: P
     assert took < 15, "Spark was started for nothing"
 
 
-def test_a_topic_that_is_nowhere_is_named_before_spark_starts(
+def test_a_topic_that_does_not_exist_is_an_error_before_spark_starts(
     kafka: Cluster, name: str, tmp_path: Path
 ) -> None:
     done = command(
@@ -85,29 +85,29 @@ def test_a_topic_that_is_nowhere_is_named_before_spark_starts(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (("--window", "0s"), "--window: '0s' must be more than 0"),
         (("--window", "soon"), "--window: "),
         (("--settle", "-1s"), "--settle: "),
         (
             ("--prometheus", "/no/such/folder/a.prom", "--lake", "x"),
-            "--prometheus /no/such/folder/a.prom: there is no such folder",
+            "--prometheus /no/such/folder/a.prom: the folder does not exist",
         ),
         (("--config", "/no/such.yaml"), "/no/such.yaml"),
         (("--topics", "a/b", "--lake", "x"), "'a/b' is not a name of a topic"),
     ],
 )
-def test_a_wrong_command_line(tmp_path: Path, arguments: tuple[str, ...], told: str) -> None:
-    done = command("--out", str(tmp_path / "out"), *arguments)
-    assert (done.returncode, told in done.stderr) == (2, True), done.stderr
-
-
-def test_a_topic_without_a_message_has_no_window(
-    kafka: Cluster, name: str, spark: Any, tmp_path: Path
+def test_a_wrong_argument_is_an_error_that_names_it(
+    tmp_path: Path, arguments: tuple[str, ...], message: str
 ) -> None:
+    done = command("--out", str(tmp_path / "out"), *arguments)
+    assert (done.returncode, message in done.stderr) == (2, True), done.stderr
+
+
+def test_an_empty_topic_has_no_windows(kafka: Cluster, name: str, spark: Any, tmp_path: Path) -> None:
     kafka.create_topic(name, 2)
-    request = Request(
+    request = AuditRequest(
         str(tmp_path / "out"),
         cluster="main",
         proxy=Proxy(kafka=Kafka(seed_peers=kafka.bootstrap())),
@@ -123,7 +123,7 @@ def test_a_topic_without_a_message_has_no_window(
         (0, 0, 0),
         (1, 0, 0),
     ]
-    assert "Nothing is missing, doubled or out of order." in (tmp_path / "out" / "report.html").read_text()
+    assert "Nothing is missing, duplicated or out of order." in (tmp_path / "out" / "report.html").read_text()
 
 
 def test_figures_for_prometheus(kafka: Cluster, name: str, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Why offsets are missing, on a real broker: a test for each reason."""
+"""Each reason of missing offsets, produced on a real broker and recognized."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from pixy.config import Kafka, Proxy
 from pixy.kafka import settings
 from pixy.kafka.blocking import ClusterView
-from pixy.pipeline.audit.gaps import Gap, Log, Why, classify
+from pixy.pipeline.audit.gaps import Gap, PartitionLog, Reason, explain_gaps
 from pixy.pipeline.audit.intervals import Intervals
-from pixy.pipeline.audit.log_scan import scan
+from pixy.pipeline.audit.log_scan import scan_log
 from pixy.pipeline.errors import SourceError
 from tests.kafka.cluster import Cluster
 
 
 class Topic:
-    """A topic of one partition, written and read with confluent-kafka."""
+    """A topic with one partition, written and read with confluent-kafka."""
 
     def __init__(self, kafka: Cluster, name: str, **config: str) -> None:
         self.kafka, self.name = kafka, kafka.create_topic(name, 1, **config)
@@ -49,12 +49,12 @@ class Topic:
         return self.view.bounds([(self.name, 0)])[self.name, 0]
 
     def read(self) -> set[int]:
-        """Offsets that a reader of committed records gets."""
+        """Return the offsets that a read_committed consumer gets."""
         start, _ = self.bounds
         consumer = Consumer(
             {
                 "bootstrap.servers": self.kafka.bootstrap()[0],
-                "group.id": "reads",
+                "group.id": "unused",
                 "enable.partition.eof": True,
                 "isolation.level": "read_committed",
             }
@@ -70,13 +70,13 @@ class Topic:
         consumer.close()
         return found
 
-    def log(self, missing: Intervals) -> Log:
+    def log(self, missing: Intervals) -> PartitionLog:
         start, end = self.bounds
         config = self.view.configs([self.name])[self.name]
-        return Log(
+        return PartitionLog(
             start,
             end,
-            scan(self.proxy, self.name, 0, missing, start),
+            scan_log(self.proxy, self.name, 0, missing, start),
             compacted="compact" in config["cleanup.policy"],
             deleting="delete" in config["cleanup.policy"],
             retention_ms=int(config["retention.ms"]),
@@ -85,9 +85,9 @@ class Topic:
         )
 
     def gaps(self, *lost: int) -> list[Gap]:
-        """Of the offsets that a reader does not get, and of ``lost``, which it pretends not to."""
+        """Explain the offsets that a consumer does not get, and those in ``lost``, which are treated alike."""
         missing = Intervals.span(0, self.bounds[1]) - Intervals.offsets(self.read() - set(lost))
-        return classify(missing, self.log(missing))
+        return explain_gaps(missing, self.log(missing))
 
 
 def until(check: Callable[[], bool], what: str) -> None:
@@ -97,8 +97,8 @@ def until(check: Callable[[], bool], what: str) -> None:
         time.sleep(0.1)
 
 
-def reasons(gaps: list[Gap]) -> list[tuple[int, int, Why]]:
-    return [(gap.start, gap.end, gap.why) for gap in gaps]
+def reasons(gaps: list[Gap]) -> list[tuple[int, int, Reason]]:
+    return [(gap.start, gap.end, gap.reason) for gap in gaps]
 
 
 def test_transactions_leave_markers_and_aborted_records(kafka: Cluster, name: str) -> None:
@@ -108,33 +108,33 @@ def test_transactions_leave_markers_and_aborted_records(kafka: Cluster, name: st
     topic.transaction(5, commit=False)  # 8 to 12, marker 13
     topic.produce(2)  # 14 15
     assert reasons(topic.gaps()) == [
-        (7, 8, Why.MARKER),
-        (8, 13, Why.ABORTED),
-        (13, 14, Why.MARKER),
+        (7, 8, Reason.MARKER),
+        (8, 13, Reason.ABORTED),
+        (13, 14, Reason.MARKER),
     ]
 
 
-def test_what_the_broker_has_and_the_lake_has_not_is_lost(kafka: Cluster, name: str) -> None:
+def test_records_that_only_the_broker_has_are_lost(kafka: Cluster, name: str) -> None:
     topic = Topic(kafka, name)
     for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
         topic.produce(10, **{"compression.type": codec})
     topic.transaction(2, commit=False)
     gaps = topic.gaps(4, 17, 18, 33, 49)
     assert reasons(gaps) == [
-        (4, 5, Why.LOSS),
-        (17, 19, Why.LOSS),
-        (33, 34, Why.LOSS),
-        (49, 50, Why.LOSS),
-        (50, 52, Why.ABORTED),
-        (52, 53, Why.MARKER),
+        (4, 5, Reason.LOSS),
+        (17, 19, Reason.LOSS),
+        (33, 34, Reason.LOSS),
+        (49, 50, Reason.LOSS),
+        (50, 52, Reason.ABORTED),
+        (52, 53, Reason.MARKER),
     ]
     missing = Intervals.offsets([4, 33])
-    stamps = dict(pair for span in topic.log(missing).spans for pair in span.stamps)
-    assert set(stamps) == {4, 33}
-    assert all(abs(stamp / 1000 - time.time()) < 600 for stamp in stamps.values())
+    timestamps = dict(pair for span in topic.log(missing).spans for pair in span.timestamps)
+    assert set(timestamps) == {4, 33}
+    assert all(abs(timestamp / 1000 - time.time()) < 600 for timestamp in timestamps.values())
 
 
-def test_compaction(kafka: Cluster, name: str) -> None:
+def test_compaction_removes_older_records(kafka: Cluster, name: str) -> None:
     topic = Topic(
         kafka,
         name,
@@ -149,23 +149,23 @@ def test_compaction(kafka: Cluster, name: str) -> None:
     topic.produce(40, key=lambda at: f"k{at % 4}")
     until(lambda: _rolled_and_cleaned(topic), "nothing was compacted")
     gaps = topic.gaps(39)
-    assert gaps[0].start == 0, "the oldest of each key are gone"
-    assert {gap.why for gap in gaps if gap.end <= 36} == {Why.COMPACTION}
-    assert reasons(gaps)[-1] == (39, 40, Why.LOSS)
+    assert gaps[0].start == 0, "compaction removed the older records of each key"
+    assert {gap.reason for gap in gaps if gap.end <= 36} == {Reason.COMPACTION}
+    assert reasons(gaps)[-1] == (39, 40, Reason.LOSS)
 
 
 def _rolled_and_cleaned(topic: Topic) -> bool:
     time.sleep(0.2)
-    topic.produce(1, key=lambda _at: "roll")  # a segment is rolled when something is written
+    topic.produce(1, key=lambda _at: "roll")  # Kafka rolls a segment only when it appends to it
     return 0 not in topic.read()
 
 
-def test_retention(kafka: Cluster, name: str) -> None:
+def test_retention_removes_old_segments(kafka: Cluster, name: str) -> None:
     topic = Topic(kafka, name, **{"retention.ms": "1000", "segment.ms": "200"})
     topic.produce(10)
     until(lambda: _expired(topic), "nothing has expired")
     gaps = topic.gaps()
-    assert (gaps[0].start, gaps[0].why) == (0, Why.RETENTION)
+    assert (gaps[0].start, gaps[0].reason) == (0, Reason.RETENTION)
     assert 10 <= gaps[0].end <= topic.bounds[0]
 
 
@@ -175,7 +175,7 @@ def _expired(topic: Topic) -> bool:
     return topic.bounds[0] >= 10
 
 
-def test_delete_records_inside_a_batch_and_between_batches(kafka: Cluster, name: str) -> None:
+def test_delete_records_cuts_inside_a_batch_or_between_batches(kafka: Cluster, name: str) -> None:
     inside, between = Topic(kafka, name), Topic(kafka, f"{name}-b", **{"retention.ms": "-1"})
     for topic, at in ((inside, 7), (between, 10)):
         for _ in range(2):
@@ -185,14 +185,14 @@ def test_delete_records_inside_a_batch_and_between_batches(kafka: Cluster, name:
         ].result(30)
         until(lambda topic=topic, at=at: topic.bounds[0] == at, "the log's start does not move")
         gaps = topic.gaps(15)
-        assert reasons(gaps) == [(0, at, Why.DELETED), (15, 16, Why.LOSS)]
+        assert reasons(gaps) == [(0, at, Reason.DELETED), (15, 16, Reason.LOSS)]
     assert (
         "inside the batch of 0"
-        in classify(Intervals.span(0, 5), inside.log(Intervals.span(0, 5)))[0].evidence
+        in explain_gaps(Intervals.span(0, 5), inside.log(Intervals.span(0, 5)))[0].evidence
     )
 
 
-def test_a_topic_that_is_not_there_is_named(kafka: Cluster, name: str) -> None:
+def test_a_topic_that_does_not_exist_is_an_error(kafka: Cluster, name: str) -> None:
     proxy = Proxy(kafka=Kafka(seed_peers=kafka.bootstrap()))
-    with pytest.raises(SourceError, match=f"{name}/0 can not be looked at"):
-        scan(proxy, name, 0, Intervals.span(0, 5), 0)
+    with pytest.raises(SourceError, match=f"{name}/0: the log cannot be scanned"):
+        scan_log(proxy, name, 0, Intervals.span(0, 5), 0)

@@ -1,7 +1,7 @@
-"""What producers lost or wrote again, planted in a real log: gaps and repeats of sequence numbers, the same twice.
+"""Gaps and repeats of sequence numbers, and duplicate contents, planted in a real log.
 
-A broker refuses sequence numbers that do not follow one another, as long as it knows the producer. This one
-forgets producers at once, so it takes what a broker takes that has lost its producers' state.
+A broker refuses sequence numbers out of order as long as it knows the producer. The broker of these tests expires
+producers at once, so it accepts batches like a broker that lost its producers' state.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pixy.kafka import settings
 from pixy.kafka.blocking import ClusterView
 from pixy.pipeline.audit.intervals import Intervals
 from pixy.pipeline.audit.job import audit
-from pixy.pipeline.audit.open_sources import Request
+from pixy.pipeline.audit.request import AuditRequest
 from pixy.pipeline.audit.summary import summarize
 from pixy.wire.batch import Builder
 from pixy.wire.client import PartitionProducer
@@ -32,8 +32,8 @@ OUT_OF_ORDER, DUPLICATE = 45, 46
 
 
 @pytest.fixture(scope="module")
-def forgetful() -> Iterator[Cluster]:
-    """A broker that forgets producers after a moment."""
+def expiring() -> Iterator[Cluster]:
+    """A broker that expires producers after a moment."""
     cluster = Cluster()
     try:
         with (cluster.folder / "node-1.properties").open("a") as file:
@@ -47,14 +47,14 @@ def forgetful() -> Iterator[Cluster]:
 
 
 class Log:
-    """A topic of one partition."""
+    """A topic with one partition."""
 
     def __init__(self, kafka: Cluster, name: str, **config: str) -> None:
         self.kafka, self.name = kafka, kafka.create_topic(name, 1, **{"retention.ms": "-1", **config})
         self.proxy = Proxy(kafka=Kafka(seed_peers=kafka.bootstrap()))
 
     def numbered(self, producer: int, sequence: int, values: list[bytes], stamp: int) -> int:
-        """A batch of an idempotent producer; the offset it got."""
+        """Write a batch of an idempotent producer; returns its offset."""
         builder = Builder(producer_id=producer, producer_epoch=0, base_sequence=sequence)
         for value in values:
             builder.add(b"k", value, timestamp=stamp)
@@ -63,11 +63,11 @@ class Log:
             while True:
                 end = client.list_offsets().offset
                 found = client.produce(builder.build())
-                # A broker that still knows a batch answers with the offset it has, and writes nothing.
+                # A broker that still knows the batch answers with its offset and writes nothing.
                 if not found.error_code and found.base_offset >= end:
                     return found.base_offset
                 assert found.error_code in (0, 3, 6, OUT_OF_ORDER, DUPLICATE), found
-                assert time.monotonic() < deadline, "the broker does not forget"
+                assert time.monotonic() < deadline, "the broker does not expire the producer"
                 time.sleep(0.05)
 
     def produce(self, *values: bytes, stamp: int = T, **config: Any) -> None:
@@ -78,7 +78,7 @@ class Log:
 
     def audit(self, spark: Any, folder: Path, **more: Any) -> dict[str, Any]:
         given = {"proxy": self.proxy, "topics": (self.name,), "settle": 0.1, **more}
-        return summarize(audit(spark, Request(str(folder / "audit"), **given), lambda _line: None))
+        return summarize(audit(spark, AuditRequest(str(folder / "audit"), **given), lambda _line: None))
 
 
 def found(summary: dict[str, Any], kind: str) -> list[tuple[str, int, int, str]]:
@@ -94,15 +94,15 @@ def values(count: int, prefix: bytes = b"v") -> list[bytes]:
 
 
 def test_a_gap_and_a_repeat_of_sequence_numbers(
-    forgetful: Cluster, spark: Any, name: str, tmp_path: Path
+    expiring: Cluster, spark: Any, name: str, tmp_path: Path
 ) -> None:
-    log = Log(forgetful, name)
+    log = Log(expiring, name)
     log.numbered(4242, 0, values(5), T)  # 0 to 4
     log.numbered(4242, 5, values(5), T + 1)  # 5 to 9
     log.numbered(4243, 0, values(3, b"w"), T + 2)  # 10 to 12
     log.numbered(4242, 20, values(5), T + 3)  # 13 to 17; 10 to 19 never came
-    log.numbered(4243, 0, values(3, b"w"), T + 2)  # 18 to 20: the same batch again
-    log.numbered(4243, 3, values(3, b"w"), T + 4)  # 21 to 23: what follows is in order
+    log.numbered(4243, 0, values(3, b"w"), T + 2)  # 18 to 20: repeats a batch
+    log.numbered(4243, 3, values(3, b"w"), T + 4)  # 21 to 23: continues in order
     summary = log.audit(spark, tmp_path)
     assert summary["verdict"] == "loss"
     assert found(summary, "sequence missing") == [
@@ -110,7 +110,7 @@ def test_a_gap_and_a_repeat_of_sequence_numbers(
             "loss",
             10,
             13,
-            "producer 4242, epoch 0: sequence 10 to 19: sent and never written, before offset 13",
+            "producer 4242, epoch 0, sequence 10 to 19: sent but never written before offset 13",
         ),
     ]
     assert found(summary, "sequence repeated") == [
@@ -118,7 +118,7 @@ def test_a_gap_and_a_repeat_of_sequence_numbers(
             "fault",
             18,
             21,
-            "producer 4243, epoch 0: sequence 0 to 2 was there before: a retry was written again",
+            "producer 4243, epoch 0, sequence 0 to 2: a retry was written again",
         ),
     ]
     assert found(summary, "written twice") == [
@@ -126,51 +126,55 @@ def test_a_gap_and_a_repeat_of_sequence_numbers(
             "fault",
             18,
             21,
-            f"as {name}/0 from 10 on: its sequence number is there twice, a retry was written again",
+            f"same content as {name}/0 from offset 10: the sequence number repeats; a retry was written again",
         ),
     ]
     without = log.audit(spark, tmp_path / "without", sequences=False, contents=False)
     assert (without["verdict"], without["findings"]) == ("clean", [])
 
 
-def test_content_that_is_there_twice_is_explained_or_not(
-    forgetful: Cluster, spark: Any, name: str, tmp_path: Path
+def test_duplicate_contents_are_explained_or_not(
+    expiring: Cluster, spark: Any, name: str, tmp_path: Path
 ) -> None:
     from pixy.pipeline.archive.archive import Archive
     from pixy.pipeline.archive.job import Job
     from pixy.pipeline.archive.subscription import Subscription
 
-    log = Log(forgetful, name)
-    log.produce(b"a", b"b", b"c")  # 0 to 2, no idempotence
-    log.produce(b"b", b"c", b"d")  # 3 to 5: b and c again, made at the same time
-    log.produce(b"b", stamp=T + 1)  # 6: at another time, which is another message
+    log = Log(expiring, name)
+    log.produce(b"a", b"b", b"c")  # 0 to 2, not idempotent
+    log.produce(b"b", b"c", b"d")  # 3 to 5: b and c again, with the same timestamp
+    log.produce(b"b", stamp=T + 1)  # 6: another timestamp makes another message
     log.produce(b"e", b"e", **{"enable.idempotence": True})  # 7 and 8: two messages, numbered
-    told = [
-        ("explained", 8, 9, f"as {name}/0 from 7 on: sent twice, each has a sequence number of its own"),
+    expected = [
+        (
+            "explained",
+            8,
+            9,
+            f"same content as {name}/0 from offset 7: sent twice; each has its own sequence number",
+        ),
         (
             "fault",
             3,
             5,
-            f"as {name}/0 from 1 on: its producer is not idempotent, so a retry may have been written again",
+            f"same content as {name}/0 from offset 1: the producer is not idempotent, so a retry may have been written again",
         ),
     ]
     summary = log.audit(spark, tmp_path)
-    assert found(summary, "written twice") == told
+    assert found(summary, "written twice") == expected
     assert summary["verdict"] == "fault"
 
     view, lake = ClusterView(settings.admin(log.proxy)), str(tmp_path / "lake")
     Archive(
         spark, Job("default", log.proxy, lake, Subscription((name,), ""), "job"), view, lambda *_: None
     ).run()
-    log.produce(b"d", b"z")  # 9 and 10, behind the lake's end: d is in the lake
+    log.produce(b"d", b"z")  # 9 and 10, above the lake's end; the lake has d
     assert found(log.audit(spark, tmp_path / "lake-and-log", lake=lake), "written twice") == [
-        *told[:1],
-        told[1],
+        *expected,
         (
             "fault",
             9,
             10,
-            f"as {name}/0 from 5 on: its producer is not idempotent, so a retry may have been written again",
+            f"same content as {name}/0 from offset 5: the producer is not idempotent, so a retry may have been written again",
         ),
     ]
     alone = log.audit(spark, tmp_path / "alone", lake=lake, proxy=None)
@@ -202,7 +206,7 @@ def test_compaction_and_real_producers_leave_no_unexplained_gap(
         }
     )
     view = ClusterView(settings.admin(log.proxy))
-    producer.produce(name, b"stays", b"the only one of its key")
+    producer.produce(name, b"stays", b"the only record of its key")
     deadline, sent = time.monotonic() + 60, 0
     while True:
         for _ in range(20):
@@ -220,7 +224,7 @@ def test_compaction_and_real_producers_leave_no_unexplained_gap(
     assert gaps and gaps.start >= start and gaps.end <= end
     assert summary["verdict"] == "clean"
 
-    # Transactions, epochs, several producers on one partition: nothing is wrong, so nothing is told.
+    # Transactions, epochs and several producers in one partition are no faults.
     other = Log(kafka, f"{name}-tx")
     transactional = Producer({"bootstrap.servers": kafka.bootstrap()[0], "transactional.id": name})
     transactional.init_transactions(30)

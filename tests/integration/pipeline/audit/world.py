@@ -1,4 +1,4 @@
-"""A topic that went through the daemon into a lake, and copies of lake and journal with planted faults."""
+"""A topic that passed through the daemon into a lake, and copies of lake and journal with planted faults."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ from pixy.kafka.blocking import ClusterView
 from pixy.pipeline.archive.archive import Archive
 from pixy.pipeline.archive.job import Job
 from pixy.pipeline.archive.subscription import Subscription
-from pixy.pipeline.audit.job import Result, audit
-from pixy.pipeline.audit.open_sources import Request
+from pixy.pipeline.audit.job import audit
+from pixy.pipeline.audit.request import AuditRequest
+from pixy.pipeline.audit.result import AuditResult
 from pixy.pipeline.audit.summary import summarize
 from pixy.pipeline.lake import Lake, State
 from tests.kafka.cluster import Cluster
@@ -30,8 +31,8 @@ from tests.support import make_config, serving
 Event = dict[str, Any]
 
 
-class World:
-    """Names and folders of one scenario."""
+class AuditWorld:
+    """Topic, journal and lake of one scenario."""
 
     def __init__(self, kafka: Cluster, name: str, folder: Path) -> None:
         self.kafka, self.folder = kafka, folder
@@ -51,33 +52,33 @@ class World:
         return self.config().proxies["default"]
 
     def live(self, messages: int) -> None:
-        """Produce and consume through the daemon; one message is acknowledged at the second offer only."""
+        """Produce and consume through the daemon; one message is only acknowledged at its second offer."""
         asyncio.run(self._live(messages))
 
     async def _live(self, messages: int) -> None:
         async with serving(self.config()) as daemon:
-            await asyncio.gather(
+            await asyncio.open_sources(
                 *(daemon.produce(self.topic, b"v%d" % at, b"k%d" % at) for at in range(messages))
             )
             done: set[tuple[int, int]] = set()
-            forgotten: set[tuple[int, int]] = set()
+            ignored: set[tuple[int, int]] = set()
             while len(done) < messages:
                 message = await daemon.consume(self.topic, "g", no_ack=True)
                 at = message.partition, message.offset
-                if not forgotten:
-                    forgotten.add(at)
+                if not ignored:
+                    ignored.add(at)
                     continue
                 await daemon.ack(self.topic, "g", message)
                 done.add(at)
 
     def archive(self, spark: Any, lake: str = "", topic: str = "") -> None:
-        """What there is now, into the lake."""
+        """Archive the topic's present messages."""
         subscription = Subscription((topic or self.topic,), "")
         job = Job("default", self.proxy, lake or self.lake, subscription, subscription.job_name("default"))
         view = ClusterView(settings.admin(self.proxy))
         Archive(spark, job, view, lambda _progress, _manifest: None).run()
 
-    def request(self, out: str, **more: Any) -> Request:
+    def request(self, out: str, **more: Any) -> AuditRequest:
         given: dict[str, Any] = {
             "lake": self.lake,
             "cluster": "default",
@@ -85,16 +86,16 @@ class World:
             "window": 3_600_000_000,
             "settle": 0.2,
         }
-        return Request(str(self.folder / out), **{**given, **more})
+        return AuditRequest(str(self.folder / out), **{**given, **more})
 
-    def audit(self, spark: Any, out: str, **more: Any) -> tuple[Result, dict[str, Any]]:
+    def audit(self, spark: Any, out: str, **more: Any) -> tuple[AuditResult, dict[str, Any]]:
         result = audit(spark, self.request(out, **more), lambda _line: None)
         return result, summarize(result)
 
     # -- planted faults -------------------------------------------------------------------------
 
     def doctored_lake(self, change: Callable[[pa.Table], pa.Table]) -> str:
-        """A lake whose entries are in order, while its first file is not what was archived."""
+        """Copy the lake with a changed first file; the copy's manifests match it."""
         target = self.folder / f"doctored-{len(list(self.folder.iterdir()))}"
         shutil.copytree(self.lake, target)
         lake = Lake.open(str(target))
@@ -118,7 +119,7 @@ class World:
         return str(target)
 
     def doctored_journal(self, change: Callable[[list[Event]], list[Event]]) -> str:
-        """A journal topic with other events in the same batches' order."""
+        """Create a journal topic with changed events."""
         batches = [decode(value) for value in self.journal_values()]
         events = change([event for batch in batches for event in batch.events()])
         topic = self.kafka.create_topic(f"{self.journal}-doctored", 1)
@@ -130,8 +131,8 @@ class World:
         return topic
 
     def journal_values(self) -> list[bytes]:
-        """The journal's records."""
-        consumer = Consumer({"bootstrap.servers": self.kafka.bootstrap()[0], "group.id": "reads"})
+        """Return the values of the journal's records."""
+        consumer = Consumer({"bootstrap.servers": self.kafka.bootstrap()[0], "group.id": "unused"})
         _, end = consumer.get_watermark_offsets(TopicPartition(self.journal, 0), timeout=10)
         consumer.assign([TopicPartition(self.journal, 0, 0)])
         values = []
@@ -167,8 +168,8 @@ def _encoded(batch: JournalBatch, sequence: int, events: list[Event], *, final: 
     )
 
 
-def of(events: list[Event], kind: Kind, partition: int, offset: int) -> Event:
-    """The first event of its kind about a message."""
+def event_of(events: list[Event], kind: Kind, partition: int, offset: int) -> Event:
+    """Return the first event of a kind about a message."""
     return next(
         event
         for event in events

@@ -1,4 +1,4 @@
-"""The judge against a judge that takes one fact after the other."""
+"""Classification with vectors agrees with a classification that takes one fact after the other."""
 
 from __future__ import annotations
 
@@ -10,63 +10,57 @@ from hypothesis import given, settings, strategies as st
 
 from pixy.journal import Kind
 from pixy.pipeline.audit import sketch
-from pixy.pipeline.audit.classify import Context, Watch, judge
-from pixy.pipeline.audit.facts import (
-    ARCHIVED,
-    BLOCK_BITS,
-    FACTS,
-    LOGGED,
-    NO_GROUP,
-    What,
-    pack,
-    unpack,
-)
+from pixy.pipeline.audit.classify import Context, GroupHistory, classify_block
+from pixy.pipeline.audit.facts import ARCHIVED, BLOCK_BITS, FACTS, LOGGED, pack, unpack
+from pixy.pipeline.audit.tallies import NO_GROUP, TallyKind
 
 WINDOW, WATERMARK = 1000, 500
-TP, BLOCK = 5, 3
+TP_ID, BLOCK = 5, 3
 BASE = BLOCK << BLOCK_BITS
 STREAMS = {0: -1, 1: 0, 2: 0, 3: 1}
 """Group of each stream."""
 
 
-def run(rows: list[dict[str, int]], watches: Any = None, holed: tuple[int, ...] = ()) -> Counter[Any]:
-    """Tallies of (what, group, window, bucket)."""
+def run(
+    rows: list[dict[str, int]], histories: Any = None, streams_with_holes: tuple[int, ...] = ()
+) -> Counter[Any]:
+    """Return the tallies by (kind, group, window, bucket)."""
     facts = {name: np.array([row.get(name, 0) for row in rows], np.int64) for name in FACTS.names}
-    facts["tp"][:], facts["block"][:] = TP, facts["offset"] >> BLOCK_BITS
+    facts["tp_id"][:], facts["block"][:] = TP_ID, facts["offset"] >> BLOCK_BITS
     context = Context(
         WINDOW,
         WATERMARK,
         np.array([STREAMS[at] for at in sorted(STREAMS)]),
-        np.array([at in holed for at in sorted(STREAMS)]),
-        watches or {},
-        {TP: (np.array([BASE, BASE + 6]), np.array([700, 2600]))},
+        np.array([at in streams_with_holes for at in sorted(STREAMS)]),
+        histories or {},
+        {TP_ID: (np.array([BASE, BASE + 6]), np.array([700, 2600]))},
     )
     assert {name: column.tolist() for name, column in repacked(facts).items()} == {
         name: column.tolist() for name, column in facts.items()
-    }, "packing keeps all"
-    found = judge(facts, context)
-    assert set(found["tp"].tolist()) <= {TP}
+    }, "packing keeps every fact"
+    found = classify_block(facts, context)
+    assert set(found["tp_id"].tolist()) <= {TP_ID}
     made: Counter[Any] = Counter()
-    for what, group, window, bucket, n in zip(
-        found["what"], found["group"], found["window"], found["bucket"], found["n"], strict=True
+    for kind, group, window, bucket, n in zip(
+        found["kind"], found["group"], found["window"], found["bucket"], found["n"], strict=True
     ):
-        made[What(int(what)), int(group), int(window), int(bucket)] += int(n)
+        made[TallyKind(int(kind)), int(group), int(window), int(bucket)] += int(n)
     return made
 
 
 def repacked(facts: dict[str, Any]) -> dict[str, Any]:
-    """Through what Spark shuffles."""
+    """Pack and unpack facts, as Spark shuffles them."""
     packed = pack(facts).to_pylist()
     assert len(packed) == 1, "one block"
-    return unpack(packed[0]["tp"], packed[0]["block"], [row["facts"] for row in packed])
+    return unpack(packed[0]["tp_id"], packed[0]["block"], [row["facts"] for row in packed])
 
 
-def counts(made: Counter[Any], what: What, group: int = 0) -> int:
-    return sum(n for key, n in made.items() if key[:2] == (what, group))
+def counts(made: Counter[Any], kind: TallyKind, group: int = 0) -> int:
+    return sum(n for key, n in made.items() if key[:2] == (kind, group))
 
 
-def ranges(made: Counter[Any], what: What, group: int = 0) -> set[int]:
-    return {offset - BASE for key in made if key[:2] == (what, group) for offset in range(key[2], key[3])}
+def ranges(made: Counter[Any], kind: TallyKind, group: int = 0) -> set[int]:
+    return {offset - BASE for key in made if key[:2] == (kind, group) for offset in range(key[2], key[3])}
 
 
 def offer(at: int, stream: int = 1, attempt: int = 0, time: int = 0, took: int = 7000) -> dict[str, int]:
@@ -93,12 +87,12 @@ def event(kind: int, at: int, stream: int = 1, attempt: int = 0, **more: int) ->
     }
 
 
-places = st.integers(0, 11)
+positions = st.integers(0, 11)
 rows = st.lists(
     st.one_of(
         st.builds(
             lambda at, stream, attempt, time: offer(at, stream, attempt, time),
-            places,
+            positions,
             st.sampled_from([1, 2, 3]),
             st.integers(0, 2),
             st.integers(0, 30),
@@ -106,15 +100,15 @@ rows = st.lists(
         st.builds(
             lambda kind, at, stream, attempt: event(kind, at, stream, attempt),
             st.sampled_from([Kind.RETURNED, Kind.ACKED, Kind.DROPPED, Kind.ACK_REFUSED]),
-            places,
+            positions,
             st.sampled_from([1, 2, 3]),
             st.integers(0, 2),
         ),
-        st.builds(lambda at: event(Kind.PRODUCED, at, 0), places),
-        st.builds(lambda at: event(LOGGED, at, 0), places),
+        st.builds(lambda at: event(Kind.PRODUCED, at, 0), positions),
+        st.builds(lambda at: event(LOGGED, at, 0), positions),
         st.builds(
             lambda at, file, row: event(ARCHIVED, at, file, time=row),
-            places,
+            positions,
             st.integers(0, 1),
             st.integers(0, 20),
         ),
@@ -124,8 +118,10 @@ rows = st.lists(
 )
 
 
-def naive(facts: list[dict[str, int]], group: int, watch: Watch, holed: set[int]) -> dict[What, Any]:
-    """What the group's tallies must be, per offset."""
+def naive(
+    facts: list[dict[str, int]], group: int, history: GroupHistory, streams_with_holes: set[int]
+) -> dict[TallyKind, Any]:
+    """Compute the group's tallies offset by offset."""
     mine = [row for row in facts if row["kind"] < ARCHIVED and STREAMS[row["source"]] == group]
     reached: Counter[Any] = Counter()
     for row in mine:
@@ -143,29 +139,33 @@ def naive(facts: list[dict[str, int]], group: int, watch: Watch, holed: set[int]
     open_ = {
         at
         for at in exists - done
-        if watch.start <= BASE + at < watch.committed
-        and not any(start <= BASE + at < end for start, end in watch.skipped)
+        if history.start <= BASE + at < history.committed
+        and not any(start <= BASE + at < end for start, end in history.skipped)
     }
-    unknown = {at for at in open_ if watch.hole >= 0 and at * 100_000 <= watch.hole}
+    unknown = {at for at in open_ if history.hole >= 0 and at * 100_000 <= history.hole}
     return {
-        What.OFFERED: len({row["offset"] for row in mine if row["kind"] == Kind.OFFERED}),
-        What.DELIVERIES: reached.total(),
-        What.ACKED: len({row["offset"] for row in mine if row["kind"] == Kind.ACKED}),
-        What.RETRIED: sum(row["kind"] == Kind.OFFERED and row["attempt"] > 0 for row in mine),
-        What.RETURNED: sum(row["kind"] == Kind.RETURNED for row in mine),
-        What.DUPLICATES_RETRIED: sum(n - (at not in firsts) for at, n in retries.items()),
-        What.DUPLICATES_REASSIGNED: sum(n - 1 for n in firsts.values()),
-        What.DUPLICATES_UNEXPLAINED: sum(n - 1 for key, n in reached.items() if key[1] not in holed),
-        What.DUPLICATES_UNKNOWN: sum(n - 1 for key, n in reached.items() if key[1] in holed),
-        What.LOST: len(open_ - unknown),
-        What.UNKNOWN: len(unknown),
-        What.R_LOST: open_ - unknown,
-        What.R_UNKNOWN: unknown,
+        TallyKind.OFFERED: len({row["offset"] for row in mine if row["kind"] == Kind.OFFERED}),
+        TallyKind.DELIVERIES: reached.total(),
+        TallyKind.ACKED: len({row["offset"] for row in mine if row["kind"] == Kind.ACKED}),
+        TallyKind.RETRIED: sum(row["kind"] == Kind.OFFERED and row["attempt"] > 0 for row in mine),
+        TallyKind.RETURNED: sum(row["kind"] == Kind.RETURNED for row in mine),
+        TallyKind.DUPLICATES_RETRIED: sum(n - (at not in firsts) for at, n in retries.items()),
+        TallyKind.DUPLICATES_REASSIGNED: sum(n - 1 for n in firsts.values()),
+        TallyKind.DUPLICATES_UNEXPLAINED: sum(
+            n - 1 for key, n in reached.items() if key[1] not in streams_with_holes
+        ),
+        TallyKind.DUPLICATES_UNKNOWN: sum(
+            n - 1 for key, n in reached.items() if key[1] in streams_with_holes
+        ),
+        TallyKind.LOST: len(open_ - unknown),
+        TallyKind.UNKNOWN: len(unknown),
+        TallyKind.R_LOST: open_ - unknown,
+        TallyKind.R_UNKNOWN: unknown,
     }
 
 
 def misplaced(offers: list[tuple[int, int]]) -> set[int]:
-    """Of (time, offset), each offset once: which come after a higher one."""
+    """Return the offsets that follow a higher one, given (time, offset) with each offset once."""
     found, most = set(), -1
     for _, at in sorted(offers):
         if at < most:
@@ -183,36 +183,38 @@ def misplaced(offers: list[tuple[int, int]]) -> set[int]:
     st.tuples(st.integers(0, 12), st.integers(0, 12)),
     st.sets(st.sampled_from([1, 2, 3])),
 )
-def test_the_vectors_agree_with_one_fact_after_the_other(
+def test_vectors_agree_with_one_fact_after_the_other(
     facts: list[dict[str, int]],
     start: int,
     committed: int,
     hole: int,
     skip: tuple[int, int],
-    holed: set[int],
+    streams_with_holes: set[int],
 ) -> None:
-    watch = Watch(
+    history = GroupHistory(
         BASE + start,
         BASE + committed if committed >= 0 else -1,
         hole,
         ((BASE + skip[0], BASE + skip[1]),),
     )
-    made = run(facts, {(TP, 0): watch, (TP, 1): watch}, tuple(holed))
+    made = run(facts, {(TP_ID, 0): history, (TP_ID, 1): history}, tuple(streams_with_holes))
     for group in (0, 1):
-        for what, wanted in naive(facts, group, watch, holed).items():
-            found: Any = ranges(made, what, group) if isinstance(wanted, set) else counts(made, what, group)
-            assert found == wanted, (what.name, group)
-        deliveries = counts(made, What.DELIVERIES, group)
+        for kind, wanted in naive(facts, group, history, streams_with_holes).items():
+            found: Any = ranges(made, kind, group) if isinstance(wanted, set) else counts(made, kind, group)
+            assert found == wanted, (kind.name, group)
+        deliveries = counts(made, TallyKind.DELIVERIES, group)
         again = sum(
-            counts(made, what, group)
-            for what in (
-                What.DUPLICATES_RETRIED,
-                What.DUPLICATES_REASSIGNED,
-                What.DUPLICATES_UNEXPLAINED,
-                What.DUPLICATES_UNKNOWN,
+            counts(made, kind, group)
+            for kind in (
+                TallyKind.DUPLICATES_RETRIED,
+                TallyKind.DUPLICATES_REASSIGNED,
+                TallyKind.DUPLICATES_UNEXPLAINED,
+                TallyKind.DUPLICATES_UNKNOWN,
             )
         )
-        assert 0 <= deliveries - again <= counts(made, What.OFFERED, group), "each kind is told once"
+        assert 0 <= deliveries - again <= counts(made, TallyKind.OFFERED, group), (
+            "each duplicate has one kind"
+        )
         wrong = set()
         for stream in (1, 2, 3):
             first: dict[int, int] = {}
@@ -222,31 +224,33 @@ def test_the_vectors_agree_with_one_fact_after_the_other(
                     first[at] = min(first.get(at, row["time"]), row["time"])
             if STREAMS[stream] == group:
                 wrong |= misplaced([(time, at) for at, time in first.items()])
-        assert ranges(made, What.R_OUT_OF_ORDER, group) == wrong
+        assert ranges(made, TallyKind.R_OUT_OF_ORDER, group) == wrong
 
 
 @settings(max_examples=60, deadline=None)
 @given(rows)
-def test_the_lake_is_compared_with_itself(facts: list[dict[str, int]]) -> None:
+def test_duplicates_and_late_rows_of_the_lake_are_counted(facts: list[dict[str, int]]) -> None:
     made = run(facts)
     archived = Counter(row["offset"] - BASE for row in facts if row["kind"] == ARCHIVED)
-    assert counts(made, What.ARCHIVED, NO_GROUP) == len(archived)
-    assert counts(made, What.ARCHIVE_DUPLICATES, NO_GROUP) == archived.total() - len(archived)
-    assert ranges(made, What.R_ARCHIVED, NO_GROUP) == set(archived)
-    assert ranges(made, What.R_ARCHIVE_DUPLICATES, NO_GROUP) == {at for at, n in archived.items() if n > 1}
+    assert counts(made, TallyKind.ARCHIVED, NO_GROUP) == len(archived)
+    assert counts(made, TallyKind.ARCHIVE_DUPLICATES, NO_GROUP) == archived.total() - len(archived)
+    assert ranges(made, TallyKind.R_ARCHIVED, NO_GROUP) == set(archived)
+    assert ranges(made, TallyKind.R_ARCHIVE_DUPLICATES, NO_GROUP) == {
+        at for at, n in archived.items() if n > 1
+    }
     exists = {row["offset"] for row in facts if row["kind"] in (ARCHIVED, LOGGED, Kind.PRODUCED)}
-    assert counts(made, What.PRODUCED, NO_GROUP) == len(exists)
+    assert counts(made, TallyKind.PRODUCED, NO_GROUP) == len(exists)
     late = sum(
         (700 if row["offset"] < BASE + 6 else 2600)
         > row["timestamp"] - row["timestamp"] % WINDOW + WINDOW + WATERMARK
         for row in facts
         if row["kind"] == ARCHIVED
     )
-    assert counts(made, What.ARCHIVE_LATE, NO_GROUP) == late
-    assert counts(made, What.ARCHIVE_DELAY, NO_GROUP) == archived.total()
+    assert counts(made, TallyKind.ARCHIVE_LATE, NO_GROUP) == late
+    assert counts(made, TallyKind.ARCHIVE_DELAY, NO_GROUP) == archived.total()
 
 
-def test_counts_go_to_the_window_of_the_record_and_not_of_the_event() -> None:
+def test_events_count_in_the_window_of_their_record() -> None:
     made = run(
         [
             event(ARCHIVED, 3),
@@ -255,19 +259,19 @@ def test_counts_go_to_the_window_of_the_record_and_not_of_the_event() -> None:
             event(LOGGED, 4, timestamp=-1),
         ]
     )
-    assert made[What.PRODUCED, NO_GROUP, 0, 0] == 1
-    assert made[What.PRODUCED, NO_GROUP, 2000, 0] == 1
-    assert made[What.PRODUCED, NO_GROUP, -1, 0] == 1
-    assert made[What.ACKED, 0, 2000, 0] == 1
+    assert made[TallyKind.PRODUCED, NO_GROUP, 0, 0] == 1
+    assert made[TallyKind.PRODUCED, NO_GROUP, 2000, 0] == 1
+    assert made[TallyKind.PRODUCED, NO_GROUP, -1, 0] == 1
+    assert made[TallyKind.ACKED, 0, 2000, 0] == 1
 
 
-def test_what_could_not_be_written_has_no_offset_and_is_counted_by_its_time() -> None:
+def test_failed_messages_without_an_offset_count_in_the_window_of_their_failure() -> None:
     failed = {"offset": -1, "kind": Kind.PRODUCE_FAILED, "time": 2_500_000, "timestamp": -1}
     made = run([failed, failed])
-    assert made == {(What.FAILED, NO_GROUP, 2000, 0): 2}
+    assert made == {(TallyKind.FAILED, NO_GROUP, 2000, 0): 2}
 
 
-def test_latencies_are_of_first_offers_and_of_acks() -> None:
+def test_latencies_come_from_first_offers_and_acks() -> None:
     made = run(
         [
             offer(1, took=5000),
@@ -277,9 +281,9 @@ def test_latencies_are_of_first_offers_and_of_acks() -> None:
             offer(3, took=-1),
         ]
     )
-    assert counts(made, What.PRODUCE_OFFER) == 2
-    assert made[What.MAX_PRODUCE_OFFER, 0, 0, 0] == 8000
-    assert made[What.MAX_OFFER_ACK, 0, 0, 0] == 20_000
+    assert counts(made, TallyKind.PRODUCE_OFFER) == 2
+    assert made[TallyKind.MAX_PRODUCE_OFFER, 0, 0, 0] == 8000
+    assert made[TallyKind.MAX_OFFER_ACK, 0, 0, 0] == 20_000
 
 
 @given(st.lists(st.integers(0, 10**12), min_size=1, max_size=300), st.floats(0, 1))
@@ -306,10 +310,10 @@ def test_facts_of_many_blocks_are_packed_block_by_block() -> None:
     facts = {name: rng.integers(0, 100, 500) for name in FACTS.names}
     facts["offset"] = rng.integers(-1, 300_000, 500)
     facts["block"] = facts["offset"] >> BLOCK_BITS
-    facts["tp"] = rng.integers(0, 3, 500)
+    facts["tp_id"] = rng.integers(0, 3, 500)
     packed = pack(facts).to_pylist()
-    assert len({(row["tp"], row["block"]) for row in packed}) == len(packed)
-    found = [unpack(row["tp"], row["block"], [row["facts"]]) for row in packed]
+    assert len({(row["tp_id"], row["block"]) for row in packed}) == len(packed)
+    found = [unpack(row["tp_id"], row["block"], [row["facts"]]) for row in packed]
     rows = [row for each in found for row in zip(*(each[name].tolist() for name in FACTS.names), strict=True)]
     assert sorted(rows) == sorted(zip(*(facts[name].tolist() for name in FACTS.names), strict=True))
     assert pack({name: np.zeros(0, np.int64) for name in FACTS.names}).num_rows == 0

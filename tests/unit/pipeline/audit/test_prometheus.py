@@ -1,4 +1,4 @@
-"""The audit's figures in Prometheus' text format, read back by Prometheus' own parser."""
+"""The audit's gauges, read back with Prometheus' own parser."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from pixy.errors import PixyError
 from pixy.pipeline.audit import prometheus
-from pixy.pipeline.audit.facts import GROUP_COUNTS, TOPIC_COUNTS
+from pixy.pipeline.audit.tallies import GROUP_COUNTS, TOPIC_COUNTS
 from pixy.pipeline.errors import PipelineError, UsageError
 
 
 def summary(**more: Any) -> dict[str, Any]:
-    """Of two topics, one of them with a group, and one finding."""
+    """A summary of two topics, one of them with a group, and one finding."""
     topics = [
         {
             "topic": topic,
@@ -58,7 +58,7 @@ def summary(**more: Any) -> dict[str, Any]:
 
 
 def read(path: Path) -> dict[tuple[Any, ...], float]:
-    """By name without the prefix, then the labels' values in the order of their names."""
+    """Return the samples by name without the prefix, then the values of the labels sorted by name."""
     return {
         (
             sample.name.removeprefix("kafka_pixy_audit_"),
@@ -69,7 +69,7 @@ def read(path: Path) -> dict[tuple[Any, ...], float]:
     }
 
 
-def test_what_is_told(tmp_path: Path) -> None:
+def test_the_gauges_have_the_summarys_values(tmp_path: Path) -> None:
     file = tmp_path / "audit.prom"
     prometheus.write(str(file), summary())
     found = read(file)
@@ -101,7 +101,7 @@ def test_what_is_told(tmp_path: Path) -> None:
     assert {key: found.get(key) for key in wanted} == wanted
 
 
-def test_an_audit_of_nothing(tmp_path: Path) -> None:
+def test_an_audit_without_data_has_no_gauges_of_topics(tmp_path: Path) -> None:
     file = tmp_path / "audit.prom"
     nothing = {"count": 0, "closed": 0, "restated": 0, "carried": 0}
     prometheus.write(
@@ -122,7 +122,7 @@ def test_an_audit_of_nothing(tmp_path: Path) -> None:
 
 
 def test_the_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
-    """A collector that reads all the while never sees a part of it."""
+    """A collector that reads continuously never sees a partial file."""
     file = tmp_path / "audit.prom"
     prometheus.write(str(file), summary())
     whole, over, seen = file.read_bytes(), threading.Event(), set()
@@ -141,8 +141,8 @@ def test_the_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["audit.prom"]
 
 
-def test_where_it_can_not_be_written(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"--prometheus .*/gone/a\.prom: there is no such folder"):
+def test_a_file_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"--prometheus .*/gone/a\.prom: the folder does not exist"):
         prometheus.check_file(str(tmp_path / "gone" / "a.prom"))
     prometheus.check_file("")
     prometheus.check_file(str(tmp_path / "a.prom"))

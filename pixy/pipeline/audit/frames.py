@@ -1,4 +1,4 @@
-"""The audit's sources as Spark frames: the journal's records, and facts of the lake and of the log."""
+"""Read the audit's sources as Spark frames: the journal's records, and facts of the lake and of the log."""
 
 from __future__ import annotations
 
@@ -18,11 +18,18 @@ from pixy.pipeline.spark.kafka_options import kafka_options
 from pixy.wire.types import TopicPartition
 
 Bounds = Mapping[TopicPartition, tuple[int, int]]
-"""By (topic, partition): from which offset, up to which (exclusive)."""
+"""By partition, the offsets ``[start, end)``."""
 
 
 def read_kafka(spark: SparkSession, proxy: Proxy, ranges: Bounds, *, committed: bool = True) -> DataFrame:
-    """Spark's Kafka source over ranges of offsets; all partitions of a topic must be named."""
+    """Read ranges of offsets with Spark's Kafka source.
+
+    Args:
+        spark: the session to run on.
+        proxy: the cluster.
+        ranges: must name every partition of a topic.
+        committed: whether to leave out records of aborted transactions.
+    """
     starts: dict[str, dict[str, int]] = {}
     ends: dict[str, dict[str, int]] = {}
     for (topic, partition), (start, end) in ranges.items():
@@ -32,10 +39,12 @@ def read_kafka(spark: SparkSession, proxy: Proxy, ranges: Bounds, *, committed: 
         spark.read.format("kafka")
         .options(**kafka_options(proxy))
         .options(
-            assign=json.dumps({topic: [int(number) for number in found] for topic, found in starts.items()}),
+            assign=json.dumps(
+                {topic: [int(number) for number in numbers] for topic, numbers in starts.items()}
+            ),
             startingOffsets=json.dumps(starts),
             endingOffsets=json.dumps(ends),
-            # A journal of one partition is decoded by all cores.
+            # All cores decode a journal of one partition.
             minPartitions=str(max(2 * (os.cpu_count() or 1), len(ranges))),
         )
     )
@@ -45,19 +54,35 @@ def read_kafka(spark: SparkSession, proxy: Proxy, ranges: Bounds, *, committed: 
 
 
 def live_files(lake: Lake, state: State, topic: str) -> list[str]:
-    """Paths of a topic's files; raises LakeError if one is missing or was cut."""
-    found = []
+    """Return the paths of a topic's files.
+
+    Args:
+        lake: the lake.
+        state: its live files.
+        topic: the topic's name.
+
+    Raises:
+        LakeError: a file is missing, or its size is not the manifest's.
+    """
+    paths = []
     for file in state.select(topic):
         size = lake.store.size(file.path)
         if size != file.size:
-            is_ = "missing" if size is None else f"{size} bytes long, and {file.size} in its manifest"
-            raise LakeError(f"{lake.path(file.path)} is {is_}")
-        found.append(lake.path(file.path))
-    return found
+            actual = "is missing" if size is None else f"has {size} bytes; its manifest says {file.size}"
+            raise LakeError(f"{lake.path(file.path)} {actual}")
+        paths.append(lake.path(file.path))
+    return paths
 
 
 def journal_of_lake(spark: SparkSession, lake: Lake, state: State, topic: str) -> DataFrame:
-    """The records of a journal that was archived."""
+    """Read the records of an archived journal.
+
+    Args:
+        spark: the session to run on.
+        lake: the lake.
+        state: its live files.
+        topic: the journal's topic.
+    """
     return (
         spark.read.schema(SCHEMA)
         .parquet(*live_files(lake, state, topic))
@@ -65,23 +90,31 @@ def journal_of_lake(spark: SparkSession, lake: Lake, state: State, topic: str) -
     )
 
 
-def place_frame(spark: SparkSession, places: Mapping[TopicPartition, int]) -> DataFrame:
-    """(topic, partition, tp): the numbers of the partitions."""
+def partition_frame(spark: SparkSession, partitions: Mapping[TopicPartition, int]) -> DataFrame:
+    """Return the partitions' numbers as a frame of (topic, partition, tp_id)."""
     return spark.createDataFrame(
         pa.table(
             {
-                "topic": pa.array([topic for topic, _ in places], pa.string()),
-                "partition": pa.array([partition for _, partition in places], pa.int32()),
-                "tp": pa.array(list(places.values()), pa.int32()),
+                "topic": pa.array([topic for topic, _ in partitions], pa.string()),
+                "partition": pa.array([partition for _, partition in partitions], pa.int32()),
+                "tp_id": pa.array(list(partitions.values()), pa.int32()),
             }
         )
     )
 
 
 def lake_facts(
-    spark: SparkSession, lake: Lake, state: State, topics: list[str], places: DataFrame
+    spark: SparkSession, lake: Lake, state: State, topics: list[str], partitions: DataFrame
 ) -> DataFrame | None:
-    """Facts of the lake's rows; None if it has none of these topics."""
+    """Return the facts of the lake's rows; None if it has none of the topics.
+
+    Args:
+        spark: the session to run on.
+        lake: the lake.
+        state: its live files.
+        topics: the topics to read.
+        partitions: frame of :func:`partition_frame`.
+    """
     paths = [path for topic in topics for path in live_files(lake, state, topic)]
     if not paths:
         return None
@@ -97,23 +130,30 @@ def lake_facts(
             sf.col("_metadata.row_index").alias("row"),
         )
     )
-    # A file's number is there to tell files apart: a CRC does.
+    # The number only has to tell files apart; a CRC does.
     file = (sf.crc32("file") - sf.lit(1 << 31)).cast("int")
-    return _facts(rows.join(sf.broadcast(places), ["topic", "partition"]), ARCHIVED, file, sf.col("row"))
+    return _facts(rows.join(sf.broadcast(partitions), ["topic", "partition"]), ARCHIVED, file, sf.col("row"))
 
 
-def log_facts(spark: SparkSession, proxy: Proxy, ranges: Bounds, places: DataFrame) -> DataFrame | None:
-    """Facts of the broker's log where the lake does not reach; None if that is nowhere."""
-    wanted = {place: bounds for place, bounds in ranges.items() if bounds[0] < bounds[1]}
+def log_facts(spark: SparkSession, proxy: Proxy, ranges: Bounds, partitions: DataFrame) -> DataFrame | None:
+    """Return the facts of ranges of the broker's log; None if all are empty.
+
+    Args:
+        spark: the session to run on.
+        proxy: the cluster.
+        ranges: by partition, the offsets ``[start, end)``.
+        partitions: frame of :func:`partition_frame`.
+    """
+    wanted = {tp: bounds for tp, bounds in ranges.items() if bounds[0] < bounds[1]}
     if not wanted:
         return None
     rows = read_kafka(spark, proxy, wanted).select("topic", "partition", "offset", "timestamp")
-    return _facts(rows.join(sf.broadcast(places), ["topic", "partition"]), LOGGED, sf.lit(0), sf.lit(0))
+    return _facts(rows.join(sf.broadcast(partitions), ["topic", "partition"]), LOGGED, sf.lit(0), sf.lit(0))
 
 
 def _facts(rows: DataFrame, kind: int, source: Column, time: Column) -> DataFrame:
     return rows.select(
-        "tp",
+        "tp_id",
         sf.shiftright("offset", BLOCK_BITS).alias("block"),
         "offset",
         sf.lit(kind).cast("smallint").alias("kind"),
@@ -132,6 +172,6 @@ __all__ = [
     "lake_facts",
     "live_files",
     "log_facts",
-    "place_frame",
+    "partition_frame",
     "read_kafka",
 ]

@@ -1,0 +1,80 @@
+"""The earlier run in an audit's folder: its windows and sketches, which the next run merges with its own."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pixy.pipeline.audit.tables import Key, Row
+from pixy.pipeline.audit.tallies import NO_WINDOW
+from pixy.pipeline.errors import PipelineError, UnknownVersion
+
+FORMAT, VERSION = "kafka-pixy-audit", 1
+SUMMARY = "audit.json"
+WINDOWS = "windows.parquet"
+LATENCIES = "latencies.parquet"
+
+
+@dataclass(slots=True)
+class PreviousRun:
+    """Results of the earlier run; the defaults stand for "there was none".
+
+    Attributes:
+        closed_before: windows that ended at or before this were closed, milliseconds since 1970.
+    """
+
+    run: int = 0
+    windows: dict[Key, Row] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
+    sketches: list[Row] = field(default_factory=list)
+    closed_before: int = 0
+
+
+def read_previous_run(folder: str) -> PreviousRun:
+    """Read the earlier run's results; an empty or absent folder has none.
+
+    Raises:
+        UnknownVersion: another version of this program wrote them.
+        PipelineError: the folder holds something else, or results that cannot be read.
+    """
+    summary = Path(folder, SUMMARY)
+    if not summary.exists():
+        if Path(folder).is_dir() and any(Path(folder).iterdir()):
+            raise PipelineError(f"{folder} is not empty and holds no audit (no {SUMMARY}); give a new folder")
+        return PreviousRun()
+    try:
+        document = json.loads(summary.read_bytes())
+        if document.get("format") != FORMAT:
+            raise PipelineError(f"{summary} is not the summary of an audit")
+        if document.get("version") != VERSION:
+            raise UnknownVersion(
+                f"{summary} has format version {document.get('version')!r}; this program reads version {VERSION}"
+            )
+        rows = pq.read_table(Path(folder, WINDOWS)).to_pylist()
+        sketches = pq.read_table(Path(folder, LATENCIES)).to_pylist()
+        return PreviousRun(
+            int(document["run"]),
+            {_key(row): row for row in rows},
+            document["inputs"]["settings"],
+            [{**row, "window": _millis(row["window"])} for row in sketches],
+            int(document["windows"]["closed_before_ms"]),
+        )
+    except (OSError, ValueError, KeyError, pa.ArrowException) as error:
+        raise PipelineError(f"{folder} holds an audit that cannot be read: {error}") from error
+
+
+def _key(row: Row) -> Key:
+    return row["topic"], row["partition"], row["group"], _millis(row.pop("window"))
+
+
+def _millis(time: datetime | None) -> int:
+    return NO_WINDOW if time is None else round(time.timestamp() * 1000)
+
+
+__all__ = ["FORMAT", "LATENCIES", "SUMMARY", "VERSION", "WINDOWS", "PreviousRun", "read_previous_run"]
