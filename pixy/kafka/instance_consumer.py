@@ -1,4 +1,4 @@
-"""A consumer instance's client: group membership or partitions of its own choice, with seeks."""
+"""The Kafka client of a REST consumer instance: a group's member, or partitions of its own choice, with seeks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _RETRY = 0.01
 _NEWEST, _OLDEST = -1, -2
 _NOT_FETCHING_YET = LibraryError._STATE
 
-_PASSING = frozenset(
+_TRANSIENT = frozenset(
     {
         LibraryError._TRANSPORT,
         LibraryError._ALL_BROKERS_DOWN,
@@ -28,27 +28,28 @@ _PASSING = frozenset(
 )
 
 
-def passes_by_itself(error: Any) -> bool:
-    """Whether an error event is only news: the client goes on trying."""
-    return error.code() in _PASSING
+def is_transient(error: Any) -> bool:
+    """Whether the client recovers from this error event without help."""
+    return error.code() in _TRANSIENT
 
 
-def place_of(message: Any) -> TopicPartition:
+def partition_of(message: Any) -> TopicPartition:
     """The partition of a message."""
     return message.topic(), message.partition()
 
 
 def size_of(message: Any) -> int:
     """Bytes of key and value."""
-    # len() of a message is its value's.
+    # len() of a message is the length of its value.
     key = message.key()
     return len(message) if key is None else len(message) + len(key)
 
 
-class InstanceClient(ConsumerClient):
-    """Every method blocks; call all from one thread.
+class InstanceConsumer(ConsumerClient):
+    """Every method blocks. Call all methods from one thread.
 
-    The library serves one call at a time per client: another thread's waits until a poll has ended.
+    The library serves one call at a time per client: a call from another thread waits for the end of
+    the current poll.
     """
 
     def subscribe_or_raise(self, topics: Iterable[str]) -> None:
@@ -59,15 +60,24 @@ class InstanceClient(ConsumerClient):
             raise translate(error) from error
 
     def assign_only(self, starts: Mapping[TopicPartition, int]) -> None:
-        """Fetch these partitions and no others, outside the group's assignment. Raises PixyError."""
+        """Fetch exactly these partitions, outside the group's assignment. Raises PixyError."""
         try:
             self._consumer.assign([LibraryPartition(*partition, at) for partition, at in starts.items()])
         except KafkaException as error:
             raise translate(error) from error
 
     def seek_all(self, offsets: Mapping[TopicPartition, int], timeout: float) -> None:
-        """Go on at other offsets. A partition that was assigned a moment ago can not be sought
-        until its fetching has begun, so this tries again meanwhile. Raises PixyError.
+        """Continue at other offsets.
+
+        librdkafka refuses to seek in a partition before it has begun to fetch it, so a seek right
+        after an assignment is repeated until it succeeds.
+
+        Args:
+            offsets: the next offset to fetch, by assigned partition.
+            timeout: seconds for all partitions together.
+
+        Raises:
+            PixyError: a seek failed.
         """
         deadline = time.monotonic() + timeout
         for partition, offset in offsets.items():
@@ -83,5 +93,14 @@ class InstanceClient(ConsumerClient):
     def ends(
         self, partitions: Iterable[TopicPartition], timeout: float, *, oldest: bool
     ) -> dict[TopicPartition, int]:
-        """The oldest offset of each partition, or the next to be written. Raises PixyError."""
+        """Look up one end of each partition.
+
+        Args:
+            partitions: need not be assigned.
+            timeout: seconds.
+            oldest: True: the oldest offset; False: the next offset to be written.
+
+        Raises:
+            PixyError: the lookup failed.
+        """
         return self._list_offsets(list(partitions), _OLDEST if oldest else _NEWEST, timeout)

@@ -1,7 +1,7 @@
-"""What a consumer instance of the REST API stands on: membership and fetching for one reader.
+"""The session of a REST consumer instance: group membership and fetching for one reader.
 
-Unlike :class:`pixy.membership.Session` it fetches on demand: it looks for records only while somebody
-waits for some, and between reads librdkafka's own bounded queue holds what is fetched ahead.
+Unlike :class:`pixy.membership.Session` it fetches on demand: it looks for records only while a read
+waits for some. Between reads, librdkafka's bounded queue holds the records fetched ahead.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ from pixy.wire.types import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
-    """The group gave us these partitions (maybe none), at these offsets."""
+class Assigned:
+    """The group has assigned these partitions (maybe none), each from the given offset on."""
 
     starts: Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Leaving:
-    """The group wants these back. Answer with ``session.release``; the wait is bounded."""
+class Revoked:
+    """The group revokes these partitions. Answer with ``session.release``; the wait is bounded."""
 
     partitions: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Gone:
-    """These belong to somebody else already; nothing can be committed for them."""
+class Lost:
+    """These partitions already belong to another member; nothing can be committed for them."""
 
     partitions: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
-    """Records, in the order in which they are to be handed out: what the last ``want`` brought.
+class Fetched:
+    """The records that the last ``want`` found, in the order in which to hand them out.
 
     ``size`` is the bytes of their keys and values.
     """
@@ -48,15 +48,15 @@ class Ready:
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
-    """Kafka refuses something and will go on refusing it; the session tries on all the same."""
+class Refused:
+    """Kafka refuses something and will keep refusing it; the session keeps trying all the same."""
 
     error: PixyError
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The outcome of a command. In order with the events: what comes after it came about after it."""
+    """The result of a command, in order with the events: later events happened after the command."""
 
     token: int
     value: Any
@@ -64,50 +64,79 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
-    """The session is over and nothing follows."""
+class SessionFailed:
+    """The session is over; no event follows."""
 
     error: PixyError
 
 
-InstanceEvent = Joined | Leaving | Gone | Ready | Trouble | Done | Failed
+InstanceEvent = Assigned | Revoked | Lost | Fetched | Refused | Done | SessionFailed
 
 
 class InstanceSession(Protocol):
-    """One instance's consumer. No method blocks; each command is answered by one :class:`Done`."""
+    """One instance's consumer. No method blocks. Each command with a token ends in one :class:`Done`."""
 
     def subscribe(self, token: int, topics: tuple[str, ...]) -> None:
-        """Join the group for these topics (one that begins with ``^`` is a pattern), or change them.
-        :class:`Joined` follows when the group has answered.
+        """Join the group for these topics, or change them. :class:`Assigned` follows the group's answer.
+
+        Args:
+            token: returned in :class:`Done`.
+            topics: names; one that begins with ``^`` is a pattern.
         """
 
     def assign(
         self, token: int, partitions: tuple[TopicPartition, ...], keep: Mapping[TopicPartition, int]
     ) -> None:
-        """Fetch these without the group's assignment, from the offset of ``keep`` or else from the
-        committed one.
+        """Fetch these partitions without joining the group.
 
-        The value: partition to the offset where it begins.
+        Args:
+            token: returned in :class:`Done`, whose value maps each partition to its start offset.
+            partitions: replace all partitions assigned before.
+            keep: offsets to start from; the other partitions start from their committed offset.
         """
 
     def seek(self, token: int, offsets: Mapping[TopicPartition, int]) -> None:
-        """Go on at these offsets."""
+        """Continue at these offsets.
+
+        Args:
+            token: returned in :class:`Done`.
+            offsets: the next offset to fetch, by assigned partition.
+        """
 
     def committed(self, token: int, partitions: tuple[TopicPartition, ...]) -> None:
-        """The value: partition to :class:`pixy.kafka.consumer.Committed`."""
+        """Look up committed offsets.
+
+        Args:
+            token: returned in :class:`Done`, whose value maps each partition to a
+                :class:`pixy.kafka.consumer.Committed`.
+            partitions: need not be assigned.
+        """
 
     def commit(self, token: int, commits: tuple[Commit, ...]) -> None:
-        """Commit, all or with an error."""
+        """Commit offsets; any failure fails the whole command.
+
+        Args:
+            token: returned in :class:`Done`.
+            commits: at most one for each partition.
+        """
 
     def want(self, most: int, max_bytes: int, *, wait: bool = True) -> None:
-        """Look for records until there are some: one :class:`Ready` of at most about so many.
+        """Look for records; one :class:`Fetched` follows.
 
-        Without ``wait`` it comes at once, with what is there, be it nothing. 0 stops looking; a
-        Ready may be on its way all the same.
+        Args:
+            most: about how many records to return; 0 stops looking, though a ``Fetched`` may already
+                be on its way.
+            max_bytes: about how many bytes of keys and values to return.
+            wait: False: post ``Fetched`` at once with the records that are ready, even if none are.
         """
 
     def release(self, commits: Iterable[Commit]) -> None:
-        """Answer to :class:`Leaving`: what to commit for the partitions before they go."""
+        """Answer :class:`Revoked`: commit these offsets before the partitions go."""
 
     async def close(self, commits: Iterable[Commit], timeout: float) -> None:
-        """Commit for the last time, leave the group, end the thread. Never raises."""
+        """Commit for the last time, leave the group and end the thread. Never raises.
+
+        Args:
+            commits: the last offsets of this session.
+            timeout: seconds to wait for the thread to end.
+        """

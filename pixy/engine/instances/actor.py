@@ -1,75 +1,61 @@
-"""A consumer instance of the REST API: the reader's place in a group, its waiting reads, its commits.
+"""A consumer instance of the REST API: a reader's membership of a group, its reads, its commits.
 
-Nothing here waits: a read is parked with a deadline, what takes Kafka's time is a command to the
-session that is answered by an event. So a delete, a commit or a seek is answered while a read waits.
+The actor never waits: a read waits in a queue with a deadline, and a command to Kafka is answered by
+an event of the session. So a delete, a commit or a seek is answered while a read waits.
+
+The parts, each of which calls only those below it; events and results come back as messages::
+
+    Instance       receives messages, decides when the instance ends
+    Assignment     subscriptions, manual assignments, the group's rebalances
+    Offsets        commits, committed offsets, seeks
+    Reads          waiting reads and fetched records
+    Operations     the commands that wait for Kafka
+    Context        the session, the settings, and the state that survives a restart
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass
 from typing import Any
 
-from actors import Actor, ActorRef, Future
+from actors import Actor, ActorRef, Future, handles
 from pixy.config.model import Proxy
-from pixy.engine.instances.assignment import Consuming, TopicChecked, Unsubscribed
-from pixy.engine.instances.context import Catalogue, Memory, Parts
+from pixy.engine.instances.assignment import Assignment, TopicChecked, Unsubscribed
+from pixy.engine.instances.context import (
+    Catalogue,
+    Context,
+    ReaderState,
+    SessionEvent,
+    SessionFactory,
+)
 from pixy.engine.instances.messages import (
     AssignPartitions,
     BatchSettled,
+    CloseInstance,
     CommitOffsets,
     CommitPositions,
     DeleteInstance,
     GetAssignment,
     GetCommitted,
+    GetInstanceState,
     GetSubscription,
-    InstanceLeaving,
+    InstanceClosing,
+    InstanceRequest,
     InstanceSpec,
-    InstanceState,
+    Progress,
     ReadRecords,
     SeekTo,
     SubscribeTo,
     Unsubscribe,
 )
 from pixy.engine.instances.offsets import Offsets, OffsetsFound
-from pixy.engine.instances.operations import JoinDue, OperationAgain, OperationDue, Operations
-from pixy.engine.instances.reads import Reads
+from pixy.engine.instances.operations import AssignmentDue, OperationDue, OperationRetry, Operations
+from pixy.engine.instances.reads import Reads, ReadsDue
 from pixy.errors import FormatMismatch, IllegalState, PixyError, ShuttingDown, UnknownInstance
-from pixy.kafka.consumer import Commit
-from pixy.membership.instances import (
-    Done,
-    Failed,
-    Gone,
-    InstanceEvent,
-    InstanceSession,
-    Joined,
-    Leaving,
-    Ready,
-    Trouble,
-)
+from pixy.membership.instances import Assigned, Done, Fetched, Lost, Refused, Revoked, SessionFailed
 from pixy.wire.types import TopicPartition
 
 logger = logging.getLogger("pixy.engine")
-
-SessionFactory = Callable[[Mapping[TopicPartition, int], Callable[[InstanceEvent], None]], InstanceSession]
-"""From the offsets at which to resume and what to call with events."""
-_Handlers = dict[type, Callable[[Any], Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class CloseInstance:
-    """From the registry: the service stops. The reply comes when the group is left."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Event:
-    life: object
-    event: InstanceEvent
-
-
-class _ReadsDue:
-    pass
 
 
 class _CommitDue:
@@ -80,7 +66,7 @@ class _CheckIdle:
     pass
 
 
-class _Closed:
+class _GroupLeft:
     pass
 
 
@@ -88,8 +74,14 @@ class Instance(Actor):
     """Child of :class:`pixy.engine.instances.registry.Instances`.
 
     Args:
-        catalogue: what is there.
-        memory: see :class:`Memory`; a new one for a new instance.
+        group: the id of its group.
+        name: unique in the group.
+        spec: how it was created.
+        proxy: the configuration of the cluster.
+        registry: hears when the instance stops taking requests.
+        make_session: called when a session is first needed.
+        catalogue: looks up topics and offsets.
+        state: a new one for a new instance; a restarted one gets it back.
     """
 
     def __init__(
@@ -101,231 +93,227 @@ class Instance(Actor):
         registry: ActorRef[Any],
         make_session: SessionFactory,
         catalogue: Catalogue,
-        memory: Memory,
+        state: ReaderState,
     ) -> None:
         super().__init__()
         self._group, self._name, self._spec = group, name, spec
         self._conf = proxy.instances
         self._registry = registry
-        self._make_session = make_session
-        self._memory = memory
-        self._resume = memory.book.begin_again()
-        self._session: InstanceSession | None = None
-        self._life: object = None
         self._last_used = 0.0
-        self._closing = False
         self._waiting_for_end: list[Future[Any]] = []
-        self._reads = Reads(self.actor_ref, spec, self._conf, memory.book, self._want)
-        self._operations = Operations(self, self._conf)
-        parts = Parts(
-            self,
-            spec,
-            self._conf,
-            memory,
-            self._reads,
-            self._operations,
-            self._open,
-            lambda: self._session,
-            self._leave_group,
-            self._serve,
-            catalogue,
-        )
-        self._offsets = Offsets(parts)
-        self._consuming = Consuming(parts)
-        self._requests, self._others, self._events = self._handlers()
-
-    def _handlers(self) -> tuple[_Handlers, _Handlers, _Handlers]:
-        consuming, offsets, operations = self._consuming, self._offsets, self._operations
-        requests: _Handlers = {
-            ReadRecords: self._read,
-            SubscribeTo: consuming.subscribe,
-            Unsubscribe: consuming.unsubscribe,
-            GetSubscription: consuming.get_subscription,
-            AssignPartitions: consuming.assign,
-            CommitPositions: offsets.commit_positions,
-            GetAssignment: lambda _query: self._memory.book.partitions,
-            CommitOffsets: offsets.commit_offsets,
-            GetCommitted: offsets.get_committed,
-            SeekTo: offsets.seek,
-            DeleteInstance: self._delete,
-        }
-        others: _Handlers = {
-            _Event: self._event,
-            BatchSettled: self._settled,
-            _ReadsDue: lambda _due: self._serve(),
-            TopicChecked: consuming.topic_checked,
-            Unsubscribed: consuming.unsubscribed,
-            OffsetsFound: offsets.found,
-            OperationDue: operations.due,
-            OperationAgain: operations.again,
-            JoinDue: operations.joined,
-            _CommitDue: lambda _due: offsets.commit_by_itself(),
-            _CheckIdle: self._check_idle,
-            InstanceState: self._state,
-            CloseInstance: self._close_for_good,
-            _Closed: self._end,
-        }
-        events: _Handlers = {
-            Ready: self._ready,
-            Done: operations.done,
-            Joined: consuming.joined,
-            Leaving: consuming.leaving,
-            Gone: consuming.gone,
-            Trouble: consuming.trouble,
-            Failed: self._failed,
-        }
-        return requests, others, events
-
-    # -- life -------------------------------------------------------------------------------------
+        self._context = Context(self, spec, self._conf, state, catalogue, make_session)
+        self._operations = Operations(self._context)
+        self._reads = Reads(self._context)
+        self._offsets = Offsets(self._context, self._operations, self._reads)
+        self._assignment = Assignment(self._context, self._operations, self._reads, self._offsets)
 
     def on_start(self) -> None:
-        """Begin to be idle; after a restart, consume what the life before did."""
-        self._last_used = self._now()
+        """Start the timers. After a restart, consume the same topics or partitions again."""
+        self._last_used = self._context.now()
         self.set_timer("idle", self._conf.idle_timeout, _CheckIdle())
         if self._spec.auto_commit:
             interval = self._conf.auto_commit_interval
             self.set_timer("commit", interval, _CommitDue(), every=interval)
-        self._consuming.resume()
+        self._assignment.resume()
 
     async def on_stop(self) -> None:  # type: ignore[override]
-        """Whatever the reason, the group is left."""
-        self._refuse(ShuttingDown())
-        await self._leave_group()
+        """Leave the group, whatever the reason of the stop."""
+        self._fail_all(ShuttingDown())
+        await self._context.leave_group()
 
     async def on_failure(self, *_exc_info: Any) -> None:  # type: ignore[override]
-        """The next life joins anew."""
-        await self._leave_group()
+        """Leave the group; the restarted actor joins it anew."""
+        await self._context.leave_group()
 
     def on_receive(self, message: Any) -> Any:
-        """See :mod:`pixy.engine.instances.messages`."""
-        kind = type(message)
-        handler = self._others.get(kind)
-        if handler is not None:
-            return handler(message)
-        handler = self._requests.get(kind)
-        if handler is None:
+        """Unwrap events of the session, and answer requests with the PixyError that they raise."""
+        if isinstance(message, SessionEvent):
+            # An earlier session's events are stale, except the results of commands.
+            if self._context.is_current(message) or type(message.event) is Done:
+                return super().on_receive(message.event)
+            return None
+        if not isinstance(message, InstanceRequest):
             return super().on_receive(message)
-        self._last_used = self._now()
+        self._last_used = self._context.now()
         try:
-            if self._closing and kind is not DeleteInstance:
+            if self._context.closing and not isinstance(message, DeleteInstance):
                 raise UnknownInstance
-            return handler(message)
-        except PixyError as error:  # an answer, and nothing to log
+            return super().on_receive(message)
+        except PixyError as error:  # an answer, so nothing is logged
             self.take_reply().try_fail(error)
             return None
 
-    def _open(self) -> InstanceSession:
-        # Only who consumes or commits has a session: it costs threads, connections and memory.
-        if self._session is None:
-            ref = self.actor_ref
-            self._life = life = object()
-
-            def post(event: InstanceEvent) -> None:
-                ref.notify(_Event(life, event), urgent=True)
-
-            self._session = self._make_session(self._resume, post)
-        return self._session
-
-    def _event(self, message: _Event) -> None:
-        # Not what is left over from an earlier session, but for the outcome of a command.
-        if message.life is self._life or type(message.event) is Done:
-            self._events[type(message.event)](message.event)
-
-    def _failed(self, event: Failed) -> None:
-        raise event.error
-
-    def _now(self) -> float:
-        return self.system.loop.time()
-
     # -- reads ------------------------------------------------------------------------------------
 
+    @handles(ReadRecords)
     def _read(self, request: ReadRecords) -> None:
         if request.format is not None and request.format != self._spec.format:
             raise FormatMismatch
         if request.topic is not None:
-            self._consuming.want_topic(request.topic)
-        elif not self._memory.subscription:
+            self._assignment.want_topic(request.topic)
+        elif not self._context.state.subscription:
             raise IllegalState("Consumer is not subscribed to any topics or assigned any partitions")
         reply = self.take_reply()
         try:
-            self._reads.park(request, reply, self._now())
+            self._reads.add(request, reply)
         except PixyError as error:
             reply.try_fail(error)
-        self._serve()
+        self._reads.serve()
 
-    def _want(self, most: int, max_bytes: int, wait: bool) -> None:
-        if self._session is not None:
-            self._session.want(most, max_bytes, wait=wait)
+    @handles(BatchSettled)
+    def _batch_settled(self, message: BatchSettled) -> None:
+        self._last_used = self._context.now()
+        self._reads.settle(message.batch, message.sent)
+        self._reads.serve()
 
-    def _serve(self) -> None:
-        if self._closing:
-            return
-        self._reads.serve(self._now())
-        deadline = self._reads.next_deadline()
-        if deadline is None:
-            self.cancel_timer("reads")
-        else:
-            self.set_timer("reads", max(0.0, deadline - self._now()), _ReadsDue())
+    @handles(ReadsDue)
+    def _reads_due(self, _timer: ReadsDue) -> None:
+        self._reads.serve()
 
-    def _settled(self, message: BatchSettled) -> None:
-        self._last_used = self._now()
-        self._reads.settled(message.batch, message.sent)
-        self._serve()
+    @handles(Fetched)
+    def _fetched(self, event: Fetched) -> None:
+        self._reads.add_fetched(event.records, event.size)
+        self._reads.serve()
 
-    def _ready(self, event: Ready) -> None:
-        self._reads.fetched(event.records, event.size)
-        self._serve()
+    # -- subscriptions and assignments ------------------------------------------------------------
+
+    @handles(SubscribeTo)
+    def _subscribe(self, request: SubscribeTo) -> None:
+        self._assignment.subscribe(request)
+
+    @handles(TopicChecked)
+    def _topic_checked(self, message: TopicChecked) -> None:
+        self._assignment.topic_checked(message)
+
+    @handles(GetSubscription)
+    def _get_subscription(self, _query: GetSubscription) -> list[str]:
+        return self._assignment.get_subscription()
+
+    @handles(Unsubscribe)
+    def _unsubscribe(self, _request: Unsubscribe) -> None:
+        self._assignment.unsubscribe()
+
+    @handles(Unsubscribed)
+    def _unsubscribed(self, message: Unsubscribed) -> None:
+        message.reply.try_set(None)
+
+    @handles(AssignPartitions)
+    def _assign(self, request: AssignPartitions) -> None:
+        self._assignment.assign(request)
+
+    @handles(GetAssignment)
+    def _get_assignment(self, _query: GetAssignment) -> list[TopicPartition]:
+        return self._context.positions.partitions
+
+    @handles(Assigned)
+    def _assigned(self, event: Assigned) -> None:
+        self._assignment.assigned(event)
+
+    @handles(Revoked)
+    def _revoked(self, event: Revoked) -> None:
+        self._assignment.revoked(event)
+
+    @handles(Lost)
+    def _lost(self, event: Lost) -> None:
+        self._assignment.lost(event)
+
+    @handles(Refused)
+    def _refused(self, event: Refused) -> None:
+        self._assignment.refused(event)
+
+    # -- offsets ----------------------------------------------------------------------------------
+
+    @handles(CommitPositions)
+    def _commit_positions(self, _request: CommitPositions) -> Progress | None:
+        return self._offsets.commit_positions()
+
+    @handles(CommitOffsets)
+    def _commit_offsets(self, request: CommitOffsets) -> None:
+        self._offsets.commit_offsets(request)
+
+    @handles(_CommitDue)
+    def _commit_due(self, _timer: _CommitDue) -> None:
+        self._offsets.auto_commit()
+
+    @handles(GetCommitted)
+    def _get_committed(self, request: GetCommitted) -> None:
+        self._offsets.get_committed(request)
+
+    @handles(SeekTo)
+    def _seek(self, request: SeekTo) -> None:
+        self._offsets.seek(request)
+
+    @handles(AssignmentDue)
+    def _assignment_due(self, _timer: AssignmentDue) -> None:
+        self._offsets.seek_postponed()
+
+    @handles(OffsetsFound)
+    def _offsets_found(self, message: OffsetsFound) -> None:
+        self._offsets.offsets_found(message)
+
+    # -- commands ---------------------------------------------------------------------------------
+
+    @handles(Done)
+    def _done(self, event: Done) -> None:
+        self._operations.done(event)
+
+    @handles(OperationRetry)
+    def _operation_retry(self, timer: OperationRetry) -> None:
+        self._operations.retry(timer.token)
+
+    @handles(OperationDue)
+    def _operation_due(self, timer: OperationDue) -> None:
+        self._operations.due(timer.token)
 
     # -- the end ----------------------------------------------------------------------------------
 
-    def _state(self, _query: InstanceState) -> str:
-        return "unused" if self._session is None else "waiting" if self._reads.busy else "idle"
+    @handles(GetInstanceState)
+    def _get_state(self, _query: GetInstanceState) -> str:
+        return "unused" if self._context.session is None else "waiting" if self._reads.busy else "idle"
 
+    @handles(SessionFailed)
+    def _session_failed(self, event: SessionFailed) -> None:
+        raise event.error
+
+    @handles(_CheckIdle)
     def _check_idle(self, _timer: _CheckIdle) -> None:
         busy = self._reads.busy or len(self._operations) > 0
-        left = self._conf.idle_timeout - (0.0 if busy else self._now() - self._last_used)
-        if left <= 0 and not self._closing:
-            logger.info("%s: not used for %g s, it ends", self.path, self._conf.idle_timeout)
+        left = self._conf.idle_timeout - (0.0 if busy else self._context.now() - self._last_used)
+        if left <= 0 and not self._context.closing:
+            logger.info("%s: unused for %g s, closing", self.path, self._conf.idle_timeout)
             self._close(UnknownInstance())
         else:
             self.set_timer("idle", max(left, 0.001), _CheckIdle())
 
+    @handles(DeleteInstance)
     def _delete(self, _request: DeleteInstance) -> None:
         self._waiting_for_end.append(self.take_reply())
         self._close(UnknownInstance())
 
-    def _close_for_good(self, _request: CloseInstance) -> None:
+    @handles(CloseInstance)
+    def _close_instance(self, _request: CloseInstance) -> None:
         self._waiting_for_end.append(self.take_reply())
         self._close(ShuttingDown())
 
     def _close(self, error: PixyError) -> None:
-        if self._closing:
+        if self._context.closing:
             return
-        self._closing = True
-        self._registry.notify(InstanceLeaving(self._group, self._name, self.actor_ref), urgent=True)
-        self._refuse(error)
-        self.pipe_to_self(self._leave_group(), on_value=lambda _left: _Closed())
+        self._context.closing = True
+        self._registry.notify(InstanceClosing(self._group, self._name, self.actor_ref), urgent=True)
+        self._fail_all(error)
+        self.pipe_to_self(self._context.leave_group(), on_value=lambda _left: _GroupLeft())
 
-    def _leave_group(self) -> Coroutine[Any, Any, None]:
-        session, self._session = self._session, None
-        self._life, self._resume = None, {}
-        commits = self._memory.book.uncommitted() if self._spec.auto_commit else ()
-        return _close(session, commits, self._conf.close_timeout)
-
-    def _end(self, _closed: _Closed) -> None:
+    @handles(_GroupLeft)
+    def _group_left(self, _message: _GroupLeft) -> None:
         for reply in self._waiting_for_end:
             reply.try_set(None)
         self._waiting_for_end.clear()
         self.stop()
 
-    def _refuse(self, error: PixyError) -> None:
-        self._reads.refuse(error)
-        self._operations.refuse(error)
+    def _fail_all(self, error: PixyError) -> None:
+        self._reads.fail_all(error)
+        self._offsets.seek_postponed()  # they fail too: the instance has no assignment
+        self._operations.fail_all(error)
 
 
-async def _close(session: InstanceSession | None, commits: tuple[Commit, ...], timeout: float) -> None:
-    if session is not None:
-        await session.close(commits, timeout)
-
-
-__all__ = ["CloseInstance", "Instance", "Memory", "SessionFactory"]
+__all__ = ["Instance"]

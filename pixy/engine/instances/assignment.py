@@ -1,4 +1,4 @@
-"""What an instance consumes: subscriptions, assignments, and what the group gives and takes."""
+"""The partitions that an instance consumes: subscriptions, manual assignments, the group's rebalances."""
 
 from __future__ import annotations
 
@@ -7,22 +7,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from actors import Future
-from pixy.engine.instances.context import Parts, Subscription
-from pixy.engine.instances.messages import (
-    AssignPartitions,
-    GetSubscription,
-    SubscribeTo,
-    Unsubscribe,
-)
+from pixy.engine.instances.context import Context, Subscription
+from pixy.engine.instances.messages import AssignPartitions, SubscribeTo
+from pixy.engine.instances.offsets import Offsets
+from pixy.engine.instances.operations import Operation, Operations
+from pixy.engine.instances.reads import Reads
 from pixy.errors import IllegalState, OtherSubscription, PixyError, UnknownTopic
 from pixy.kafka.errors import AUTH_CODES
-from pixy.membership.instances import Gone, Joined, Leaving, Trouble
+from pixy.membership.instances import Assigned, InstanceSession, Lost, Refused, Revoked
 from pixy.wire.types import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
 class TopicChecked:
-    """Whether the topic of a v1 read is there (no error) or not."""
+    """To the instance: the topic of a v1 read exists (no error) or not."""
 
     topic: str
     error: BaseException | None
@@ -30,189 +28,205 @@ class TopicChecked:
 
 @dataclass(frozen=True, slots=True)
 class Unsubscribed:
-    """The group was left."""
+    """To the instance: an :class:`Unsubscribe` has left the group."""
 
     reply: Future[Any]
 
 
-class Consuming:
-    """A part of :class:`pixy.engine.instances.actor.Instance`."""
+@dataclass(slots=True)
+class _Subscribe(Operation):
+    what = "subscribe"
+    context: Context
+    reads: Reads
+    topics: tuple[str, ...]
+    before: Subscription | None
+    """To be restored after a failure; None: a restart repeats its subscription."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    def send(self, session: InstanceSession, token: int) -> None:
+        session.subscribe(token, self.topics)
+
+    def fail(self, error: PixyError) -> None:
+        if self.before is not None:
+            self.context.state.subscription = self.before
+            self.reads.fail_all(error)
+
+
+@dataclass(slots=True)
+class _Assign(Operation):
+    what = "assign"
+    assignment: Assignment
+    partitions: tuple[TopicPartition, ...]
+    keep: Mapping[TopicPartition, int]
+    before: Subscription
+
+    def send(self, session: InstanceSession, token: int) -> None:
+        session.assign(token, self.partitions, self.keep)
+
+    def succeed(self, value: Mapping[TopicPartition, int]) -> None:
+        self.assignment.replace(value)
+
+    def fail(self, error: PixyError) -> None:
+        self.assignment.restore(self.before)
+
+
+class Assignment:
+    """Answers the requests about subscriptions and assignments, and follows the group's events."""
+
+    def __init__(self, context: Context, operations: Operations, reads: Reads, offsets: Offsets) -> None:
+        self._context = context
+        self._operations = operations
+        self._reads = reads
+        self._offsets = offsets
         self._checking = ""
+        """The topic of a v1 read whose existence is being checked."""
 
     def resume(self) -> None:
-        """A new life consumes what the one before did, from where the reader is."""
-        subscription = self._parts.memory.subscription
+        """After a restart: consume the same topics or partitions, from the reader's positions on."""
+        subscription = self._context.state.subscription
         if subscription.partitions:
             self._start_assigned(subscription, {}, None)
         elif subscription:
-            session = self._parts.open()
-            self._parts.operations.begin(
-                lambda token: session.subscribe(token, subscription.wanted), "subscribe"
-            )
+            topics = subscription.client_topics
+            self._operations.begin(_Subscribe(self._context, self._reads, topics, None))
 
-    # -- subscribing ------------------------------------------------------------------------------
+    # -- subscriptions ----------------------------------------------------------------------------
 
     def want_topic(self, topic: str) -> None:
-        """v1: the first read subscribes, and later ones are of the same topic.
+        """Subscribe a v1 instance with its first read; later reads must name the same topic.
 
         Raises:
-            OtherSubscription: something else is consumed.
+            OtherSubscription: the instance consumes something else.
         """
-        subscription = self._parts.memory.subscription
+        subscription = self._context.state.subscription
         if self._checking == topic or subscription.topics == (topic,):
             return
         if self._checking or subscription:
             raise OtherSubscription
         self._checking = topic
-        self._parts.actor.pipe_to_self(
-            self._parts.catalogue.check(topic),
+        self._context.actor.pipe_to_self(
+            self._context.catalogue.check(topic),
             on_value=lambda _found: TopicChecked(topic, None),
             on_error=lambda error: TopicChecked(topic, error),
         )
 
     def topic_checked(self, message: TopicChecked) -> None:
-        """See :class:`TopicChecked`."""
+        """Subscribe to the topic, or fail the reads that wait for it. See :class:`TopicChecked`."""
         if message.topic != self._checking:
             return
         self._checking = ""
         if message.error is not None:
-            self._parts.reads.refuse(message.error)
-        elif not self._parts.memory.subscription:
+            self._reads.fail_all(message.error)
+        elif not self._context.state.subscription:
             self._start_subscribed(Subscription(topics=(message.topic,)), None)
 
     def subscribe(self, request: SubscribeTo) -> None:
         """See :class:`SubscribeTo`. Raises IllegalState."""
         wanted = Subscription(topics=tuple(sorted(set(request.topics))), pattern=request.pattern)
-        memory = self._parts.memory
-        memory.subscription.check_change(wanted)
+        state = self._context.state
+        state.subscription.check_change(wanted)
         self._checking = ""
-        if wanted != memory.subscription:
-            self._start_subscribed(wanted, self._parts.actor.take_reply())
+        if wanted != state.subscription:
+            self._start_subscribed(wanted, self._context.take_reply())
 
     def _start_subscribed(self, wanted: Subscription, reply: Future[Any] | None) -> None:
-        parts = self._parts
-        before, parts.memory.subscription = parts.memory.subscription, wanted
-        if set(wanted.wanted) - set(before.wanted):
-            parts.reads.joined = False
-        session = parts.open()
+        state, reads = self._context.state, self._reads
+        before, state.subscription = state.subscription, wanted
+        if set(wanted.client_topics) - set(before.client_topics):
+            reads.assigned = False
+        self._operations.begin(_Subscribe(self._context, reads, wanted.client_topics, before), reply)
+        reads.look_again()
+        reads.serve()
 
-        def failed(error: PixyError) -> None:
-            parts.memory.subscription = before
-            parts.reads.refuse(error)
-
-        parts.operations.begin(
-            lambda token: session.subscribe(token, wanted.wanted),
-            "subscribe",
-            reply=reply,
-            failed=failed,
-        )
-        parts.reads.look_again()
-        parts.serve()
-
-    def unsubscribe(self, _request: Unsubscribe) -> None:
+    def unsubscribe(self) -> None:
         """See :class:`Unsubscribe`."""
-        parts = self._parts
+        context, reads = self._context, self._reads
         self._checking = ""
-        parts.memory.subscription = Subscription()
-        parts.reads.refuse(IllegalState("the subscription was deleted"))
-        if parts.session() is None:
+        context.state.subscription = Subscription()
+        reads.fail_all(IllegalState("the subscription was deleted"))
+        if context.session is None:
             return
-        # The client goes with it: one that has left a group can not take partitions of its own.
-        leaving, reply = parts.leave(), parts.actor.take_reply()
-        everything = parts.book.partitions
-        parts.book.drop(everything)
-        parts.reads.shelf.drop(everything)
-        parts.reads.joined = False
-        parts.reads.look_again()
-        parts.actor.pipe_to_self(leaving, on_value=lambda _left: Unsubscribed(reply))
+        # The Kafka client goes as well: one that has left a group cannot take partitions of its own.
+        leaving, reply = context.leave_group(), context.take_reply()
+        self._drop(context.positions.partitions)
+        reads.assigned = False
+        reads.look_again()
+        context.actor.pipe_to_self(leaving, on_value=lambda _left: Unsubscribed(reply))
 
-    def unsubscribed(self, message: Unsubscribed) -> None:
-        """See :class:`Unsubscribed`."""
-        message.reply.try_set(None)
-
-    def get_subscription(self, _query: GetSubscription) -> list[str]:
+    def get_subscription(self) -> list[str]:
         """See :class:`GetSubscription`."""
-        subscription = self._parts.memory.subscription
+        subscription = self._context.state.subscription
         if subscription.pattern:
-            return sorted({topic for topic, _ in self._parts.book.partitions})
+            return sorted({topic for topic, _ in self._context.positions.partitions})
         return list(subscription.topics)
 
-    # -- assigning --------------------------------------------------------------------------------
+    # -- manual assignments -----------------------------------------------------------------------
 
     def assign(self, request: AssignPartitions) -> None:
         """See :class:`AssignPartitions`. Raises IllegalState."""
         wanted = Subscription(partitions=tuple(sorted(set(request.partitions))))
         if not wanted:
-            self.unsubscribe(Unsubscribe())
+            self.unsubscribe()
             return
-        self._parts.memory.subscription.check_change(wanted)
-        keep = self._parts.book.positions
-        self._start_assigned(wanted, keep, self._parts.actor.take_reply())
+        self._context.state.subscription.check_change(wanted)
+        self._start_assigned(wanted, self._context.positions.offsets, self._context.take_reply())
 
     def _start_assigned(
         self, wanted: Subscription, keep: Mapping[TopicPartition, int], reply: Future[Any] | None
     ) -> None:
-        parts = self._parts
-        before, parts.memory.subscription = parts.memory.subscription, wanted
+        state = self._context.state
+        before, state.subscription = state.subscription, wanted
         kept = {partition: keep[partition] for partition in wanted.partitions if partition in keep}
-        session = parts.open()
+        self._operations.begin(_Assign(self, wanted.partitions, kept, before), reply)
+        self._reads.look_again()
 
-        def finish(starts: Mapping[TopicPartition, int]) -> None:
-            # What waits on the shelf is fetched again: kept partitions go on where the reader is.
-            before = parts.book.partitions
-            parts.reads.shelf.drop(before)
-            parts.book.drop(partition for partition in before if partition not in starts)
-            self.joined(Joined(starts))
+    def replace(self, starts: Mapping[TopicPartition, int]) -> None:
+        """Exactly these partitions are assigned now, each from the given offset on."""
+        # Records fetched ahead are fetched again: a kept partition continues at the reader's position.
+        before = self._context.positions.partitions
+        self._reads.fetched.drop(before)
+        self._context.positions.drop(partition for partition in before if partition not in starts)
+        self.assigned(Assigned(starts))
 
-        def failed(_error: PixyError) -> None:
-            parts.memory.subscription = before
+    def restore(self, before: Subscription) -> None:
+        """Go back to an earlier subscription after a failed change."""
+        self._context.state.subscription = before
 
-        parts.operations.begin(
-            lambda token: session.assign(token, wanted.partitions, kept),
-            "assign",
-            reply=reply,
-            finish=finish,
-            failed=failed,
-        )
-        parts.reads.look_again()
+    # -- the group's events -----------------------------------------------------------------------
 
-    # -- what the group does ----------------------------------------------------------------------
+    def assigned(self, event: Assigned) -> None:
+        """See :class:`pixy.membership.instances.Assigned`."""
+        self._context.positions.assign(event.starts)
+        self._reads.refusal = None
+        self._reads.start_clocks()
+        self._offsets.seek_postponed()
+        self._reads.serve()
 
-    def joined(self, event: Joined) -> None:
-        """See :class:`pixy.membership.instances.Joined`."""
-        parts = self._parts
-        parts.book.assign(event.starts)
-        parts.reads.trouble = None
-        parts.reads.start_clocks(parts.now())
-        parts.operations.joined()
-        parts.serve()
-
-    def leaving(self, event: Leaving) -> None:
-        """What was handed out of the partitions is committed before they go, if that is wanted."""
+    def revoked(self, event: Revoked) -> None:
+        """Give partitions up; with automatic commit, commit the records handed out from them first."""
+        context = self._context
         commits = [
             commit
-            for commit in self._parts.book.uncommitted()
+            for commit in context.positions.uncommitted()
             if (commit.topic, commit.partition) in event.partitions
         ]
-        self.gone(Gone(event.partitions))
-        session = self._parts.session()
-        if session is not None:
-            session.release(commits if self._parts.spec.auto_commit else ())
+        self._drop(event.partitions)
+        if context.session is not None:
+            context.session.release(commits if context.spec.auto_commit else ())
 
-    def gone(self, event: Gone) -> None:
-        """See :class:`pixy.membership.instances.Gone`."""
-        self._parts.book.drop(event.partitions)
-        self._parts.reads.shelf.drop(event.partitions)
+    def lost(self, event: Lost) -> None:
+        """See :class:`pixy.membership.instances.Lost`."""
+        self._drop(event.partitions)
 
-    def trouble(self, event: Trouble) -> None:
-        """See :class:`pixy.membership.instances.Trouble`."""
-        parts, error = self._parts, event.error
+    def refused(self, event: Refused) -> None:
+        """See :class:`pixy.membership.instances.Refused`."""
+        reads, error = self._reads, event.error
         if getattr(error, "code", None) in AUTH_CODES:
-            parts.reads.trouble = error
-            parts.reads.refuse_first(error)
-        elif isinstance(error, UnknownTopic) and not parts.book.partitions:
-            parts.reads.start_clocks(parts.now())  # nobody can say when it will be there
-        parts.serve()
+            reads.refusal = error
+            reads.fail_first(error)
+        elif isinstance(error, UnknownTopic) and not self._context.positions.partitions:
+            reads.start_clocks()  # the topic may never exist, so the reads do not wait for an assignment
+        reads.serve()
+
+    def _drop(self, partitions: tuple[TopicPartition, ...] | list[TopicPartition]) -> None:
+        self._context.positions.drop(partitions)
+        self._reads.fetched.drop(partitions)

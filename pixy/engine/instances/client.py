@@ -1,17 +1,20 @@
-"""What the REST API calls for consumer instances: one object per cluster."""
+"""The REST API's access to the consumer instances of a cluster."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, TypeVar
 
-from actors import ActorDeadError, ActorRef, MailboxFull
-from pixy.engine.instances.messages import Batch, InstanceSpec, ReadRecords
+from actors import ActorDeadError, ActorRef, MailboxFull, Request
+from pixy.engine.instances.actor import Instance
+from pixy.engine.instances.messages import InstanceRequest, InstanceSpec, ReadBatch, ReadRecords
 from pixy.engine.instances.registry import CountInstances, CreateInstance, GetInstance
 from pixy.errors import TooManyRequests, Unavailable, UnknownInstance
 
-_BOUND = "instances.max_waiting_requests"
+R = TypeVar("R")
+
+_LIMIT = "instances.max_waiting_requests"
 _MAX_KNOWN = 10_000
 
 
@@ -19,78 +22,94 @@ class InstanceClient:
     """The instances of one cluster.
 
     Args:
-        registry: finds the ``ActorRef[Instances]``.
+        registry: finds the ``ActorRef[Instances]``, which a restart of the cluster replaces.
     """
 
     def __init__(self, registry: Callable[[], Awaitable[ActorRef[Any]]]) -> None:
         self._registry = registry
-        self._known: dict[tuple[str, str], ActorRef[Any]] = {}
+        self._known: dict[tuple[str, str], ActorRef[Instance]] = {}
 
     async def create(self, group: str, name: str | None, spec: InstanceSpec) -> str:
-        """Make an instance; its name.
+        """Create an instance and return its name.
+
+        Args:
+            group: the id of its group.
+            name: None: generate one.
+            spec: the options it is created with.
 
         Raises:
-            InstanceExists: the group has one of that name.
-            InvalidParameter: the name can not be one.
-            TooManyRequests: there are ``instances.max_instances``.
+            InstanceExists: the group has an instance of that name.
+            InvalidParameter: the name is not allowed.
+            TooManyRequests: there are ``instances.max_instances`` instances.
         """
-        made: str = await self._ask_registry(CreateInstance(group, name, spec))
-        return made
+        return await self._ask_registry(CreateInstance(group, name, spec))
 
     async def count(self) -> dict[str, int]:
-        """How many wait in a read, are idle, and were never used."""
-        found: dict[str, int] = await self._ask_registry(CountInstances())
-        return found
+        """The number of instances in each state: see :class:`GetInstanceState`."""
+        return await self._ask_registry(CountInstances())
 
-    async def find(self, group: str, name: str) -> ActorRef[Any]:
-        """The instance. Raises UnknownInstance."""
+    async def find(self, group: str, name: str) -> ActorRef[Instance]:
+        """The instance of a group by its name. Raises UnknownInstance."""
         ref = self._known.get((group, name))
         if ref is None or not ref.is_alive():
             self._known.pop((group, name), None)
-            found: ActorRef[Any] = await self._ask_registry(GetInstance(group, name))
+            ref = await self._ask_registry(GetInstance(group, name))
             if len(self._known) >= _MAX_KNOWN:
                 self._known.clear()
-            self._known[group, name] = ref = found
+            self._known[group, name] = ref
         return ref
 
-    async def ask(self, group: str, name: str, message: Any) -> Any:
-        """Ask an instance one of :mod:`pixy.engine.instances.messages`.
+    async def ask(self, group: str, name: str, request: InstanceRequest[R]) -> R:
+        """Send a request to an instance and return its reply.
+
+        Args:
+            group: the id of its group.
+            name: the instance's name.
+            request: one of :mod:`pixy.engine.instances.messages`.
 
         Raises:
-            UnknownInstance: it is not there, or ended meanwhile.
+            UnknownInstance: there is no such instance, or it ended meanwhile.
         """
         ref = await self.find(group, name)
         try:
-            return await ref.ask(message, block=False)
+            return await ref.ask(request, block=False)
         except ActorDeadError as error:
-            raise self._gone(ref) from error
+            raise self._ended(ref) from error
         except MailboxFull as error:
-            raise TooManyRequests(_BOUND) from error
+            raise TooManyRequests(_LIMIT) from error
 
-    async def read(self, group: str, name: str, request: ReadRecords) -> Batch:
-        """Read records. A caller that is cancelled meanwhile gets nothing and loses nothing."""
+    async def read(self, group: str, name: str, request: ReadRecords) -> ReadBatch:
+        """Read records. If the caller is cancelled, the next read returns the records.
+
+        Args:
+            group: the id of the instance's group.
+            name: the instance's name.
+            request: the limits of the read.
+
+        Raises:
+            UnknownInstance: there is no such instance, or it ended meanwhile.
+        """
         ref = await self.find(group, name)
         future = ref.ask(request, block=False)
         try:
-            batch: Batch = await future
+            return await future
         except ActorDeadError as error:
-            raise self._gone(ref) from error
+            raise self._ended(ref) from error
         except MailboxFull as error:
-            raise TooManyRequests(_BOUND) from error
+            raise TooManyRequests(_LIMIT) from error
         except asyncio.CancelledError:
             offered = future.value()
             if offered is not None:
                 offered.give_back()
             raise
-        return batch
 
     @staticmethod
-    def _gone(ref: ActorRef[Any]) -> Exception:
+    def _ended(ref: ActorRef[Any]) -> Exception:
         if ref.is_alive():
             return Unavailable("the consumer instance is restarting, try again")
         return UnknownInstance()
 
-    async def _ask_registry(self, message: Any) -> Any:
+    async def _ask_registry(self, message: Request[R]) -> R:
         registry = await self._registry()
         try:
             return await registry.ask(message, block=False)

@@ -1,4 +1,4 @@
-"""What the parts of an instance share, and what each instance consumes."""
+"""Everything the parts of a consumer instance share: its settings, its state and its session."""
 
 from __future__ import annotations
 
@@ -6,22 +6,24 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from actors import Actor
+from actors import Actor, Future
 from pixy.config.model import Instances
 from pixy.engine.instances.messages import InstanceSpec
-from pixy.engine.instances.operations import Operations
-from pixy.engine.instances.positions import Book
-from pixy.engine.instances.reads import Reads
+from pixy.engine.instances.positions import Positions
 from pixy.errors import IllegalState
-from pixy.membership.instances import InstanceSession
+from pixy.kafka.consumer import Commit
+from pixy.membership.instances import InstanceEvent, InstanceSession
 from pixy.wire.types import TopicPartition
 
 BEGINNING, END = -2, -1
-"""In the place of a time: the oldest record, and what is written next."""
+"""Special times of a seek: the oldest record, and the next to be written."""
+
+SessionFactory = Callable[[Mapping[TopicPartition, int], Callable[[InstanceEvent], None]], InstanceSession]
+"""Makes a session from the offsets at which to resume and a function that takes its events."""
 
 
 class Catalogue(Protocol):
-    """What an instance asks about topics, of somebody whose connections do not wait for records."""
+    """Looks up topics and offsets over connections that do not wait for records."""
 
     async def check(self, topic: str) -> None:
         """Raises UnknownTopic if there is no such topic."""
@@ -42,55 +44,103 @@ class Subscription:
         return bool(self.topics or self.pattern or self.partitions)
 
     @property
-    def wanted(self) -> tuple[str, ...]:
-        """What to subscribe to, in the client's terms; a pattern means whole names."""
+    def client_topics(self) -> tuple[str, ...]:
+        """The topics in the Kafka client's form; a pattern must match the whole name."""
         return (f"^({self.pattern})$",) if self.pattern else self.topics
 
     def check_change(self, to: Subscription) -> None:
-        """Raises IllegalState: only what is deleted can become something of another kind."""
+        """Raises IllegalState if ``to`` is of another kind: delete the subscription first."""
         kinds = [bool(self.topics), bool(self.pattern), bool(self.partitions)]
         if any(kinds) and kinds != [bool(to.topics), bool(to.pattern), bool(to.partitions)]:
             raise IllegalState("Subscription to topics, partitions and pattern are mutually exclusive")
 
 
 @dataclass(slots=True)
-class Memory:
-    """What outlives a life of the actor: a restart goes on where the reader was."""
+class ReaderState:
+    """Survives a restart of the actor, so that the reader continues where it was."""
 
     subscription: Subscription = field(default_factory=Subscription)
-    book: Book = field(default_factory=Book)
+    positions: Positions = field(default_factory=Positions)
 
 
-@dataclass(slots=True)
-class Parts:
-    """An instance's parts.
+@dataclass(frozen=True, slots=True)
+class SessionEvent:
+    """To the instance: an event of the session with this id."""
 
-    Attributes:
-        actor: the instance itself.
-        open: its session, made if it has none yet.
-        session: its session, or None.
-        leave: gives the session up: the coroutine commits, if that is wanted, and leaves the group.
-        serve: serve reads, and set their timer.
-        catalogue: what is there.
+    session_id: object
+    event: InstanceEvent
+
+
+class Context:
+    """Owns the session. Knows none of the parts that use it.
+
+    Args:
+        actor: the instance, for its timers, its replies and its address.
+        spec: how the instance was created.
+        conf: the limits and timeouts of instances.
+        state: kept by the registry across restarts.
+        catalogue: looks up topics and offsets.
+        make_session: called when a session is first needed.
     """
 
-    actor: Actor
-    spec: InstanceSpec
-    conf: Instances
-    memory: Memory
-    reads: Reads
-    operations: Operations
-    open: Callable[[], InstanceSession]
-    session: Callable[[], InstanceSession | None]
-    leave: Callable[[], Coroutine[Any, Any, None]]
-    serve: Callable[[], None]
-    catalogue: Catalogue
-
-    @property
-    def book(self) -> Book:
-        """The positions."""
-        return self.memory.book
+    def __init__(
+        self,
+        actor: Actor,
+        spec: InstanceSpec,
+        conf: Instances,
+        state: ReaderState,
+        catalogue: Catalogue,
+        make_session: SessionFactory,
+    ) -> None:
+        self.actor = actor
+        self.spec = spec
+        self.conf = conf
+        self.state = state
+        self.positions = state.positions
+        self.catalogue = catalogue
+        self.closing = False
+        """Whether the instance takes no more requests."""
+        self.session: InstanceSession | None = None
+        self._session_id: object = None
+        self._make_session = make_session
+        self._resume: Mapping[TopicPartition, int] = state.positions.begin_again()
 
     def now(self) -> float:
-        """The loop's time."""
+        """The loop's time in seconds."""
         return self.actor.system.loop.time()
+
+    def take_reply(self) -> Future[Any]:
+        """The reply to the current request, to be set later."""
+        return self.actor.take_reply()
+
+    def open_session(self) -> InstanceSession:
+        """The session; a new one unless there is one already.
+
+        A session costs a thread, connections and memory, so an instance opens one only to consume or
+        commit.
+        """
+        if self.session is None:
+            ref = self.actor.actor_ref
+            self._session_id = session_id = object()
+
+            def post(event: InstanceEvent) -> None:
+                ref.notify(SessionEvent(session_id, event), urgent=True)
+
+            self.session = self._make_session(self._resume, post)
+        return self.session
+
+    def is_current(self, message: SessionEvent) -> bool:
+        """Whether an event comes from the present session."""
+        return message.session_id is self._session_id
+
+    def leave_group(self) -> Coroutine[Any, Any, None]:
+        """Give the session up. The coroutine makes the last automatic commit and leaves the group."""
+        session, self.session = self.session, None
+        self._session_id, self._resume = None, {}
+        commits = self.positions.uncommitted() if self.spec.auto_commit else ()
+        return _close(session, commits, self.conf.close_timeout)
+
+
+async def _close(session: InstanceSession | None, commits: tuple[Commit, ...], timeout: float) -> None:
+    if session is not None:
+        await session.close(commits, timeout)

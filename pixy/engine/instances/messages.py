@@ -1,15 +1,20 @@
-"""What a consumer instance is asked, and what it answers with."""
+"""The requests to a consumer instance, and their replies."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
-from actors import ActorRef
+from actors import ActorRef, Request
 from pixy.engine.consume.long_polls import Message
-from pixy.kafka.consumer import Commit
+from pixy.kafka.consumer import Commit, Committed
 from pixy.wire.types import TopicPartition
+
+R_co = TypeVar("R_co", covariant=True)
+
+Progress = list[tuple[TopicPartition, int, int | None]]
+"""Of each partition read from: the last offset handed out, and the last one committed (None: none yet)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,11 +22,11 @@ class InstanceSpec:
     """How an instance was created.
 
     Attributes:
-        format: of the records in its answers; of no concern to the engine but that it stays the same.
+        format: of the records in its answers. The engine only checks that reads do not change it.
         reset: where a partition without a committed offset begins: ``earliest`` or ``latest``.
         auto_commit: commit by itself what was handed out.
-        min_bytes: a read is answered when so many bytes are there, or its wait is over.
-        wait: seconds a read waits for a record, unless it says otherwise.
+        min_bytes: a read is answered when this many bytes are ready, or when its wait is over.
+        wait: seconds a read waits for records, unless the read says otherwise.
         max_records: the most records of a read.
         isolation: of transactions: ``read_committed`` or ``read_uncommitted``.
     """
@@ -35,13 +40,21 @@ class InstanceSpec:
     isolation: str = "read_committed"
 
 
+class InstanceRequest(Request[R_co]):
+    """A client's request to an instance. It counts as a use, and its PixyError is the answer."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
-class ReadRecords:
-    """Ask for records: a :class:`Batch`, with none if none came within the wait.
+class ReadRecords(InstanceRequest["ReadBatch"]):
+    """Ask for records: a :class:`ReadBatch`, empty if none came within the wait.
 
     Attributes:
-        format: what the answer is to be in; None: the instance's.
-        topic: v1: the topic, which the first read subscribes to; None: what is subscribed.
+        max_bytes: of keys and values; the first record is returned whatever its size.
+        most: the most records.
+        format: of the answer; None: the instance's.
+        topic: v1: the topic, which the first read subscribes to; None: the subscription's topics.
         wait: seconds; None: the instance's.
     """
 
@@ -53,7 +66,7 @@ class ReadRecords:
 
 
 @dataclass(frozen=True, slots=True)
-class SubscribeTo:
+class SubscribeTo(InstanceRequest[None]):
     """Consume topics, or those that match a pattern, as a member of the group."""
 
     topics: tuple[str, ...] = ()
@@ -61,49 +74,49 @@ class SubscribeTo:
 
 
 @dataclass(frozen=True, slots=True)
-class GetSubscription:
-    """Ask for the topics, sorted; those of a pattern are the topics of the assigned partitions."""
+class GetSubscription(InstanceRequest[list[str]]):
+    """Ask for the topics, sorted; for a pattern, the topics of the assigned partitions."""
 
 
 @dataclass(frozen=True, slots=True)
-class Unsubscribe:
+class Unsubscribe(InstanceRequest[None]):
     """Consume nothing, and leave the group."""
 
 
 @dataclass(frozen=True, slots=True)
-class AssignPartitions:
-    """Consume these partitions, whoever else does."""
+class AssignPartitions(InstanceRequest[None]):
+    """Consume these partitions without joining the group, even if others consume them too."""
 
     partitions: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class GetAssignment:
-    """Ask for the partitions, sorted."""
+class GetAssignment(InstanceRequest[list[TopicPartition]]):
+    """Ask for the assigned partitions, sorted."""
 
 
 @dataclass(frozen=True, slots=True)
-class CommitPositions:
-    """Commit what was handed out. The reply: see :meth:`pixy.engine.instances.positions.Book.progress`."""
+class CommitPositions(InstanceRequest[Progress]):
+    """Commit the positions: the offsets after the records handed out."""
 
 
 @dataclass(frozen=True, slots=True)
-class CommitOffsets:
+class CommitOffsets(InstanceRequest[None]):
     """Commit these offsets."""
 
     commits: tuple[Commit, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class GetCommitted:
-    """Ask for committed offsets: partition to :class:`pixy.kafka.consumer.Committed`."""
+class GetCommitted(InstanceRequest[dict[TopicPartition, Committed]]):
+    """Ask for the committed offsets of partitions."""
 
     partitions: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class SeekTo:
-    """Go on at offsets, or at times (ms since 1970; -1: the end, -2: the beginning), in assigned
+class SeekTo(InstanceRequest[None]):
+    """Continue at offsets, or at times (ms since 1970; -1: the end, -2: the beginning), in assigned
     partitions.
     """
 
@@ -112,17 +125,22 @@ class SeekTo:
 
 
 @dataclass(frozen=True, slots=True)
-class DeleteInstance:
+class DeleteInstance(InstanceRequest[None]):
     """Leave the group and end. The reply comes when that is done, or takes too long."""
 
 
 @dataclass(frozen=True, slots=True)
-class InstanceState:
-    """Ask for ``"waiting"`` (a read waits), ``"idle"`` (joined) or ``"unused"`` (no Kafka client)."""
+class GetInstanceState(Request[str]):
+    """Ask for ``"waiting"`` (a read waits), ``"idle"`` (has a session) or ``"unused"`` (has none)."""
 
 
 @dataclass(frozen=True, slots=True)
-class InstanceLeaving:
+class CloseInstance(Request[None]):
+    """From the registry: the service stops. The reply comes when the instance has left its group."""
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceClosing:
     """To the registry: this instance takes no more requests and will stop."""
 
     group: str
@@ -132,37 +150,43 @@ class InstanceLeaving:
 
 @dataclass(frozen=True, slots=True)
 class BatchSettled:
-    """To an instance: whether the answer with a batch was sent."""
+    """To an instance: the answer with a batch was sent, or not."""
 
-    batch: Batch
+    batch: ReadBatch
     sent: bool
 
 
-class Batch:
-    """Records, with ``size`` bytes of keys and values, on their way to a reader. Whoever answers says how that went: :meth:`sent` or
-    :meth:`give_back`, once; the next read waits for it.
+class ReadBatch:
+    """Records on their way to a reader. Call :meth:`sent` or :meth:`give_back`, once; the instance
+    holds its next read until then.
+
+    Attributes:
+        records: in the order in which to return them.
+        size: bytes of their keys and values.
+        epochs: the epoch of each partition when the records were taken.
+        format: of the instance.
     """
 
-    __slots__ = ("_owner", "format", "records", "size", "terms")
+    __slots__ = ("_instance", "epochs", "format", "records", "size")
 
     def __init__(
         self,
         records: list[Message],
         size: int,
-        terms: Mapping[TopicPartition, int],
+        epochs: Mapping[TopicPartition, int],
         embedded: str,
-        owner: ActorRef[Any],
+        instance: ActorRef[Any],
     ) -> None:
         self.records = records
         self.size = size
-        self.terms = terms
+        self.epochs = epochs
         self.format = embedded
-        self._owner = owner
+        self._instance = instance
 
     def sent(self) -> None:
-        """The answer was written: from here on the records count as handed out."""
-        self._owner.notify(BatchSettled(self, True), urgent=True)
+        """The answer was written: from now on the records count as handed out."""
+        self._instance.notify(BatchSettled(self, True), urgent=True)
 
     def give_back(self) -> None:
-        """The reader is gone: the records are the next ones read."""
-        self._owner.notify(BatchSettled(self, False), urgent=True)
+        """The reader is gone: the next read returns the records."""
+        self._instance.notify(BatchSettled(self, False), urgent=True)

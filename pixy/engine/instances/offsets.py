@@ -1,4 +1,4 @@
-"""An instance's offsets: commits of what was handed out, committed ones, seeks."""
+"""An instance's offsets: commits, committed offsets, seeks."""
 
 from __future__ import annotations
 
@@ -8,9 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from actors import Future
-from pixy.engine.instances.context import Parts
-from pixy.engine.instances.messages import CommitOffsets, CommitPositions, GetCommitted, SeekTo
-from pixy.errors import IllegalState
+from pixy.engine.instances.context import Context
+from pixy.engine.instances.messages import CommitOffsets, GetCommitted, Progress, SeekTo
+from pixy.engine.instances.operations import Operation, Operations
+from pixy.engine.instances.positions import Positions
+from pixy.engine.instances.reads import Reads
+from pixy.errors import IllegalState, PixyError
+from pixy.kafka.consumer import Commit
+from pixy.membership.instances import InstanceSession
 from pixy.wire.types import TopicPartition
 
 logger = logging.getLogger("pixy.engine")
@@ -18,7 +23,7 @@ logger = logging.getLogger("pixy.engine")
 
 @dataclass(frozen=True, slots=True)
 class OffsetsFound:
-    """To the instance: where the times of a seek are."""
+    """To the instance: the offsets at the times of a seek, or why they could not be looked up."""
 
     request: SeekTo
     reply: Future[Any]
@@ -26,113 +31,141 @@ class OffsetsFound:
     error: BaseException | None
 
 
+@dataclass(slots=True)
+class _Commit(Operation):
+    what = "commit"
+    positions: Positions
+    commits: tuple[Commit, ...]
+
+    def send(self, session: InstanceSession, token: int) -> None:
+        session.commit(token, self.commits)
+
+    def succeed(self, _value: Any) -> Any:
+        self.positions.committed(self.commits)
+
+
+class _CommitPositions(_Commit):
+    __slots__ = ()
+
+    def succeed(self, _value: Any) -> Progress:
+        self.positions.committed(self.commits)
+        return self.positions.progress()
+
+
+@dataclass(slots=True)
+class _AutoCommit(_Commit):
+    path: str
+
+    def fail(self, error: PixyError) -> None:
+        logger.warning("%s: commit failed, will retry: %s", self.path, error)
+
+
+@dataclass(slots=True)
+class _GetCommitted(Operation):
+    what = "the committed offsets"
+    partitions: tuple[TopicPartition, ...]
+
+    def send(self, session: InstanceSession, token: int) -> None:
+        session.committed(token, self.partitions)
+
+    def succeed(self, value: Any) -> Any:
+        return value
+
+
+@dataclass(slots=True)
+class _Seek(Operation):
+    what = "seek"
+    positions: Positions
+    reads: Reads
+    offsets: Mapping[TopicPartition, int]
+
+    def send(self, session: InstanceSession, token: int) -> None:
+        session.seek(token, self.offsets)
+
+    def succeed(self, _value: Any) -> None:
+        self.positions.seek(self.offsets)
+        self.reads.fetched.drop(self.offsets)
+        self.reads.serve()
+
+
 class Offsets:
-    """A part of :class:`pixy.engine.instances.actor.Instance`."""
+    """Answers the requests about offsets."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    def __init__(self, context: Context, operations: Operations, reads: Reads) -> None:
+        self._context = context
+        self._operations = operations
+        self._reads = reads
 
-    def commit_positions(self, _request: CommitPositions) -> Any:
-        """See :class:`CommitPositions`."""
-        parts = self._parts
-        commits = parts.book.uncommitted()
+    # -- commits ----------------------------------------------------------------------------------
+
+    def commit_positions(self) -> Progress | None:
+        """See :class:`CommitPositions`. Returns None if the reply comes later."""
+        context = self._context
+        commits = context.positions.uncommitted()
         if not commits:
-            return parts.book.progress()
-        session = parts.open()
-
-        def finish(_value: Any) -> Any:
-            parts.book.committed(commits)
-            return parts.book.progress()
-
-        parts.operations.begin(
-            lambda token: session.commit(token, commits),
-            "commit",
-            reply=parts.actor.take_reply(),
-            finish=finish,
-        )
+            return context.positions.progress()
+        self._operations.begin(_CommitPositions(context.positions, commits), context.take_reply())
         return None
 
-    def commit_by_itself(self) -> None:
-        """Automatic commit; what fails is tried again with the next one."""
-        parts = self._parts
-        commits = parts.book.uncommitted()
-        session = parts.session()
-        if not commits or session is None:
-            return
-        parts.operations.begin(
-            lambda token: session.commit(token, commits),
-            "commit",
-            finish=lambda _value: parts.book.committed(commits),
-            failed=lambda error: logger.warning("%s: commit failed, will retry: %s", parts.actor.path, error),
-        )
+    def auto_commit(self) -> None:
+        """Commit the positions by itself; the next automatic commit repeats one that fails."""
+        context = self._context
+        commits = context.positions.uncommitted()
+        if commits and context.session is not None:
+            self._operations.begin(_AutoCommit(context.positions, commits, context.actor.path))
 
     def commit_offsets(self, request: CommitOffsets) -> None:
         """See :class:`CommitOffsets`."""
-        parts = self._parts
-        session = parts.open()
-        parts.operations.begin(
-            lambda token: session.commit(token, request.commits),
-            "commit",
-            reply=parts.actor.take_reply(),
-            finish=lambda _value: parts.book.committed(request.commits),
-        )
+        context = self._context
+        self._operations.begin(_Commit(context.positions, request.commits), context.take_reply())
 
     def get_committed(self, request: GetCommitted) -> None:
         """See :class:`GetCommitted`."""
-        parts = self._parts
-        session = parts.open()
-        parts.operations.begin(
-            lambda token: session.committed(token, request.partitions),
-            "the committed offsets",
-            reply=parts.actor.take_reply(),
-            finish=lambda found: found,
-        )
+        self._operations.begin(_GetCommitted(request.partitions), self._context.take_reply())
+
+    # -- seeks ------------------------------------------------------------------------------------
 
     def seek(self, request: SeekTo) -> None:
         """See :class:`SeekTo`. Raises IllegalState."""
-        parts = self._parts
-        if not parts.memory.subscription:
+        if not self._context.state.subscription:
             raise _not_assigned(next(iter((*request.offsets, *request.times))))
-        reply = parts.actor.take_reply()
-        if parts.reads.joined:
-            self._find(request, reply)
+        reply = self._context.take_reply()
+        if self._reads.assigned:
+            self._look_up(request, reply)
         else:
-            parts.operations.when_joined(lambda: self._find(request, reply))
+            self._operations.postpone(request, reply)
 
-    def _find(self, request: SeekTo, reply: Future[Any]) -> None:
-        if self._refused((*request.offsets, *request.times), reply):
+    def seek_postponed(self) -> None:
+        """Carry out the seeks that waited for the group's assignment."""
+        for request, reply in self._operations.take_postponed():
+            self._look_up(request, reply)
+
+    def _look_up(self, request: SeekTo, reply: Future[Any]) -> None:
+        if self._fail_unassigned((*request.offsets, *request.times), reply):
             return
         if not request.times:
-            self.found(OffsetsFound(request, reply, {}, None))
+            self.offsets_found(OffsetsFound(request, reply, {}, None))
             return
-        # A broker answers the requests of a connection one after another, and the session's waits
-        # for records: so somebody else is asked where a time is.
-        self._parts.actor.pipe_to_self(
-            self._parts.catalogue.find(request.times),
+        # A broker answers the requests of a connection in order, and the session's connections hold a
+        # fetch that waits for records. So the catalogue looks the times up over its own.
+        self._context.actor.pipe_to_self(
+            self._context.catalogue.find(request.times),
             on_value=lambda offsets: OffsetsFound(request, reply, offsets, None),
             on_error=lambda error: OffsetsFound(request, reply, {}, error),
         )
 
-    def found(self, message: OffsetsFound) -> None:
-        """See :class:`OffsetsFound`."""
-        parts, reply = self._parts, message.reply
+    def offsets_found(self, message: OffsetsFound) -> None:
+        """Tell the session to seek. See :class:`OffsetsFound`."""
         if message.error is not None:
-            reply.try_fail(message.error)
+            message.reply.try_fail(message.error)
             return
         offsets = {**message.request.offsets, **message.offsets}
-        if self._refused(offsets, reply):
-            return
-        session = parts.open()
+        if not self._fail_unassigned(offsets, message.reply):
+            seek = _Seek(self._context.positions, self._reads, offsets)
+            self._operations.begin(seek, message.reply)
 
-        def finish(_value: Any) -> None:
-            parts.book.seek(offsets)
-            parts.reads.shelf.drop(offsets)
-            parts.serve()
-
-        parts.operations.begin(lambda token: session.seek(token, offsets), "seek", reply=reply, finish=finish)
-
-    def _refused(self, partitions: Iterable[TopicPartition], reply: Future[Any]) -> bool:
-        missing = [partition for partition in partitions if partition not in self._parts.book]
+    def _fail_unassigned(self, partitions: Iterable[TopicPartition], reply: Future[Any]) -> bool:
+        missing = [partition for partition in partitions if partition not in self._context.positions]
         if missing:
             reply.try_fail(_not_assigned(missing[0]))
         return bool(missing)

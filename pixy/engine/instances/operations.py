@@ -1,148 +1,169 @@
-"""Commands of an instance that are under way at Kafka, each with its reply and its deadline."""
+"""The commands that wait for Kafka, each with its reply and its deadline."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
-from actors import Actor, Future
-from pixy.config.model import Instances
+from actors import Future
+from pixy.engine.instances.context import Context
+from pixy.engine.instances.messages import SeekTo
 from pixy.errors import KafkaError, PixyError, TooManyRequests
 from pixy.kafka.errors import REBALANCE_IN_PROGRESS, timed_out
-from pixy.membership.instances import Done
+from pixy.membership.instances import Done, InstanceSession
 
-_AGAIN = 0.1
-_tokens = itertools.count(1)  # of all instances: no life sees the outcome of another's command
+_RETRY_AFTER = 0.1
+_tokens = itertools.count(1)  # shared by all instances: a restarted one never takes an old result for its own
+
+
+class Operation:
+    """A command to the session, and the changes that its result makes. Subclasses fill this in."""
+
+    __slots__ = ()
+
+    what: ClassVar[str]
+    """Names the command in errors."""
+
+    def send(self, session: InstanceSession, token: int) -> None:
+        """Give the command to the session.
+
+        Args:
+            session: the one that was open when the operation began.
+            token: identifies the result.
+        """
+        raise NotImplementedError
+
+    def succeed(self, value: Any) -> Any:
+        """Apply the result, even if the reply has timed out. Returns the reply."""
+        return None
+
+    def fail(self, error: PixyError) -> None:
+        """Undo what the command prepared."""
 
 
 @dataclass(frozen=True, slots=True)
 class OperationDue:
-    """To the instance, from its timer: an operation takes too long."""
+    """To the instance, from a timer: an operation has reached its deadline."""
 
     token: int
 
 
 @dataclass(frozen=True, slots=True)
-class OperationAgain:
-    """To the instance, from its timer: an operation that met a rebalance is tried again."""
+class OperationRetry:
+    """To the instance, from a timer: repeat an operation that met a rebalance."""
 
     token: int
 
 
 @dataclass(frozen=True, slots=True)
-class JoinDue:
-    """To the instance, from its timer: what waits for the join waits no longer."""
+class AssignmentDue:
+    """To the instance, from a timer: the group's assignment takes too long to wait for."""
+
+
+PostponedSeek = tuple[SeekTo, Future[Any]]
+"""A seek that waits for the group's assignment, and its reply."""
 
 
 @dataclass(slots=True)
-class _Operation:
-    begin: Callable[[int], None]
-    what: str
+class _UnderWay:
+    operation: Operation
+    session: InstanceSession
     reply: Future[Any] | None
-    finish: Callable[[Any], Any] | None
-    failed: Callable[[PixyError], None] | None
-    until: float
+    deadline: float
 
 
 class Operations:
-    """At most ``instances.max_waiting_requests`` at once."""
+    """The operations under way: at most ``instances.max_waiting_requests`` at once."""
 
-    def __init__(self, actor: Actor, conf: Instances) -> None:
-        self._actor = actor
-        self._conf = conf
-        self._under_way: dict[int, _Operation] = {}
-        self._joining: list[Callable[[], None]] = []
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._under_way: dict[int, _UnderWay] = {}
+        self._postponed: list[PostponedSeek] = []
 
     def __len__(self) -> int:
-        return len(self._under_way) + len(self._joining)
+        return len(self._under_way) + len(self._postponed)
 
-    def begin(
-        self,
-        begin: Callable[[int], None],
-        what: str,
-        *,
-        reply: Future[Any] | None = None,
-        finish: Callable[[Any], Any] | None = None,
-        failed: Callable[[PixyError], None] | None = None,
-    ) -> None:
-        """Give a command to the session.
+    def begin(self, operation: Operation, reply: Future[Any] | None = None) -> None:
+        """Send a command to the session, which is opened if need be.
 
         Args:
-            begin: called with the token that the outcome will carry.
-            what: names it in an error.
-            reply: gets what ``finish`` returns, or the error.
-            finish: called with the outcome, even when the reply has timed out.
-            failed: called with the error.
+            operation: the command.
+            reply: gets the value of :meth:`Operation.succeed`, or the error. None: nobody waits.
         """
-        if reply is not None and len(self) >= self._conf.max_waiting_requests:
+        context = self._context
+        session = context.open_session()
+        if reply is not None and len(self) >= context.conf.max_waiting_requests:
             reply.try_fail(TooManyRequests("instances.max_waiting_requests"))
             return
         token = next(_tokens)
-        until = self._actor.system.loop.time() + self._conf.operation_timeout
-        self._under_way[token] = _Operation(begin, what, reply, finish, failed, until)
-        self._actor.set_timer(("operation", token), self._conf.operation_timeout, OperationDue(token))
-        begin(token)
+        timeout = context.conf.operation_timeout
+        self._under_way[token] = _UnderWay(operation, session, reply, context.now() + timeout)
+        context.actor.set_timer(("operation", token), timeout, OperationDue(token))
+        operation.send(session, token)
 
     def done(self, event: Done) -> None:
-        """The session has answered."""
-        operation = self._under_way.get(event.token)
-        if operation is None:
+        """Handle the session's result of a command."""
+        found = self._under_way.get(event.token)
+        if found is None:
             return
-        error = event.error
+        context, error = self._context, event.error
         if (
             isinstance(error, KafkaError)
             and error.code == REBALANCE_IN_PROGRESS
-            and self._actor.system.loop.time() + _AGAIN < operation.until
+            and context.now() + _RETRY_AFTER < found.deadline
         ):
-            # The broker takes no commits for the moment in which it waits for the new assignment.
-            self._actor.set_timer(("again", event.token), _AGAIN, OperationAgain(event.token))
+            # While the group waits for the new assignment, the broker accepts no commits.
+            context.actor.set_timer(("retry", event.token), _RETRY_AFTER, OperationRetry(event.token))
             return
         del self._under_way[event.token]
-        self._actor.cancel_timer(("operation", event.token))
+        context.actor.cancel_timer(("operation", event.token))
         if error is not None:
-            if operation.failed is not None:
-                operation.failed(error)
-            if operation.reply is not None:
-                operation.reply.try_fail(error)
+            found.operation.fail(error)
+            if found.reply is not None:
+                found.reply.try_fail(error)
             return
-        value = operation.finish(event.value) if operation.finish is not None else None
-        if operation.reply is not None:
-            operation.reply.try_set(value)
+        value = found.operation.succeed(event.value)
+        if found.reply is not None:
+            found.reply.try_set(value)
 
-    def again(self, message: OperationAgain) -> None:
-        """See :class:`OperationAgain`."""
-        operation = self._under_way.get(message.token)
-        if operation is not None:
-            operation.begin(message.token)
+    def retry(self, token: int) -> None:
+        """Send a command again. See :class:`OperationRetry`."""
+        found = self._under_way.get(token)
+        if found is not None:
+            found.operation.send(found.session, token)
 
-    def due(self, message: OperationDue) -> None:
-        """See :class:`OperationDue`."""
-        operation = self._under_way.get(message.token)
-        if operation is not None and operation.reply is not None:
-            operation.reply.try_fail(timed_out(operation.what))
-            operation.reply = None
+    def due(self, token: int) -> None:
+        """Answer with a timeout; a later result still takes effect. See :class:`OperationDue`."""
+        found = self._under_way.get(token)
+        if found is not None and found.reply is not None:
+            found.reply.try_fail(timed_out(found.operation.what))
+            found.reply = None
 
-    # -- what needs an assignment -----------------------------------------------------------------
+    # -- seeks before the assignment --------------------------------------------------------------
 
-    def when_joined(self, act: Callable[[], None]) -> None:
-        """Do it when the group has been joined, or when that takes longer than ``join_timeout``."""
-        if not self._joining:
-            self._actor.set_timer("join", self._conf.join_timeout, JoinDue())
-        self._joining.append(act)
+    def postpone(self, seek: SeekTo, reply: Future[Any]) -> None:
+        """Keep a seek until the group has assigned partitions, at most for ``join_timeout``.
 
-    def joined(self, _message: JoinDue | None = None) -> None:
-        """Do what has waited for the join."""
-        self._actor.cancel_timer("join")
-        acts, self._joining = self._joining, []
-        for act in acts:
-            act()
+        Args:
+            seek: the request.
+            reply: to be set when the seek is done.
+        """
+        if not self._postponed:
+            self._context.actor.set_timer("assignment", self._context.conf.join_timeout, AssignmentDue())
+        self._postponed.append((seek, reply))
 
-    def refuse(self, error: PixyError) -> None:
-        """The instance ends: nobody gets an answer any more."""
-        self.joined()
-        for operation in self._under_way.values():
-            if operation.reply is not None:
-                operation.reply.try_fail(error)
-                operation.reply = None
+    def take_postponed(self) -> list[PostponedSeek]:
+        """The seeks that have waited; from now on none do."""
+        self._context.actor.cancel_timer("assignment")
+        taken, self._postponed = self._postponed, []
+        return taken
+
+    # -- the end ----------------------------------------------------------------------------------
+
+    def fail_all(self, error: PixyError) -> None:
+        """The instance ends: answer every request that waits with ``error``."""
+        for found in self._under_way.values():
+            if found.reply is not None:
+                found.reply.try_fail(error)
+                found.reply = None

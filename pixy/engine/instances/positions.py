@@ -1,4 +1,4 @@
-"""What an instance has handed out, partition by partition, and which records wait to be. Pure."""
+"""The positions of an instance's reader, and the records fetched for it. Pure."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 
 from pixy.engine.consume.long_polls import Message
+from pixy.engine.instances.messages import Progress
 from pixy.kafka.consumer import Commit
-from pixy.kafka.instance_consumer import place_of, size_of
+from pixy.kafka.instance_consumer import partition_of, size_of
 from pixy.wire.types import TopicPartition
 
 
-class Book:
-    """Positions: where the reader stands in each assigned partition, and what of it is committed.
+class Positions:
+    """The reader's position in each assigned partition, and which of them are committed.
 
     A position moves when records have reached the reader, or when the reader seeks; never because
-    records were fetched. Only positions are committed, by whatever kind of commit.
+    records were fetched. Every kind of commit commits positions and nothing else.
     """
 
     def __init__(self) -> None:
@@ -23,82 +24,89 @@ class Book:
         self._moved: set[TopicPartition] = set()
         self._committed: dict[TopicPartition, int] = {}
         self._earlier: dict[TopicPartition, int] = {}
-        self._terms: dict[TopicPartition, int] = {}
-        self._term = 0
+        """Positions from before a restart, until their partitions are assigned again."""
+        self._epochs: dict[TopicPartition, int] = {}
+        self._last_epoch = 0
 
     @property
     def partitions(self) -> list[TopicPartition]:
-        """What is assigned, sorted."""
+        """The assigned partitions, sorted."""
         return sorted(self._positions)
 
     @property
-    def positions(self) -> dict[TopicPartition, int]:
-        """The next offset that the reader is to get, by partition."""
+    def offsets(self) -> dict[TopicPartition, int]:
+        """The next offset to hand out, by partition."""
         return dict(self._positions)
 
     def __contains__(self, partition: object) -> bool:
         return partition in self._positions
 
-    def terms(self) -> dict[TopicPartition, int]:
-        """By partition the number of the assignment or seek since which its records are of use."""
-        return dict(self._terms)
+    def epochs(self) -> dict[TopicPartition, int]:
+        """The epoch of each partition: it changes with every assignment and every seek, so that records
+        taken before one can be told from records taken after it.
+        """
+        return dict(self._epochs)
 
     def begin_again(self) -> dict[TopicPartition, int]:
-        """The session is gone and another one follows: what was assigned is not, for now.
+        """Forget the assignment, because a new session follows.
 
         Returns:
-            Where the reader is, and has to go on, in the partitions that moved.
+            The positions that have moved: the new session has to resume there.
         """
         self._earlier = {partition: self._positions[partition] for partition in self._moved}
         self._positions.clear()
         self._moved.clear()
-        self._terms.clear()
+        self._epochs.clear()
         return dict(self._earlier)
 
     def assign(self, starts: Mapping[TopicPartition, int]) -> None:
-        """Partitions were assigned, and begin at these offsets."""
+        """Add partitions, each with the offset where it begins."""
         for partition, start in starts.items():
             if self._earlier.pop(partition, None) == start:
                 self._moved.add(partition)
             elif self._positions.get(partition) != start:
                 self._moved.discard(partition)
             self._positions[partition] = start
-            self._renew(partition)
+            self._begin_epoch(partition)
 
     def seek(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """The reader goes on elsewhere; that is its position from now on."""
+        """Move the positions of assigned partitions to where the reader continues."""
         for partition, offset in offsets.items():
             if partition in self._positions:
                 self._move(partition, offset)
-                self._renew(partition)
+                self._begin_epoch(partition)
 
     def drop(self, partitions: Iterable[TopicPartition]) -> None:
-        """These are not ours any more."""
+        """Remove partitions that are no longer assigned."""
         for partition in partitions:
             self._positions.pop(partition, None)
             self._moved.discard(partition)
             self._committed.pop(partition, None)
-            self._terms.pop(partition, None)
+            self._epochs.pop(partition, None)
 
-    def handed_out(self, records: Sequence[Message], terms: Mapping[TopicPartition, int]) -> None:
-        """Records have reached the reader; those of a partition that was revoked or sought
-        meanwhile (its term is another one) do not count.
+    def handed_out(self, records: Sequence[Message], epochs: Mapping[TopicPartition, int]) -> None:
+        """Move the positions past records that have reached the reader.
+
+        Args:
+            records: in the order in which they were returned.
+            epochs: of their partitions when the records were taken; a partition that was revoked or
+                sought since has another epoch, and its position stays.
         """
-        reached: set[TopicPartition] = set()
+        seen: set[TopicPartition] = set()
         for record in reversed(records):
-            partition = place_of(record)
-            if partition in reached:
+            partition = partition_of(record)
+            if partition in seen:
                 continue
-            reached.add(partition)
-            if self._terms.get(partition) == terms.get(partition, -1):
+            seen.add(partition)
+            if self._epochs.get(partition) == epochs.get(partition, -1):
                 offset = record.offset()
                 assert offset is not None
                 self._move(partition, offset + 1)
-            if len(reached) == len(terms):
-                return  # each partition's last one has been seen
+            if len(seen) == len(epochs):
+                return  # the last record of every partition has been seen
 
     def uncommitted(self) -> tuple[Commit, ...]:
-        """What a commit has to write."""
+        """The positions that have moved since they were last committed."""
         return tuple(
             Commit(*partition, self._positions[partition], "")
             for partition in sorted(self._moved)
@@ -106,17 +114,15 @@ class Book:
         )
 
     def committed(self, commits: Iterable[Commit]) -> None:
-        """These commits were made."""
+        """Record that Kafka has accepted these commits."""
         for commit in commits:
             partition = (commit.topic, commit.partition)
             if partition in self._positions:
                 self._committed[partition] = commit.offset
 
-    def progress(self) -> list[tuple[TopicPartition, int, int | None]]:
-        """For each partition read from: the offset of the last record that was handed out, and of
-        the last one that is committed.
-        """
-        found: list[tuple[TopicPartition, int, int | None]] = []
+    def progress(self) -> Progress:
+        """See :data:`pixy.engine.instances.messages.Progress`."""
+        found: Progress = []
         for partition in sorted(self._moved):
             committed = self._committed.get(partition)
             found.append(
@@ -132,13 +138,13 @@ class Book:
         self._positions[partition] = offset
         self._moved.add(partition)
 
-    def _renew(self, partition: TopicPartition) -> None:
-        self._term += 1
-        self._terms[partition] = self._term
+    def _begin_epoch(self, partition: TopicPartition) -> None:
+        self._last_epoch += 1
+        self._epochs[partition] = self._last_epoch
 
 
-class Shelf:
-    """Records that were fetched and wait to be handed out, in their order."""
+class FetchedRecords:
+    """A queue of records that were fetched and not yet handed out."""
 
     def __init__(self) -> None:
         self._records: deque[Message] = deque()
@@ -149,12 +155,22 @@ class Shelf:
         return len(self._records)
 
     def put(self, records: Iterable[Message], size: int) -> None:
-        """More records."""
+        """Append records.
+
+        Args:
+            records: in the order of their offsets.
+            size: bytes of their keys and values.
+        """
         self._records.extend(records)
         self.size += size
 
     def take(self, most: int, max_bytes: int) -> list[Message]:
-        """Up to ``most`` records of up to ``max_bytes``; the first one whatever its size."""
+        """Remove and return the first records.
+
+        Args:
+            most: the most records.
+            max_bytes: the most bytes of keys and values; the first record is taken whatever its size.
+        """
         records = self._records
         if len(records) <= most and self.size <= max_bytes:
             taken = list(records)
@@ -172,15 +188,15 @@ class Shelf:
         return taken
 
     def put_back(self, records: list[Message]) -> None:
-        """Records that did not reach the reader are the next ones again."""
+        """Return records that did not reach the reader to the front."""
         self._records.extendleft(reversed(records))
         self.size += sum(map(size_of, records))
 
     def drop(self, partitions: Iterable[TopicPartition]) -> None:
-        """Forget the records of these partitions."""
-        gone = set(partitions)
-        self._records = deque(each for each in self._records if place_of(each) not in gone)
+        """Remove the records of these partitions."""
+        dropped = set(partitions)
+        self._records = deque(each for each in self._records if partition_of(each) not in dropped)
         self.size = sum(map(size_of, self._records))
 
 
-__all__ = ["Book", "Shelf"]
+__all__ = ["FetchedRecords", "Positions"]

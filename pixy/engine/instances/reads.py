@@ -1,189 +1,218 @@
-"""The reads of an instance that wait: parked, each with a deadline, while the mailbox goes on."""
+"""The reads that wait for records, each with a deadline, while the instance answers other requests."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from actors import ActorRef, Future
-from pixy.config.model import Instances
-from pixy.engine.instances.messages import Batch, InstanceSpec, ReadRecords
-from pixy.engine.instances.positions import Book, Shelf
+from actors import Future
+from pixy.engine.instances.context import Context
+from pixy.engine.instances.messages import ReadBatch, ReadRecords
+from pixy.engine.instances.positions import FetchedRecords
 from pixy.errors import PixyError, TooManyRequests
-from pixy.kafka.instance_consumer import place_of
+from pixy.kafka.instance_consumer import partition_of
 
-_LEAST = 0.05
-"""A read that does not want to wait gets what is there, and to see what is there takes a moment."""
+_SHORTEST_WAIT = 0.05
+"""Seconds. A read that does not want to wait gets the records that are ready; finding them takes a moment."""
+
+
+class ReadsDue:
+    """To the instance, from a timer: a read has reached its deadline."""
 
 
 @dataclass(slots=True)
-class _Parked:
+class _WaitingRead:
     request: ReadRecords
     reply: Future[Any]
     wait: float
     deadline: float
     topped_up: bool = False
+    """Whether the session has looked for records since this read became the first."""
 
 
 class Reads:
-    """First come, first served, one at a time: the next read is served when it is known what became
-    of the answer to the one before.
+    """Serves reads in their order, one at a time: the next one after the answer to the one before has
+    been sent or has failed.
 
-    The clock of a read that comes before the group has been joined starts with the assignment, and
-    the wait for that is bounded.
-
-    Args:
-        want: looks for records, see :class:`pixy.membership.instances.InstanceSession`.
+    The wait of a read that comes before the group's assignment starts with the assignment; the wait
+    for the assignment is bounded (``instances.join_timeout``).
     """
 
-    def __init__(
-        self,
-        owner: ActorRef[Any],
-        spec: InstanceSpec,
-        conf: Instances,
-        book: Book,
-        want: Callable[[int, int, bool], None],
-    ) -> None:
-        self._owner = owner
-        self._spec = spec
-        self._conf = conf
-        self._book = book
-        self._want = want
-        self._parked: deque[_Parked] = deque()
-        self._wanting = False
-        self._out: Batch | None = None
-        self.shelf = Shelf()
-        self.joined = False
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._waiting: deque[_WaitingRead] = deque()
+        self._looking = False
+        """Whether the session was told to look for records."""
+        self._out: ReadBatch | None = None
+        self.fetched = FetchedRecords()
+        self.assigned = False
         """Whether the group has answered the subscription with an assignment."""
-        self.trouble: PixyError | None = None
-        """What Kafka refuses at present: the reason why nothing comes."""
-
-    def __len__(self) -> int:
-        return len(self._parked)
+        self.refusal: PixyError | None = None
+        """Why Kafka returns no records at present."""
 
     @property
     def busy(self) -> bool:
         """Whether a read waits or is being answered."""
-        return bool(self._parked) or self._out is not None
+        return bool(self._waiting) or self._out is not None
 
-    def park(self, request: ReadRecords, reply: Future[Any], now: float) -> None:
-        """One more read. Raises TooManyRequests."""
-        if len(self._parked) >= self._conf.max_waiting_requests:
-            self._parked = deque(each for each in self._parked if not each.reply.done())
-            if len(self._parked) >= self._conf.max_waiting_requests:
+    # -- requests ---------------------------------------------------------------------------------
+
+    def add(self, request: ReadRecords, reply: Future[Any]) -> None:
+        """Add a read to those that wait.
+
+        Args:
+            request: the read.
+            reply: gets a :class:`ReadBatch`.
+
+        Raises:
+            TooManyRequests: ``instances.max_waiting_requests`` reads wait.
+        """
+        context = self._context
+        if len(self._waiting) >= context.conf.max_waiting_requests:
+            self._waiting = deque(each for each in self._waiting if not each.reply.done())
+            if len(self._waiting) >= context.conf.max_waiting_requests:
                 raise TooManyRequests("instances.max_waiting_requests")
-        wait = self._spec.wait if request.wait is None else request.wait
-        wait = max(_LEAST, min(wait, self._conf.max_read_timeout))
-        join = 0.0 if self.joined else self._conf.join_timeout
-        self._parked.append(_Parked(request, reply, wait, now + join + wait))
+        wait = context.spec.wait if request.wait is None else request.wait
+        wait = max(_SHORTEST_WAIT, min(wait, context.conf.max_read_timeout))
+        join = 0.0 if self.assigned else context.conf.join_timeout
+        self._waiting.append(_WaitingRead(request, reply, wait, context.now() + join + wait))
 
-    def start_clocks(self, now: float) -> None:
-        """The group has been joined, or will not be soon."""
-        self.joined = True
-        for parked in self._parked:
-            parked.deadline = min(parked.deadline, now + parked.wait)
+    def serve(self) -> None:
+        """Answer the reads that can be answered, look for records for the next one, set the timer."""
+        if self._context.closing:
+            return
+        now = self._context.now()
+        self._answer_ready(now)
+        self._answer_due(now)
+        self._look()
+        self._set_timer()
 
-    def next_deadline(self) -> float | None:
-        """When the first of them times out."""
-        return min((parked.deadline for parked in self._parked), default=None)
-
-    def serve(self, now: float) -> None:
-        """Answer what can be answered now, and look for records if somebody waits for some."""
-        while self._parked and self._out is None:
-            parked = self._parked[0]
-            if parked.reply.done():
-                self._parked.popleft()
-            elif self._enough(parked, now):
-                self._parked.popleft()
-                self._answer(parked)
+    def _answer_ready(self, now: float) -> None:
+        while self._waiting and self._out is None:
+            read = self._waiting[0]
+            if read.reply.done():
+                self._waiting.popleft()
+            elif self._has_enough(read, now):
+                self._waiting.popleft()
+                self._answer(read)
             else:
                 break
-        self._expire(now)
-        self._look()
 
-    def _enough(self, parked: _Parked, now: float) -> bool:
-        shelf, request = self.shelf, parked.request
-        if not shelf:
+    def _has_enough(self, read: _WaitingRead, now: float) -> bool:
+        fetched, request = self.fetched, read.request
+        if not fetched:
             return False
-        if now >= parked.deadline or len(shelf) >= request.most or shelf.size >= request.max_bytes:
+        if now >= read.deadline or len(fetched) >= request.most or fetched.size >= request.max_bytes:
             return True
-        # What an earlier read left is handed out with what is ready by now, not by itself.
-        return parked.topped_up and shelf.size >= self._spec.min_bytes
+        # Records left over from an earlier read are returned together with those that are ready now.
+        return read.topped_up and fetched.size >= self._context.spec.min_bytes
 
-    def _answer(self, parked: _Parked) -> None:
-        before = self.shelf.size
-        records = self.shelf.take(min(parked.request.most, self._spec.max_records), parked.request.max_bytes)
-        batch = Batch(records, before - self.shelf.size, self._book.terms(), self._spec.format, self._owner)
-        if parked.reply.try_set(batch):
+    def _answer(self, read: _WaitingRead) -> None:
+        spec, before = self._context.spec, self.fetched.size
+        records = self.fetched.take(min(read.request.most, spec.max_records), read.request.max_bytes)
+        batch = self._batch(records, before - self.fetched.size)
+        if read.reply.try_set(batch):
             self._out = batch
         else:
-            self.shelf.put_back(records)
+            self.fetched.put_back(records)
 
-    def _expire(self, now: float) -> None:
-        if not any(parked.deadline <= now for parked in self._parked):
+    def _batch(self, records: list[Any], size: int) -> ReadBatch:
+        epochs = self._context.positions.epochs() if records else {}
+        return ReadBatch(records, size, epochs, self._context.spec.format, self._context.actor.actor_ref)
+
+    def _answer_due(self, now: float) -> None:
+        if not any(read.deadline <= now for read in self._waiting):
             return
-        due = [parked for parked in self._parked if parked.deadline <= now]
-        self._parked = deque(parked for parked in self._parked if parked.deadline > now)
-        for parked in due:
-            if self.trouble is not None:
-                parked.reply.try_fail(self.trouble)
+        due = [read for read in self._waiting if read.deadline <= now]
+        self._waiting = deque(read for read in self._waiting if read.deadline > now)
+        for read in due:
+            if self.refusal is not None:
+                read.reply.try_fail(self.refusal)
             else:
-                parked.reply.try_set(Batch([], 0, {}, self._spec.format, self._owner))
+                read.reply.try_set(self._batch([], 0))
 
     def _look(self) -> None:
-        if self._parked and self._out is None:
-            if not self._wanting:
-                self._wanting = True
-                request = self._parked[0].request
-                most = min(request.most, self._spec.max_records) - len(self.shelf)
-                # Whether there is nothing yet, or not enough for fetch.min.bytes.
-                wait = not self.shelf or self._parked[0].topped_up
-                self._want(max(1, most), max(1, request.max_bytes - self.shelf.size), wait)
-        elif self._wanting and not self._parked:
-            self._wanting = False
-            self._want(0, 0, True)
+        if self._waiting and self._out is None:
+            if not self._looking:
+                self._looking = True
+                first = self._waiting[0]
+                most = min(first.request.most, self._context.spec.max_records) - len(self.fetched)
+                max_bytes = first.request.max_bytes - self.fetched.size
+                # Wait if there is nothing yet, or less than fetch.min.bytes.
+                self._want(max(1, most), max(1, max_bytes), wait=not self.fetched or first.topped_up)
+        elif self._looking and not self._waiting:
+            self._looking = False
+            self._want(0, 0, wait=True)
 
-    # -- what happens -----------------------------------------------------------------------------
+    def _want(self, most: int, max_bytes: int, *, wait: bool) -> None:
+        if self._context.session is not None:
+            self._context.session.want(most, max_bytes, wait=wait)
+
+    def _set_timer(self) -> None:
+        actor = self._context.actor
+        deadline = min((read.deadline for read in self._waiting), default=None)
+        if deadline is None:
+            actor.cancel_timer("reads")
+        else:
+            actor.set_timer("reads", max(0.0, deadline - self._context.now()), ReadsDue())
+
+    # -- events -----------------------------------------------------------------------------------
+
+    def start_clocks(self) -> None:
+        """Start the waits: the group has assigned partitions, or will not do so soon."""
+        now = self._context.now()
+        self.assigned = True
+        for read in self._waiting:
+            read.deadline = min(read.deadline, now + read.wait)
 
     def look_again(self) -> None:
-        """The session is new, or consumes something new: what is wanted has to be said again."""
-        self._wanting = False
+        """The session or its partitions have changed: tell it again what to look for."""
+        self._looking = False
 
-    def fetched(self, records: list[Any], size: int) -> None:
-        """What was looked for has come."""
-        self._wanting = False
+    def add_fetched(self, records: list[Any], size: int) -> None:
+        """Take the records that the session has found.
+
+        Args:
+            records: maybe none.
+            size: bytes of their keys and values.
+        """
+        self._looking = False
         if records:
-            self.trouble = None
-            self.shelf.put(records, size)
-        if self._parked:
-            self._parked[0].topped_up = True
+            self.refusal = None
+            self.fetched.put(records, size)
+        if self._waiting:
+            self._waiting[0].topped_up = True
 
-    def settled(self, batch: Batch, sent: bool) -> bool:
-        """Whether the answer with a batch reached its reader; tells whether positions have moved."""
+    def settle(self, batch: ReadBatch, sent: bool) -> None:
+        """Move the positions past a batch, or take its records back.
+
+        Args:
+            batch: one that answered a read.
+            sent: whether it has reached the reader.
+        """
         if batch is not self._out:
-            return False  # it had nothing in it, or the instance began anew
+            return  # it was empty, or the instance has restarted since
         self._out = None
+        positions = self._context.positions
         if sent:
-            self._book.handed_out(batch.records, batch.terms)
-            return True
-        terms = self._book.terms()
-        self.shelf.put_back(
+            positions.handed_out(batch.records, batch.epochs)
+            return
+        epochs = positions.epochs()
+        self.fetched.put_back(
             [
                 record
                 for record in batch.records
-                if terms.get(place_of(record), 0) == batch.terms.get(place_of(record), -1)
+                if epochs.get(partition_of(record), 0) == batch.epochs.get(partition_of(record), -1)
             ]
         )
-        return False
 
-    def refuse(self, error: BaseException) -> None:
-        """No read is served any more."""
-        while self._parked:
-            self._parked.popleft().reply.try_fail(error)
+    def fail_all(self, error: BaseException) -> None:
+        """Answer every waiting read with an error."""
+        while self._waiting:
+            self._waiting.popleft().reply.try_fail(error)
 
-    def refuse_first(self, error: BaseException) -> None:
-        """Answer the read that is looked for with an error."""
-        if self._parked:
-            self._parked.popleft().reply.try_fail(error)
+    def fail_first(self, error: BaseException) -> None:
+        """Answer the read that records are looked for with an error."""
+        if self._waiting:
+            self._waiting.popleft().reply.try_fail(error)

@@ -1,4 +1,4 @@
-"""The consumer instances of a cluster: names, bounds, and their supervision."""
+"""The consumer instances of a cluster: their names, their number, their supervision."""
 
 from __future__ import annotations
 
@@ -10,11 +10,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from actors import Actor, ActorDeadError, ActorRef, Directive, Future, Intensity, Supervision
+from actors import (
+    Actor,
+    ActorDeadError,
+    ActorRef,
+    Directive,
+    Future,
+    Intensity,
+    Request,
+    Supervision,
+    handles,
+)
 from pixy.config.model import Proxy
-from pixy.engine.instances.actor import CloseInstance, Instance
-from pixy.engine.instances.context import Catalogue, Memory
-from pixy.engine.instances.messages import InstanceLeaving, InstanceSpec, InstanceState
+from pixy.engine.instances.actor import Instance
+from pixy.engine.instances.context import Catalogue, ReaderState, SessionFactory
+from pixy.engine.instances.messages import CloseInstance, GetInstanceState, InstanceClosing, InstanceSpec
 from pixy.errors import (
     InstanceExists,
     InvalidParameter,
@@ -31,7 +41,9 @@ logger = logging.getLogger("pixy.engine")
 OpenSession = Callable[
     [str, str, InstanceSpec, Mapping[TopicPartition, int], Callable[[InstanceEvent], None]], InstanceSession
 ]
-"""From group, instance name, how it was created, offsets to resume at, and what to call with events."""
+"""Makes a session from the group, the instance's name and spec, the offsets at which to resume, and a
+function that takes its events.
+"""
 
 _MAX_NAME = 255
 _RESERVED = frozenset({"instances", ".", ".."})
@@ -40,11 +52,13 @@ _UUID = 36
 
 
 @dataclass(frozen=True, slots=True)
-class CreateInstance:
-    """Make an instance; the reply is its name.
+class CreateInstance(Request[str]):
+    """Create an instance; the reply is its name.
 
-    Args:
+    Attributes:
+        group: the id of its group.
         name: None: generated, ``rest-consumer-[<node>-]<uuid>``.
+        spec: the options it is created with.
     """
 
     group: str
@@ -53,25 +67,25 @@ class CreateInstance:
 
 
 @dataclass(frozen=True, slots=True)
-class GetInstance:
-    """Ask for the ``ActorRef[Instance]``, or UnknownInstance."""
+class GetInstance(Request[ActorRef[Instance]]):
+    """Ask for an instance, or UnknownInstance."""
 
     group: str
     name: str
 
 
 @dataclass(frozen=True, slots=True)
-class CountInstances:
-    """Ask how many instances are in which state: see :class:`InstanceState`."""
+class CountInstances(Request[dict[str, int]]):
+    """Ask how many instances are in which state: see :class:`GetInstanceState`."""
 
 
 @dataclass(frozen=True, slots=True)
-class CloseInstances:
-    """The service stops: all leave their groups. The reply comes when they have."""
+class CloseInstances(Request[None]):
+    """The service stops: all instances leave their groups. The reply comes when they have."""
 
 
 def check_name(name: str) -> None:
-    """What can stand in a path, and is no word of the path itself. Raises InvalidParameter."""
+    """Check that a name can stand in a path and is no word of the API's own. Raises InvalidParameter."""
     if not name or len(name) > _MAX_NAME:
         raise InvalidParameter(f"bad instance name: must be 1 to {_MAX_NAME} characters")
     if name in _RESERVED:
@@ -81,12 +95,12 @@ def check_name(name: str) -> None:
 
 
 def generated_name(node: str) -> str:
-    """A name that tells the node."""
+    """A new name, with the node in it if there is one."""
     return f"rest-consumer-{node}-{uuid.uuid4()}" if node else f"rest-consumer-{uuid.uuid4()}"
 
 
 def node_of(name: str) -> str | None:
-    """The node that a generated name tells; None for a name that was not generated (on a node)."""
+    """The node in a generated name; None if the name was not generated, or has no node."""
     head, tail = name[: -_UUID - 1], name[-_UUID:]
     prefix = "rest-consumer-"
     if not head.startswith(prefix) or name[-_UUID - 1 : -_UUID] != "-" or tail.count("-") != 4:
@@ -94,8 +108,8 @@ def node_of(name: str) -> str | None:
     return head[len(prefix) :] or None
 
 
-class Patience:
-    """Restarts an instance that fails, and gives it up, and nobody else, when that is too often."""
+class RestartLimit:
+    """Restarts an instance that fails, and stops it, alone, after too many failures in a short time."""
 
     def __init__(self) -> None:
         self._failures: deque[float] = deque(maxlen=_RESTARTS + 1)
@@ -113,7 +127,10 @@ class Instances(Actor):
     """Child of the cluster.
 
     Args:
-        node: of this daemon, for generated names; empty: it is alone.
+        proxy: the configuration of the cluster.
+        node: this daemon's, for generated names; empty: there are no other daemons.
+        open_session: makes an instance's session.
+        catalogue: looks up topics and offsets.
     """
 
     def __init__(self, proxy: Proxy, node: str, open_session: OpenSession, catalogue: Catalogue) -> None:
@@ -124,31 +141,22 @@ class Instances(Actor):
         self._catalogue = catalogue
         self._by_name: dict[tuple[str, str], ActorRef[Instance]] = {}
         self._closing = False
-        self._handlers: dict[type, Callable[[Any], Any]] = {
-            CreateInstance: self._create,
-            GetInstance: self._get,
-            CountInstances: self._count,
-            InstanceLeaving: self._leaving,
-            CloseInstances: self._close,
-        }
 
     def on_receive(self, message: Any) -> Any:
-        """See the messages of this module."""
-        handler = self._handlers.get(type(message))
-        if handler is None:
-            return super().on_receive(message)
+        """Answer requests with the PixyError that they raise. See the messages of this module."""
         try:
-            return handler(message)
-        except PixyError as error:  # an answer, and nothing to log
+            return super().on_receive(message)
+        except PixyError as error:  # an answer, so nothing is logged
             self.take_reply().try_fail(error)
             return None
 
     def on_child_stopped(self, ref: ActorRef[Any]) -> None:
-        """Its name is free."""
+        """Free the name of an instance that has stopped."""
         for key, known in tuple(self._by_name.items()):
             if known is ref:
                 del self._by_name[key]
 
+    @handles(CreateInstance)
     def _create(self, request: CreateInstance) -> str:
         if self._closing:
             raise ShuttingDown
@@ -159,7 +167,7 @@ class Instances(Actor):
         key = (request.group, name)
         if key in self._by_name:
             raise InstanceExists
-        # Those on their way out still hold threads and connections, so they count.
+        # Instances that are closing still hold threads and connections, so they count.
         if len(self.children) >= self._proxy.instances.max_instances:
             raise TooManyRequests("instances.max_instances")
         self._by_name[key] = self.spawn(
@@ -171,15 +179,13 @@ class Instances(Actor):
             self.actor_ref,
             self._session_of(request.group, name, request.spec),
             self._catalogue,
-            Memory(),
+            ReaderState(),
             name=self.free_name(f"{request.group}.{name}"),
-            supervision=Supervision(decide=Patience(), intensity=Intensity(2 * _RESTARTS, _WINDOW)),
+            supervision=Supervision(decide=RestartLimit(), intensity=Intensity(2 * _RESTARTS, _WINDOW)),
         )
         return name
 
-    def _session_of(
-        self, group: str, name: str, spec: InstanceSpec
-    ) -> Callable[[Mapping[TopicPartition, int], Callable[[InstanceEvent], None]], InstanceSession]:
+    def _session_of(self, group: str, name: str, spec: InstanceSpec) -> SessionFactory:
         open_session = self._open_session
 
         def make(
@@ -189,15 +195,16 @@ class Instances(Actor):
 
         return make
 
+    @handles(GetInstance)
     def _get(self, request: GetInstance) -> ActorRef[Instance]:
-        ref = self._by_name.get((request.group, request.name)) or self._alike(request)
+        ref = self._by_name.get((request.group, request.name)) or self._ignoring_case(request)
         if ref is None or not ref.is_alive():
             raise UnknownInstance
         return ref
 
-    def _alike(self, request: GetInstance) -> ActorRef[Instance] | None:
-        """KIP-80 creates ``Instance1`` and reads from ``instance1``: letter case is forgiven as long
-        as it is clear who is meant.
+    def _ignoring_case(self, request: GetInstance) -> ActorRef[Instance] | None:
+        """The one instance whose name differs in letter case only: KIP-80 creates ``Instance1`` and reads
+        from ``instance1``.
         """
         wanted = request.name.casefold()
         found = [
@@ -207,15 +214,18 @@ class Instances(Actor):
         ]
         return found[0] if len(found) == 1 else None
 
-    def _leaving(self, message: InstanceLeaving) -> None:
-        # The name is free at once: who deletes an instance may create it again.
+    @handles(InstanceClosing)
+    def _instance_closing(self, message: InstanceClosing) -> None:
+        # Free the name at once, so that a client can create an instance again right after deleting it.
         key = (message.group, message.name)
         if self._by_name.get(key) is message.ref:
             del self._by_name[key]
 
+    @handles(CountInstances)
     def _count(self, _query: CountInstances) -> None:
         self.start_task(_count(self.take_reply(), tuple(self._by_name.values())))
 
+    @handles(CloseInstances)
     def _close(self, _request: CloseInstances) -> None:
         self._closing = True
         self.start_task(_close(self.take_reply(), self.children))
@@ -223,7 +233,7 @@ class Instances(Actor):
 
 async def _count(reply: Future[Any], refs: tuple[ActorRef[Any], ...]) -> None:
     states = {"waiting": 0, "idle": 0, "unused": 0}
-    for asked in [ref.ask(InstanceState(), block=False, urgent=True) for ref in refs]:
+    for asked in [ref.ask(GetInstanceState(), block=False, urgent=True) for ref in refs]:
         try:
             states[await asked] += 1
         except ActorDeadError:
@@ -246,7 +256,7 @@ __all__ = [
     "CreateInstance",
     "GetInstance",
     "Instances",
-    "Patience",
+    "RestartLimit",
     "check_name",
     "generated_name",
     "node_of",

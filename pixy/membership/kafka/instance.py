@@ -1,7 +1,7 @@
-"""A consumer instance on Kafka's own groups: one librdkafka consumer, driven by one thread.
+"""The session of a REST consumer instance on Kafka's own groups: one librdkafka consumer in one thread.
 
-confluent-kafka serves one call at a time per consumer, so while a read waits in ``poll`` everything
-else waits for the end of that poll. Hence polls are short slices (:mod:`pixy.membership.poll_interval`).
+confluent-kafka serves one call at a time per consumer, so while a read waits in ``poll``, every command
+waits for the end of that poll. Hence polls are short (:mod:`pixy.membership.poll_interval`).
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from pixy.errors import PixyError, Unavailable
 from pixy.kafka import settings
 from pixy.kafka.consumer import Commit
 from pixy.kafka.errors import translate
-from pixy.kafka.instance_consumer import InstanceClient, passes_by_itself, place_of, size_of
+from pixy.kafka.instance_consumer import InstanceConsumer, is_transient, partition_of, size_of
 from pixy.membership.instances import (
+    Assigned,
     Done,
-    Failed,
-    Gone,
+    Fetched,
     InstanceEvent,
-    Joined,
-    Leaving,
-    Ready,
-    Trouble,
+    Lost,
+    Refused,
+    Revoked,
+    SessionFailed,
 )
 from pixy.membership.kafka.member_thread import MemberThread
 from pixy.membership.poll_interval import PollInterval
@@ -50,13 +50,16 @@ class KafkaInstance(MemberThread[InstanceEvent]):
     """See :class:`pixy.membership.instances.InstanceSession`.
 
     Args:
+        proxy: the configuration of the cluster.
+        group: the group's id.
+        name: the instance's name, for the client id, the thread's name and logs.
         reset: where a partition without a committed offset begins: ``earliest`` or ``latest``.
         isolation: ``read_committed`` or ``read_uncommitted``.
-        resume: offsets of an earlier life of the same instance, which go before the committed ones.
+        resume: where the reader stood before the instance restarted; overrides committed offsets.
         post: called on the loop with each event, in order.
     """
 
-    _client: InstanceClient
+    _client: InstanceConsumer
 
     def __init__(
         self,
@@ -74,18 +77,20 @@ class KafkaInstance(MemberThread[InstanceEvent]):
         self._resume_at = dict(resume)
         self._wake = threading.Event()
         self._wanted = (0, 0, True)
+        """The arguments of the last ``want``: most, max_bytes, wait."""
         self._ahead: list[Any] = []
+        """Messages that turned up while no read was waiting."""
         self._assigned: set[TopicPartition] = set()
         self._polling = False
-        """Whether there is anything to poll for."""
+        """Whether the consumer has a subscription or partitions, so polling makes sense."""
         self._joined = False
         self._looked = self._polled = time.monotonic()
         self._paused = False
         self._settings = settings.instance(proxy, group, name, reset, isolation)
-        # Not on the loop: it waits until the thread runs, with a thousand others up to seconds.
+        # Thread.start() waits until the thread runs: up to seconds among a thousand threads, so not on the loop.
         self._starting = self._loop.run_in_executor(_starter, self._start)
 
-    # -- commands, from the loop ------------------------------------------------------------------
+    # -- commands, called on the loop ------------------------------------------------------------------
 
     def subscribe(self, token: int, topics: tuple[str, ...]) -> None:
         """See :class:`pixy.membership.instances.InstanceSession`."""
@@ -134,14 +139,14 @@ class KafkaInstance(MemberThread[InstanceEvent]):
     def _start(self) -> None:
         try:
             self._thread.start()
-        except RuntimeError as error:  # as many threads as the system allows
-            self._post(Failed(Unavailable(f"{self._name}: {error}")))
+        except RuntimeError as error:  # the system allows no more threads
+            self._post(SessionFailed(Unavailable(f"{self._name}: {error}")))
 
     # -- the thread -------------------------------------------------------------------------------
 
     def _open(self) -> None:
-        # Here and not on the loop: it takes milliseconds.
-        self._client = InstanceClient(
+        # Takes milliseconds, so not on the loop.
+        self._client = InstanceConsumer(
             self._settings,
             assign=self._assign,
             revoke=self._revoke,
@@ -150,7 +155,7 @@ class KafkaInstance(MemberThread[InstanceEvent]):
         )
 
     def _failed(self, error: PixyError) -> InstanceEvent:
-        return Failed(error)
+        return SessionFailed(error)
 
     def _step(self) -> None:
         self._wake.clear()
@@ -166,7 +171,7 @@ class KafkaInstance(MemberThread[InstanceEvent]):
             joining = not self._joined and time.monotonic() - self._looked < _JOINING
             tick = _TICK * (2 if self._paused else 1)
             if joining:
-                with _poll_interval:  # a thousand that join at once do so at its pace
+                with _poll_interval:  # slows down when a thousand join at once
                     tick = max(_TICK_JOINING, _poll_interval.seconds)
                     self._wake.wait(tick)
             else:
@@ -175,10 +180,10 @@ class KafkaInstance(MemberThread[InstanceEvent]):
                 self._rest()
 
     def _look(self) -> None:
-        """Somebody waits: until there is a record, or a command; then take what is ready."""
+        """A read waits: poll until a record or a command comes, then take the records that are ready."""
         self._looked = self._polled = time.monotonic()
         if self._paused:
-            self._go_on()
+            self._resume_fetching()
         most, max_bytes, wait = self._wanted
         found, self._ahead = self._ahead, []
         if not found and wait:
@@ -187,7 +192,7 @@ class KafkaInstance(MemberThread[InstanceEvent]):
                 return
         size = sum(map(size_of, found))
         while len(found) < most and size < max_bytes:
-            # As many as probably fit: what is too much stays with the instance.
+            # As many as probably fit; the instance keeps any excess for the next read.
             room = int((max_bytes - size) * len(found) / size) + 1 if size else _FIRST_CHUNK
             batch = self._client.take(max(1, min(most - len(found), room, _CHUNK)))
             if not batch:
@@ -197,7 +202,7 @@ class KafkaInstance(MemberThread[InstanceEvent]):
                     size += size_of(message)
         self._wanted = (0, 0, True)
         self._looked = self._polled = time.monotonic()
-        self._post(Ready(found, size))
+        self._post(Fetched(found, size))
 
     def _wait(self) -> Any:
         poll, interval = self._client.poll, _poll_interval
@@ -208,26 +213,31 @@ class KafkaInstance(MemberThread[InstanceEvent]):
                     return message
 
     def _rest(self) -> None:
-        """Nobody waits: serve rebalances. A record that turns up is the next one to be read."""
+        """No read waits: poll to serve rebalances. A record that turns up is kept for the next read."""
         self._polled = time.monotonic()
         message = self._client.poll(0)
         if message is not None:
             self._keep(message, self._ahead)
         if not self._paused and self._assigned and time.monotonic() - self._looked > self._pause_after:
-            # Its reader is away: what is fetched ahead is given up, and no broker asked for more.
+            # The reader is away: drop the records fetched ahead and stop fetching.
             self._paused = True
             self._client.pause(self._assigned)
 
-    def _go_on(self) -> None:
-        """Fetch again after a pause. The library's broker threads sleep for up to a second then, and
-        an answer to whatever request wakes them: 4 ms to the next record instead of 400 on average.
+    def _resume_fetching(self) -> None:
+        """Fetch again after a pause.
+
+        The library's broker threads then sleep for up to a second, and a response to any request wakes
+        them. So this asks for the ends of the partitions: the next record comes after 4 ms instead of
+        400 on average.
         """
         self._paused = False
         self._client.resume(self._assigned)
         try:
             self._client.ends(self._assigned, _WAKING_TIMEOUT, oldest=False)
         except PixyError as error:
-            logger.info("%s: fetching goes on: %s", self._name, error)
+            logger.info(
+                "%s: resumed fetching; looking up the ends of the partitions failed: %s", self._name, error
+            )
 
     def _keep(self, message: Any, found: list[Any]) -> bool:
         error = message.error()
@@ -236,9 +246,9 @@ class KafkaInstance(MemberThread[InstanceEvent]):
             return True
         if error.fatal():
             raise translate(error)
-        if not passes_by_itself(error):
+        if not is_transient(error):
             logger.warning("%s: %s", self._name, error.str())
-            self._post(Trouble(translate(error)))
+            self._post(Refused(translate(error)))
         return False
 
     # -- commands, in the thread ------------------------------------------------------------------
@@ -263,11 +273,14 @@ class KafkaInstance(MemberThread[InstanceEvent]):
 
     def _seek(self, offsets: dict[TopicPartition, int]) -> None:
         self._client.seek_all(offsets, _QUERY_TIMEOUT)
-        self._ahead = [message for message in self._ahead if place_of(message) not in offsets]
+        self._ahead = [message for message in self._ahead if partition_of(message) not in offsets]
 
     def _starts(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where each partition begins, asked for partition by partition and before the first read:
-        a partition nobody has read from yet keeps its committed offset all the same.
+        """Where each partition begins: the reader's position before a restart, else the committed offset,
+        else the end that ``reset`` names.
+
+        Resolved for every partition at its assignment, so one that has not been read yet still begins
+        at its committed offset.
         """
         if not partitions:
             return {}
@@ -293,24 +306,24 @@ class KafkaInstance(MemberThread[InstanceEvent]):
         if self._paused:
             self._client.pause(partitions)
         self._joined = True
-        self._post(Joined(starts))
+        self._post(Assigned(starts))
 
     def _revoke(self, partitions: list[TopicPartition]) -> None:
         if not self._closing and partitions:
-            self._give_up(Leaving(tuple(partitions)), _RELEASE_TIMEOUT, partitions)
+            self._give_up(Revoked(tuple(partitions)), _RELEASE_TIMEOUT, partitions)
             self._joined = False
         self._forget(partitions)
 
     def _lost(self, partitions: list[TopicPartition]) -> None:
         self._forget(partitions)
-        self._post(Gone(tuple(partitions)))
+        self._post(Lost(tuple(partitions)))
 
     def _forget(self, partitions: Iterable[TopicPartition]) -> None:
-        gone = set(partitions)
-        self._assigned -= gone
-        for partition in gone:
+        dropped = set(partitions)
+        self._assigned -= dropped
+        for partition in dropped:
             self._resume_at.pop(partition, None)
-        self._ahead = [message for message in self._ahead if place_of(message) not in gone]
+        self._ahead = [message for message in self._ahead if partition_of(message) not in dropped]
 
 
 __all__ = ["KafkaInstance"]

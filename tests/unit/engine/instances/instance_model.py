@@ -13,12 +13,12 @@ from actors import Backoff, Intensity, Supervision
 from actors.testing import Sim, simulate
 from pixy.config.model import Proxy
 from pixy.engine.instances.actor import Instance
-from pixy.engine.instances.context import END, Memory
-from pixy.engine.instances.messages import Batch, InstanceSpec, ReadRecords, SubscribeTo
+from pixy.engine.instances.context import END, ReaderState
+from pixy.engine.instances.messages import InstanceSpec, ReadBatch, ReadRecords, SubscribeTo
 from pixy.errors import KafkaError
 from pixy.kafka.consumer import Commit, Committed
 from pixy.kafka.errors import unknown_topic
-from pixy.membership.instances import Done, InstanceEvent, Joined, Leaving, Ready
+from pixy.membership.instances import Assigned, Done, Fetched, InstanceEvent, Revoked
 from pixy.wire.types import TopicPartition
 from tests.unit.engine.records import TOPIC, Record
 
@@ -96,7 +96,7 @@ class Session:
             partition = (TOPIC, number)
             starts[partition] = self.resume.pop(partition, self.kafka.committed.get(partition, 0))
         self.next.update(starts)
-        self.post(Joined(starts))
+        self.post(Assigned(starts))
         self.look()
 
     def assign(
@@ -156,7 +156,7 @@ class Session:
             self.next[partition] = at
         if (found or (most and not self.waits)) and not self.closed:
             self.wanted = (0, 0)
-            self.post(Ready(found, size))
+            self.post(Fetched(found, size))
 
     def release(self, commits: Iterable[Commit]) -> None:
         self.kafka.commit(commits)
@@ -175,7 +175,7 @@ class Session:
         if not self.releasing:
             return
         self.released.clear()
-        self.post(Leaving(self.releasing))
+        self.post(Revoked(self.releasing))
         await asyncio.wait_for(self.released.wait(), 10)
         await asyncio.sleep(self.rng.random())
         self.join(sorted(number for _, number in self.releasing))
@@ -218,7 +218,7 @@ class Case:
             self.registry.ref,
             lambda resume, post: Session(self.kafka, rng, resume, post),
             Catalogue(self.kafka),
-            Memory(),
+            ReaderState(),
             name="i",
             supervision=Supervision(backoff=Backoff(first=0.01), intensity=Intensity(1000, 3600)),
         )
@@ -231,7 +231,7 @@ class Case:
         await self.ask(SubscribeTo((TOPIC,)))
 
     async def read(self, request: ReadRecords = READ, sent: bool = True) -> list[tuple[int, int]]:
-        batch: Batch = await self.ask(request)
+        batch: ReadBatch = await self.ask(request)
         (batch.sent if sent else batch.give_back)()
         return [record.at for record in batch.records]  # type: ignore[attr-defined]
 

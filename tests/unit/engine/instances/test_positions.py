@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from pixy.engine.instances.positions import Book, Shelf
+from pixy.engine.instances.positions import FetchedRecords, Positions
 from pixy.kafka.consumer import Commit
 from tests.unit.engine.records import Record
 
 A, B = ("t", 0), ("t", 1)
 
 
-def book(**starts: int) -> Book:
-    made = Book()
+def book(**starts: int) -> Positions:
+    made = Positions()
     made.assign({("t", int(name[1:])): start for name, start in starts.items()})
     return made
 
@@ -21,7 +21,7 @@ def book(**starts: int) -> Book:
 def test_only_what_was_handed_out_is_committed() -> None:
     made = book(p0=5, p1=7)
     assert made.uncommitted() == () and made.progress() == []
-    made.handed_out([Record(0, 5), Record(0, 6)], made.terms())
+    made.handed_out([Record(0, 5), Record(0, 6)], made.epochs())
     assert made.uncommitted() == (Commit("t", 0, 7, ""),)
     assert made.progress() == [(A, 6, None)]
     made.committed(made.uncommitted())
@@ -30,36 +30,36 @@ def test_only_what_was_handed_out_is_committed() -> None:
 
 def test_records_of_before_a_seek_do_not_move_the_position() -> None:
     made = book(p0=5)
-    terms = made.terms()
+    epochs = made.epochs()
     made.seek({A: 100})
-    made.handed_out([Record(0, 5)], terms)
-    assert made.positions == {A: 100}
+    made.handed_out([Record(0, 5)], epochs)
+    assert made.offsets == {A: 100}
     assert made.uncommitted() == (Commit("t", 0, 100, ""),), "a seek is a position, as in Kafka's own clients"
 
 
 def test_a_partition_that_went_and_came_back_has_not_moved() -> None:
     made = book(p0=5, p1=5)
-    terms = made.terms()
-    made.handed_out([Record(0, 5), Record(1, 5)], terms)
+    epochs = made.epochs()
+    made.handed_out([Record(0, 5), Record(1, 5)], epochs)
     made.drop([A])
     made.assign({A: 9})
-    made.handed_out([Record(0, 5)], terms)
-    assert made.positions == {A: 9, B: 6}
+    made.handed_out([Record(0, 5)], epochs)
+    assert made.offsets == {A: 9, B: 6}
     assert made.uncommitted() == (Commit("t", 1, 6, ""),)
 
 
 def test_a_new_life_goes_on_where_the_reader_is_and_still_has_to_commit_it() -> None:
     made = book(p0=5, p1=5)
-    made.handed_out([Record(0, 5)], made.terms())
+    made.handed_out([Record(0, 5)], made.epochs())
     assert made.begin_again() == {A: 6}
-    assert made.partitions == [] and made.terms() == {}
+    assert made.partitions == [] and made.epochs() == {}
     made.assign({A: 6, B: 5})
     assert made.uncommitted() == (Commit("t", 0, 6, ""),)
 
 
 def test_a_new_life_that_got_another_start_has_nothing_to_commit() -> None:
     made = book(p0=5)
-    made.handed_out([Record(0, 5)], made.terms())
+    made.handed_out([Record(0, 5)], made.epochs())
     made.begin_again()
     made.assign({A: 50})
     assert made.uncommitted() == ()
@@ -74,7 +74,7 @@ def test_reads_lose_nothing_and_always_fit_one(
     sizes: list[tuple[int, int]], max_bytes: int, most: int
 ) -> None:
     records = [Record(partition, at, size) for at, (partition, size) in enumerate(sizes)]
-    shelf = Shelf()
+    shelf = FetchedRecords()
     shelf.put(records, sum(len(record) for record in records))
     taken: list[Record] = []
     while shelf:
@@ -87,7 +87,7 @@ def test_reads_lose_nothing_and_always_fit_one(
 
 
 def test_what_is_put_back_comes_first() -> None:
-    shelf = Shelf()
+    shelf = FetchedRecords()
     shelf.put([Record(0, at) for at in range(6)], 60)
     batch = shelf.take(3, 100)
     shelf.put_back(batch)
@@ -96,7 +96,7 @@ def test_what_is_put_back_comes_first() -> None:
 
 
 def test_records_of_a_partition_that_went_are_dropped() -> None:
-    shelf = Shelf()
+    shelf = FetchedRecords()
     shelf.put([Record(at % 2, at) for at in range(6)], 60)
     shelf.drop([A])
     assert (len(shelf), shelf.size) == (3, 30)
@@ -105,7 +105,7 @@ def test_records_of_a_partition_that_went_are_dropped() -> None:
 
 @pytest.mark.parametrize("partitions", [1, 3])
 def test_the_last_record_of_each_partition_counts(partitions: int) -> None:
-    made = Book()
+    made = Positions()
     made.assign({("t", number): 0 for number in range(partitions)})
-    made.handed_out([Record(at % partitions, at) for at in range(9)], made.terms())
-    assert made.positions == {("t", number): 9 - (partitions - number) + 1 for number in range(partitions)}
+    made.handed_out([Record(at % partitions, at) for at in range(9)], made.epochs())
+    assert made.offsets == {("t", number): 9 - (partitions - number) + 1 for number in range(partitions)}

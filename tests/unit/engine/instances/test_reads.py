@@ -13,7 +13,7 @@ import pytest
 from actors.testing import Sim
 from pixy.engine.instances.messages import CommitPositions, ReadRecords
 from pixy.errors import FormatMismatch, TooManyRequests
-from pixy.membership.instances import Gone
+from pixy.membership.instances import Lost
 from tests.unit.engine.instances.instance_model import READ, Case, now, scenario
 from tests.unit.engine.records import TOPIC
 
@@ -87,7 +87,7 @@ async def test_a_read_ends_on_time_during_a_rebalance(sim: Sim) -> None:
     await case.subscribe()
     await case.read()
     session = case.kafka.sessions[0]
-    session.post(Gone(((TOPIC, 0), (TOPIC, 1))))
+    session.post(Lost(((TOPIC, 0), (TOPIC, 1))))
     session.closed = True  # Kafka says nothing any more
     begun = now()
     assert await case.read() == []

@@ -12,16 +12,16 @@ import pytest
 
 from actors import ActorDeadError
 from actors.testing import Crash, Sim, simulate
-from pixy.engine.instances.actor import CloseInstance
 from pixy.engine.instances.context import END
 from pixy.engine.instances.messages import (
     AssignPartitions,
+    CloseInstance,
     CommitOffsets,
     CommitPositions,
     DeleteInstance,
     GetAssignment,
+    GetInstanceState,
     GetSubscription,
-    InstanceState,
     ReadRecords,
     SeekTo,
     SubscribeTo,
@@ -281,7 +281,7 @@ async def test_committed_offsets_count_for_partitions_that_were_not_read_yet(sim
 @scenario
 async def test_an_instance_that_does_not_consume_has_no_kafka_client(sim: Sim) -> None:
     case = Case(sim).start()
-    assert await case.ask(InstanceState()) == "unused"
+    assert await case.ask(GetInstanceState()) == "unused"
     assert await case.ask(CommitPositions()) == [] and await case.ask(GetAssignment()) == []
     await case.ask(DeleteInstance())
     assert case.kafka.sessions == []

@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import Consumer
 
 from pixy.errors import Unavailable
-from pixy.membership.instances import Failed
+from pixy.membership.instances import SessionFailed
 from pixy.membership.kafka import instance
 from pixy.membership.kafka.instance import KafkaInstance
 from pixy.membership.kafka.session import KafkaSession
@@ -36,7 +36,7 @@ async def test_without_a_thread_the_session_fails_and_closes(monkeypatch: pytest
     events: asyncio.Queue[Any] = asyncio.Queue()
     session = opened(events.put_nowait)
     failed = await asyncio.wait_for(events.get(), 5)
-    assert isinstance(failed, Failed)
+    assert isinstance(failed, SessionFailed)
     assert isinstance(failed.error, Unavailable)
     assert "instance c of group g: can't start new thread" in str(failed.error)
     await asyncio.wait_for(session.close([], 5), 5)
@@ -88,7 +88,7 @@ def _until(true: Callable[[], bool]) -> None:
 
 async def test_a_client_too_many_is_an_error_with_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(_settings: object) -> None:
-        raise RuntimeError("Failed to initialize thread local storage")
+        raise RuntimeError("SessionFailed to initialize thread local storage")
 
     monkeypatch.setattr("pixy.kafka.consumer.Consumer", refused)
     events: asyncio.Queue[Any] = asyncio.Queue()
