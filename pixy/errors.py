@@ -1,6 +1,6 @@
-"""The one exception hierarchy of the proxy. Each API maps it in one table of its own.
+"""The proxy's one exception hierarchy. Each API maps it to its statuses in one table.
 
-The texts are part of the contract with the original's clients; see docs/compatibility.md.
+The texts are part of the contract with the Go original's clients; see docs/compatibility.md.
 """
 
 from __future__ import annotations
@@ -9,19 +9,19 @@ DEFAULTS_URL = "https://github.com/mailgun/kafka-pixy/blob/master/default.yaml"
 
 
 class PixyError(Exception):
-    """Base of all errors that an API may answer with; ``str()`` is the answer's text."""
+    """Base class of the errors that an API answers with; ``str(error)`` is the text of the answer."""
 
 
 class ConfigError(PixyError):
-    """The configuration can not be used."""
+    """The configuration is invalid."""
 
 
 class StartError(PixyError):
-    """The service, or a part of it, could not start."""
+    """The service or a part of it failed to start."""
 
 
 class InvalidParameter(PixyError):
-    """The client sent something that can not be right; the text names the parameter."""
+    """A request is invalid; the text names the parameter."""
 
 
 class UnknownCluster(InvalidParameter):
@@ -46,48 +46,48 @@ class UnknownGroup(InvalidParameter):
 
 
 class LongPollTimeout(PixyError):
-    """Nothing to consume within the long poll's wait."""
+    """No message arrived before the long poll timed out."""
 
     def __init__(self) -> None:
         super().__init__("long polling timeout")
 
 
 class TooManyRequests(PixyError):
-    """A bounded queue is full; ``parameter`` is the bound's name in the configuration."""
+    """A bounded queue is full; ``parameter`` names the configuration key of its bound."""
 
     def __init__(self, parameter: str = "consumer.channel_buffer_size") -> None:
-        # The original's text for its one such bound, link and all; the others are ours.
+        # The original has one such bound; its text, link included, is kept. The other texts are ours.
         link = f" ({DEFAULTS_URL}#L43)" if parameter == "consumer.channel_buffer_size" else ""
         super().__init__(f"Too many requests. Consider increasing `{parameter}`{link}")
 
 
 class Unavailable(PixyError):
-    """The service can not take the request now."""
+    """The service cannot accept the request now."""
 
 
 class ShuttingDown(Unavailable):
-    """The service drains."""
+    """The service is draining before it stops."""
 
     def __init__(self) -> None:
         super().__init__("service is shutting down")
 
 
 class Disabled(Unavailable):
-    """The consumer is switched off in the configuration."""
+    """Consuming is disabled in the configuration."""
 
     def __init__(self) -> None:
         super().__init__("service is disabled by configuration")
 
 
 class NotConsumed(PixyError):
-    """An ack for a partition that this instance has not consumed."""
+    """A client acknowledged a message of a partition that this daemon has not consumed."""
 
     def __init__(self, group: str, topic: str, partition: int) -> None:
         super().__init__(f"acks channel missing for {{{group} {topic} {partition}}}")
 
 
 class PartitionLost(PixyError):
-    """An ack for a partition that belongs to another member by now; the ack was not applied."""
+    """A client acknowledged a message of a partition that has moved to another member; the ack was not applied."""
 
     def __init__(self, group: str, topic: str, partition: int) -> None:
         super().__init__(
@@ -97,14 +97,14 @@ class PartitionLost(PixyError):
 
 
 class NeverOffered(InvalidParameter):
-    """An ack for an offset that was not handed out: applying it would lose the message."""
+    """A client acknowledged an offset that was never offered: applying the ack would lose the message."""
 
     def __init__(self, topic: str, partition: int, offset: int) -> None:
         super().__init__(f"bad offset: {offset} of {topic}/{partition} has not been offered")
 
 
 class GroupActive(PixyError):
-    """Offsets of a group can be set only while nobody consumes."""
+    """A client set offsets of a group that has members."""
 
     def __init__(self, group: str) -> None:
         super().__init__(
@@ -113,10 +113,10 @@ class GroupActive(PixyError):
 
 
 class KafkaError(PixyError):
-    """What Kafka, or the way to it, refused.
+    """Kafka, or the connection to it, refused a request.
 
     Attributes:
-        code: Kafka's error code (KIP protocol table), or a negative one of the client library.
+        code: Kafka's error code, or a negative code of librdkafka.
         name: the code's name, such as ``UNKNOWN_TOPIC_OR_PART``.
         retriable: whether the same request may succeed later.
     """
@@ -128,7 +128,7 @@ class KafkaError(PixyError):
         self.retriable = retriable
 
     def wrapped(self, what: str) -> KafkaError:
-        """The same error with ``what`` failed in front of its text."""
+        """Return the same error with ``what: `` in front of its text."""
         return type(self)(f"{what}: {self}", self.code, self.name, retriable=self.retriable)
 
 
@@ -137,39 +137,39 @@ class UnknownTopic(KafkaError):
 
 
 class UnknownPartition(UnknownTopic):
-    """The topic exists, the partition does not."""
+    """The topic exists but the partition does not."""
 
 
 class OffsetOutOfRange(InvalidParameter):
-    """The partition does not hold the offset."""
+    """The offset is outside the range that the partition holds."""
 
     def __init__(self, offset: int, begin: int, end: int) -> None:
         super().__init__(f"bad offset: {offset} is out of range, the partition holds {begin} to {end}")
 
 
 class FetchPoolBusy(Unavailable):
-    """All consumers for reads by offset are at work (``max_fetches``)."""
+    """All consumers of the pool for reads by offset are busy (``max_fetches``)."""
 
     def __init__(self) -> None:
         super().__init__("all consumers for reads by offset are at work (`max_fetches`)")
 
 
 class OverBudget(Unavailable):
-    """Taking this on would exceed the memory that requests and answers may use together."""
+    """The request would exceed the memory budget that requests and answers share."""
 
     def __init__(self, parameter: str) -> None:
         super().__init__(f"too much is under way (`{parameter}`), try again")
 
 
 class UnknownInstance(PixyError):
-    """No such consumer instance here, or not any more."""
+    """The consumer instance does not exist, or no longer exists."""
 
     def __init__(self) -> None:
         super().__init__("Consumer instance not found.")
 
 
 class InstanceExists(PixyError):
-    """The group has a consumer instance of that name."""
+    """The group already has a consumer instance of that name."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -178,7 +178,7 @@ class InstanceExists(PixyError):
 
 
 class OtherSubscription(PixyError):
-    """The instance consumes other topics already."""
+    """The consumer instance is subscribed to other topics."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -188,11 +188,11 @@ class OtherSubscription(PixyError):
 
 
 class IllegalState(PixyError):
-    """The instance is not in a state in which it can do that."""
+    """The consumer instance's state does not allow the operation."""
 
 
 class FormatMismatch(PixyError):
-    """A read asks for another format than the instance was created with."""
+    """A read asks for another format than the consumer instance was created with."""
 
     def __init__(self) -> None:
         super().__init__(

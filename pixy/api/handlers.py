@@ -1,7 +1,6 @@
-"""The methods of the gRPC API: protobuf messages in and out, our own errors raised.
+"""Implement the methods of the gRPC API: protobuf messages in and out; errors are PixyErrors.
 
-They know no transport: whatever can carry the messages can be bound to them, through
-:meth:`Handlers.methods`.
+The methods know no transport. A transport binds them through :meth:`Handlers.methods`.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ CONFIG_VERSION = 1
 
 
 class NotFound(UnknownGroup):
-    """What this API calls not found and REST calls a bad parameter."""
+    """A group that does not exist: NOT_FOUND over gRPC, a bad parameter over REST."""
 
 
 class Call(Protocol):
-    """What a handler may know of the call that it answers."""
+    """The part of a call that a handler may use."""
 
     def deliver(self, delivery: Delivery) -> None:
         """The answer has this message. The transport calls ``delivery.sent()`` when the answer was
@@ -39,7 +38,7 @@ Handler = Callable[[Any, Call], Awaitable[Any]]
 
 
 def record_headers(message: Message) -> list[tuple[str, bytes]]:
-    """A message's headers; a null value reads as an empty one."""
+    """Return a message's headers; a null value becomes an empty one."""
     try:
         headers = message.headers()
     except UnicodeDecodeError:
@@ -54,7 +53,7 @@ def record_headers(message: Message) -> list[tuple[str, bytes]]:
 
 
 class Handlers:
-    """All methods on one engine."""
+    """The methods of the API, bound to one engine."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -149,7 +148,7 @@ class Handlers:
         return _topic(await self._cluster(rq.cluster).topic(rq.topic, with_partitions=rq.with_partitions))
 
     def methods(self) -> dict[str, tuple[type, Handler]]:
-        """Method name to request class and handler."""
+        """Map method names to request classes and handlers."""
         return {
             "Produce": (pb.ProdRq, self.produce),
             "ConsumeNAck": (pb.ConsNAckRq, self.consume_n_ack),

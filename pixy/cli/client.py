@@ -22,13 +22,13 @@ from pixy.proto.kafkapixy_pb2_grpc import KafkaPixyStub
 EXIT_ERROR = 1
 EXIT_USAGE = 2
 EXIT_NOTHING = 4
-"""``consume`` ended without the messages it was asked for."""
+"""``consume`` ended with fewer messages than requested."""
 
 _LONG_POLL = 60.0
 
 
 def _bytes_view(value: bytes) -> dict[str, str]:
-    """Text if it is text, base64 if it is not: never a guess that loses something."""
+    """Show bytes as text if they are UTF-8, else as base64, so that nothing is lost."""
     try:
         return {"text": value.decode()}
     except UnicodeDecodeError:
@@ -36,7 +36,7 @@ def _bytes_view(value: bytes) -> dict[str, str]:
 
 
 class Session:
-    """One command's connection, output and progress."""
+    """The connection, output and progress display of one command."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         self.args = args
@@ -57,19 +57,19 @@ class Session:
         self._channel.close()
 
     def json(self, document: Any) -> None:
-        """One document a line."""
+        """Print one JSON document on a line of its own."""
         sys.stdout.write(json.dumps(document, ensure_ascii=False) + "\n")
         sys.stdout.flush()
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        """A table, whatever the width."""
+        """Print a table."""
         table = Table(*columns, box=None, pad_edge=False)
         for row in rows:
             table.add_row(*[str(cell) for cell in row])
         self.out.print(table)
 
     def progress(self, what: str) -> Progress:
-        """A progress line on stderr; silent where stderr is no terminal."""
+        """Show progress on stderr, unless stderr is not a terminal."""
         return Progress(
             TextColumn(what),
             BarColumn(),
@@ -96,7 +96,7 @@ def _messages(args: argparse.Namespace) -> Iterator[bytes]:
 
 
 def produce(session: Session) -> int:
-    """Each message is confirmed by Kafka before it is reported, unless --async."""
+    """Write messages; unless --async, report each only after Kafka has confirmed it."""
     args = session.args
     headers = []
     for header in args.header:
@@ -135,7 +135,7 @@ def produce(session: Session) -> int:
 
 
 def consume(session: Session) -> int:
-    """With --ack explicit (the default) a message is acknowledged after it was printed."""
+    """Read messages; with --ack explicit (the default) acknowledge each after printing it."""
     args = session.args
     got = 0
     last: pb.ConsRs | None = None
@@ -217,7 +217,7 @@ def ack(session: Session) -> int:
 
 
 def offsets(session: Session) -> int:
-    """Show, or set with --set, a group's offsets."""
+    """Show a group's offsets, or change them with --set."""
     args = session.args
     place = {"cluster": args.cluster, "topic": args.topic, "group": args.group}
     if args.set:
@@ -238,7 +238,7 @@ def offsets(session: Session) -> int:
 
 
 def topics(session: Session) -> int:
-    """List topics, or show one."""
+    """List topics, or describe one."""
     args = session.args
     if args.topic:
         one = session.stub.GetTopicMetadata(

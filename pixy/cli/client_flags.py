@@ -1,4 +1,4 @@
-"""The command lines of the client commands."""
+"""Define the command lines of the client commands."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _positive(text: str) -> int:
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """The parser of all client commands."""
+    """Make the parser of all client commands."""
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--server", default="localhost:19091", help="gRPC address (%(default)s)")
     common.add_argument("--cluster", default="", help="cluster name (default: the first one)")

@@ -1,4 +1,4 @@
-"""``make demo``: the sandbox, and one round over both APIs, on screen."""
+"""``make demo``: start the sandbox and show one round over both APIs on screen."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ async def _run() -> None:
 
 
 def main() -> int:
-    """Run the demo; 0 if every step did what it should."""
+    """Run the demo; return 0 if every step succeeded."""
     try:
         asyncio.run(_run())
     except Exception as error:

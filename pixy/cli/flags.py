@@ -1,4 +1,4 @@
-"""The daemon's flags: the original's names, with one dash or two; a flag beats the file."""
+"""Parse the daemon's flags: the original's names, with one dash or two. A flag overrides the file."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _switch(text: str) -> bool:
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """The parser of the daemon's command line."""
+    """Make the parser of the daemon's command line."""
     commands = "\n".join(f"  kafka-pixy {name:<10} {what}" for name, what in (COMMANDS | PROGRAMS).items())
     parser = _Parser(
         prog="kafka-pixy",
@@ -76,7 +76,11 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def parse(args: Sequence[str]) -> tuple[argparse.Namespace, App]:
-    """Flags and the configuration that they and the file make. Raises ConfigError."""
+    """Parse flags, load the file, and merge the two.
+
+    Raises:
+        ConfigError: a flag or the file is invalid.
+    """
     flags = make_parser().parse_args(args)
     app = load_file(flags.config) if flags.config else App(proxies={"default": Proxy()})
     if not app.proxies and not flags.config:

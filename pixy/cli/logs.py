@@ -1,4 +1,4 @@
-"""Logging: console, json and syslog, each with its severity, written by a thread of its own."""
+"""Log to console, JSON and syslog, each with its own severity, from a separate thread."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from typing import Any
 from pixy.config.model import Logger
 
 QUEUE_BOUND = 10_000
-"""Log records that wait for the writer; past that they are dropped and counted."""
+"""The most log records that wait for the writer; more are dropped and counted."""
 
 _LEVELS = {
     "debug": logging.DEBUG,
@@ -31,7 +31,7 @@ _ACTOR = re.compile(r"(/[^\s:]+)(?:: | )(.*)", re.S)
 
 
 def _split(record: logging.LogRecord) -> tuple[str, str]:
-    """The actor that a message names first, or the logger's name; and the rest."""
+    """Split a message into the actor that it begins with (else the logger's name) and the rest."""
     text = record.getMessage()
     match = _ACTOR.match(text)
     return (match[1], match[2]) if match else (record.name, text)
@@ -41,7 +41,7 @@ class ConsoleFormatter(logging.Formatter):
     """``2022-07-27 10:00:00.000000 Z info </service/default> "some text" k=v``"""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line (a traceback follows on more)."""
+        """Format a record as one line; a traceback follows on further lines."""
         moment = time.localtime(record.created)
         zone = "Z" if moment.tm_gmtoff == 0 else f"{moment.tm_gmtoff // 3600:+03d}"
         micros = int(record.created % 1 * 1e6)
@@ -62,10 +62,10 @@ def _field(value: Any) -> str:
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON document a line, with the original's field names."""
+    """Format records as JSON, one document a line, with the original's field names."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """See the class."""
+        """Format a record."""
         actor, text = _split(record)
         document: dict[str, Any] = {
             "context": _nested(getattr(record, "fields", {})),
@@ -100,7 +100,7 @@ def _nested(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 class _BoundedQueueHandler(logging.handlers.QueueHandler):
-    """Never waits: a slow terminal must not stop the event loop."""
+    """Queue records without waiting: a slow terminal must not stop the event loop."""
 
     dropped = 0
 
@@ -115,7 +115,7 @@ class _BoundedQueueHandler(logging.handlers.QueueHandler):
 
 
 def make_handlers(loggers: Sequence[Logger]) -> list[logging.Handler]:
-    """Handlers of the configured loggers; names that are not known are ignored, as ever."""
+    """Make the handlers of the configured loggers. Unknown names are ignored, as in the original."""
     handlers: list[logging.Handler] = []
     names = {logger.name for logger in loggers}
     for logger in loggers:

@@ -1,4 +1,4 @@
-"""Entry point: a first argument that names a command runs it, anything else is the daemon."""
+"""Entry point: run the command that the first argument names; otherwise run the daemon."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pixy.cli import COMMANDS, PROGRAMS
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program; return its exit code."""
     args = list(sys.argv[1:] if argv is None else argv)
-    # Imported late: the daemon does not pay for the commands' libraries, nor they for its.
+    # Imported late: the daemon does not pay for the commands' libraries, nor they for the daemon's.
     if args and args[0] in COMMANDS:
         from pixy.cli.client import run
 

@@ -1,4 +1,4 @@
-"""Configuration: the model, its YAML form, its rules."""
+"""Configuration: the model, the YAML reader, and the rules."""
 
 from pixy.config.load import load_file, load_text
 from pixy.config.model import App, Consumer, Kafka, Logger, Producer, Proxy

@@ -1,4 +1,4 @@
-"""The generated client id: who this instance is in Kafka's logs and group listings."""
+"""Generate the client id that names this daemon in Kafka's logs and group listings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _CONTAINER = re.compile(r"(?:/docker[/-]|/containers/|/libpod-|kubepods.*[/-])([
 
 
 def generate_client_id() -> str:
-    """A client id for this process."""
+    """Return a client id for this process."""
     try:
         host = socket.gethostname()
     except OSError:
@@ -29,11 +29,14 @@ def generate_client_id() -> str:
 
 
 def make_client_id(env: Mapping[str, str], host: str, pid: int, cgroup: str) -> str:
-    """The rule: Nomad's allocation, else host and container, else host and pid, else chance.
+    """Derive a client id: from Nomad's allocation, else host and container, else host and pid, else at random.
 
     Args:
-        cgroup: ``/proc/self/cgroup`` (v1) and ``/proc/self/mountinfo``, where a container with
-            cgroup v2 shows its id.
+        env: the environment variables.
+        host: the host name, or an empty string.
+        pid: the process id.
+        cgroup: the text of ``/proc/self/cgroup`` (v1) and ``/proc/self/mountinfo``, which shows the id
+            of a container with cgroup v2.
     """
     if allocation := env.get("NOMAD_ALLOC_ID", ""):
         index = env.get("NOMAD_ALLOC_INDEX", "")

@@ -1,4 +1,4 @@
-"""Go's duration syntax (``time.ParseDuration``), which the configuration file uses."""
+"""Parse Go's duration syntax (``time.ParseDuration``), which the configuration file uses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PART = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
 
 
 def parse_duration(text: str) -> float:
-    """Seconds of a text such as ``1h15m`` or ``500ms``.
+    """Convert a text such as ``1h15m`` or ``500ms`` to seconds.
 
     Raises:
         ValueError: the text is not a duration.

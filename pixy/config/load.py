@@ -1,7 +1,7 @@
-"""From YAML text to :mod:`pixy.config.model`, with errors that name the line.
+"""Read YAML text into :mod:`pixy.config.model`, with errors that name the line.
 
-The walk goes over PyYAML's nodes rather than over plain values, because only nodes know their line
-and their tag; the texts are those of the original's YAML library.
+Reads PyYAML's nodes rather than plain values, because only nodes know their line and their tag. The
+error texts are those of the original's YAML library.
 """
 
 from __future__ import annotations
@@ -64,10 +64,11 @@ def load_file(path: str) -> model.App:
 
 
 def load_text(text: str) -> model.App:
-    """Parse a configuration; what it leaves out keeps its default.
+    """Parse a configuration. Keys that it leaves out keep their defaults.
 
     Raises:
-        ConfigError: not YAML, an unknown key, or a value of the wrong kind; all of them at once.
+        ConfigError: the text is not YAML, or has unknown keys or values of the wrong kind; the error
+            lists all of them.
     """
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
@@ -84,7 +85,7 @@ def load_text(text: str) -> model.App:
 
 
 def check_kafka_version(text: str) -> str:
-    """The version if it is one; raises ValueError otherwise."""
+    """Return the text if it is a Kafka version; raise ValueError otherwise."""
     later = _LATER_VERSION.match(text)
     if text in _KNOWN_VERSIONS or (later and (int(later[1]), int(later[2])) > (2, 3)):
         return text
@@ -114,7 +115,7 @@ _CHECKED: dict[Any, Callable[[str], str]] = {
 
 
 class _Walk:
-    """Collects the errors of one file."""
+    """Convert the nodes of one file and collect its errors."""
 
     def __init__(self) -> None:
         self.errors: list[str] = []
@@ -128,7 +129,7 @@ class _Walk:
         self._wrong(node, f"cannot unmarshal {tag}{shown} into {wanted}")
 
     def mapping(self, kind: type, node: yaml.Node, where: str) -> Any:
-        """A dataclass from a mapping node; an empty value keeps all defaults."""
+        """Convert a mapping node to a dataclass; an empty value keeps all defaults."""
         made = kind()
         if _is_null(node):
             return made

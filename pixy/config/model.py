@@ -179,7 +179,7 @@ class Proxy:
 
 @dataclass(slots=True)
 class Tls:
-    """``tls``: of our own listeners."""
+    """``tls``: certificates of the daemon's own listeners."""
 
     certificate_path: str = ""
     key_path: str = ""
@@ -187,7 +187,7 @@ class Tls:
 
 @dataclass(slots=True)
 class Diagnostics:
-    """``diagnostics``: what the daemon tells about itself."""
+    """``diagnostics``: what the daemon reports about itself."""
 
     blocked_loop: AnyDuration = _seconds(0.25)
     slow_handler: PositiveDuration = _seconds(0.1)
@@ -246,5 +246,5 @@ class App:
     logging: list[Logger] = field(default_factory=lambda: [Logger()])
 
     def cluster_name(self, name: str) -> str:
-        """The configured name behind a request's cluster name (empty: the default one)."""
+        """Resolve a request's cluster name; an empty one means the default cluster."""
         return name or self.default_cluster or next(iter(self.proxies), "")

@@ -20,7 +20,7 @@ SEVERITIES = ("debug", "info", "warning", "error")
 
 
 def validate(app: model.App) -> model.App:
-    """Return the configuration if it is sound; raises ConfigError otherwise."""
+    """Return the configuration if it is valid; raise ConfigError otherwise."""
     if not (app.grpc_addr or app.tcp_addr or app.unix_addr or app.rest.addr):
         raise ConfigError("invalid config parameter: at least one API server should be configured")
     if not app.proxies:
@@ -112,7 +112,7 @@ def _peers_problem(rest: model.Rest) -> str:
 
 
 def _bounds(section: str, values: object) -> str:
-    """The first field of a section that is out of its bounds, as a text; empty if there is none."""
+    """Describe the first field of a section that is out of its bounds; empty if there is none."""
     kinds = typing.get_type_hints(type(values), include_extras=True)
     for field, kind in kinds.items():
         for meta in getattr(kind, "__metadata__", ()):

@@ -1,4 +1,4 @@
-"""The gRPC listener: binds :mod:`pixy.api.handlers` to grpc.aio, with health and reflection."""
+"""Serve :mod:`pixy.api.handlers` over grpc.aio, with health checks and reflection."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MIN_RECEIVE = 1024 * 1024
 _SLACK = 64 * 1024
 _GRACE = 1.0
 
-# The first class that fits counts.
+# The first class that matches decides.
 _STATUS: tuple[tuple[type[Exception], grpc.StatusCode], ...] = (
     (NotFound, grpc.StatusCode.NOT_FOUND),
     (errors.InvalidParameter, grpc.StatusCode.INVALID_ARGUMENT),
@@ -41,7 +41,7 @@ _STATUS: tuple[tuple[type[Exception], grpc.StatusCode], ...] = (
 
 
 def status_of(error: Exception) -> grpc.StatusCode:
-    """The documented status of an error."""
+    """Return the gRPC status of an error."""
     for kind, status in _STATUS:
         if isinstance(error, kind):
             return status
@@ -58,7 +58,7 @@ class _Call:
 
     @property
     def traceparent(self) -> str | None:
-        """The caller's trace context."""
+        """The caller's W3C trace context, or None."""
         found = dict(self._context.invocation_metadata() or ()).get("traceparent")
         return found if isinstance(found, str) else None
 
@@ -69,7 +69,7 @@ class _Call:
 
 
 def _in_trace(handler: Handler, engine: Engine) -> Handler:
-    """The handler within its caller's trace (W3C trace context in the call's metadata)."""
+    """Wrap a handler so that it runs in its caller's trace (W3C trace context in the call's metadata)."""
 
     async def traced(request: Any, call: Any) -> Any:
         with engine.diagnostics.context(call.traceparent):
@@ -82,7 +82,7 @@ def _bind(request_class: Any, handler: Handler, yields: bool) -> Any:
     parse = request_class.FromString
 
     async def behaviour(raw: bytes, context: Any) -> Any:
-        # Parsed here, because grpc answers INTERNAL for bytes that it can not parse.
+        # Parsed here, because grpc answers INTERNAL for bytes that it cannot parse.
         try:
             request = parse(raw)
         except DecodeError:
@@ -129,8 +129,8 @@ class GrpcServer(Listener):
                 ("grpc.so_reuseport", 0),  # or a second daemon would bind the same port silently
                 ("grpc.max_receive_message_length", max(MIN_RECEIVE, largest + _SLACK)),
                 ("grpc.max_send_message_length", -1),
-                # Calls that have arrived and not begun. By default the core cancels some of them
-                # from 1,000 on, at random and without a reason; our own limit says why.
+                # Bounds calls that have arrived but not begun. By default the core cancels some of
+                # them at random from 1,000 on, without a reason; our own limit gives one.
                 ("grpc.server.max_pending_requests", config.max_concurrent_requests),
                 ("grpc.server.max_pending_requests_hard_limit", 2 * config.max_concurrent_requests),
             ],
@@ -174,7 +174,7 @@ class GrpcServer(Listener):
             ) from error
 
     async def drain(self) -> None:
-        """Health says NOT_SERVING from here on."""
+        """Report NOT_SERVING to health checks from now on."""
         await self._set_health(health_pb2.HealthCheckResponse.NOT_SERVING)
 
     async def _set_health(self, status: Any) -> None:
@@ -188,6 +188,6 @@ class GrpcServer(Listener):
         return ""
 
     async def close(self) -> None:
-        """Let calls finish for a moment, then end them."""
+        """Give calls a moment to finish, then end them."""
         # The waiter ends by itself then; cancelling it would cancel what stop() waits for.
         await self._server.stop(_GRACE)

@@ -1,7 +1,7 @@
-"""The OpenAPI document, put together from the files beside this module.
+"""Assemble the OpenAPI document from the YAML files beside this module.
 
-The files are the one source: tests hold the routers to them, and requests and answers too. A few
-short forms keep them readable; ``shared.yaml`` explains them.
+The files are the only source: tests check the routers, the requests and the answers against them. A
+few short forms keep them readable; ``shared.yaml`` explains those.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ _EMBEDDED = tuple(
     for version in ("v1", "v2")
 )
 _MEANING = {
-    400: "Malformed.",
+    400: "The request is malformed.",
     401: "Kafka refused the proxy's credentials.",
-    403: "The proxy may not do that in Kafka.",
+    403: "Kafka does not authorize the proxy to do that.",
     404: "Not found.",
-    405: "Another method.",
-    406: "None of the types that the client takes can be sent.",
-    408: "Nothing came in time.",
-    409: "It is at odds with what is there.",
+    405: "Method not allowed.",
+    406: "The API has none of the content types that the client accepts.",
+    408: "No message arrived in time.",
+    409: "The request conflicts with the current state.",
     413: "Too large.",
-    415: "The body's type is unknown.",
+    415: "The content type of the body is not supported.",
     422: "A parameter or field is wrong; the text names it.",
     429: "A bounded queue is full.",
-    500: "What Kafka refused, with its reason.",
-    503: "Not now; try again.",
+    500: "Kafka refused the request; the text gives its reason.",
+    503: "Unavailable now; try again.",
 }
 _RETRY = frozenset({429, 503})
 
 
 @functools.cache
 def load() -> dict[str, Any]:
-    """The whole document; do not change it."""
+    """Return the whole document, which is shared: do not modify it."""
     document: dict[str, Any] = {}
     folder = resources.files(__package__)
     for name in PARTS:
@@ -69,7 +69,7 @@ def load() -> dict[str, Any]:
 
 @functools.cache
 def as_json() -> bytes:
-    """The same as it is served."""
+    """Return the document as the daemon serves it."""
     return msgspec.json.encode(load())
 
 
@@ -99,7 +99,7 @@ def _expanded(operation: dict[str, Any]) -> dict[str, Any]:
 
 
 def _errors() -> dict[str, Any]:
-    """The answers to errors: of this API, of Kafka-Pixy's own, and where a path has both."""
+    """Add the error responses: of the REST proxies' API, of Kafka-Pixy's own API, or of both on a shared path."""
     made: dict[str, Any] = {}
     for status, meaning in _MEANING.items():
         for kind in ("Error", "Pixy", "ErrorPixy"):
@@ -133,7 +133,7 @@ def _expand_answer(response: dict[str, Any]) -> None:
 
 
 def _add_schema(content: dict[str, Any], kind: str, schema: dict[str, Any]) -> None:
-    """One more shape that an answer of this type may have."""
+    """Add another schema to the responses of a content type."""
     known = content.get(kind, {}).get("schema")
     content[kind] = {"schema": schema if known is None else {"anyOf": [known, schema]}}
 

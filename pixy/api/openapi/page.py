@@ -1,4 +1,4 @@
-"""The contract as a page for people: made here, in one piece, so it works without a network."""
+"""Render the contract as one HTML page that works without a network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The endpoints: parameters to messages, replies and errors to status codes and JSON."""
+"""The original's REST endpoints: parse parameters, ask the engine, render status codes and JSON."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MAX_OFFSETS_BODY = 4 * 1024 * 1024
 
 UNKNOWN_TOPIC = "Unknown topic"
 
-# The first class that fits counts.
+# The first class that matches decides.
 _STATUS: tuple[tuple[type[Exception], int], ...] = (
     (errors.InvalidParameter, 400),
     (errors.LongPollTimeout, 408),
@@ -37,7 +37,7 @@ _STATUS: tuple[tuple[type[Exception], int], ...] = (
 
 
 class BodyTooLarge(errors.InvalidParameter):
-    """The body is over the bound; it was not read."""
+    """The body exceeds the limit and was not read."""
 
     def __init__(self, size: int | None, limit: int) -> None:
         shown = f"{size} bytes" if size is not None else "more"
@@ -45,7 +45,7 @@ class BodyTooLarge(errors.InvalidParameter):
 
 
 def status_of(error: Exception) -> int:
-    """The HTTP status of an error."""
+    """Return the HTTP status of an error."""
     if isinstance(error, BodyTooLarge):
         return 413
     for kind, status in _STATUS:
@@ -55,12 +55,17 @@ def status_of(error: Exception) -> int:
 
 
 def respond(body: bytes, status: int = 200) -> web.Response:
-    """A JSON answer."""
+    """Make a JSON response."""
     return web.Response(body=body, status=status, headers={"Content-Type": "application/json"})
 
 
 def respond_error(error: Exception, text: str | None = None) -> web.Response:
-    """The JSON answer to an error."""
+    """Make the JSON response to an error.
+
+    Args:
+        error: decides the status, and the text unless ``text`` is given.
+        text: the text to answer instead.
+    """
     response = respond(to_json({"error": printable(text or str(error))}), status_of(error))
     if isinstance(error, BodyTooLarge):
         response.force_close()
@@ -71,7 +76,7 @@ EMPTY = to_json({})
 
 
 class Endpoints:
-    """All endpoints on one engine."""
+    """The endpoints of one engine."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -89,11 +94,11 @@ class Endpoints:
         }
 
     async def serve(self, request: web.BaseRequest, match: Match) -> web.StreamResponse:
-        """Answer a request that was matched; every error of ours becomes JSON here."""
+        """Answer a matched request. Every PixyError becomes JSON here."""
         if match.endpoint == "ping":
             return web.Response(body=b"pong", headers={"Content-Type": "text/plain; charset=utf-8"})
         try:
-            # Before any other parameter is looked at, as in the original.
+            # The original checks the cluster before any other parameter.
             cluster = self._engine.cluster(match.cluster)
             return await self._by_name[match.endpoint](request, match, cluster)
         except errors.PixyError as error:
@@ -107,7 +112,7 @@ class Endpoints:
         content_type = request.headers.get("Content-Type", "")
         form = params.is_form(content_type)
         limit = cluster.proxy.producer.max_message_bytes
-        # A longer body can not be a message that fits, even percent-encoded.
+        # A longer body cannot hold a message of an allowed size, even percent-encoded.
         limit = _FORM_GROWTH * limit + _SLACK if form else 2 * limit
         body = await read_body(request, limit, "failed to read message: {}")
         found = Params(_query(request), body if form else b"")
@@ -284,11 +289,18 @@ async def _params(request: web.BaseRequest) -> Params:
 
 
 async def read_body(request: web.BaseRequest, limit: int, failed: str) -> bytes:
-    """The whole body, if it is not over ``limit`` bytes; refused before it is read if that is known.
+    """Read a request's body, up to a limit.
+
+    A body whose declared length exceeds the limit is refused before it is read.
+
+    Args:
+        request: the request.
+        limit: the most bytes to accept.
+        failed: the error text for a body that cannot be read, with ``{}`` for the reason.
 
     Raises:
-        BodyTooLarge: it is longer.
-        InvalidParameter: with the text ``failed``: the connection broke, or it is no valid body.
+        BodyTooLarge: the body is longer than the limit.
+        InvalidParameter: the connection broke, or the body is malformed.
     """
 
     def grows(total: int) -> None:

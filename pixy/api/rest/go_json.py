@@ -1,4 +1,4 @@
-"""JSON parsing with the error texts of Go's ``encoding/json``, which clients of the original see."""
+"""Parse JSON with the error texts of Go's ``encoding/json``, which clients of the original see."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TEXTS = (
 
 
 def parse(body: bytes) -> Any:
-    """The document. Raises InvalidParameter."""
+    """Parse a JSON document; raise InvalidParameter with Go's text if it is malformed."""
     text = body.decode("utf-8", "replace")
     try:
         return json.loads(text, parse_constant=lambda name: _constant(text, name))
@@ -58,7 +58,7 @@ def _explain(text: str, error: json.JSONDecodeError) -> str:
 
 
 def _container(text: str, at: int) -> str:
-    """Whether the innermost open bracket before ``at`` is an array's or an object's."""
+    """Name the innermost container that is open at ``at``, in Go's words."""
     open_brackets: list[str] = []
     in_string = escaped = False
     for char in text[:at]:

@@ -1,4 +1,4 @@
-"""Request parameters as the original reads them. Pure: text in, values or InvalidParameter out."""
+"""Read request parameters as the original does. Pure: text in, values or InvalidParameter out."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Params:
 
     def __init__(self, query: bytes, form: bytes = b"") -> None:
         self._values: dict[str, list[bytes]] = {}
-        # A form's values come first, so they win.
+        # A form's values come first and therefore take precedence.
         for source in (form, query):
             for pair in source.split(b"&"):
                 if not pair or b";" in pair or _BAD_ESCAPE.search(pair):
@@ -37,12 +37,12 @@ class Params:
         return name in self._values
 
     def first(self, name: str) -> bytes | None:
-        """The first value; None if there is none."""
+        """Return the first value of a parameter, or None."""
         values = self._values.get(name)
         return values[0] if values else None
 
     def group(self, *, optional: bool = False) -> str:
-        """The one consumer group; '' if it may be left out and is."""
+        """Return the consumer group; an empty string if it is optional and missing."""
         groups = self._values.get("group", [])
         if len(groups) > 1 or (not groups and not optional):
             raise InvalidParameter(f"one consumer group is expected, but {len(groups)} provided")
@@ -54,7 +54,7 @@ class Params:
             raise InvalidParameter("bad group: not UTF-8") from None
 
     def ack(self, partition: str, offset: str) -> tuple[int, int] | None:
-        """The message that the named parameters acknowledge; None if neither is there."""
+        """Return (partition, offset) of the message to acknowledge; None if neither parameter is given."""
         found = [self._integer(partition, _INT32), self._integer(offset, _INT64)]
         if found[0] is None and found[1] is None:
             return None
@@ -73,7 +73,7 @@ class Params:
         problem = ""
         if not _INTEGER.match(texts[0]):
             problem = "invalid syntax"
-        # A number of a thousand digits is out of range whatever they are.
+        # A number of a thousand digits is out of range: do not convert it.
         elif len(texts[0]) > 40 or not -bound <= int(texts[0]) < bound:
             problem = "value out of range"
         if problem:
@@ -89,12 +89,12 @@ def _unquote(value: bytes) -> bytes:
 
 
 def is_form(content_type: str) -> bool:
-    """Whether the body is a form, with or without a charset."""
+    """Return whether the content type is a form, with or without a charset."""
     return _media_type(content_type) == "application/x-www-form-urlencoded"
 
 
 def is_message_body(content_type: str) -> bool:
-    """Whether the body itself is the message."""
+    """Return whether the body itself is the message."""
     return (
         _media_type(content_type) in ("text/plain", "application/octet-stream")
         or _JSON_TYPE.match(content_type) is not None
@@ -106,7 +106,7 @@ def _media_type(content_type: str) -> str:
 
 
 def record_headers(headers: Iterable[tuple[str, str]]) -> list[tuple[str, bytes]]:
-    """Record headers of a produce request: ``X-Kafka-<Name>: <base64>``, in their order."""
+    """Collect record headers, ``X-Kafka-<Name>: <base64>``, in the order of the request."""
     found: list[tuple[str, bytes]] = []
     for name, value in headers:
         if not name.lower().startswith(_HEADER_PREFIX):
@@ -121,7 +121,9 @@ def record_headers(headers: Iterable[tuple[str, str]]) -> list[tuple[str, bytes]
 
 
 def set_offsets_body(document: Any) -> tuple[tuple[int, int, str], ...]:
-    """(partition, offset, metadata) of each element; a later one for a partition wins.
+    """Convert the body of a set-offsets request to (partition, offset, metadata) tuples.
+
+    A later element for the same partition replaces an earlier one.
 
     Raises:
         InvalidParameter: with Go's text for a value of the wrong type.
@@ -136,7 +138,7 @@ def set_offsets_body(document: Any) -> tuple[tuple[int, int, str], ...]:
             element = {}  # noqa: PLW2901
         if not isinstance(element, dict):
             raise _cannot(element, "Go value of type httpsrv.partitionInfo")
-        # Go matches field names whatever their case.
+        # Go ignores the case of field names.
         fields = {str(name).lower(): value for name, value in element.items()}
         partition = _int_field(fields, "partition", "int32", _INT32)
         offset = _int_field(fields, "offset", "int64", _INT64)
@@ -148,7 +150,7 @@ def set_offsets_body(document: Any) -> tuple[tuple[int, int, str], ...]:
 
 
 def printable_metadata(text: str) -> str:
-    """A lone surrogate escape of JSON is no character: U+FFFD, as in Go."""
+    """Replace lone surrogate escapes of JSON by U+FFFD, as Go does."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 

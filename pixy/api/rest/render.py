@@ -1,4 +1,4 @@
-"""JSON as the original's Go library writes it: two-space indent, HTML characters escaped."""
+"""Write JSON as the original's Go library does: indented by two spaces, HTML characters escaped."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FLAT_LIST = re.compile(r"\[\s+([-\d,\s]+?)\s+\]")
 
 
 def to_json(value: Any) -> bytes:
-    """The document, without a newline at its end."""
+    """Encode a document, without a newline at the end."""
     text = json.dumps(value, indent=2, ensure_ascii=False)
     text = _UNSAFE.sub(lambda match: _ESCAPES[match[0]], text)
     text = _SHORT.sub(lambda match: match[1] + ("\\u0008" if match[2] == "b" else "\\u000c"), text)
@@ -28,13 +28,13 @@ def to_json(value: Any) -> bytes:
 
 
 def to_json_flat_lists(value: Any) -> bytes:
-    """The same with each list of numbers on one line: ``[0,1,2]``."""
+    """Encode a document with each list of numbers on one line: ``[0,1,2]``."""
     text = to_json(value).decode()
     return _FLAT_LIST.sub(lambda match: "[" + re.sub(r"\s+", "", match[1]) + "]", text).encode()
 
 
 def printable(text: str) -> str:
-    """Bytes that were not UTF-8 become U+FFFD."""
+    """Replace bytes that were not UTF-8 by U+FFFD."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -43,5 +43,5 @@ def printable(text: str) -> str:
 
 
 def base64_or_none(value: bytes | None) -> str | None:
-    """Standard base64; None stays None and empty stays empty."""
+    """Encode as standard base64; None stays None."""
     return None if value is None else base64.b64encode(value).decode("ascii")

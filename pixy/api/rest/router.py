@@ -1,4 +1,4 @@
-"""Routes as the original's: matched on the decoded path, with and without a cluster. Pure."""
+"""Match requests to the original's routes: on the decoded path, with or without a cluster. Pure."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ ROUTES: dict[tuple[str, str], str] = {
     ("GET", "topics"): "topics",
     ("GET", "_ping"): "ping",
 }
-"""(method, last part of the path) to the endpoint's name."""
+"""(method, last part of the path) to the name of the endpoint."""
 
 _OF_A_TOPIC = frozenset({"messages", "acks", "offsets", "consumers"})
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """What a path means."""
+    """The endpoint of a path, with the cluster and topic that it names."""
 
     endpoint: str
     cluster: str = ""
@@ -33,7 +33,7 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class Redirect:
-    """The path is not clean; the client is sent to the clean one."""
+    """The path is not clean; the client is redirected to the clean one."""
 
     path: str
 
@@ -43,7 +43,12 @@ METHOD_NOT_ALLOWED = Match("!")
 
 
 def route(method: str, raw_path: str) -> Match | Redirect:
-    """The endpoint of a request; ``raw_path`` is still percent-encoded, without the query."""
+    """Find the endpoint of a request.
+
+    Args:
+        method: the HTTP method, in capitals.
+        raw_path: the path, percent-encoded, without the query.
+    """
     path = unquote(raw_path, errors="surrogateescape") if "%" in raw_path else raw_path
     if "//" in path or "/." in path:
         clean = _clean(path)

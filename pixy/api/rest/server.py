@@ -1,4 +1,4 @@
-"""The REST listeners: TCP (with TLS if configured) or a unix socket."""
+"""The REST listeners: TCP, with TLS if configured, or a unix socket."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SOCKET_MODE = 0o777
 
 
 def is_unix(address: str) -> bool:
-    """An address with a colon is TCP, anything else a path (the original's rule)."""
+    """Return whether an address is a path: one with a colon is TCP (the original's rule)."""
     return ":" not in address
 
 
