@@ -1,9 +1,9 @@
-"""How long one poll may keep its client busy, when many clients poll.
+"""The length of one poll when many clients of a process poll at the same time.
 
 A wake-up costs some 25 microseconds of processor time, nearly all of it for the kernel and the GIL
-(measured with 200 consumers: 26 at 20 ms a poll, 25 at 100 ms). So a process that wakes 6,500 times a
-second spends a sixth of a core: 200 waiting readers have slices of 31 ms then (with 40 a commit's p99
-was 47 to 52 ms), and a thousand of them slices of 154. A lone one gets the shortest.
+(measured with 200 consumers: 26 at 20 ms a poll, 25 at 100 ms). At 6,500 wake-ups a second a process
+spends a sixth of a core on them: 200 waiting readers then poll for 31 ms each (at 40 ms a commit's p99
+was 47 to 52 ms), and a thousand for 154 ms. A single reader gets the shortest interval.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ from __future__ import annotations
 import threading
 
 WAKE_UPS = 6500
+"""Per second and process."""
 SHORTEST, LONGEST = 0.005, 0.25
+"""Seconds."""
 
 
 class PollInterval:
-    """How many readers of this process wait, and what that means for each; from any thread."""
+    """Counts the readers of this process that wait, as a context manager; usable from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -32,5 +34,5 @@ class PollInterval:
 
     @property
     def seconds(self) -> float:
-        """Seconds."""
+        """How long each waiting reader polls at a time."""
         return min(max(self.waiting / WAKE_UPS, SHORTEST), LONGEST)

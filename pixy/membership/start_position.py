@@ -1,15 +1,21 @@
-"""Where to begin in a partition. Pure."""
+"""The offset at which a newly assigned partition begins. Pure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-_HEAD, _OLDEST = -1, -2
+_NEWEST, _OLDEST = -1, -2
 
 
 @dataclass(frozen=True, slots=True)
 class StartPosition:
-    """Fetch from ``fetch``; offsets below ``position`` count as done. ``new``: commit it at once."""
+    """The result of :func:`resolve_start`.
+
+    Args:
+        fetch: the first offset to fetch.
+        position: offsets below it count as consumed.
+        new: nothing was committed: commit ``position`` at once.
+    """
 
     fetch: int
     position: int
@@ -19,16 +25,16 @@ class StartPosition:
 def resolve_start(committed: int | None, oldest: int, end: int, *, from_oldest: bool) -> StartPosition:
     """Resolve a committed offset against the partition's bounds.
 
-    Args:
-        committed: the group's offset; None or -1 means none, -2 the oldest.
-        oldest: the first offset that can be read.
-        end: the offset that the next message will get.
-        from_oldest: where a group without an offset begins.
+    A committed offset below the oldest one has expired: consumption goes on at the oldest. Above the
+    end, fetching starts at the end and skips messages up to the committed offset, as the original does.
 
-    A commit below the oldest (expired) goes on at the oldest. One above the end starts at the end
-    but skips until the committed offset is reached, as the original does.
+    Args:
+        committed: the group's offset; None and -1 mean that there is none, -2 means the oldest.
+        oldest: the first offset that can be read.
+        end: the offset of the next message to be written.
+        from_oldest: whether a group without an offset begins at the oldest message, else at the end.
     """
-    if committed is None or committed == _HEAD:
+    if committed is None or committed == _NEWEST:
         start = oldest if from_oldest else end
         return StartPosition(start, start, new=True)
     if committed == _OLDEST:

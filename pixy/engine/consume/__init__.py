@@ -1,1 +1,24 @@
-"""Consume: a group's membership, its long polls, its partitions' offers and acknowledgements."""
+"""Consuming: a group's membership, its long polls, the offers and acknowledgements of its partitions.
+
+To follow a message from Kafka to its commit, read six files in this order:
+
+1. ``pixy/membership/kafka/session.py``: the thread of ``KafkaSession`` polls librdkafka and posts the
+   messages as ``Fetched`` to the group's actor.
+2. ``pixy/engine/consume/group_consumer.py``: ``GroupConsumer`` passes them on as ``Records`` to the owner
+   of their partition. A client's request arrives as ``Consume`` and waits in ``TopicPolls``. After an
+   owner's ``Ready`` the group sends it waiting requests as ``Serve``.
+3. ``pixy/engine/consume/long_polls.py``: ``TopicPolls`` queues each request as a ``Poll`` and assigns the
+   requests to the ready partitions in turn. A ``Delivery`` is a message on its way to the client: the API
+   handler calls its ``sent`` or ``give_back``, which sends ``Answered`` to the owner.
+4. ``pixy/engine/consume/partition_owner.py``: ``PartitionOwner`` puts ``Records`` into its ``OfferBook``,
+   reports ``Ready``, and answers each ``Poll`` of a ``Serve`` with a ``Delivery``. It takes acks as
+   ``Answered`` (auto-ack) or as ``Ack``, which the group makes of a client's acknowledgement.
+5. ``pixy/engine/consume/offers.py``: ``OfferBook`` decides which message is the next ``Offer`` and what an
+   ack does. Its ``Position`` says up to where every message is done.
+6. ``pixy/engine/consume/offset_committer.py``: ``OffsetCommitter`` gets each new ``Position`` as ``Moved``,
+   has the ``Session`` commit it within the interval, and gets ``Committed`` back.
+
+``group_messages.py`` and ``partition_messages.py`` define the messages. A partition comes with ``Assigned``
+and goes with ``Revoked`` or ``Lost``, by way of ``owned_partitions.py``. ``subscriptions.py`` looks topics
+up, subscribes to them, and gives up idle ones.
+"""

@@ -1,8 +1,8 @@
 """Fair dispatch: which partition serves the next long poll of a topic.
 
-Round robin by ascending partition, at most one message per partition and pass (the original's
-rule; lag-first choice starved partitions there, its issues 36 and 37). Partitions announce how many
-messages they could hand out; each assignment of a request uses one up.
+Round robin by ascending partition, at most one message per partition and pass. This is the original's
+rule; choosing the largest lag first starved partitions there (its issues 36 and 37). Partitions announce
+how many requests they can serve; each request that is assigned uses up one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right, insort
 
 
 class RoundRobin:
-    """The ready partitions of one topic and whose turn it is."""
+    """The ready partitions of one topic, and the one whose turn it is. True while any is ready."""
 
     __slots__ = ("_credits", "_last", "_ready")
 
@@ -24,7 +24,7 @@ class RoundRobin:
         return bool(self._ready)
 
     def announce(self, partition: int, messages: int) -> None:
-        """A partition can hand out ``messages`` more."""
+        """Note that a partition can serve ``messages`` more requests."""
         if messages <= 0:
             return
         if partition not in self._credits:
@@ -32,16 +32,16 @@ class RoundRobin:
         self._credits[partition] = self._credits.get(partition, 0) + messages
 
     def remove(self, partition: int) -> None:
-        """A partition is gone or has nothing left."""
+        """Drop a partition that is released or has no message left."""
         if self._credits.pop(partition, None) is not None:
             del self._ready[bisect_left(self._ready, partition)]
 
     def restart(self) -> None:
-        """The set of partitions changed: begin again at the lowest."""
+        """Begin again at the lowest partition, after the set of partitions has changed."""
         self._last = -1
 
     def next(self) -> int:
-        """The partition that serves the next request. Call only if true."""
+        """Choose the partition that serves the next request. Call it only if one is ready."""
         at = bisect_right(self._ready, self._last)
         partition = self._ready[at if at < len(self._ready) else 0]
         self._last = partition

@@ -1,4 +1,4 @@
-"""Long polls: a request that waits for a message, and what it gets."""
+"""Long polls: requests that wait for a message, and the message on its way to the client."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ class Message(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """To a partition's owner: whether the answer with this offer reached the client's socket."""
+    """Tell a partition's owner whether the answer with this offer reached the client's socket.
+
+    ``life`` is the life of the owner that made the offer; its later lives ignore the message.
+    """
 
     life: int
     offset: int
@@ -34,9 +37,17 @@ class Answered:
 
 
 class Delivery:
-    """A message that was offered to one request.
+    """A message that was offered to one request, on its way to the client.
 
-    Whoever answers the request says how that went: :meth:`sent` or :meth:`give_back`, once.
+    The handler of the request calls :meth:`sent` or :meth:`give_back`, once.
+
+    Args:
+        message: as it was fetched.
+        partition: the message's partition.
+        offset: the message's offset.
+        owner: the partition's owner.
+        life: the owner's life that made the offer.
+        auto_ack: whether :meth:`sent` acknowledges the message.
     """
 
     __slots__ = ("_auto_ack", "_life", "_owner", "message", "offset", "partition")
@@ -58,12 +69,12 @@ class Delivery:
         self._auto_ack = auto_ack
 
     def sent(self) -> None:
-        """The answer was written; with auto-ack the message counts as consumed from here on."""
+        """Report that the answer was written; with auto-ack the message counts as consumed from here on."""
         if self._auto_ack:
             self._tell(True)
 
     def give_back(self) -> None:
-        """The client is gone: the message is the next one offered."""
+        """Report that the client is gone: the message is the next one offered."""
         self._tell(False)
 
     def _tell(self, sent: bool) -> None:
@@ -86,8 +97,12 @@ class Poll:
 class TopicPolls:
     """The long polls of one topic in a group: first come, first served, each with a deadline.
 
-    Pure but for the futures that it settles. Deadlines never decrease along the queue, so only its
-    head needs watching.
+    Deadlines never decrease along the queue, so only its head needs watching. No clock and no IO: the
+    time, in seconds of one monotonic clock, is an argument.
+
+    Args:
+        wait: seconds that a request waits for a message.
+        join_wait: seconds that a request may wait for the group to join, before its wait begins.
     """
 
     __slots__ = ("_join_wait", "_polls", "_wait", "joined", "last_request", "missing", "ready")
@@ -107,7 +122,13 @@ class TopicPolls:
         return len(self._polls)
 
     def add(self, reply: Future[Any], auto_ack: bool, now: float) -> Poll:
-        """Queue a request. Before the join its wait has not begun, but is bounded all the same."""
+        """Queue a request. Its wait begins with the join, which may take up to ``join_wait``.
+
+        Args:
+            reply: gets the delivery or the error.
+            auto_ack: whether the delivery acknowledges itself once it was sent.
+            now: the time.
+        """
         wait = self._wait
         if not self.joined and not self.missing:
             wait += self._join_wait
@@ -117,28 +138,28 @@ class TopicPolls:
         return poll
 
     def put_back(self, polls: tuple[Poll, ...]) -> None:
-        """Requests that could not be served after all go to the front, in their order."""
+        """Put requests that could not be served back to the front, in their order."""
         self._polls.extendleft(reversed(polls))
 
     def found(self) -> None:
-        """The topic exists by now: what waits for it waits for the join again."""
+        """Let the requests wait for the join again: the topic exists by now."""
         if self.missing:
             self.missing = False
             for poll in self._polls:
                 poll.deadline = poll.arrived + self._wait + self._join_wait
 
     def start_waiting(self, now: float) -> None:
-        """The wait of those that came before the join (or before the topic was known missing)."""
+        """Start the wait of requests that came before the join, or before the topic was known missing."""
         for poll in self._polls:
             begin = now if self.joined else poll.arrived
             poll.deadline = min(poll.deadline, begin + self._wait)
 
     def prune(self) -> None:
-        """Forget requests whose clients are gone."""
+        """Drop requests whose clients are gone."""
         self._polls = deque(poll for poll in self._polls if not poll.reply.done())
 
     def next_deadline(self) -> float | None:
-        """When the first request times out."""
+        """The time at which the first request times out."""
         return self._polls[0].deadline if self._polls else None
 
     def expire(self, now: float) -> Iterator[Poll]:
@@ -152,7 +173,7 @@ class TopicPolls:
             yield self._polls.popleft()
 
     def assign(self, now: float) -> dict[int, list[Poll]]:
-        """Which partition serves which requests now."""
+        """Take out the requests that can be served now; return them by the partition that serves them."""
         serve: dict[int, list[Poll]] = {}
         while self._polls and self.ready:
             poll = self._polls.popleft()

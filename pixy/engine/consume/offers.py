@@ -1,10 +1,11 @@
-"""The offers of one partition: what may be handed out next, what waits for an ack, what is retried.
+"""The offers of one partition: the next message to offer, acks, retries, limits.
 
-Pure: messages, acks and the time go in; messages come out. An actor around it moves them.
+Pure: messages, acks and the time go in; messages come out. The partition's owner moves them.
 
-Order, as in the original: a message that was given back, then the one in hand, then expired offers
-by offset, then fresh ones. ``max_pending`` is compared before a fresh message is taken in hand, so
-``max_pending + 1`` can be pending; what was given back still counts, retries are never held back.
+The order is the original's: messages that were given back, then the one in hand, then expired offers
+by offset, then fresh messages. ``max_pending`` is compared before a fresh message is taken in hand, so
+``max_pending + 1`` messages can be pending. A message that was given back still counts as pending;
+retries are never held back.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from pixy.engine.consume.offset_tracker import OffsetTracker, Position
 
 
 class Record(Protocol):
-    """What a fetched message looks like here (confluent-kafka's ``Message`` fits)."""
+    """The part of a fetched message that is needed here (confluent-kafka's ``Message`` fits)."""
 
     def offset(self) -> int | None: ...
     def __len__(self) -> int: ...
 
 
 class AckResult(enum.Enum):
-    """What became of an ack."""
+    """The outcome of an ack."""
 
     DONE = "done"
     DUPLICATE = "duplicate"
@@ -34,7 +35,7 @@ class AckResult(enum.Enum):
 
 
 class Offer:
-    """A message that was handed out, or will be again."""
+    """A message that a client has, or that waits to be offered."""
 
     __slots__ = ("deadline", "offset", "out", "record", "retries", "timestamp")
 
@@ -47,11 +48,19 @@ class Offer:
         self.out = False
         """Whether a client has it now."""
         self.timestamp = -1
-        """The message's own, milliseconds; a journal asks it at each offer and keeps it here."""
+        """The message's own timestamp in milliseconds; set by the journal when the message is offered."""
 
 
 class OfferBook:
-    """See the module. All times are seconds of one monotonic clock."""
+    """The offers of one partition. All times are seconds of one monotonic clock.
+
+    Args:
+        tracker: knows which offsets are done.
+        max_pending: the limit of pending messages.
+        ack_timeout: seconds after which an offer expires.
+        max_retries: how often a message is offered again before it is given up; -1 means no limit.
+        offered_below: an earlier life of the owner may have offered offsets below this one; their acks count.
+    """
 
     def __init__(
         self,
@@ -64,11 +73,10 @@ class OfferBook:
     ) -> None:
         self.tracker = tracker
         self.closed = False
-        """No offers any more; acks are still taken."""
+        """Set to make no more offers; acks are still taken."""
         self._max_pending = max_pending
         self._ack_timeout = ack_timeout
         self._max_retries = max_retries
-        # A previous life of the owner may have offered offsets up to here; their acks count.
         self._offered_below = offered_below
         self._next_offset = tracker.position
         self._fresh: deque[Offer] = deque()
@@ -79,19 +87,19 @@ class OfferBook:
         self._expired: list[int] = []
         self._deadlines: list[tuple[float, int]] = []
         self.dropped: list[Offer] = []
-        """Messages given up after ``max_retries``; the caller takes them out and logs them."""
+        """Messages that were given up after ``max_retries``; the caller logs and removes them."""
 
     # -- in -------------------------------------------------------------------------------------
 
     def fetched(self, records: Sequence[Record]) -> tuple[int, int]:
-        """Take fetched messages; return the count and bytes of those that are done already."""
+        """Take fetched messages; return the number and the bytes of those that are done already."""
         skipped = skipped_bytes = 0
         tracker, fresh = self.tracker, self._fresh
         for record in records:
             offset = record.offset()
             assert offset is not None
             if offset > self._next_offset:
-                # Nothing will ever come from a gap: compaction, retention or a control batch.
+                # No message will ever come from a gap: it is compaction, retention or a control batch.
                 tracker.ack(self._next_offset, offset)
             self._next_offset = offset + 1
             if tracker.is_acked(offset):
@@ -102,7 +110,7 @@ class OfferBook:
         return skipped, skipped_bytes
 
     def ack(self, offset: int) -> AckResult:
-        """A client is done with a message."""
+        """Mark a message as done."""
         offer = self._offers.get(offset)
         if offer is not None:
             self._drop(offer)
@@ -118,7 +126,7 @@ class OfferBook:
         return AckResult.NEVER_OFFERED
 
     def give_back(self, offset: int) -> None:
-        """The client did not get the message: it is the next one offered, and it is no retry."""
+        """Take a message back that its client did not get: it is the next one offered, and no retry."""
         offer = self._offers.get(offset)
         if offer is None or not offer.out:
             return
@@ -136,7 +144,7 @@ class OfferBook:
     # -- out ------------------------------------------------------------------------------------
 
     def offerable(self, now: float) -> int:
-        """How many calls of :meth:`offer` would give a message at this moment."""
+        """How many calls of :meth:`offer` would return a message at this moment."""
         if self.closed:
             return 0
         self._expire(now)
@@ -151,7 +159,7 @@ class OfferBook:
         )
 
     def offer(self, now: float) -> Offer | None:
-        """Hand out the next message, if there is one."""
+        """Offer the next message, if there is one."""
         if self.closed:
             return None
         self._expire(now)
@@ -183,7 +191,7 @@ class OfferBook:
         return offer is not None and not offer.out
 
     def _fill(self) -> None:
-        """Take a message in hand: an expired offer, else a fresh one if the limit allows it."""
+        """Take a message in hand: an expired offer, else a fresh message if the limit allows it."""
         if self._hand is not None:
             return
         while self._expired:
@@ -212,28 +220,28 @@ class OfferBook:
             else:
                 heapq.heappush(self._expired, offset)
 
-    # -- what the caller wants to know ------------------------------------------------------------
+    # -- state ------------------------------------------------------------------------------------
 
     def pending_offer(self, offset: int) -> Offer | None:
-        """The message of this offset, if it was offered and is not done."""
+        """The offer of this offset, if it was made and is not done."""
         return self._offers.get(offset)
 
     @property
     def pending(self) -> int:
-        """Messages that a client has seen and nobody has acknowledged."""
+        """How many messages a client has seen and nobody has acknowledged."""
         return len(self._offers) - self._unseen
 
     def outstanding(self, now: float) -> int:
-        """Messages that a client has and may still acknowledge in time."""
+        """How many messages a client has and may still acknowledge in time."""
         return sum(1 for offer in self._offers.values() if offer.out and offer.deadline > now)
 
     @property
     def buffered(self) -> int:
-        """Fetched messages that were never offered."""
+        """How many fetched messages were never offered."""
         return len(self._fresh) + (self._hand is not None and self._hand.retries < 0)
 
     def next_deadline(self) -> float | None:
-        """When the next offer expires, at the earliest."""
+        """The time at which the next offer expires; None if no client has a message."""
         deadlines = self._deadlines
         while deadlines:
             deadline, offset = deadlines[0]
@@ -244,5 +252,5 @@ class OfferBook:
         return None
 
     def position(self) -> Position:
-        """What may be committed now."""
+        """The position that may be committed now."""
         return self.tracker.snapshot()

@@ -1,6 +1,6 @@
-"""Which offsets of a partition are done: a position, and ranges acknowledged beyond it.
+"""The offsets of a partition that are done: all below a position, and ranges beyond it.
 
-Pure: no clock, no Kafka. The position is what is committed; the ranges travel in the metadata.
+Pure: no clock, no Kafka. The position is committed as the offset, the ranges in its metadata.
 """
 
 from __future__ import annotations
@@ -14,14 +14,19 @@ from pixy.engine.consume.sparse_acks import Range
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """What to commit for a partition: every offset below ``offset`` and in ``ranges`` is done."""
+    """A position to commit: every offset below ``offset`` and every one in ``ranges`` is done."""
 
     offset: int
     ranges: tuple[Range, ...] = ()
 
 
 class OffsetTracker:
-    """Acknowledged offsets as a position and disjoint, sorted ranges above it."""
+    """Acknowledged offsets as a position and disjoint, sorted ranges above it.
+
+    Args:
+        position: every offset below is done.
+        ranges: ``[start, stop)`` pairs above it that are done as well.
+    """
 
     __slots__ = ("_starts", "_stops", "position")
 
@@ -44,7 +49,7 @@ class OffsetTracker:
         stop = start + 1 if stop is None else stop
         starts, stops = self._starts, self._stops
         if start <= self.position:
-            # The common case: acks in order, nothing sparse.
+            # The common case: acks come in order.
             self.position = max(self.position, stop)
         else:
             first = bisect_right(starts, start) - 1

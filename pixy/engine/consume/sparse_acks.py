@@ -23,10 +23,15 @@ MAX_METADATA = 4096
 
 
 def encode(offset: int, ranges: Iterable[Range], limit: int = MAX_METADATA) -> str:
-    """The metadata for ranges acknowledged beyond ``offset``.
+    """Encode the ranges acknowledged beyond ``offset``.
 
-    Ranges that do not fit into ``limit`` characters are left out, the highest first: after a crash
-    they are delivered again, whereas too long a metadata would fail every commit.
+    Ranges that do not fit are left out, the highest first: their messages are delivered again after a
+    crash, whereas metadata that is too long would fail every commit.
+
+    Args:
+        offset: the committed offset.
+        ranges: ``[start, stop)`` pairs, ascending.
+        limit: the longest result, in characters.
     """
     parts: list[str] = []
     length, base = 0, offset
@@ -41,10 +46,14 @@ def encode(offset: int, ranges: Iterable[Range], limit: int = MAX_METADATA) -> s
 
 
 def decode(offset: int, metadata: str) -> list[Range]:
-    """The ranges that a metadata means beside its committed offset.
+    """Decode the ranges in the metadata of a committed offset.
+
+    Args:
+        offset: the committed offset.
+        metadata: the text that was committed with it.
 
     Raises:
-        ValueError: it was not written by this codec.
+        ValueError: this codec did not write it.
     """
     ranges: list[Range] = []
     base, position = offset, 0
@@ -60,7 +69,7 @@ def decode(offset: int, metadata: str) -> list[Range]:
 
 
 def to_text(offset: int, metadata: str) -> str:
-    """The ranges for a human, relative to ``offset``, end exclusive: ``1-2,9-11``; '' if invalid."""
+    """Format the ranges for people, relative to ``offset``, end exclusive: ``1-2,9-11``; '' if invalid."""
     try:
         ranges = decode(offset, metadata)
     except ValueError:
@@ -79,14 +88,14 @@ def _number(value: int) -> str:
 
 def _parse(text: str, position: int) -> tuple[int, int]:
     value = 0
-    for place in range(_LONGEST):
+    for group in range(_LONGEST):
         if position >= len(text):
             raise ValueError("truncated number")
         digit = _DIGITS.get(text[position])
         if digit is None:
             raise ValueError(f"bad character {text[position]!r}")
         position += 1
-        value |= (digit & 0x1F) << (5 * place)
+        value |= (digit & 0x1F) << (5 * group)
         if not digit & _MORE:
             return value, position
     raise ValueError("number too long")

@@ -1,1 +1,5 @@
-"""Group membership by Kafka itself: classic groups and KIP-848."""
+"""Membership in Kafka's own groups: the classic protocol and KIP-848.
+
+``session`` implements :class:`pixy.membership.Session`, ``instance`` implements
+:class:`pixy.membership.instances.InstanceSession`, both on the thread of ``member_thread``.
+"""

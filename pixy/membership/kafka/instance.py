@@ -159,7 +159,7 @@ class KafkaInstance(MemberThread[InstanceEvent]):
 
     def _step(self) -> None:
         self._wake.clear()
-        self._obey()
+        self._run_commands()
         most = self._wanted[0]
         if self._closing:
             return
@@ -310,7 +310,7 @@ class KafkaInstance(MemberThread[InstanceEvent]):
 
     def _revoke(self, partitions: list[TopicPartition]) -> None:
         if not self._closing and partitions:
-            self._give_up(Revoked(tuple(partitions)), _RELEASE_TIMEOUT, partitions)
+            self._wait_for_release(Revoked(tuple(partitions)), _RELEASE_TIMEOUT, partitions)
             self._joined = False
         self._forget(partitions)
 

@@ -1,7 +1,7 @@
 """A member of a Kafka group in a thread of its own: commands go in, events come out on the loop.
 
-That thread alone calls the consumer. When partitions are taken away, it tells the loop inside the
-revoke callback, waits for it (bounded) to give them free, and makes their last commit there.
+That thread alone calls the consumer. When partitions are revoked, the thread posts the event inside the
+revoke callback, waits there (bounded) until the loop releases them, and makes their last commit.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ E = TypeVar("E")
 
 
 class MemberThread(ABC, Generic[E]):
-    """What every session has; subclasses start :attr:`_thread` and say what a step is.
+    """The part that all sessions share. Subclasses start :attr:`_thread` and define its step.
 
     Args:
-        name: what logs call it.
+        name: the member's name in logs.
+        thread: the thread's name.
         post: called on the loop with each event, in order.
     """
 
@@ -47,12 +48,17 @@ class MemberThread(ABC, Generic[E]):
     # -- from the loop ----------------------------------------------------------------------------
 
     def release(self, commits: Iterable[Commit]) -> None:
-        """Give free what is taken away, with the last commits of it."""
+        """Release the revoked partitions, with their last positions."""
         self._released = tuple(commits)
         self._release.set()
 
     async def close(self, commits: Iterable[Commit], timeout: float) -> None:
-        """Leave the group after these commits. Never raises: what fails is logged."""
+        """Leave the group after these commits. Never raises: a failure is logged.
+
+        Args:
+            commits: the last positions.
+            timeout: seconds to wait for the thread's end.
+        """
         batch = tuple(commits)
 
         def end() -> None:
@@ -69,24 +75,24 @@ class MemberThread(ABC, Generic[E]):
             logger.warning("%s: leaving takes longer than %.1f s", self._name, timeout)
 
     async def _started(self) -> None:
-        """Wait until the thread has been started, if that is somebody else's work."""
+        """Wait until the thread has been started, for subclasses that start it in the background."""
 
     @abstractmethod
     def _wake_up(self) -> None:
-        """There is a command. Called on the loop."""
+        """Make the thread look at its commands soon. Called on the loop."""
 
     # -- in the thread ----------------------------------------------------------------------------
 
     def _open(self) -> None:
-        """Make the client, unless it is there already."""
+        """Make the client, unless the constructor did."""
 
     @abstractmethod
     def _step(self) -> None:
-        """Carry out what was commanded and poll once. Called until :attr:`_closing`."""
+        """Run the commands and poll once. Called until :attr:`_closing` is set."""
 
     @abstractmethod
     def _failed(self, error: PixyError) -> E:
-        """The event that tells that the thread has ended."""
+        """The event for a thread that has ended with an error."""
 
     def _run(self) -> None:
         try:
@@ -100,7 +106,7 @@ class MemberThread(ABC, Generic[E]):
         with contextlib.suppress(Exception):
             self._client.close()
 
-    def _obey(self) -> None:
+    def _run_commands(self) -> None:
         while self._commands:
             self._commands.popleft()()
 
@@ -108,13 +114,13 @@ class MemberThread(ABC, Generic[E]):
         with contextlib.suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self._post_event, event)
 
-    def _give_up(self, event: E, timeout: float, what: object) -> None:
-        """In the revoke callback: tell the loop, and commit what it gives back in time."""
+    def _wait_for_release(self, event: E, timeout: float, partitions: object) -> None:
+        """In the revoke callback: post the event, and commit the positions that the loop returns in time."""
         self._release.clear()
         self._released = ()
         self._post(event)
         if not self._release.wait(timeout):
-            logger.warning("%s: %s not given free in time", self._name, what)
+            logger.warning("%s: %s not released in time", self._name, partitions)
         self._commit_finally(self._released)
 
     def _commit_finally(self, batch: tuple[Commit, ...]) -> None:

@@ -1,10 +1,10 @@
-"""Kafka's own groups: one librdkafka consumer per group, driven by one thread.
+"""A session in Kafka's own groups: one librdkafka consumer per group, driven by one thread.
 
 That thread alone calls the consumer: it polls, assigns, seeks, pauses and commits, so commits go out
 in the order in which they were handed over. While a revoke callback is running, a commit from
 another thread does not return and was seen to land after, and undo, the callback's own newer one.
 So the final commit of a revoked partition is made inside the callback, after a bounded wait for the
-owners to drain; the group's other partitions go on being served from what they hold meanwhile.
+owners to drain. The group's other partitions are served from their buffers meanwhile.
 """
 
 from __future__ import annotations
@@ -46,6 +46,8 @@ class KafkaSession(MemberThread[Event]):
     """See :class:`pixy.membership.Session`.
 
     Args:
+        proxy: the cluster's configuration.
+        group: the group's name.
         post: called on the loop with each event, in order.
     """
 
@@ -104,7 +106,7 @@ class KafkaSession(MemberThread[Event]):
         return SessionFailed(error)
 
     def _step(self) -> None:
-        self._obey()
+        self._run_commands()
         if self._closing:
             return
         demand = self._flow.demand()
@@ -112,20 +114,20 @@ class KafkaSession(MemberThread[Event]):
             demand = self._flow.wait_for_demand(_POLL)
             if self._commands or not self._subscribed:
                 return
-        # Without demand a poll still serves rebalances; the message that it may bring is one too
-        # many, and flow control pauses the partition before that adds up.
+        # Without demand a poll still serves rebalances. It may return one message too many; flow
+        # control pauses the partition before these add up.
         first = self._client.poll(_POLL if demand else 0)
         if first is not None:
             more = self._client.take(min(demand, _BATCH) - 1) if demand > 1 else []
-            self._hand_over([first, *more])
+            self._post_fetched([first, *more])
         self._pause_and_resume()
 
-    def _hand_over(self, messages: list[Any]) -> None:
+    def _post_fetched(self, messages: list[Any]) -> None:
         batches: dict[TopicPartition, tuple[int, list[Any]]] = {}
         sizes: dict[TopicPartition, int] = {}
         for message in messages:
             if message.error() is not None:
-                self._event(message)
+                self._check_error(message)
                 continue
             partition = (message.topic(), message.partition())
             batch = batches.get(partition)
@@ -139,7 +141,7 @@ class KafkaSession(MemberThread[Event]):
         if batches:
             self._post(Fetched(batches))
 
-    def _event(self, message: Any) -> None:
+    def _check_error(self, message: Any) -> None:
         error = message.error()
         if error.fatal():
             raise translate(error)
@@ -186,7 +188,7 @@ class KafkaSession(MemberThread[Event]):
         self._post(Committed(error, partitions))
 
     def _assign(self, partitions: list[TopicPartition]) -> None:
-        starts: list[AssignedPartition] = []
+        assigned: list[AssignedPartition] = []
         fetch: list[tuple[TopicPartition, int]] = []
         if partitions:
             committed = self._client.committed(partitions, _QUERY_TIMEOUT)
@@ -194,26 +196,27 @@ class KafkaSession(MemberThread[Event]):
             for partition in partitions:
                 topic, number = partition
                 found = committed[partition]
-                # A partition that did not exist when we subscribed has grown: nothing in it can
-                # have been meant to be skipped.
+                # A partition that was added after the subscription begins at its oldest message:
+                # ``newest`` is for the messages that a new group does not want to see.
                 grown = number >= self._known.get(topic, number + 1)
-                at = resolve_start(
+                start = resolve_start(
                     found.offset,
                     *bounds[partition],
                     from_oldest=grown or self._conf.initial_offset == "oldest",
                 )
                 epoch = self.next_epoch()
                 self._epoch_of[partition] = epoch
-                fetch.append((partition, at.fetch))
-                metadata = found.metadata if at.position == found.offset else ""
-                starts.append(AssignedPartition(topic, number, at.position, metadata, epoch, at.new))
+                fetch.append((partition, start.fetch))
+                metadata = found.metadata if start.position == found.offset else ""
+                assigned.append(AssignedPartition(topic, number, start.position, metadata, epoch, start.new))
         self._client.assign(fetch)
         self._flow.assigned(partitions)
-        self._post(Assigned(tuple(starts)))
+        self._post(Assigned(tuple(assigned)))
 
     def _revoke(self, partitions: list[TopicPartition]) -> None:
         if not self._closing and partitions:
-            self._give_up(Revoked(tuple(partitions)), self._conf.drain_timeout + _DRAIN_SLACK, partitions)
+            timeout = self._conf.drain_timeout + _DRAIN_SLACK
+            self._wait_for_release(Revoked(tuple(partitions)), timeout, partitions)
         self._forget(partitions)
 
     def _lost(self, partitions: list[TopicPartition]) -> None:

@@ -1,4 +1,4 @@
-"""Messages of the models of Kafka."""
+"""Messages for the tests' models of Kafka."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ TOPIC = "t"
 
 
 class Record:
-    """What the engine needs of confluent-kafka's message."""
+    """The part of confluent-kafka's message that the engine needs."""
 
     def __init__(self, partition: int, offset: int, size: int = 10) -> None:
         self._partition, self._offset, self._size = partition, offset, size

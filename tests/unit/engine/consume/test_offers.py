@@ -49,7 +49,7 @@ def offered(made: OfferBook, now: float = 0.0) -> int | None:
     return None if offer is None else offer.offset
 
 
-def test_in_order_and_committable_after_acks() -> None:
+def test_messages_come_in_order_and_acks_move_the_position() -> None:
     made = fetch(book(), 0, 1, 2)
     assert [offered(made) for _ in range(4)] == [0, 1, 2, None]
     assert made.ack(1) is AckResult.DONE
@@ -58,7 +58,7 @@ def test_in_order_and_committable_after_acks() -> None:
     assert made.position().offset == 2
 
 
-def test_limit_three_offers_four() -> None:
+def test_a_limit_of_three_allows_four_offers() -> None:
     made = fetch(book(max_pending=3), *range(10))
     assert made.offerable(0) == 4
     assert [offered(made) for _ in range(5)] == [0, 1, 2, 3, None]
@@ -70,7 +70,7 @@ def test_limit_three_offers_four() -> None:
 def test_an_expired_offer_comes_after_the_message_in_hand() -> None:
     made = fetch(book(), 0, 1, 2)
     assert [offered(made, 0), offered(made, 1)] == [0, 1]
-    assert offered(made, 10.5) == 2  # was in hand before offer 0 expired
+    assert offered(made, 10.5) == 2  # taken in hand before offer 0 expired
     assert offered(made, 10.5) == 0
     assert offered(made, 10.5) is None
     assert offered(made, 11.0) == 1
@@ -89,7 +89,7 @@ def test_max_retries(retries: int) -> None:
     assert made.position().offset == 1
 
 
-def test_retries_go_on_at_the_limit_with_nothing_new() -> None:
+def test_at_the_limit_only_retries_are_offered() -> None:
     made = fetch(book(max_pending=1), 0, 1, 2)
     assert [offered(made) for _ in range(3)] == [0, 1, None]
     assert made.next_deadline() == 10.0
@@ -103,7 +103,7 @@ def test_dropping_at_the_limit_makes_room_at_once() -> None:
     assert [offered(made, 10.0) for _ in range(2)] == [2, 3]
 
 
-def test_given_back_is_next_and_no_retry() -> None:
+def test_a_message_given_back_is_next_and_no_retry() -> None:
     made = fetch(book(max_retries=0), 0, 1, 2)
     assert offered(made) == 0
     made.give_back(0)
@@ -113,7 +113,7 @@ def test_given_back_is_next_and_no_retry() -> None:
     assert not made.dropped
 
 
-def test_ack_of_a_given_back_message_counts() -> None:
+def test_the_ack_of_a_message_given_back_counts() -> None:
     made = fetch(book(), 0, 1)
     offered(made)
     made.give_back(0)
@@ -121,7 +121,7 @@ def test_ack_of_a_given_back_message_counts() -> None:
     assert offered(made) == 1
 
 
-def test_acks_of_what_was_never_offered_are_refused() -> None:
+def test_acks_of_messages_never_offered_are_refused() -> None:
     made = fetch(book(5), 5, 6)
     assert made.ack(6) is AckResult.NEVER_OFFERED
     assert made.ack(4) is AckResult.DUPLICATE
@@ -131,27 +131,27 @@ def test_acks_of_what_was_never_offered_are_refused() -> None:
     assert made.position().offset == 6
 
 
-def test_a_restart_skips_sparse_acks_and_takes_acks_of_its_former_life() -> None:
+def test_a_restarted_owner_skips_sparse_acks_and_takes_acks_of_earlier_offers() -> None:
     made = fetch(book(5, [(6, 8)], offered_below=10), 5, 6, 7, 8, 9)
     assert made.ack(8) is AckResult.DONE
     assert [offered(made) for _ in range(3)] == [5, 9, None]
 
 
-def test_an_ack_of_a_former_life_s_offer_reaches_the_message_in_hand() -> None:
+def test_an_ack_of_an_offer_before_the_restart_reaches_the_message_in_hand() -> None:
     made = fetch(book(5, offered_below=10), 5, 6, 7)
-    assert made.offerable(0) == 3  # takes 5 in hand
+    assert made.offerable(0) == 3  # 5 is taken in hand
     assert made.ack(5) is AckResult.DONE
     assert [offered(made) for _ in range(3)] == [6, 7, None]
 
 
-def test_gaps_of_compaction_do_not_hold_the_position_back() -> None:
+def test_gaps_left_by_compaction_do_not_hold_the_position_back() -> None:
     made = fetch(book(), 0, 5, 9)
     for _ in range(3):
         made.ack(offered(made))
     assert made.position().offset == 10 and made.position().ranges == ()
 
 
-def test_a_closed_book_takes_acks_only() -> None:
+def test_a_closed_book_only_takes_acks() -> None:
     made = fetch(book(), 0, 1)
     offered(made)
     made.closed = True
@@ -162,7 +162,7 @@ def test_a_closed_book_takes_acks_only() -> None:
 
 
 class Model(RuleBasedStateMachine):
-    """Whatever happens: nothing is lost, nothing acknowledged comes again, limits hold."""
+    """In any order of events no message is lost, no acknowledged one comes again, and limits hold."""
 
     MAX_PENDING = 4
 
@@ -220,7 +220,7 @@ class Model(RuleBasedStateMachine):
         assert done == self.acked
 
     def teardown(self) -> None:
-        # Everything that was fetched can still be had.
+        # Every fetched message can still be consumed.
         for _ in range(10 * self.fetched + 10):
             self.now += 10.0
             while (offer := self.book.offer(self.now)) is not None:

@@ -1,4 +1,4 @@
-"""Positions and ranges against a plain set of offsets."""
+"""Positions and ranges, compared with a plain set of offsets."""
 
 from hypothesis import given, strategies as st
 
@@ -6,7 +6,7 @@ from pixy.engine.consume.offset_tracker import OffsetTracker, Position
 
 
 @given(st.integers(0, 50), st.lists(st.tuples(st.integers(0, 120), st.integers(1, 12)), max_size=40))
-def test_it_equals_a_set(base: int, acks: list[tuple[int, int]]) -> None:
+def test_the_tracker_agrees_with_a_set(base: int, acks: list[tuple[int, int]]) -> None:
     tracker, done = OffsetTracker(base), set(range(base))
     for start, length in acks:
         tracker.ack(start, start + length)

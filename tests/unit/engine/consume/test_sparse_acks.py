@@ -1,4 +1,4 @@
-"""The codec of sparse acks, with the original's vectors."""
+"""The codec of sparse acks, on the original's vectors and on random input."""
 
 import pytest
 from hypothesis import given, strategies as st
@@ -27,7 +27,7 @@ def committed(base: int, acked: list[int]) -> tuple[int, str, str]:
         (1024, "ggB"),
     ],
 )
-def test_numbers(number: int, text: str) -> None:
+def test_number_vectors(number: int, text: str) -> None:
     assert sparse_acks._number(number) == text
     assert sparse_acks._parse(text, 0) == (number, len(text))
 
@@ -73,7 +73,7 @@ def test_a_long_number_decodes() -> None:
         (1, "//////////////BB"),
     ],
 )
-def test_invalid(base: int, metadata: str) -> None:
+def test_invalid_metadata_raises_and_formats_as_nothing(base: int, metadata: str) -> None:
     with pytest.raises(ValueError):
         sparse_acks.decode(base, metadata)
     assert sparse_acks.to_text(base, metadata) == ""
@@ -94,7 +94,7 @@ def test_round_trip(base: int, steps: list[tuple[int, int]]) -> None:
 
 
 @given(st.integers(-10, 10**12), st.text(max_size=40))
-def test_any_text_is_ranges_or_a_value_error(base: int, metadata: str) -> None:
+def test_any_text_decodes_to_ranges_or_raises_value_error(base: int, metadata: str) -> None:
     try:
         ranges = sparse_acks.decode(base, metadata)
     except ValueError:

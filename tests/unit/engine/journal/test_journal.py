@@ -16,7 +16,7 @@ from pixy.engine.consume.group_consumer import GroupConsumer
 from pixy.engine.journal.buffer import Journal, Kind, Stream
 from pixy.engine.journal.writer import SUPERVISION, DrainJournal, JournalWriter
 from pixy.journal import AUTO, JournalBatch, decode
-from tests.unit.engine.consume.test_simulation import MESSAGES, PARTITIONS, Scenario
+from tests.unit.engine.consume.group_model import MESSAGES, PARTITIONS, Scenario
 
 STREAM = Stream("t", 0, "g", 1)
 
