@@ -40,7 +40,7 @@ def main(uri: str, topic: str) -> None:
             f"{row['size_sum']:,} bytes, the last of {row['timestamp_max']:%Y-%m-%d %H:%M:%S}"
         )
 
-    # A filter is pushed into the files: row groups that can not match are not read.
+    # A filter is pushed into the files: row groups that cannot match are not read.
     first = records.to_table(filter=(ds.field("partition") == 0) & (ds.field("offset") < 3))
     for row in first.sort_by("offset").to_pylist():
         print(

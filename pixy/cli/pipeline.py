@@ -1,6 +1,6 @@
 """``kafka-pixy pipeline``: archive, compact, replay, verify, scan and audit topics.
 
-A command's module is imported when it is called: ``verify`` needs no Spark, ``--help`` needs nothing.
+A command's module is imported when the command is called: ``verify`` needs no Spark, ``--help`` needs nothing.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ MODULES = {
     "replay": ("pixy.cli.pipeline_replay", "write records of a lake to a topic"),
     "verify": ("pixy.cli.pipeline_verify", "check a lake: manifests against files against checksums"),
     "scan": ("pixy.cli.pipeline_scan", "count records by the headers of their batches"),
-    "audit": ("pixy.cli.pipeline_audit", "tell what was lost, doubled or late"),
+    "audit": ("pixy.cli.pipeline_audit", "report what was lost, doubled or late"),
 }
-"""By command: the module, which has ``add_parser(subparsers)``, and its line in the help.
+"""Module and help line of each command.
 
-The parser that a module adds sets ``run``: a function of the parsed arguments that returns the exit
-code and raises PixyError for what it refuses."""
+A module has ``add_parser(subparsers)``; the parser sets ``run``, a function of the parsed arguments that
+returns the exit code and raises PixyError for what it refuses."""
 
 EPILOG = """\
 exit codes:
-  0  done; also when asked to stop (SIGTERM, ctrl-C) and stopped as asked
-  1  failed; the text on stderr names the reason. What was published before is as it was
+  0  done, or stopped as asked (SIGTERM, Ctrl-C)
+  1  failed; stderr names the reason. Published batches stay as they are
   2  the command line or the configuration is wrong
-  3  done, and something was found: a lake that does not verify, a loss in an audit
+  3  done, and found damage in a lake or a loss in an audit
 """
 
 
@@ -39,7 +39,7 @@ def _parser(wanted: str | None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="kafka-pixy pipeline",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Topics to a lake and back on Spark, and the proof of it.",
+        description="Archive topics to a lake with Spark, replay them, and prove both.",
         epilog=EPILOG,
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -75,7 +75,7 @@ def run(argv: Sequence[str]) -> int:
         return EXIT_ERROR
     try:
         args = parser.parse_args(list(argv))
-    except SystemExit as error:  # argparse has said what it had to say
+    except SystemExit as error:  # argparse has printed the reason
         return error.code if isinstance(error.code, int) else EXIT_ERROR
     try:
         return int(args.run(args))

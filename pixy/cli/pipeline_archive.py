@@ -20,8 +20,8 @@ from pixy.cli.pipeline_common import (
 from pixy.config.durations import parse_duration
 
 DESCRIPTION = """\
-Write topics to a lake, each record exactly once for every reader. Run the same command again to go on;
-it may be killed at any point. SIGTERM and ctrl-C end it after the batch under way.
+Write topics to a lake, each record exactly once for every reader. Run the same command again to continue;
+it may be killed at any point. SIGTERM and Ctrl-C end it after the current batch.
 """
 
 
@@ -38,14 +38,14 @@ def add_parser(commands: Any) -> None:
         "--lake",
         metavar="DIR",
         required=True,
-        help="folder or Hadoop URI of the lake; made if it is not there",
+        help="folder or Hadoop URI of the lake; created if it does not exist",
     )
     parser.add_argument(
         "--trigger",
         metavar="once|30s",
         type=_trigger,
         default=None,
-        help="once: archive what is there now and end (default); a duration: go on, a batch that often",
+        help="once: archive the records of now and end (default); a duration: keep running, one batch per interval",
     )
     parser.add_argument(
         "--from",
@@ -53,23 +53,27 @@ def add_parser(commands: Any) -> None:
         metavar="start|end|TIME",
         type=parse_start,
         default="start",
-        help="where partitions begin that are new to the job: ISO 8601 or milliseconds for a time (default: start)",
+        help="where partitions begin that are new to the job; a time is ISO 8601 or milliseconds of the epoch (default: start)",
     )
     parser.add_argument(
         "--format",
         choices=("parquet", "delta"),
         default=None,
-        help="delta: keep a Delta table over the same files, LAKE/data (default: what the lake has; parquet for a new one)",
+        help="delta: keep a Delta table over the same files, LAKE/data (default: the lake's format; parquet for a new lake)",
     )
     add_delta_jars(parser)
-    parser.add_argument("--job", default="", help="the job's name (default: made from cluster and topics)")
-    parser.add_argument("--checkpoint", metavar="DIR", default="", help="default: within the lake")
+    parser.add_argument(
+        "--job", default="", help="name of the job (default: derived from cluster and topics)"
+    )
+    parser.add_argument(
+        "--checkpoint", metavar="DIR", default="", help="folder of the checkpoint (default: within the lake)"
+    )
     parser.add_argument(
         "--batch-records",
         type=_positive,
         default=2_000_000,
         metavar="N",
-        help="the most offsets a batch covers (default %(default)s)",
+        help="maximum offsets of a batch (default: %(default)s)",
     )
     parser.add_argument(
         "--max-rate", type=_positive, default=0, metavar="N", help="records a second (default: unlimited)"
@@ -84,19 +88,22 @@ def add_parser(commands: Any) -> None:
         "--on-data-loss",
         choices=("fail", "skip"),
         default="fail",
-        help="when Kafka has deleted what was to be archived (default: %(default)s)",
+        help="if Kafka has deleted records that are not archived yet (default: %(default)s)",
     )
     parser.add_argument(
         "--commit-as",
         metavar="GROUP",
         default="",
-        help="commit the archived offsets for this group, for lag tools",
+        help="commit the archived offsets for this group, so that lag tools see the job",
     )
     parser.add_argument(
-        "--metrics-file", metavar="FILE", default="", help="Prometheus text, rewritten after each batch"
+        "--metrics-file",
+        metavar="FILE",
+        default="",
+        help="write metrics in Prometheus' text format, after each batch",
     )
     parser.add_argument(
-        "--metrics-port", metavar="PORT", type=_positive, default=0, help="the same, served over HTTP"
+        "--metrics-port", metavar="PORT", type=_positive, default=0, help="serve the same metrics over HTTP"
     )
     parser.set_defaults(run=run)
 
@@ -120,7 +127,7 @@ def _trigger(text: str) -> float | None:
 
 
 def parse_time(text: str) -> int:
-    """Milliseconds of a time: ISO 8601 (UTC unless it says otherwise) or milliseconds already."""
+    """Parse ISO 8601 (UTC if it names no zone) or milliseconds; return milliseconds of the epoch."""
     if text.isdecimal():
         return int(text)
     try:
@@ -133,12 +140,12 @@ def parse_time(text: str) -> int:
 
 
 def parse_start(text: str) -> str | int:
-    """``start``, ``end`` or the milliseconds of a time."""
+    """Parse ``start``, ``end`` or a time; return a time as milliseconds of the epoch."""
     return text if text in ("start", "end") else parse_time(text)
 
 
 def _delta(args: argparse.Namespace) -> bool:
-    """Whether a Delta table is wanted: said so, or the lake has one."""
+    """Tell whether to keep a Delta table: the options ask for one, or the lake has one."""
     from pixy.pipeline.archive.delta import has_table
     from pixy.pipeline.errors import UsageError
     from pixy.pipeline.lake.store import LocalStore, is_local, local_path
@@ -153,9 +160,9 @@ def _delta(args: argparse.Namespace) -> bool:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command; returns its exit code."""
+    """Run the command; return its exit code."""
     set_up_logging(args)
-    # Spark's start takes seconds: what can be refused is refused before.
+    # Starting Spark takes seconds: refuse first whatever can be refused.
     from pixy.pipeline.archive.archive import Archive, admin_view
     from pixy.pipeline.archive.job import Job
     from pixy.pipeline.archive.metrics import Metrics
@@ -195,7 +202,9 @@ def run(args: argparse.Namespace) -> int:
         delta=(args.delta_jars or "") if job.delta else None,
     )
     try:
-        archive = Archive(spark, job, view, lambda progress, manifest: _tell(metrics, progress, manifest))
+        archive = Archive(
+            spark, job, view, lambda progress, manifest: _show_progress(metrics, progress, manifest)
+        )
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: archive.stopping.set())
         began = time.monotonic()
@@ -224,7 +233,7 @@ def run(args: argparse.Namespace) -> int:
     )
 
 
-def _tell(metrics: Any, progress: Any, manifest: Any) -> None:
+def _show_progress(metrics: Any, progress: Any, manifest: Any) -> None:
     metrics.update(progress, manifest.published)
     count = sum(each.stats.count for each in manifest.ranges)
     lag = sum(progress.lag.values())

@@ -19,18 +19,18 @@ from pixy.config import Proxy
 from pixy.config.durations import parse_duration
 
 DESCRIPTION = """\
-Tell, with numbers, what was lost, doubled, out of order or late: per topic, partition, group and time window.
+Count the messages that were lost, doubled, out of order or late: per topic, partition, group and time window.
 Sources are the lake, the broker's log, the groups' committed offsets and the daemons' journal; any may be absent,
-and the report says which were used. Run it again into the same folder and the windows are brought up to date:
-what late data has changed is named, with its revision.
+and the report names those that were used. Run it again into the same folder to update the windows: the report
+names the windows that late data has changed, with their revision.
 """
 
 EPILOG = """\
 exit codes:
   0  nothing is lost
-  1  failed; the text on stderr names the reason
+  1  failed; stderr names the reason
   2  the command line or the configuration is wrong
-  3  something is lost; with --strict also if something is doubled or out of order without an explanation
+  3  messages are lost; with --strict also if messages are doubled or out of order without an explanation
 """
 
 
@@ -41,7 +41,7 @@ def add_parser(commands: Any) -> None:
         parents=[common_parser(cluster=False, spark=True)],
         description=DESCRIPTION,
         epilog=EPILOG,
-        help="tell what was lost, doubled or late",
+        help="report what was lost, doubled or late",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--lake", metavar="DIR", default="", help="folder or Hadoop URI of the lake")
@@ -49,7 +49,7 @@ def add_parser(commands: Any) -> None:
         "--out",
         metavar="DIR",
         required=True,
-        help="folder for audit.json, report.html and the Parquet tables; that of the run before, to bring it up to date",
+        help="folder for audit.json, report.html and the Parquet tables; that of an earlier run is updated",
     )
     parser.add_argument(
         "--topics",
@@ -85,14 +85,14 @@ def add_parser(commands: Any) -> None:
         "--log",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="read the broker's log where the lake does not reach (default: yes)",
+        help="read the broker's log after the lake's end (default: yes)",
     )
     parser.add_argument(
         "--sequences",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="follow the sequence numbers of idempotent producers through the log; all of its bytes are fetched, "
-        "none decompressed (default: yes)",
+        help="check the sequence numbers of idempotent producers in the log; fetches all of its bytes, "
+        "decompresses none (default: yes)",
     )
     parser.add_argument(
         "--contents",
@@ -105,19 +105,19 @@ def add_parser(commands: Any) -> None:
         metavar="2s",
         type=_seconds,
         default=2.0,
-        help="time for running daemons to write what they know; more than their journal.linger (default: 2s)",
+        help="time for running daemons to write their events; more than their journal.linger (default: 2s)",
     )
     parser.add_argument(
         "--prometheus",
         metavar="FILE",
         default="",
-        help="write the figures in Prometheus' text format too, replaced as a whole; name it *.prom in the folder of "
-        "node_exporter's textfile collector",
+        help="write the counts in Prometheus' text format too, replacing the file as a whole; name it *.prom in the "
+        "folder of node_exporter's textfile collector",
     )
     parser.add_argument(
         "--strict",
         action="store_true",
-        help="exit code 3 also for duplicates and disorder that nothing explains",
+        help="exit code 3 also for unexplained duplicates and disorder",
     )
     parser.set_defaults(run=run)
 
@@ -144,9 +144,9 @@ def _millis(text: str) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command; returns its exit code."""
+    """Run the command; return its exit code."""
     set_up_logging(args)
-    # Spark's start takes seconds: what can be refused is refused before.
+    # Starting Spark takes seconds: refuse first whatever can be refused.
     from pixy.pipeline.audit import prometheus
     from pixy.pipeline.audit.previous_run import read_previous_run
     from pixy.pipeline.errors import UsageError
@@ -154,13 +154,13 @@ def run(args: argparse.Namespace) -> int:
     prometheus.check_file(args.prometheus)
     cluster, proxy = _cluster(args)
     if not args.lake and proxy is None:
-        raise UsageError("give --lake, or --config for the cluster, or both: there is nothing to look at")
+        raise UsageError("give --lake, or --config for the cluster, or both: there is nothing to audit")
     for topic in args.topics:
         if not re.fullmatch(r"[A-Za-z0-9._-]{1,249}", topic):
             raise UsageError(f"--topics: {topic!r} is not a name of a topic")
     read_previous_run(args.out)
     if proxy is not None:
-        _ask(args, proxy)
+        _check_topics(args, proxy)
     return _audit(args, cluster, proxy)
 
 
@@ -168,8 +168,8 @@ def _cluster(args: argparse.Namespace) -> tuple[str, Proxy | None]:
     return load_cluster(args) if args.config else ("", None)
 
 
-def _ask(args: argparse.Namespace, proxy: Proxy) -> None:
-    """Raise, naming it, for a cluster that does not answer and for topics that are nowhere."""
+def _check_topics(args: argparse.Namespace, proxy: Proxy) -> None:
+    """Raise if the cluster does not answer, or a topic is neither there nor possibly in a lake."""
     from pixy.kafka import settings
     from pixy.kafka.blocking import ClusterView
     from pixy.pipeline.errors import SourceError
@@ -178,7 +178,7 @@ def _ask(args: argparse.Namespace, proxy: Proxy) -> None:
     missing = sorted(set(args.topics) - set(known))
     if missing and not args.lake and not (args.journal or proxy.journal.topic):
         raise SourceError(
-            f"topic {', '.join(missing)} does not exist in the cluster, and no lake is named that may have it"
+            f"topic {', '.join(missing)} does not exist in the cluster, and no lake is named that may hold it"
         )
 
 
@@ -244,7 +244,7 @@ _GROUP = (
 
 
 def _short(summary: dict[str, Any], files: list[str]) -> dict[str, Any]:
-    """What a terminal shows."""
+    """Shorten the summary for a terminal."""
     windows = summary["windows"]
     return {
         "verdict": summary["verdict"],

@@ -1,4 +1,4 @@
-"""What the commands of ``kafka-pixy pipeline`` share: options, configuration, output, exit codes."""
+"""Options, configuration, output and exit codes shared by the commands of ``kafka-pixy pipeline``."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ EXIT_OK = 0
 EXIT_ERROR = 1
 EXIT_USAGE = 2
 EXIT_FOUND = 3
-"""The command did its work, and what it looked for is there: damage, loss."""
+"""The command did its work and found damage or loss."""
 
 console = Console(stderr=True, highlight=False)
-"""Progress and remarks; stdout belongs to the result."""
+"""For progress and remarks; stdout is for the result."""
 
 
 def common_parser(*, cluster: bool, spark: bool) -> argparse.ArgumentParser:
-    """A parent parser with the options that all commands have.
+    """Build a parent parser with the options that all commands have.
 
     Args:
         cluster: the command talks to Kafka, so --config is required.
-        spark: the command runs Spark, so there are --master, --jars and --conf.
+        spark: the command runs Spark, so it has --jars and --conf.
     """
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument(
@@ -37,16 +37,21 @@ def common_parser(*, cluster: bool, spark: bool) -> argparse.ArgumentParser:
         metavar="FILE",
         required=cluster,
         default="",
-        help="the daemon's configuration: brokers and security of the cluster come from it",
+        help="the daemon's configuration, for the cluster's brokers and security",
     )
-    parser.add_argument("--cluster", metavar="C", default="", help="cluster in it (default: the default one)")
+    parser.add_argument(
+        "--cluster",
+        metavar="C",
+        default="",
+        help="cluster in the configuration (default: its default cluster)",
+    )
     parser.add_argument(
         "--master",
         metavar="URL",
         default=None,
-        help="Spark's master (default: local[*], or what spark-submit says)",
+        help="Spark's master (default: local[*], or that of spark-submit)",
     )
-    parser.add_argument("--json", action="store_true", help="the summary as JSON on stdout")
+    parser.add_argument("--json", action="store_true", help="print the summary as JSON on stdout")
     parser.add_argument(
         "-v", "--verbose", action="store_true", help="log more to stderr, Spark's warnings too"
     )
@@ -63,13 +68,19 @@ def common_parser(*, cluster: bool, spark: bool) -> argparse.ArgumentParser:
             metavar="KEY=VALUE",
             action="append",
             default=[],
-            help="a setting of Spark, may be repeated",
+            help="a setting of Spark; may be repeated",
         )
     return parser
 
 
 def add_topics(parser: argparse.ArgumentParser, verb: str, dialect: str) -> None:
-    """Add the choice between a list of topics and a pattern; ``dialect``: whose regular expressions those are."""
+    """Add the choice between a list of topics and a pattern.
+
+    Args:
+        parser: the command's parser.
+        verb: what the command does with the topics, for the help.
+        dialect: the language of the regular expressions, for the help.
+    """
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--topics", metavar="A,B", help=f"topics to {verb}")
     which.add_argument(
@@ -80,7 +91,7 @@ def add_topics(parser: argparse.ArgumentParser, verb: str, dialect: str) -> None
 
 
 def add_delta_jars(parser: argparse.ArgumentParser) -> None:
-    """Add the option that says where Delta Lake's jars are."""
+    """Add the option that names Delta Lake's jars."""
     parser.add_argument(
         "--delta-jars",
         metavar="DIR|COORDINATES",
@@ -91,14 +102,14 @@ def add_delta_jars(parser: argparse.ArgumentParser) -> None:
 
 
 def load_cluster(args: argparse.Namespace) -> tuple[str, Proxy]:
-    """The name and configuration of the cluster that the arguments mean.
+    """Load the name and configuration of the cluster that the arguments name.
 
     Raises:
-        ConfigError: no such file, or not a configuration.
-        UnknownCluster: it has no such cluster.
+        ConfigError: the file is missing or not a configuration.
+        UnknownCluster: the configuration lacks the cluster.
     """
     if not args.config:
-        raise ConfigError("--config is needed: it says where the cluster's brokers are")
+        raise ConfigError("--config is needed: it names the cluster's brokers")
     app = validate(load_file(args.config))
     name = app.cluster_name(args.cluster)
     if name not in app.proxies:
@@ -107,7 +118,7 @@ def load_cluster(args: argparse.Namespace) -> tuple[str, Proxy]:
 
 
 def set_up_logging(args: argparse.Namespace) -> None:
-    """Logs go to stderr."""
+    """Send logs to stderr."""
     logging.basicConfig(
         level=logging.INFO if args.verbose else logging.WARNING,
         stream=sys.stderr,
@@ -117,7 +128,16 @@ def set_up_logging(args: argparse.Namespace) -> None:
 
 
 def report(args: argparse.Namespace, summary: dict[str, Any], code: int = EXIT_OK) -> int:
-    """Print the summary, for programs or for people; return ``code``."""
+    """Print the summary, as JSON or for people.
+
+    Args:
+        args: the parsed command line.
+        summary: what to print.
+        code: the exit code.
+
+    Returns:
+        ``code``.
+    """
     if args.json:
         print(
             json.dumps({"ok": code == EXIT_OK, "command": args.command, **summary}, default=str), flush=True
@@ -132,7 +152,7 @@ def report(args: argparse.Namespace, summary: dict[str, Any], code: int = EXIT_O
         out.print(f"{key.replace('_', ' ')}: {shown}", markup=False)
     for key, rows in tables.items():
         if rows:
-            # With spaces, so that a narrow terminal breaks the names and cuts none.
+            # With spaces a narrow terminal breaks the names and cuts none.
             table = Table(
                 *[name.replace("_", " ") for name in rows[0]],
                 title=key.replace("_", " "),
@@ -156,7 +176,16 @@ def _shown(value: Any) -> str:
 
 
 def fail(args: argparse.Namespace, error: PixyError, code: int) -> int:
-    """Say why it failed on stderr, and with --json on stdout as well; return ``code``."""
+    """Print the error on stderr, with --json on stdout as well.
+
+    Args:
+        args: the parsed command line.
+        error: the error.
+        code: the exit code.
+
+    Returns:
+        ``code``.
+    """
     console.print(f"kafka-pixy pipeline {args.command}: {error}", markup=False, soft_wrap=True)
     if args.json:
         print(

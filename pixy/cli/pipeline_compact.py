@@ -10,8 +10,8 @@ from pixy.cli.pipeline_common import add_delta_jars, common_parser, console, rep
 from pixy.config.durations import parse_duration
 
 DESCRIPTION = """\
-Rewrite the closed days of a lake to files of 128 to 512 MB. The checksums of what was written are compared
-with the manifests before the new files take the place of the old ones. Safe beside archive jobs and readers.
+Rewrite the closed days of a lake to files of 128 to 512 MB. The checksums of the new files are compared with
+the manifests before they replace the old ones. Safe beside archive jobs and readers.
 """
 
 
@@ -24,7 +24,7 @@ def add_parser(commands: Any) -> None:
         description=DESCRIPTION,
     )
     parser.add_argument("--lake", metavar="DIR", required=True, help="folder or Hadoop URI of the lake")
-    parser.add_argument("--topic", default=None, help="this topic only")
+    parser.add_argument("--topic", default=None, help="compact this topic only")
     parser.add_argument(
         "--before",
         metavar="DAY",
@@ -37,19 +37,17 @@ def add_parser(commands: Any) -> None:
         type=_size,
         default=256,
         metavar="N",
-        help="size of the new files, 128 to 512 (default %(default)s)",
+        help="size of the new files, 128 to 512 (default: %(default)s)",
     )
     parser.add_argument(
         "--keep",
         type=_duration,
         default=24 * 3600.0,
         metavar="DURATION",
-        help="how long replaced files stay on disk, for readers that have them open (default 24h)",
+        help="how long replaced files stay on disk, for readers that have them open (default: 24h)",
     )
     add_delta_jars(parser)
-    parser.add_argument(
-        "--dry-run", action="store_true", help="say what there is to do; Spark is not started"
-    )
+    parser.add_argument("--dry-run", action="store_true", help="list the days to compact; do not start Spark")
     parser.set_defaults(run=run)
 
 
@@ -76,7 +74,7 @@ def _duration(text: str) -> float:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command; returns its exit code."""
+    """Run the command; return its exit code."""
     set_up_logging(args)
     from pixy.pipeline.archive.compact import Compactor, plan, today
     from pixy.pipeline.archive.delta import has_table

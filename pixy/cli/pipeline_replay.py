@@ -12,8 +12,8 @@ from pixy.cli.pipeline_common import common_parser, console, load_cluster, repor
 
 DESCRIPTION = """\
 Write records of a lake to a topic: same bytes, timestamps, headers and tombstones, to the same partition and
-in the same order. Run the same command again to go on after a stop or a kill: nothing is written twice.
-A folder keeps what is done and the map of old to new offsets (Parquet).
+in the same order. Run the same command again to continue after a stop or a kill: nothing is written twice.
+A state folder keeps the progress and the map of old to new offsets (Parquet).
 """
 
 
@@ -36,7 +36,7 @@ def add_parser(commands: Any) -> None:
         dest="since",
         type=parse_time,
         metavar="T",
-        help="from this timestamp on: ISO 8601 or milliseconds",
+        help="from this timestamp on: ISO 8601, or milliseconds of the epoch",
     )
     which.add_argument("--until", type=parse_time, metavar="T", help="before this timestamp")
     which.add_argument(
@@ -57,30 +57,30 @@ def add_parser(commands: Any) -> None:
         default=[],
         type=_hex,
         metavar="HEX",
-        help="the same for a key that is no text",
+        help="the same for a binary key, in hex",
     )
     which.add_argument(
         "--where",
         default="",
         metavar="SQL",
-        help="a predicate in Spark SQL, such as \"cast(value as string) like '%%error%%'\"; starts Spark",
+        help="a condition in Spark SQL, such as \"cast(value as string) like '%%error%%'\"; starts Spark",
     )
     how = parser.add_argument_group("how")
     how.add_argument(
         "--partitioner",
         default="keep",
         choices=("keep", "murmur2_random", "fnv1a_random", "consistent_random"),
-        help="keep the partition (default), or let one be chosen by key: as Java, this proxy or librdkafka do",
+        help="keep the partition (default), or choose it by key as Java, this proxy or librdkafka do",
     )
     how.add_argument(
         "--create",
         action="store_true",
-        help="if the topic is not there, create it with as many partitions and without retention",
+        help="create the topic if it does not exist, with as many partitions and unlimited retention",
     )
     how.add_argument(
         "--max-rate", type=int, default=0, metavar="N", help="records a second (default: unlimited)"
     )
-    how.add_argument("--dry-run", action="store_true", help="count what would be written")
+    how.add_argument("--dry-run", action="store_true", help="count the records, write nothing")
     how.add_argument(
         "--any-timestamp-type", action="store_true", help="write also to a topic that replaces timestamps"
     )
@@ -102,7 +102,7 @@ def add_parser(commands: Any) -> None:
         "--state",
         metavar="DIR",
         default="",
-        help="where progress and map are kept (default: ./replays/<name>)",
+        help="folder for progress and map (default: ./replays/<name>)",
     )
     parser.set_defaults(run=run)
 
@@ -139,19 +139,20 @@ def _group(text: str) -> tuple[str, str]:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command; returns its exit code."""
+    """Run the command; return its exit code."""
     set_up_logging(args)
     from pixy.kafka import settings
     from pixy.kafka.blocking import ClusterView
     from pixy.pipeline.lake import Lake
     from pixy.pipeline.lake.arrow_store import reading_store
     from pixy.pipeline.lake.selection import Selection
-    from pixy.pipeline.replay.job import ReplayJob, Wish
+    from pixy.pipeline.replay.job import ReplayJob
+    from pixy.pipeline.replay.request import ReplayRequest
     from pixy.pipeline.replay.state import ReplayState
 
     _, proxy = load_cluster(args)
     lake = Lake.open(args.lake, reading_store(args.lake))
-    wish = Wish(
+    request = ReplayRequest(
         args.topic,
         args.to,
         Selection(
@@ -169,15 +170,15 @@ def run(args: argparse.Namespace) -> int:
         args.max_rate,
         tuple(args.group),
     )
-    kept = ReplayState(args.state or f"replays/{wish.name(lake.identity.id)}")
+    state = ReplayState(args.state or f"replays/{request.name(lake.identity.id)}")
     job = ReplayJob(
         lake,
-        wish,
+        request,
         proxy,
         ClusterView(settings.admin(proxy), proxy.net.dial_timeout),
-        kept,
+        state,
         _finder(args),
-        lambda done: console.print(f"{done.records:,} records written", markup=False),
+        lambda progress: console.print(f"{progress.records:,} records written", markup=False),
         lambda text: console.print(text, markup=False, soft_wrap=True),
     )
     if args.dry_run:
@@ -196,18 +197,18 @@ def run(args: argparse.Namespace) -> int:
         )
 
     def stop(*_: Any) -> None:
-        if job.replay is not None:
-            job.replay.stopping.set()
+        if job.writer is not None:
+            job.writer.stopping.set()
         else:
             raise KeyboardInterrupt
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
-    console.print(f"replaying {args.topic} to {args.to}; state in {kept.folder}", markup=False)
+    console.print(f"replaying {args.topic} to {args.to}; state in {state.folder}", markup=False)
     began = time.monotonic()
     result = job.run()
     seconds = time.monotonic() - began
-    done = result.done
+    done = result.progress
     return report(
         args,
         {
@@ -219,8 +220,8 @@ def run(args: argparse.Namespace) -> int:
             "found_in_topic": done.found,
             "seconds": round(seconds, 3),
             "records_per_second": round(done.records / seconds, 1) if seconds else 0.0,
-            "state": str(kept.folder),
-            "map": str(kept.folder / "map"),
+            "state": str(state.folder),
+            "map": str(state.folder / "map"),
             "groups": result.groups,
         },
     )

@@ -19,7 +19,7 @@ from pixy.cli.pipeline_common import (
 )
 
 DESCRIPTION = """\
-Count what topics hold from the headers of their record batches: nothing is decompressed, each checksum is checked.
+Count the records of topics from the headers of their batches: check every checksum, decompress nothing.
 """
 
 
@@ -36,7 +36,7 @@ def add_parser(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command; returns its exit code."""
+    """Run the command; return its exit code."""
     set_up_logging(args)
     from pixy.pipeline.datasource import access, options
     from pixy.pipeline.datasource.cluster import ClusterReader, check_there, places_of

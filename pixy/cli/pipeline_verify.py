@@ -19,7 +19,7 @@ from pixy.cli.pipeline_common import (
 
 DESCRIPTION = """\
 Check a lake: the log's chain of digests, every file against its manifest, every record against the
-checksums. Needs neither Spark nor Kafka, and changes nothing. Exit code 3 if something is wrong.
+checksums. Needs neither Spark nor Kafka, and changes nothing. Exit code 3 means damage.
 """
 
 
@@ -34,22 +34,22 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--lake", metavar="DIR", required=True, help="folder of the lake, or a URI that pyarrow can read"
     )
-    parser.add_argument("--topic", default=None, help="read the files of this topic only")
+    parser.add_argument("--topic", default=None, help="check the files of this topic only")
     parser.add_argument(
-        "--shallow", action="store_true", help="do not read the records: the log and the files' sizes only"
+        "--shallow", action="store_true", help="check only the log and the files' sizes, do not read records"
     )
     parser.add_argument(
         "--processes",
         type=int,
         default=os.cpu_count() or 1,
         metavar="N",
-        help="files to read at a time (default: %(default)s)",
+        help="number of processes that read files (default: %(default)s)",
     )
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command; returns its exit code."""
+    """Run the command; return its exit code."""
     set_up_logging(args)
     from pixy.pipeline.lake import Lake
     from pixy.pipeline.lake.arrow_store import reading_store
@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
             records=not args.shallow,
             topic=args.topic,
             processes=args.processes,
-            told=lambda done, total: progress.update(task, completed=done, total=total),
+            on_progress=lambda done, total: progress.update(task, completed=done, total=total),
         )
     return report(
         args,

@@ -1,5 +1,14 @@
-"""Topics to a lake and back, exactly once, and the proof of it: archive, compact, replay, verify, audit.
+"""Archive topics to a lake and replay them, exactly once, with the proof: archive, compact, replay, verify, audit.
 
-The only importer of pyspark, and only the modules that run a job import it: importing this package
-needs neither Spark nor Java. Usable without the daemon.
+Packages, in reading order:
+
+- ``lake``: the files and the log of a lake; needs neither Spark nor Java.
+- ``spark``: session, jars, columns and file systems for the packages that run Spark.
+- ``archive``: topics to a lake, compaction, the Delta table.
+- ``replay``: records of a lake to a topic.
+- ``datasource``: ``format("pixy")``, Kafka for Spark by the project's own wire library.
+- ``audit``: what was lost, doubled or late.
+
+This is the only package that imports pyspark, and only the modules that run a job do. It works without the
+daemon.
 """

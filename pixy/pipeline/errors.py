@@ -1,4 +1,4 @@
-"""What the pipeline refuses, each with a text that names the file, topic or option."""
+"""Errors of the pipeline. Each text names the file, topic or option."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from pixy.errors import PixyError
 
 
 class PipelineError(PixyError):
-    """Base of the pipeline's errors; what was published before is as it was."""
+    """Base of the pipeline's errors. Batches published before the error stay as they are."""
 
 
 class UsageError(PipelineError):
-    """The command line asks for something that can not be (exit code 2)."""
+    """The command line contradicts itself or the lake (exit code 2)."""
 
 
 class SetupError(PipelineError):
@@ -18,11 +18,11 @@ class SetupError(PipelineError):
 
 
 class LakeError(PipelineError):
-    """The lake is not one, or not as its manifests say."""
+    """The folder is not a lake, or the lake differs from its manifests."""
 
 
 class UnknownVersion(LakeError):
-    """The lake, a manifest or a file was written in a format that this version does not know."""
+    """A lake, a manifest or a file has a format version that this program does not know."""
 
 
 class ManifestError(LakeError):
@@ -30,7 +30,7 @@ class ManifestError(LakeError):
 
 
 class Published(LakeError):
-    """Somebody else has published the manifest with this number first."""
+    """Another writer was first to publish a file of this name."""
 
 
 class CheckpointError(PipelineError):
@@ -38,4 +38,4 @@ class CheckpointError(PipelineError):
 
 
 class SourceError(PipelineError):
-    """Kafka does not have what the job wants to read: topic gone or made anew, offsets expired."""
+    """Kafka lacks what the job needs: the topic is gone or was created again, or offsets have expired."""

@@ -1,4 +1,4 @@
-"""Reading a lake that is not on this machine without Spark, through pyarrow's file systems."""
+"""Read a lake elsewhere without Spark, through pyarrow's file systems."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from pixy.pipeline.lake.store import LocalStore, Store, is_local, local_path
 
 
 class ArrowStore:
-    """See :class:`pixy.pipeline.lake.store.Store`; what writes raises LakeError.
+    """A read-only :class:`pixy.pipeline.lake.store.Store`; methods that write raise LakeError.
 
     Attributes:
-        filesystem: pyarrow's, for its readers; ``root`` is a path in it.
+        filesystem: the file system for pyarrow's readers; ``root`` is a path in it.
     """
 
     def __init__(self, uri: str) -> None:
         try:
             self.filesystem, root = fs.FileSystem.from_uri(uri)
         except (pa.ArrowException, OSError) as error:
-            raise LakeError(f"can not open {uri}: {error}") from error
+            raise LakeError(f"cannot open {uri}: {error}") from error
         self.root: str = root.rstrip("/")
 
     def _at(self, path: str) -> str:
@@ -32,7 +32,7 @@ class ArrowStore:
         try:
             return self.filesystem.get_file_info(self._at(path))
         except OSError as error:
-            raise LakeError(f"can not look at {self._at(path)}: {error}") from error
+            raise LakeError(f"cannot look at {self._at(path)}: {error}") from error
 
     def read(self, path: str) -> bytes:
         """See Store."""
@@ -42,7 +42,7 @@ class ArrowStore:
         except FileNotFoundError:
             raise
         except OSError as error:
-            raise LakeError(f"can not read {self._at(path)}: {error}") from error
+            raise LakeError(f"cannot read {self._at(path)}: {error}") from error
 
     def size(self, path: str) -> int | None:
         """See Store."""
@@ -57,7 +57,7 @@ class ArrowStore:
                 )
             )
         except OSError as error:
-            raise LakeError(f"can not list {self._at(path)}: {error}") from error
+            raise LakeError(f"cannot list {self._at(path)}: {error}") from error
 
     def names(self, path: str) -> list[str]:
         """See Store."""
@@ -72,27 +72,27 @@ class ArrowStore:
         )
 
     def publish(self, path: str, data: bytes) -> None:
-        """Refused."""
-        raise LakeError(f"{self._at(path)} can be read here, not written")
+        """Raise LakeError."""
+        raise LakeError(f"{self._at(path)} is opened for reading, it cannot be written")
 
     def replace(self, path: str, data: bytes) -> None:
-        """Refused."""
+        """Raise LakeError."""
         self.publish(path, data)
 
     def move(self, source: str, target: str) -> None:
-        """Refused."""
+        """Raise LakeError."""
         self.publish(target, b"")
 
     def remove(self, path: str) -> None:
-        """Refused."""
+        """Raise LakeError."""
         self.publish(path, b"")
 
 
 def reading_store(uri: str) -> Store:
-    """A store to read a lake with, wherever it is."""
+    """Open a store to read a lake from, on this machine or elsewhere."""
     return LocalStore(local_path(uri)) if is_local(uri) else ArrowStore(uri)
 
 
 def filesystem_of(store: Store) -> Any:
-    """What pyarrow's readers need besides the path; None for this machine's files."""
+    """Return the file system that pyarrow's readers need besides a path; None for this machine's files."""
     return getattr(store, "filesystem", None)

@@ -1,8 +1,8 @@
-"""The order-independent checksum of records, in pure Python; Spark SQL's ``xxhash64`` computes the same.
+"""Checksum of records that does not depend on their order, in pure Python.
 
-Spark chains: the hash of one column is the seed of the next, the first seed is 42, and a null column
-leaves the hash as it is. What is hashed is little-endian. Lengths and counts go in as well, so that null
-and empty, and one header's value and the next one's key, can not be taken for each other:
+Spark SQL's ``xxhash64`` computes the same. It chains: the hash of one column is the seed of the next, the
+first seed is 42, and a null column leaves the hash as it is. Integers are little-endian. Lengths and counts
+are hashed too, so that null differs from empty, and a header's value from the key of the next:
 
     content = timestamp:i64 (ms)
               key length:i32 (-1 for null), key bytes
@@ -11,8 +11,8 @@ and empty, and one header's value and the next one's key, can not be taken for e
     record  = topic (UTF-8), partition:i32, offset:i64, timestampType:i32, content:i64
 
 A checksum is the sum of hashes modulo 2^64: order does not matter, a lost or doubled record does.
-``content`` is what a replay keeps; the place of a record, and whose clock its timestamp is, belong to the
-topic it lies in. See docs/pipeline.md, "Checksums", and :mod:`pixy.pipeline.spark.columns` for Spark's side.
+A replay keeps ``content``; partition, offset and the clock of the timestamp belong to the topic that holds
+the record. See docs/pipeline.md, "Checksums", and :mod:`pixy.pipeline.spark.columns` for Spark's side.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from pixy.wire.types import RecordHeaders
 SEED = 42
 MASK = (1 << 64) - 1
 
-
 _i32 = Struct("<i").pack
 _i64 = Struct("<q").pack
 _u64 = Struct("<Q").pack
@@ -38,42 +37,65 @@ _NULL = _i32(-1)
 def content_hash(
     timestamp: int, key: bytes | None, value: bytes | None, headers: RecordHeaders | None
 ) -> int:
-    """Unsigned 64-bit hash of what a replay keeps; ``timestamp`` in milliseconds."""
-    found = xxh64_intdigest(_i64(timestamp), SEED)
+    """Hash the content of a record, the part that a replay keeps.
+
+    Args:
+        timestamp: milliseconds of the epoch.
+        key, value: null (None) differs from empty.
+        headers: in their order; None equals none.
+
+    Returns:
+        The unsigned 64-bit hash.
+    """
+    hash_ = xxh64_intdigest(_i64(timestamp), SEED)
     for part in (key, value):
         if part is None:
-            found = xxh64_intdigest(_NULL, found)
+            hash_ = xxh64_intdigest(_NULL, hash_)
         else:
-            found = xxh64_intdigest(part, xxh64_intdigest(_i32(len(part)), found))
+            hash_ = xxh64_intdigest(part, xxh64_intdigest(_i32(len(part)), hash_))
     if not headers:
-        return xxh64_intdigest(_i32(0), found)
-    found = xxh64_intdigest(_i32(len(headers)), found)
+        return xxh64_intdigest(_i32(0), hash_)
+    hash_ = xxh64_intdigest(_i32(len(headers)), hash_)
     for name, _ in headers:
-        found = xxh64_intdigest(name.encode(), found)
+        hash_ = xxh64_intdigest(name.encode(), hash_)
     for _, each in headers:
-        found = xxh64_intdigest(_NULL if each is None else _i32(len(each)), found)
+        hash_ = xxh64_intdigest(_NULL if each is None else _i32(len(each)), hash_)
     for _, each in headers:
         if each is not None:
-            found = xxh64_intdigest(each, found)
-    return found
+            hash_ = xxh64_intdigest(each, hash_)
+    return hash_
 
 
 def text_hash(text: str, seed: int) -> int:
-    """Unsigned 64-bit hash of a text's UTF-8: a link of the chain."""
+    """Hash a text's UTF-8 as one link of the chain.
+
+    Args:
+        text: the text.
+        seed: the hash so far, or ``SEED``.
+    """
     return xxh64_intdigest(text.encode(), seed)
 
 
 def record_hash(topic: str, partition: int, offset: int, timestamp_type: int, content: int) -> int:
-    """Unsigned 64-bit hash of a record in its place; ``content`` from :func:`content_hash`."""
-    found = text_hash(topic, SEED)
-    found = xxh64_intdigest(_i32(partition), found)
-    found = xxh64_intdigest(_i64(offset), found)
-    found = xxh64_intdigest(_i32(timestamp_type), found)
-    return xxh64_intdigest(_u64(content), found)
+    """Hash a record together with its partition and offset.
+
+    Args:
+        topic, partition, offset: position of the record.
+        timestamp_type: 0 CreateTime, 1 LogAppendTime, -1 none.
+        content: from :func:`content_hash`.
+
+    Returns:
+        The unsigned 64-bit hash.
+    """
+    hash_ = text_hash(topic, SEED)
+    hash_ = xxh64_intdigest(_i32(partition), hash_)
+    hash_ = xxh64_intdigest(_i64(offset), hash_)
+    hash_ = xxh64_intdigest(_i32(timestamp_type), hash_)
+    return xxh64_intdigest(_u64(content), hash_)
 
 
 def payload_size(key: bytes | None, value: bytes | None, headers: RecordHeaders | None) -> int:
-    """Bytes of key, value, header keys and header values."""
+    """Count the bytes of key, value, header keys and header values."""
     size = len(key or b"") + len(value or b"")
     for name, each in headers or ():
         size += len(name.encode()) + len(each or b"")
@@ -82,13 +104,13 @@ def payload_size(key: bytes | None, value: bytes | None, headers: RecordHeaders 
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """What is said of a set of records.
+    """Counts and checksums of a set of records; add two to get those of the union.
 
     Attributes:
-        count: records.
-        bytes: of payload, see :func:`payload_size`.
+        count: number of records.
+        bytes: payload, see :func:`payload_size`.
         first, last: lowest and highest offset; -1 without records.
-        min_timestamp, max_timestamp: milliseconds; -1 without records.
+        min_timestamp, max_timestamp: milliseconds of the epoch; -1 without records.
         checksum: sum of :func:`record_hash` modulo 2^64.
         content_checksum: sum of :func:`content_hash` modulo 2^64: equal before and after a replay.
     """
@@ -120,8 +142,5 @@ class Stats:
 
 
 def total(stats: Iterable[Stats]) -> Stats:
-    """The sum of all; ``first`` and ``last`` mean something within one partition only."""
-    found = Stats()
-    for each in stats:
-        found += each
-    return found
+    """Add all up; ``first`` and ``last`` are meaningful within one partition only."""
+    return sum(stats, Stats())

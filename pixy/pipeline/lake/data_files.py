@@ -1,4 +1,4 @@
-"""A data file's records and figures with pyarrow: neither Spark nor Java, and not Spark's hash."""
+"""Read data files with pyarrow: records, and stats computed again without Spark and its hash."""
 
 from __future__ import annotations
 
@@ -29,14 +29,18 @@ SCHEMA = pa.schema(
         ("hash", pa.int64()),
     ]
 )
-"""The data files' columns, whoever wrote them."""
+"""Columns of every data file, whether Spark or pyarrow has written it."""
 
 
 def open_file(path: str, filesystem: Any = None) -> pq.ParquetFile:
     """Open a data file.
 
+    Args:
+        path: the file.
+        filesystem: pyarrow's file system; None for this machine's files.
+
     Raises:
-        LakeError: it is missing or no Parquet.
+        LakeError: the file is missing or not Parquet.
         UnknownVersion: its columns are not those of this format.
     """
     try:
@@ -44,7 +48,7 @@ def open_file(path: str, filesystem: Any = None) -> pq.ParquetFile:
     except FileNotFoundError:
         raise LakeError(f"{path} is missing") from None
     except (OSError, pa.ArrowException) as error:
-        raise LakeError(f"{path} can not be read: {error}") from error
+        raise LakeError(f"{path} cannot be read: {error}") from error
     found = {column.name: column.type for column in file.schema_arrow}
     for column in SCHEMA:
         # Names of list items and whether null is allowed differ between writers.
@@ -54,7 +58,7 @@ def open_file(path: str, filesystem: Any = None) -> pq.ParquetFile:
         if not same:
             file.close()
             raise UnknownVersion(
-                f"{path} has not the columns of this format: {column.name} is "
+                f"{path} lacks the columns of this format: {column.name} is "
                 f"{found.get(column.name, 'missing')}, not {column.type}"
             )
     return file
@@ -66,7 +70,17 @@ def batches(
     columns: list[str] | None = None,
     row_groups: list[int] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows in order, some at a time; raises LakeError for damage."""
+    """Read the rows in order, in batches.
+
+    Args:
+        file: from :func:`open_file`.
+        path: the file's name, for errors.
+        columns: columns to read; None for all.
+        row_groups: row groups to read; None for all.
+
+    Raises:
+        LakeError: the file is damaged.
+    """
     try:
         yield from file.iter_batches(BATCH_ROWS, row_groups=row_groups, columns=columns)
     except (OSError, pa.ArrowException) as error:
@@ -74,7 +88,7 @@ def batches(
 
 
 def header_lists(column: pa.Array) -> list[list[tuple[str, bytes | None]] | None]:
-    """Headers as (key, value) tuples; None for a record without."""
+    """Convert headers to (key, value) tuples; None for a record without headers."""
     if column.null_count == len(column):
         return [None] * len(column)
     return [
@@ -84,34 +98,44 @@ def header_lists(column: pa.Array) -> list[list[tuple[str, bytes | None]] | None
 
 
 def millis(column: pa.Array) -> list[int]:
-    """A timestamp column's milliseconds."""
+    """Convert a timestamp column to milliseconds of the epoch."""
     found: list[int] = column.cast(pa.int64()).to_numpy(zero_copy_only=False).tolist()
     return found
 
 
 @dataclass(slots=True)
-class Found:
-    """What a file really holds."""
+class FileContents:
+    """Actual contents of a data file."""
 
     rows: int = 0
     partitions: dict[int, Stats] = field(default_factory=dict)
     faults: list[str] = field(default_factory=list)
-    """What is wrong with single records; the first few."""
+    """Faults of single records; the first few."""
 
 
-def examine(path: str, topic: str, filesystem: Any = None) -> Found:
-    """Read a whole file and compute everything anew; raises LakeError if that can not be done."""
+def examine(path: str, topic: str, filesystem: Any = None) -> FileContents:
+    """Read a whole file and compute its stats again.
+
+    Args:
+        path: the file.
+        topic: the topic that every record must be of.
+        filesystem: pyarrow's file system; None for this machine's files.
+
+    Raises:
+        LakeError: the file cannot be read.
+        UnknownVersion: its columns are not those of this format.
+    """
     file = open_file(path, filesystem)
-    found = Found()
+    found = FileContents()
     previous = (-1, -1)
     with file:
         for batch in batches(file, path):
-            previous = _add(found, batch, topic, path, previous)
+            previous = _add_batch(found, batch, topic, path, previous)
     return found
 
 
-def _add(
-    found: Found, batch: pa.RecordBatch, topic: str, path: str, previous: tuple[int, int]
+def _add_batch(
+    found: FileContents, batch: pa.RecordBatch, topic: str, path: str, previous: tuple[int, int]
 ) -> tuple[int, int]:
     column = batch.column
     sums: dict[int, list[int]] = {}
@@ -160,6 +184,6 @@ def _add(
     return previous
 
 
-def _fault(found: Found, text: str) -> None:
+def _fault(found: FileContents, text: str) -> None:
     if len(found.faults) < _MAX_FAULTS:
         found.faults.append(text)

@@ -1,6 +1,6 @@
-"""A manifest: what one batch, or one compaction, added to the lake. JSON, with its own digest.
+"""A manifest: the entry of the log for one batch or one compaction. JSON, with its own digest.
 
-The layout is described in docs/pipeline.md, "Lake format"; any change to it is a new ``VERSION``.
+docs/pipeline.md, "Lake format", describes the fields; a change to them needs a new ``VERSION``.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ COMPACTION = "compaction"
 class Range:
     """Offsets ``[start, end)`` of a partition that a batch covers.
 
-    ``stats.count`` may be less than ``end - start``: transaction markers, aborted and compacted
-    records leave no record. A range without records is there too: it says that all was looked at.
+    ``stats.count`` may be less than ``end - start``: transaction markers, aborted and compacted records
+    leave gaps. A range without records is listed too, as proof that the job has read it.
     """
 
     topic: str
     topic_id: str
-    """Kafka's UUID of the topic; empty where the broker does not tell."""
+    """Kafka's UUID of the topic; empty where the broker gives none."""
     partition: int
     start: int
     end: int
@@ -61,17 +61,17 @@ class Manifest:
     """The digest of entry ``seq - 1``; empty for the first."""
     kind: str
     published: int
-    """When, in milliseconds of the epoch; the time of archiving, to a reader."""
+    """Milliseconds of the epoch; readers can see the records since then."""
     job: str
     batch: int
     """Spark's batch id within the checkpoint; -1 for a compaction."""
     checkpoint: str
-    """The id of the checkpoint that planned the batch."""
+    """The id of the checkpoint that planned the batch; empty for a compaction."""
     isolation: str
     ranges: tuple[Range, ...]
     files: tuple[DataFile, ...]
     replaces: tuple[str, ...] = ()
-    """Paths that a compaction's files take the place of."""
+    """Paths of the files that a compaction has replaced."""
     digest: str = ""
 
 
@@ -138,8 +138,10 @@ def _digest(document: dict[str, Any]) -> str:
 
 
 def encode(manifest: Manifest) -> tuple[bytes, str]:
-    """The file's bytes and its digest: SHA-256 of the JSON without ``digest``, keys sorted, no
-    white space, ASCII."""
+    """Encode a manifest; return the file's bytes and its digest.
+
+    The digest is the SHA-256 of the JSON without ``digest``: keys sorted, no white space, ASCII.
+    """
     document = _document(manifest)
     digest = _digest(document)
     return (json.dumps({**document, "digest": digest}, indent=1) + "\n").encode(), digest
@@ -149,11 +151,16 @@ def encode(manifest: Manifest) -> tuple[bytes, str]:
 
 
 def parse_object(data: bytes, where: str, kind: str = FORMAT) -> dict[str, Any]:
-    """A JSON object of our format and version; ``where`` is named in the errors.
+    """Parse a JSON object and check its format and version.
+
+    Args:
+        data: the file's bytes.
+        where: the file's name, for errors.
+        kind: the expected ``format``.
 
     Raises:
-        ManifestError: it is no such thing.
-        UnknownVersion: it is, of another version.
+        ManifestError: it is not JSON, or has another format.
+        UnknownVersion: it has another version.
     """
     try:
         document = json.loads(data)
@@ -182,16 +189,20 @@ def _read_stats(found: dict[str, Any]) -> Stats:
 
 
 def decode(data: bytes, where: str) -> Manifest:
-    """Read a manifest and check its digest; ``where`` is named in the errors.
+    """Decode a manifest and check its digest.
+
+    Args:
+        data: the file's bytes.
+        where: the file's name, for errors.
 
     Raises:
-        ManifestError: altered, cut short or something else.
-        UnknownVersion: of another version.
+        ManifestError: it was altered, cut short, or is not a manifest.
+        UnknownVersion: it has another version.
     """
     document = parse_object(data, where)
     digest = document.pop("digest", None)
     if digest != _digest(document):
-        raise ManifestError(f"{where} was altered: its digest does not fit its content")
+        raise ManifestError(f"{where} was altered: its digest does not match its content")
     try:
         return Manifest(
             seq=int(document["seq"]),

@@ -1,4 +1,4 @@
-"""Where a lake's small files lie: read, list, publish atomically. Paths are relative, with ``/``."""
+"""Store a lake's files: read, list, publish atomically. Paths are relative to the lake, with ``/``."""
 
 from __future__ import annotations
 
@@ -15,35 +15,42 @@ from pixy.pipeline.errors import LakeError, Published
 
 
 class Store(Protocol):
-    """A folder somewhere. Errors are LakeError and name the path."""
+    """A folder on some file system. Its errors are LakeError and name the path."""
 
     root: str
-    """What Spark and pyarrow open: a path, or a URI of a Hadoop file system."""
+    """Path or URI of the folder, as Spark and pyarrow open it."""
 
     def read(self, path: str) -> bytes:
-        """A file's bytes; raises FileNotFoundError."""
+        """Read a file; raises FileNotFoundError."""
 
     def size(self, path: str) -> int | None:
-        """A file's size in bytes, or None if there is none."""
+        """Size of a file in bytes; None if it does not exist."""
 
     def names(self, path: str) -> list[str]:
-        """Sorted names in a folder; empty if there is no such folder."""
+        """Sorted names in a folder; empty if it does not exist."""
 
     def walk(self, path: str) -> list[str]:
         """Sorted paths of all files below a folder."""
 
     def publish(self, path: str, data: bytes) -> None:
-        """Create a file as a whole or not at all, on disk before it is seen; raises Published if
-        there is one already."""
+        """Create a file whole or not at all, synced to disk before others see it.
+
+        Args:
+            path: the file.
+            data: its content.
+
+        Raises:
+            Published: the file exists.
+        """
 
     def replace(self, path: str, data: bytes) -> None:
-        """Create or replace a file as a whole."""
+        """Create or replace a file, whole or not at all."""
 
     def move(self, source: str, target: str) -> None:
-        """Rename a file, replacing an older one; makes the folders it needs."""
+        """Rename a file; replace an older one, and create missing folders."""
 
     def remove(self, path: str) -> None:
-        """Remove a file or a folder with all in it; nothing there is no error."""
+        """Remove a file, or a folder with its contents; ignore a missing one."""
 
 
 class LocalStore:
@@ -62,7 +69,7 @@ class LocalStore:
         except FileNotFoundError:
             raise
         except OSError as error:
-            raise LakeError(f"can not read {self._at(path)}: {error.strerror}") from error
+            raise LakeError(f"cannot read {self._at(path)}: {error.strerror}") from error
 
     def size(self, path: str) -> int | None:
         """See Store."""
@@ -78,7 +85,7 @@ class LocalStore:
         except FileNotFoundError:
             return []
         except OSError as error:
-            raise LakeError(f"can not list {self._at(path)}: {error.strerror}") from error
+            raise LakeError(f"cannot list {self._at(path)}: {error.strerror}") from error
 
     def walk(self, path: str) -> list[str]:
         """See Store."""
@@ -105,7 +112,7 @@ class LocalStore:
                 file.flush()
                 os.fsync(file.fileno())
             if exclusive:
-                os.link(draft, target)  # as atomic as a rename, and fails if there is one already
+                os.link(draft, target)  # as atomic as a rename, and fails if the target exists
             else:
                 os.replace(draft, target)
             _sync_folder(target.parent)
@@ -118,7 +125,7 @@ class LocalStore:
                 draft.unlink()
 
     def move(self, source: str, target: str) -> None:
-        """See Store. The file's bytes are on disk when this returns."""
+        """See Store. The file's bytes are synced to disk first."""
         at = self._at(target)
         try:
             at.parent.mkdir(parents=True, exist_ok=True)
@@ -155,14 +162,14 @@ def _failed(what: str, path: Path, error: OSError) -> LakeError:
         errno.EDQUOT: ": the disk's quota is used up",
         errno.EFBIG: ": files may not be that large here",
     }.get(error.errno or 0, "")
-    return LakeError(f"can not {what} {path}{hint} ({error.strerror})")
+    return LakeError(f"cannot {what} {path}{hint} ({error.strerror})")
 
 
 def is_local(uri: str) -> bool:
-    """Whether a lake's name is a path of this machine."""
+    """Tell whether a lake's name is a path on this machine."""
     return urlsplit(uri).scheme in ("", "file")
 
 
 def local_path(uri: str) -> str:
-    """The path behind a local lake's name."""
+    """Return the path of a local lake's name, which may be a ``file:`` URI."""
     return unquote(urlsplit(uri).path) if uri.startswith("file:") else uri

@@ -1,6 +1,6 @@
-"""Is the lake what its log says? Log against itself, files against the log, records against checksums.
+"""Verify a lake: the log against itself, files against the log, records against checksums.
 
-Everything is computed anew in Python; nothing of what wrote the lake takes part.
+Everything is computed again in Python; no code that wrote the lake takes part.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from pixy.pipeline.errors import LakeError
 from pixy.pipeline.lake.arrow_store import filesystem_of
 from pixy.pipeline.lake.checksum import Stats
-from pixy.pipeline.lake.data_files import Found, examine
+from pixy.pipeline.lake.data_files import FileContents, examine
 from pixy.pipeline.lake.lake import Lake
 from pixy.pipeline.lake.layout import CHECKPOINTS, DATA
 from pixy.pipeline.lake.manifest import BATCH, COMPACTION, DataFile, Manifest
@@ -25,7 +25,7 @@ _MAX_PENDING = 64
 
 @dataclass
 class Verdict:
-    """What was looked at and what is wrong."""
+    """What was checked, and what is wrong."""
 
     manifests: int = 0
     files: int = 0
@@ -33,7 +33,7 @@ class Verdict:
     bytes: int = 0
     problems: list[str] = field(default_factory=list)
     unlisted: list[str] = field(default_factory=list)
-    """Files that no entry of the log lists: leftovers, ignored by every reader."""
+    """Files that no entry of the log lists; every reader ignores them."""
 
 
 def verify(
@@ -42,15 +42,19 @@ def verify(
     records: bool = True,
     topic: str | None = None,
     processes: int = 1,
-    told: Callable[[int, int], None] = lambda *_: None,
+    on_progress: Callable[[int, int], None] = lambda *_: None,
 ) -> Verdict:
     """Check a lake.
 
     Args:
-        records: read every record too; otherwise the log, and the files' sizes.
-        topic: look at the files of one topic only.
-        processes: how many read files at a time.
-        told: called with files done and files in all.
+        lake: the lake.
+        records: read every record; False checks only the log and the files' sizes.
+        topic: check the files of this topic only.
+        processes: number of processes that read files.
+        on_progress: called with the number of files read and of all files.
+
+    Returns:
+        The verdict; problems do not raise.
     """
     verdict = Verdict()
     state = _log(lake, verdict)
@@ -69,7 +73,7 @@ def verify(
     if records:
         for done, (file, found) in enumerate(_examined(lake, present, processes), 1):
             _compare(lake, file, found, verdict)
-            told(done, len(present))
+            on_progress(done, len(present))
     known = {*state.files, *state.replaced}
     verdict.unlisted = [
         path
@@ -90,7 +94,7 @@ def _log(lake: Lake, verdict: Verdict) -> State:
             state.apply(manifest)
             verdict.manifests += 1
     except LakeError as error:
-        verdict.problems.append(f"{error}; what comes after it was not looked at")
+        verdict.problems.append(f"{error}; later entries were not checked")
     else:
         _checkpoints(lake, state, verdict)
     _coverage(state, verdict)
@@ -101,8 +105,8 @@ def _entry(state: State, manifest: Manifest, verdict: Verdict) -> None:
     where = f"manifest {manifest.seq}"
     sums = sum_by_partition(manifest.files)
     if manifest.kind == BATCH:
-        said = {(each.topic, each.partition): each.stats for each in manifest.ranges if each.stats.count}
-        if sums != said:
+        listed = {(each.topic, each.partition): each.stats for each in manifest.ranges if each.stats.count}
+        if sums != listed:
             verdict.problems.append(f"{where}: its ranges are not the sum of its files")
     elif manifest.kind == COMPACTION:
         before = sum_by_partition([state.files[path] for path in manifest.replaces if path in state.files])
@@ -132,7 +136,7 @@ def _coverage(state: State, verdict: Verdict) -> None:
 
 
 def _checkpoints(lake: Lake, state: State, verdict: Verdict) -> None:
-    """An entry cut off at the log's end is betrayed by the checkpoint of the job that wrote it."""
+    """Detect entries missing at the end of the log: the checkpoint of the job that wrote them has more batches."""
     for job in lake.store.names(CHECKPOINTS):
         commits = lake.store.names(f"{CHECKPOINTS}/{job}/spark/commits")
         done = max((int(name) for name in commits if name.isdecimal()), default=-1)
@@ -147,20 +151,22 @@ def _checkpoints(lake: Lake, state: State, verdict: Verdict) -> None:
 # -- files ----------------------------------------------------------------------------------------
 
 
-def _examine(path: str, topic: str, filesystem: Any = None) -> Found | str:
+def _examine(path: str, topic: str, filesystem: Any = None) -> FileContents | str:
     try:
         return examine(path, topic, filesystem)
     except LakeError as error:
         return str(error)
 
 
-def _examined(lake: Lake, files: list[DataFile], processes: int) -> Iterator[tuple[DataFile, Found | str]]:
+def _examined(
+    lake: Lake, files: list[DataFile], processes: int
+) -> Iterator[tuple[DataFile, FileContents | str]]:
     filesystem = filesystem_of(lake.store)
     if processes <= 1 or len(files) <= 1:
         for file in files:
             yield file, _examine(lake.path(file.path), file.topic, filesystem)
         return
-    # Not forked: pyarrow's threads would not be in the child.
+    # Spawn, not fork: a forked child lacks pyarrow's threads.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(min(processes, len(files)), mp_context=context) as pool:
         for at in range(0, len(files), _MAX_PENDING):
@@ -174,7 +180,7 @@ def _examined(lake: Lake, files: list[DataFile], processes: int) -> Iterator[tup
             yield from zip(some, results, strict=True)
 
 
-def _compare(lake: Lake, file: DataFile, found: Found | str, verdict: Verdict) -> None:
+def _compare(lake: Lake, file: DataFile, found: FileContents | str, verdict: Verdict) -> None:
     if isinstance(found, str):
         verdict.problems.append(found)
         return
@@ -185,12 +191,12 @@ def _compare(lake: Lake, file: DataFile, found: Found | str, verdict: Verdict) -
     if found.rows != file.rows:
         verdict.problems.append(f"{where} has {found.rows} records, its manifest says {file.rows}")
     for number in sorted({*file.partitions, *found.partitions}):
-        said, is_ = file.partitions.get(number, Stats()), found.partitions.get(number, Stats())
+        listed, actual = file.partitions.get(number, Stats()), found.partitions.get(number, Stats())
         for name in Stats.__dataclass_fields__:
-            if getattr(said, name) != getattr(is_, name):
+            if getattr(listed, name) != getattr(actual, name):
                 verdict.problems.append(
-                    f"{where}: {name} of partition {number} is {_shown(name, is_)}, its manifest says "
-                    f"{_shown(name, said)}"
+                    f"{where}: {name} of partition {number} is {_shown(name, actual)}, its manifest says "
+                    f"{_shown(name, listed)}"
                 )
 
 

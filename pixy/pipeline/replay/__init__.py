@@ -1,1 +1,10 @@
-"""Write a lake's records to a topic again, each once."""
+"""Write a lake's records to a topic again, each exactly once, also after a kill.
+
+Modules, in reading order:
+
+- ``request``: which records to write where, and how.
+- ``job``: checks the request against lake and cluster, plans, runs the writer, commits the groups' offsets.
+- ``state``: the folder of a replay: its plan, and the map of old to new offsets.
+- ``writer``: reads the selected records (``lake.record_reader``) and writes those that are not written yet.
+- ``group_offsets``: translates a group's offsets by the map.
+"""

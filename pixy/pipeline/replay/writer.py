@@ -1,9 +1,9 @@
-"""Records of a lake into a topic: bytes, timestamps and order kept, once each, also after a kill.
+"""Write records of a lake to a topic, each once, also after a kill; keep bytes, timestamps and order.
 
-Written by librdkafka, because Spark's Kafka sink has no timestamps and writes twice after a failure.
-Every acknowledged record goes to the map of offsets. On a restart the map tells what is done; what was
-under way when the process was killed is found in the topic itself: its tail after the last record of
-the map is compared, by content, with the records that come next.
+librdkafka writes them, because Spark's Kafka sink has no timestamps and writes twice after a failure. Every
+acknowledged record goes to the map of offsets, so a restart knows the records that are done. It finds those
+that were in flight at the kill in the topic itself: it compares the topic's tail, after the last record of
+the map, by content with the records that come next.
 """
 
 from __future__ import annotations
@@ -23,12 +23,14 @@ from pixy.pipeline.lake.lake import Lake
 from pixy.pipeline.lake.record_reader import Record, read_records
 from pixy.pipeline.lake.selection import Matches, Selection
 from pixy.pipeline.lake.state import State
-from pixy.pipeline.replay.state import ReplayState, last_by
+from pixy.pipeline.replay.group_offsets import last_by
+from pixy.pipeline.replay.state import ReplayState
 
 FLUSH_RECORDS = 200_000
 FLUSH_SECONDS = 5.0
+"""The map is written to disk after this many records or seconds."""
 OPEN_PARTITIONS = 8
-"""Partitions that are read at a time; one more waits."""
+"""Partitions that are read at a time; the others wait."""
 _PARTITIONS = 1 << 20
 """More than a topic can have."""
 _timestamp = itemgetter(1)
@@ -36,13 +38,16 @@ _timestamp = itemgetter(1)
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What goes where.
+    """Source and target of the records.
 
     Attributes:
-        partitions: of the source, those that are selected.
-        keep: to the same partition; otherwise librdkafka's partitioner chooses by key.
-        starts: by partition of the target, its end when the replay began.
-        now_if_missing: a record without a timestamp gets the time of the replay.
+        topic: the topic in the lake.
+        to: the topic to write to.
+        selection: conditions on the records.
+        partitions: selected partitions of the source.
+        starts: end offset of each partition of the target when the replay began.
+        keep: write to the same partition; otherwise librdkafka's partitioner chooses by key.
+        now_if_missing: give a record without a timestamp the time of the replay.
         max_rate: records a second; 0 is unlimited.
     """
 
@@ -57,59 +62,72 @@ class Plan:
 
 
 @dataclass
-class Done:
-    """What a run has done."""
+class Progress:
+    """Counts of a run."""
 
     records: int = 0
+    """Records that this run has written."""
     found: int = 0
-    """Records that a killed run had written without coming to know it."""
+    """Records that a killed run had written, and not yet in its map."""
     skipped: int = 0
     """Records that an earlier run had written."""
 
 
-class Replay:
+class ReplayWriter:
     """One run of a replay.
 
     Args:
+        lake: the lake.
+        lake_state: its folded log.
+        plan: source and target.
+        state: plan and map of earlier runs; this run adds to the map.
         producer: settings for writing, see :func:`pixy.kafka.bulk.bulk_settings`.
         reader: settings for reading the target's tail.
-        told: called with the progress now and then.
+        matches: offsets that match ``selection.where``; None without such a condition.
+        on_progress: called whenever the map was written to disk.
+
+    Attributes:
+        progress: counts of the run.
+        stopping: set it to end the run.
     """
 
     def __init__(
         self,
         lake: Lake,
-        log: State,
+        lake_state: State,
         plan: Plan,
-        kept: ReplayState,
+        state: ReplayState,
         producer: Settings,
         reader: Settings,
         matches: Matches | None = None,
-        told: Callable[[Done], None] = lambda _: None,
+        on_progress: Callable[[Progress], None] = lambda _: None,
     ) -> None:
         self._lake = lake
-        self._log = log
+        self._lake_state = lake_state
         self._plan = plan
-        self._kept = kept
-        self._producer = BulkProducer(producer, self._landed)
+        self._state = state
+        self._producer = BulkProducer(producer, self._acknowledged)
         self._reader = reader
         self._matches = matches
-        self._told = told
+        self._on_progress = on_progress
         self._written: dict[int, set[int]] = {}
         self._tail: dict[tuple[int, int], deque[tuple[int, int]]] = {}
         self._in_tail = 0
         self._flushed = time.monotonic()
-        self.done = Done()
+        self.progress = Progress()
         self.stopping = threading.Event()
 
     def run(self, ends: dict[int, int]) -> str:
-        """Write all that is not there yet, or until asked to stop; say which of the two.
+        """Write the records that are not written yet, until done or asked to stop.
 
         Args:
-            ends: of the target's partitions, now.
+            ends: current end offset of each partition of the target.
+
+        Returns:
+            ``done`` or ``asked to stop``.
 
         Raises:
-            PixyError: the same run again goes on where this one ended.
+            PixyError: a later run resumes where this one ended.
         """
         began = time.monotonic()
         resume = self._resume(ends)
@@ -122,29 +140,29 @@ class Replay:
                 self._pace(began)
             self._producer.flush()
         finally:
-            self._kept.flush()  # also after an error: what has landed is known
+            self._state.flush()  # also after an error: the map has every acknowledged record
         return "asked to stop" if self.stopping.is_set() else "done"
 
-    # -- what is done already ---------------------------------------------------------------------
+    # -- records written before -------------------------------------------------------------------
 
     def _resume(self, ends: dict[int, int]) -> dict[int, int]:
-        """By source partition, the first offset that is not written."""
+        """Find the first unwritten offset of each source partition."""
         resume = self._known()
-        table = self._kept.map()
+        table = self._state.map()
         newest = last_by(table, "new_partition", "new_offset")
         for partition, start in self._plan.starts.items():
             self._read_tail(partition, max(start, newest.get(partition, -1) + 1), ends[partition])
         if self._in_tail:
-            # Before anything is sent: a kill in between must find the same tail again.
+            # Before anything is sent: after a kill the next run must find the same tail.
             self._settle(resume)
             resume = self._known()
-        self.done.skipped = len(table)
+        self.progress.skipped = len(table)
         return resume
 
     def _known(self) -> dict[int, int]:
-        table = self._kept.map()
+        table = self._state.map()
         if self._plan.keep:
-            # A partition's records are acknowledged in order: what is before the last is done.
+            # A partition's records are acknowledged in order: all before the last one are written.
             return {
                 partition: offset + 1 for partition, offset in last_by(table, "partition", "offset").items()
             }
@@ -163,42 +181,42 @@ class Replay:
             self._in_tail += 1
 
     def _settle(self, resume: dict[int, int]) -> None:
-        """Note what a killed run has written without coming to know it."""
+        """Add the records to the map that a killed run had in flight and Kafka has written."""
         budget = OPEN_PARTITIONS * (MAX_IN_FLIGHT + 2 * FLUSH_RECORDS)
-        over: set[int] = set()
-        for partition, chunk in self._chunks(resume, over):
+        finished: set[int] = set()
+        for partition, chunk in self._chunks(resume, finished):
             written = self._written.get(partition, set())
             for record in chunk:
                 if record[0] in written:
                     continue
                 budget -= 1
-                place = self._take_from_tail(partition, record)
-                if place is not None:
-                    self._kept.add(partition, [record[0]], place[0], [place[1]])
-                    self.done.found += 1
+                written_at = self._take_from_tail(partition, record)
+                if written_at is not None:
+                    self._state.add(partition, [record[0]], written_at[0], [written_at[1]])
+                    self.progress.found += 1
                 elif self._plan.keep:
-                    over.add(partition)  # they were sent in order: none after it is there
+                    finished.add(partition)  # records are sent in order: none after it was written
                     break
             if not self._in_tail or budget <= 0:
                 break
-        self._kept.flush()
+        self._state.flush()
 
     def _take_from_tail(self, partition: int, record: Record) -> tuple[int, int] | None:
         group = partition if self._plan.keep else ANY
-        # A record without a timestamp got the time of the replay: it is not to be recognised.
+        # A record without a timestamp was given the time of the replay and is not recognized here.
         _, timestamp, key, value, headers = record
-        places = self._tail.get((group, content_hash(timestamp, key, value, headers)))
-        if not places:
+        same = self._tail.get((group, content_hash(timestamp, key, value, headers)))
+        if not same:
             return None
         self._in_tail -= 1
-        return places.popleft()
+        return same.popleft()
 
     # -- the work ---------------------------------------------------------------------------------
 
     def _chunks(
-        self, resume: dict[int, int], over: Container[int] = ()
+        self, resume: dict[int, int], finished: Container[int] = ()
     ) -> Iterator[tuple[int, list[Record]]]:
-        """Chunks of a few partitions in turn, so that all their leaders have something to do."""
+        """Read chunks of a few partitions in turn, so that all their leaders are busy."""
         waiting = deque(self._plan.partitions)
         open_: deque[tuple[int, Iterator[list[Record]]]] = deque()
         while waiting or open_:
@@ -209,7 +227,7 @@ class Replay:
                         partition,
                         read_records(
                             self._lake,
-                            self._log,
+                            self._lake_state,
                             self._plan.topic,
                             partition,
                             self._plan.selection,
@@ -219,7 +237,7 @@ class Replay:
                     )
                 )
             partition, chunks = open_.popleft()
-            chunk = next(chunks, None) if partition not in over else None
+            chunk = next(chunks, None) if partition not in finished else None
             if chunk is not None:
                 yield partition, chunk
                 open_.append((partition, chunks))
@@ -233,7 +251,7 @@ class Replay:
         if self._plan.keep:
             self._producer.send(self._plan.to, partition, chunk)
         else:
-            # The token is all that comes back: it says the partition too.
+            # Only the token comes back with the acknowledgement, so it carries the partition too.
             self._producer.send(
                 self._plan.to,
                 ANY,
@@ -244,12 +262,12 @@ class Replay:
             )
 
     def _with_timestamps(self, partition: int, chunk: list[Record]) -> list[Record]:
-        """librdkafka takes 0 for "now" and has no way to write a record without a timestamp."""
+        """Replace missing timestamps: librdkafka takes 0 for "now" and cannot write a record without one."""
         bad = next(record for record in chunk if record[1] <= 0)
         if not self._plan.now_if_missing:
             raise PipelineError(
                 f"offset {bad[0]} of {self._plan.topic}/{partition} has timestamp {bad[1]}, which the "
-                "client library can not write; --missing-timestamps now gives such records the time of "
+                "client library cannot write; --missing-timestamps now gives such records the time of "
                 "the replay"
             )
         return [
@@ -257,24 +275,24 @@ class Replay:
             for offset, timestamp, key, value, headers in chunk
         ]
 
-    def _landed(self, partition: int, tokens: list[int], offsets: list[int]) -> None:
+    def _acknowledged(self, partition: int, tokens: list[int], offsets: list[int]) -> None:
         if self._plan.keep:
-            self._kept.add(partition, tokens, partition, offsets)
+            self._state.add(partition, tokens, partition, offsets)
         else:
             for token, offset in zip(tokens, offsets, strict=True):
-                self._kept.add(token % _PARTITIONS, [token // _PARTITIONS], partition, [offset])
-        self.done.records += len(offsets)
+                self._state.add(token % _PARTITIONS, [token // _PARTITIONS], partition, [offset])
+        self.progress.records += len(offsets)
 
     def _flush_map(self) -> None:
         now = time.monotonic()
-        if self._kept.unsaved >= FLUSH_RECORDS or now - self._flushed >= FLUSH_SECONDS:
-            self._kept.flush()
+        if self._state.unsaved >= FLUSH_RECORDS or now - self._flushed >= FLUSH_SECONDS:
+            self._state.flush()
             self._flushed = now
-            self._told(self.done)
+            self._on_progress(self.progress)
 
     def _pace(self, began: float) -> None:
         if self._plan.max_rate:
-            due = began + self.done.records / self._plan.max_rate
+            due = began + self.progress.records / self._plan.max_rate
             while not self.stopping.is_set() and time.monotonic() < due:
                 self._producer.poll()
                 self.stopping.wait(min(0.2, max(0.0, due - time.monotonic())))
@@ -282,17 +300,27 @@ class Replay:
 
 def count(
     lake: Lake,
-    log: State,
+    state: State,
     topic: str,
     partitions: tuple[int, ...],
     selection: Selection,
     matches: Matches | None = None,
 ) -> dict[int, int]:
-    """How many records a replay would write, by partition; nothing is written."""
+    """Count the records that a replay would write, by partition; write nothing.
+
+    Args:
+        lake: the lake.
+        state: its folded log.
+        topic: the topic in the lake.
+        partitions: the partitions to count.
+        selection: conditions on the records.
+        matches: offsets that match ``selection.where``; None without such a condition.
+    """
     columns = ["partition", "offset", "timestamp", *(["key"] if selection.keys else [])]
     return {
         partition: sum(
-            len(chunk) for chunk in read_records(lake, log, topic, partition, selection, 0, matches, columns)
+            len(chunk)
+            for chunk in read_records(lake, state, topic, partition, selection, 0, matches, columns)
         )
         for partition in partitions
     }

@@ -1,4 +1,4 @@
-"""Spark's side of the lake's columns and checksums; the pure Python side is in ``checksum``."""
+"""The lake's columns and checksums as Spark expressions; ``lake.checksum`` has the same in Python."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ PARQUET = {
     # Delta encodings of offsets, times and keys: 3 % less on disk, and no more work for writer or reader.
     "parquet.writer.version": "v2",
 }
-"""Options of the data files' writer."""
+"""Options for writing data files."""
 
 _LOW = 0xFFFFFFFF
 
@@ -56,10 +56,10 @@ def _length(column: Column) -> Column:
 
 
 def content_hash() -> Column:
-    """:func:`pixy.pipeline.lake.checksum.content_hash` as a signed long.
+    """Build :func:`pixy.pipeline.lake.checksum.content_hash` as a signed long.
 
-    The lambdas are interpreted, so they stand behind a condition: a record without headers, the
-    common one, does not pay for them. A null column leaves the chain as it is.
+    The lambdas are interpreted, so they stand behind a condition: a record without headers, the common case,
+    does not pay for them. A null column leaves the chain as it is.
     """
     headers = F.col("headers")
     count = F.coalesce(F.size(headers), F.lit(0))
@@ -78,7 +78,7 @@ def content_hash() -> Column:
 
 
 def payload_size() -> Column:
-    """:func:`pixy.pipeline.lake.checksum.payload_size`."""
+    """Build :func:`pixy.pipeline.lake.checksum.payload_size`."""
     headers = F.col("headers")
     return (
         F.coalesce(F.octet_length("key"), F.lit(0))
@@ -97,7 +97,7 @@ def payload_size() -> Column:
 
 
 def with_hash(records: DataFrame) -> DataFrame:
-    """The lake's columns from those of Spark's Kafka source."""
+    """Select the lake's columns from rows of Spark's Kafka source."""
     return records.select(
         "topic",
         "partition",
@@ -113,7 +113,7 @@ def with_hash(records: DataFrame) -> DataFrame:
 
 
 def _sum(hashes: Column, name: str) -> list[Column]:
-    # A sum of longs overflows, which ANSI mode refuses: the halves are added apart.
+    # A sum of longs overflows, which ANSI mode refuses, so sum the halves separately.
     return [
         F.sum(hashes.bitwiseAND(F.lit(_LOW))).alias(f"{name}_low"),
         F.sum(F.shiftrightunsigned(hashes, 32)).alias(f"{name}_high"),
@@ -121,7 +121,7 @@ def _sum(hashes: Column, name: str) -> list[Column]:
 
 
 def stats_columns() -> list[Column]:
-    """Aggregates over lake columns from which :func:`stats_of` makes Stats."""
+    """Build the aggregates over lake columns that :func:`stats_of` converts to Stats."""
     record = F.xxhash64("topic", "partition", "offset", "timestampType", "hash")
     millis = F.unix_millis("timestamp")
     return [
@@ -137,7 +137,7 @@ def stats_columns() -> list[Column]:
 
 
 def stats_of(row: Row) -> Stats:
-    """Stats from a row of :func:`stats_columns`."""
+    """Convert a row of :func:`stats_columns` to Stats."""
     return Stats(
         row["count"],
         row["bytes"],

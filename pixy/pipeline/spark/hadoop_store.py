@@ -1,4 +1,4 @@
-"""A lake on any file system that Hadoop knows, through the JVM of a Spark session."""
+"""Store a lake on any file system of Hadoop, through the JVM of a Spark session."""
 
 from __future__ import annotations
 
@@ -14,7 +14,15 @@ from pixy.pipeline.lake.store import LocalStore, Store, is_local, local_path
 
 
 class HadoopStore:
-    """See :class:`pixy.pipeline.lake.store.Store`."""
+    """A :class:`pixy.pipeline.lake.store.Store` on a file system of Hadoop.
+
+    Args:
+        spark: the session.
+        root: URI of the folder.
+
+    Raises:
+        LakeError: Hadoop does not know the file system, or cannot open it.
+    """
 
     def __init__(self, spark: SparkSession, root: str) -> None:
         self.root = root.rstrip("/")
@@ -26,7 +34,7 @@ class HadoopStore:
             self._fs = path.getFileSystem(conf)
             self._context = jvm.org.apache.hadoop.fs.FileContext.getFileContext(self._fs.getUri(), conf)
         except Py4JJavaError as error:
-            raise LakeError(f"can not open {root}: {_text(error)}") from error
+            raise LakeError(f"cannot open {root}: {_text(error)}") from error
 
     def _at(self, path: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(f"{self.root}/{path}" if path else self.root)
@@ -74,7 +82,7 @@ class HadoopStore:
         return sorted(found)
 
     def publish(self, path: str, data: bytes) -> None:
-        """See Store. FileContext's rename fails if the target is there."""
+        """See Store. FileContext's rename fails if the target exists."""
         self._put(path, data, exclusive=True)
 
     def replace(self, path: str, data: bytes) -> None:
@@ -126,7 +134,7 @@ class HadoopStore:
             raise self._failed("remove", path, error) from error
 
     def _failed(self, what: str, path: str, error: Py4JJavaError) -> LakeError:
-        return LakeError(f"can not {what} {self.root}/{path}: {_text(error)}")
+        return LakeError(f"cannot {what} {self.root}/{path}: {_text(error)}")
 
 
 def _text(error: Py4JJavaError) -> str:
@@ -134,7 +142,15 @@ def _text(error: Py4JJavaError) -> str:
 
 
 def store_for(uri: str, spark: SparkSession | None) -> Store:
-    """The store of a lake, wherever it is; raises LakeError for a far one without Spark."""
+    """Open the store of a lake, on this machine or elsewhere.
+
+    Args:
+        uri: a path, or a URI of a Hadoop file system.
+        spark: the session; None is enough for a lake on this machine.
+
+    Raises:
+        LakeError: the lake is elsewhere and there is no session, or Hadoop cannot open it.
+    """
     if is_local(uri):
         return LocalStore(local_path(uri))
     if spark is None:

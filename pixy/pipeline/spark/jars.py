@@ -1,7 +1,7 @@
-"""The connector's jars: fetched by Maven once, found by the jobs. ``python -m pixy.pipeline.spark.jars`` fetches.
+"""Fetch the connector's jars with Maven, once, and find them for the jobs.
 
+``python -m pixy.pipeline.spark.jars`` fetches them, with ``--delta`` Delta Lake's too.
 ``spark.jars.packages`` would fetch them whenever a job starts; a job must start without the network.
-Delta Lake's are fetched the same way where somebody wants them (``--delta``).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NAMES = (
 )
 ENVIRONMENT = "KAFKA_PIXY_JARS"
 DELTA = "io.delta:delta-spark_2.13:4.0.0"
-"""The one that is made for this Spark."""
+"""The version made for this Spark."""
 DELTA_ENVIRONMENT = "KAFKA_PIXY_DELTA_JARS"
 OLDEST_JAVA = 17
 _FETCH_TIMEOUT = 900
@@ -36,29 +36,32 @@ _COORDINATES = re.compile(r"[A-Za-z0-9._-]+:[A-Za-z0-9._-]+:[A-Za-z0-9._-]+\Z")
 
 
 def default_folder() -> Path:
-    """Where the jars are if nobody says otherwise."""
+    """Return the jars' folder: ``$KAFKA_PIXY_JARS``, or one in the user's cache."""
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(os.environ.get(ENVIRONMENT) or Path(cache, "kafka-pixy", f"spark-{SPARK}-jars"))
 
 
 def find(folder: str = "") -> list[str]:
-    """The paths of all jars of ``folder`` (default: :func:`default_folder`), ours being among them.
+    """Return the paths of all jars in a folder.
+
+    Args:
+        folder: default: :func:`default_folder`.
 
     Raises:
-        SetupError: one that is needed is not there.
+        SetupError: a jar of the connector is missing.
     """
-    place = Path(folder) if folder else default_folder()
-    missing = [name for name in NAMES if not (place / name).is_file()]
+    target = Path(folder) if folder else default_folder()
+    missing = [name for name in NAMES if not (target / name).is_file()]
     if missing:
         raise SetupError(
-            f"{place} lacks {', '.join(missing)}: run `make pipeline-install` (or "
+            f"{target} lacks {', '.join(missing)}: run `make pipeline-install` (or "
             f"`python -m pixy.pipeline.spark.jars`), or name the folder with --jars or ${ENVIRONMENT}"
         )
-    return sorted(str(path.resolve()) for path in place.glob("*.jar"))
+    return sorted(str(path.resolve()) for path in target.glob("*.jar"))
 
 
 def check_java() -> int:
-    """Java's major version; raises SetupError if there is none or one that is too old."""
+    """Return Java's major version; raise SetupError if Java is missing or too old."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home, "bin", "java")) if home else "java"
     try:
@@ -77,7 +80,7 @@ def check_java() -> int:
 
 
 def check_maven() -> None:
-    """Raise SetupError for what fetching needs and is not there."""
+    """Raise SetupError if Java or Maven is missing."""
     problems = []
     try:
         check_java()
@@ -90,7 +93,14 @@ def check_maven() -> None:
 
 
 def install(folder: Path | None = None) -> Path:
-    """Fetch what is missing; raises SetupError if Java or Maven is missing or Maven fails."""
+    """Fetch the connector's jars unless they are there; return their folder.
+
+    Args:
+        folder: default: :func:`default_folder`.
+
+    Raises:
+        SetupError: Java or Maven is missing, or Maven fails.
+    """
     target = folder or default_folder()
     check_maven()
     if not all((target / name).is_file() for name in NAMES):
@@ -102,7 +112,7 @@ def install(folder: Path | None = None) -> Path:
 def _fetch(pom: Path, target: Path) -> None:
     target.mkdir(parents=True, exist_ok=True)
     done = subprocess.run(
-        # -U: a lookup that failed once is remembered as failed.
+        # -U: without it Maven remembers a failed lookup as failed.
         [
             "mvn",
             "-q",
@@ -126,7 +136,7 @@ def _fetch(pom: Path, target: Path) -> None:
 
 
 def default_delta_folder() -> Path:
-    """Where Delta's jars are if nobody says otherwise."""
+    """Return the folder of Delta's jars: ``$KAFKA_PIXY_DELTA_JARS``, or one in the user's cache."""
     return Path(os.environ.get(DELTA_ENVIRONMENT) or _delta_cache((DELTA,)))
 
 
@@ -136,26 +146,25 @@ def _delta_cache(coordinates: Sequence[str]) -> Path:
 
 
 def find_delta(wanted: str = "") -> list[str]:
-    """The paths of Delta's jars.
+    """Return the paths of Delta's jars.
 
     Args:
-        wanted: a folder that holds them, or Maven coordinates (``group:artifact:version``, more than one
-            separated by commas), which are fetched unless they were before; default:
-            :func:`default_delta_folder`.
+        wanted: a folder, or Maven coordinates (``group:artifact:version``, several separated by commas),
+            which are fetched once; default: :func:`default_delta_folder`.
 
     Raises:
-        SetupError: one that is needed is not there; the text names it.
+        SetupError: a jar is missing; the text names it.
     """
     coordinates = tuple(each.strip() for each in wanted.split(","))
     if wanted and not Path(wanted).is_dir() and all(_COORDINATES.match(each) for each in coordinates):
-        place = install_delta(coordinates)
+        folder = install_delta(coordinates)
     else:
-        place = Path(wanted) if wanted else default_delta_folder()
-    found = sorted(place.glob("*.jar")) if place.is_dir() else []
+        folder = Path(wanted) if wanted else default_delta_folder()
+    found = sorted(folder.glob("*.jar")) if folder.is_dir() else []
     missing = [name for name in _DELTA_NAMES if not any(path.name.startswith(name) for path in found)]
     if missing:
         raise SetupError(
-            f"{place} lacks {', '.join(f'{name}VERSION.jar' for name in missing)}: run "
+            f"{folder} lacks {', '.join(f'{name}VERSION.jar' for name in missing)}: run "
             "`python -m pixy.pipeline.spark.jars --delta`, or give --delta-jars a folder that has them, or "
             f"coordinates such as {DELTA}"
         )
@@ -163,7 +172,7 @@ def find_delta(wanted: str = "") -> list[str]:
 
 
 def install_delta(coordinates: Sequence[str] = (DELTA,)) -> Path:
-    """Fetch Delta's jars unless they are there; raises SetupError as :func:`install` does."""
+    """Fetch Delta's jars unless they are there; return their folder. Raises SetupError as :func:`install` does."""
     target = _delta_cache(coordinates)
     if all(any(target.glob(f"{name}*.jar")) for name in _DELTA_NAMES):
         return target
@@ -172,7 +181,7 @@ def install_delta(coordinates: Sequence[str] = (DELTA,)) -> Path:
     for each in coordinates:
         group, artifact, version = each.split(":")
         if artifact.startswith("delta-spark_"):
-            wanted[f"{group}:delta-storage:{version}"] = None  # what it does without Spark's own jars needs
+            wanted[f"{group}:delta-storage:{version}"] = None  # needed beside Spark's own jars
     with tempfile.TemporaryDirectory(prefix="kafka-pixy-") as folder:
         pom = Path(folder, "pom.xml")
         pom.write_text(_pom(list(wanted)), encoding="utf-8")
@@ -181,7 +190,7 @@ def install_delta(coordinates: Sequence[str] = (DELTA,)) -> Path:
 
 
 def _pom(coordinates: Sequence[str]) -> str:
-    """A project that has these dependencies and none of theirs: Spark brings those."""
+    """Build a project with these dependencies, without their own dependencies: Spark has those."""
     tags = ("groupId", "artifactId", "version")
     dependencies = "".join(
         "<dependency>"
@@ -198,13 +207,13 @@ def _pom(coordinates: Sequence[str]) -> str:
 
 
 def main(argv: Sequence[str] = ()) -> int:
-    """Fetch the jars, with ``--delta`` Delta's too; say loudly what is missing."""
+    """Fetch the jars, with ``--delta`` Delta's too; name loudly what is missing. Returns the exit code."""
     try:
         targets = [install()]
         if "--delta" in argv:
             targets.append(install_delta())
     except SetupError as error:
-        sys.stderr.write(f"\n!!! kafka-pixy pipeline can not run here: {error} !!!\n\n")
+        sys.stderr.write(f"\n!!! kafka-pixy pipeline cannot run here: {error} !!!\n\n")
         return 1
     sys.stderr.write(f"the pipeline's jars are in {' and '.join(map(str, targets))}\n")
     return 0

@@ -1,4 +1,4 @@
-"""A configured cluster in the terms of Spark's Kafka source (the Java client's)."""
+"""Convert a cluster's configuration to options of Spark's Kafka source, which uses the Java client."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LOGIN = {
 
 
 def kafka_options(proxy: Proxy) -> dict[str, str]:
-    """``kafka.*`` options: where, who, how secured. Raises ConfigError for what Java can not do."""
+    """Build the ``kafka.*`` options: brokers, login, TLS. Raises ConfigError for settings that Java lacks."""
     kafka, sasl = proxy.kafka, proxy.net.sasl
     options = {
         "bootstrap.servers": ",".join(proxy.kafka.seed_peers),
@@ -66,7 +66,7 @@ def _text(name: str, path: str) -> str:
     try:
         return Path(path).read_text(encoding="ascii")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"kafka.{name}: {path} can not be read ({error})") from error
+        raise ConfigError(f"kafka.{name}: cannot read {path} ({error})") from error
 
 
 def _quoted(text: str) -> str:

@@ -1,4 +1,4 @@
-"""A SQL predicate over the lake's columns, evaluated by Spark."""
+"""Evaluate a SQL predicate over a lake's columns with Spark."""
 
 from __future__ import annotations
 
@@ -13,11 +13,19 @@ from pixy.pipeline.spark import columns
 
 
 def find(spark: SparkSession, files: Sequence[str], where: str) -> Any:
-    """A pyarrow table with ``partition`` and ``offset`` of the records for which ``where`` is true.
+    """Find the records for which a predicate is true.
+
+    Args:
+        spark: the session.
+        files: paths of data files.
+        where: Spark SQL over the lake's columns.
+
+    Returns:
+        A pyarrow table with ``partition`` and ``offset``.
 
     Raises:
-        UsageError: it is no SQL, or names what is not there.
-        LakeError: the files can not be read.
+        UsageError: the predicate is not SQL, or names a column that does not exist.
+        LakeError: the files cannot be read.
     """
     try:
         rows = spark.read.schema(columns.SCHEMA).parquet(*files).where(where)

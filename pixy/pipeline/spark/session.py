@@ -1,4 +1,4 @@
-"""A Spark session with what the pipeline's jobs rely on."""
+"""Open a Spark session with the settings that the pipeline's jobs rely on."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pixy.pipeline.spark import jars
 LOG4J = Path(__file__).with_name("log4j2.properties")
 DRIVER_MEMORY = "2g"
 REDACTED = "(?i)secret|password|token|access[.]?key|jaas|ssl[.]keystore[.]key"
-"""Options that Spark's logs and pages must not show."""
+"""Names of options whose values Spark's logs and pages must not show."""
 
 _FIXED = {
     # Kafka's times are milliseconds of the epoch; days are those of UTC.
@@ -32,7 +32,7 @@ _DEFAULTS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "8",
-    # What a killed attempt leaves is not looked at, so a task may commit without the driver.
+    # Nobody reads the files of a killed attempt, so a task may commit without the driver.
     "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
     "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
     "spark.sql.streaming.stopTimeout": "60s",
@@ -40,7 +40,7 @@ _DEFAULTS = {
 _DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 _DELTA_DEFAULTS = {
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    # Its log is small here: 50 tasks, Delta's default, take longer than the work.
+    # The log is small here: 50 tasks, Delta's default, take longer than the work.
     "spark.databricks.delta.snapshotPartitions": "2",
 }
 
@@ -54,18 +54,20 @@ def open_session(
     verbose: bool = False,
     delta: str | None = None,
 ) -> SparkSession:
-    """Start Spark, or take the session that is there.
+    """Start Spark, or return the running session.
 
     Args:
-        name: of the application.
-        master: Spark's master; None is local[*], or what spark-submit says.
-        folder: where the connector's jars are, see :func:`pixy.pipeline.spark.jars.find`.
-        settings: ``key=value`` each; they go before our defaults.
-        delta: with Delta Lake; where its jars are, see :func:`pixy.pipeline.spark.jars.find_delta`.
+        name: name of the application.
+        master: Spark's master; None is local[*], or the master of spark-submit.
+        folder: folder of the connector's jars, see :func:`pixy.pipeline.spark.jars.find`.
+        settings: ``key=value`` each; they override our defaults.
+        verbose: log Spark's warnings.
+        delta: where Delta's jars are, see :func:`pixy.pipeline.spark.jars.find_delta`; None for a session
+            without Delta.
 
     Raises:
         SetupError: Java or a jar is missing, or Spark does not start.
-        UsageError: a setting without ``=``.
+        UsageError: a setting has no ``=``.
     """
     given = dict(_pair(text) for text in settings)
     if delta is not None:
@@ -101,7 +103,7 @@ def open_session(
 
 
 def _with_delta(given: dict[str, str]) -> dict[str, str]:
-    """What Delta Lake's documentation asks for, beside what is asked for already."""
+    """Add the settings that Delta Lake needs to the given ones."""
     extensions = [each for each in given.get("spark.sql.extensions", "").split(",") if each]
     if _DELTA_EXTENSION not in extensions:
         extensions.append(_DELTA_EXTENSION)

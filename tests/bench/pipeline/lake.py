@@ -191,15 +191,20 @@ def our_replay(proxy: Proxy, lake: Path, topic: str, to: str, state: Path) -> fl
     from pixy.pipeline.archive.archive import admin_view
     from pixy.pipeline.lake import Lake
     from pixy.pipeline.lake.selection import Selection
-    from pixy.pipeline.replay.job import ReplayJob, Wish
+    from pixy.pipeline.replay.job import ReplayJob
+    from pixy.pipeline.replay.request import ReplayRequest
     from pixy.pipeline.replay.state import ReplayState
 
     began = time.monotonic()
     result = ReplayJob(
-        Lake.open(str(lake)), Wish(topic, to, Selection()), proxy, admin_view(proxy), ReplayState(str(state))
+        Lake.open(str(lake)),
+        ReplayRequest(topic, to, Selection()),
+        proxy,
+        admin_view(proxy),
+        ReplayState(str(state)),
     ).run()
-    if result.done.records != MESSAGES:
-        raise RuntimeError(f"{result.done.records} records replayed")
+    if result.progress.records != MESSAGES:
+        raise RuntimeError(f"{result.progress.records} records replayed")
     return MESSAGES / (time.monotonic() - began)
 
 

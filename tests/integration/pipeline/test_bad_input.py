@@ -164,7 +164,7 @@ def test_damage_is_not_compacted_away(world: World, name: str) -> None:
         + good[200:],  # a footer, and pages that are none
     ):
         path.write_bytes(bad)
-        with pytest.raises(LakeError, match=rf"^{path} can not be read: .*; {name} of .* is left as it is$"):
+        with pytest.raises(LakeError, match=rf"^{path} cannot be read: .*; {name} of .* is left as it is$"):
             Compactor(world.spark, lake).run("2099-01-01")
         assert lake.state() == before
         assert lake.store.walk("_staging") == ["_staging/.compact.lock"]
@@ -204,7 +204,7 @@ def test_any_hadoop_file_system(world: World, name: str, monkeypatch: pytest.Mon
     store.remove("y")
     with pytest.raises(FileNotFoundError):
         store.read("y/b")
-    with pytest.raises(LakeError, match="can not open nofs://x"):
+    with pytest.raises(LakeError, match="cannot open nofs://x"):
         HadoopStore(world.spark, "nofs://x")
 
 

@@ -9,7 +9,8 @@ import pytest
 
 from pixy.pipeline.archive.compact import Compactor
 from pixy.pipeline.lake.selection import Selection
-from pixy.pipeline.replay.job import ReplayJob, Wish
+from pixy.pipeline.replay.job import ReplayJob
+from pixy.pipeline.replay.request import ReplayRequest
 from pixy.pipeline.replay.state import ReplayState
 from tests.integration.pipeline import oddities
 from tests.integration.pipeline.support import World, assert_sound, contents
@@ -17,11 +18,11 @@ from tests.integration.pipeline.support import World, assert_sound, contents
 pytestmark = pytest.mark.timeout(240)
 
 
-def replay(world: World, topic: str, to: str, *, state: str = "", find: Any = None, **wish: Any) -> Any:
-    selection = wish.pop("selection", Selection())
+def replay(world: World, topic: str, to: str, *, state: str = "", find: Any = None, **fields: Any) -> Any:
+    selection = fields.pop("selection", Selection())
     return ReplayJob(
         world.lake(),
-        Wish(topic, to, selection, create=True, **wish),
+        ReplayRequest(topic, to, selection, create=True, **fields),
         world.proxy,
         world.view,
         ReplayState(str(world.folder / (state or to))),
@@ -52,7 +53,7 @@ def test_every_oddity_comes_back(world: World, name: str) -> None:
 
     for topic in topics:
         again = replay(world, topic, f"{topic}-again")
-        assert again.done.records == sum(s.count for s in state.partition_stats(topic).values())
+        assert again.progress.records == sum(s.count for s in state.partition_stats(topic).values())
     world.archive(*[f"{topic}-again" for topic in topics], lake="again")
     for topic in topics:
         assert contents(lake, topic) == contents(world.lake("again"), f"{topic}-again"), topic
@@ -95,18 +96,18 @@ def test_selections_map_and_groups(world: World, name: str) -> None:
         selection=Selection(where="cast(value as string) like 'value 7%'"),
         find=lambda files, sql: find(world.spark, files, sql),
     )
-    assert where.done.records == 11
+    assert where.progress.records == 11
     some = replay(
         world,
         name,
         f"{name}-some",
         selection=Selection(offsets={1: (5, 60)}, keys=(b"key 11", b"key 99", b"key 3")),
     )
-    assert some.done.records == 2  # key 3 is offset 1
+    assert some.progress.records == 2  # key 3 is offset 1
     moved = replay(
         world, name, f"{name}-moved", partitioner="murmur2_random", groups=((name, f"{name}-new"),)
     )
-    assert moved.done.records == 100
+    assert moved.progress.records == 100
 
     kept = replay(
         world,
@@ -131,5 +132,5 @@ def test_selections_map_and_groups(world: World, name: str) -> None:
             assert row["new_offset"] >= at[row["new_partition"]]
     # The same once more writes nothing.
     again = replay(world, name, f"{name}-moved", partitioner="murmur2_random")
-    assert (again.ended, again.done.records) == ("done before", 0)
+    assert (again.ended, again.progress.records) == ("done before", 0)
     assert sum(stats.count for stats in world.truth(f"{name}-moved").values()) == 100

@@ -34,7 +34,7 @@ def test_an_entry_that_does_not_fit_leaves_nothing(tmp_path: Path) -> None:
     for write in (store.publish, store.replace):
         with (
             small_files(1000),
-            pytest.raises(LakeError, match=rf"can not write {tmp_path}/.*: files may not be that large here"),
+            pytest.raises(LakeError, match=rf"cannot write {tmp_path}/.*: files may not be that large here"),
         ):
             write("new" if write == store.publish else "kept", b"x" * 5000)
     assert store.walk("") == ["kept"]

@@ -65,7 +65,7 @@ def test_it_reads_the_same_through_arrow(lake: Lake) -> None:
     assert far.state() == lake.state()
     verdict = verify(far)
     assert (verdict.problems, verdict.records, verdict.unlisted) == ([], 60, [])
-    with pytest.raises(LakeError, match=r"read here, not written"):
+    with pytest.raises(LakeError, match=r"is opened for reading"):
         far.store.publish("x", b"")
 
 
@@ -105,7 +105,7 @@ def test_files_are_held_against_the_log(lake: Lake) -> None:
     found = problems(lake)
     assert f"{first} is missing" in found
     assert f"{second} has" in found and "its manifest says" in found
-    assert f"{third} can not be read" in found
+    assert f"{third} cannot be read" in found
 
 
 def test_a_record_that_changed_is_named(lake: Lake) -> None:
@@ -127,7 +127,7 @@ def test_columns_of_another_format_are_refused(lake: Lake) -> None:
 
     path = Path(lake.path("data/topic=t/other.parquet"))
     pq.write_table(pa.table({"topic": ["t"]}), path)
-    with pytest.raises(UnknownVersion, match=r"other.parquet has not the columns .*: partition is missing"):
+    with pytest.raises(UnknownVersion, match=r"other.parquet lacks the columns .*: partition is missing"):
         examine(str(path), "t")
 
 

@@ -71,5 +71,5 @@ def test_topics_in_one_file_are_told_apart(lake: Lake) -> None:
 
 def test_a_damaged_file_is_named(lake: Lake) -> None:
     Path(lake.path("x.parquet")).write_bytes(b"PAR1" * 10)
-    with pytest.raises(LakeError, match=r"x.parquet can not be read"):
+    with pytest.raises(LakeError, match=r"x.parquet cannot be read"):
         read_stats(lake.path("x.parquet"))
