@@ -12,17 +12,18 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import pykka
 
+from actors._core import actions, death_watch
 from actors._core.cell import Cell
 from actors._core.context import building
-from actors._core.lifecycle import ended_from_outside
+from actors._core.lifecycle import begin, ended_from_outside, spawn_child
 from actors._default import default_system
 from actors._dispatch import Handlers, handlers_of
 from actors._events import Unhandled
 from actors._future import Future
 from actors._messages import Piped
-from actors._policy import ESCALATE, STOP_ON_FAILURE, Supervision
+from actors._policy import STOP_ON_FAILURE, Supervision
 from actors._ref import ActorRef
-from actors._router import Router
+from actors._router import Router, start_pool
 from actors._routing import ROUND_ROBIN, Routing
 from actors._system import ActorSystem
 
@@ -126,7 +127,7 @@ class Actor(pykka.Actor):
         Raises:
             ValueError: a living child has that name, or it contains a slash.
         """
-        return self._cell.spawn(actor_class, args, kwargs, name, supervision or self.supervision)
+        return spawn_child(self._cell, actor_class, args, kwargs, name, supervision or self.supervision)
 
     def spawn_pool(
         self,
@@ -151,20 +152,16 @@ class Actor(pykka.Actor):
         Raises:
             ValueError: no worker at all, or the name is taken or has a slash.
         """
-        from actors._pool import Pool
-
-        router: Router[A] = Router(routing, size)
-        router.pool = self.spawn(
-            Pool,
-            router,
+        return start_pool(
+            self.spawn,
             actor_class,
             args,
             kwargs,
-            supervision or self.supervision,
+            size=size,
+            routing=routing,
             name=name,
-            supervision=ESCALATE,
+            workers=supervision or self.supervision,
         )
-        return router
 
     def free_name(self, wanted: str) -> str:
         """``wanted`` as a child's name, made path-safe and, if a sibling has it, unique."""
@@ -181,18 +178,18 @@ class Actor(pykka.Actor):
         Once per actor, at once if it is gone already. A restart is not an end. Watches end with
         this life.
         """
-        self._cell.watch(ref)
+        death_watch.watch(self._cell, ref)
 
     def unwatch(self, ref: ActorRef[Any]) -> None:
         """Not any more, even if the message is on its way already."""
-        self._cell.unwatch(ref)
+        death_watch.unwatch(self._cell, ref)
 
     # -- replies ----------------------------------------------------------------------------------
 
     @property
     def is_asked(self) -> bool:
         """Whether somebody waits for a reply to the message that is being handled."""
-        return self._cell.is_asked()
+        return self._cell.reply is not None
 
     def take_reply(self) -> Future[Any]:
         """Take over the duty to answer the ask that is being handled; settle it later.
@@ -201,7 +198,7 @@ class Actor(pykka.Actor):
         actor stops or fails first, the asker gets ``ActorDeadError``. For a tell it is a future
         that nobody waits for.
         """
-        return self._cell.take_reply()
+        return actions.take_reply(self._cell)
 
     # -- the mailbox ----------------------------------------------------------------------------
 
@@ -211,11 +208,11 @@ class Actor(pykka.Actor):
         Raises:
             StashFull: ``stash_capacity`` messages are put aside already.
         """
-        self._cell.stash()
+        actions.stash(self._cell)
 
     def unstash_all(self) -> None:
         """Handle what was put aside next, in order. A restart does so by itself."""
-        self._cell.unstash_all()
+        actions.unstash_all(self._cell)
 
     def become(self, behaviour: Callable[[Any], Any], *, discard_old: bool = True) -> None:
         """Have another function (plain or coroutine) in the place of ``on_receive``.
@@ -224,15 +221,15 @@ class Actor(pykka.Actor):
             behaviour: gets each message; the next life begins with ``on_receive`` again.
             discard_old: False puts the current behaviour on a stack for :meth:`unbecome`.
         """
-        self._cell.become(behaviour, discard_old)
+        actions.become(self._cell, behaviour, discard_old=discard_old)
 
     def unbecome(self) -> None:
         """Back to the behaviour below on the stack, or to ``on_receive``."""
-        self._cell.unbecome()
+        actions.unbecome(self._cell)
 
     def set_receive_timeout(self, seconds: float | None) -> None:
         """Get a :class:`ReceiveTimeout` whenever no message came for so long; None: no more."""
-        self._cell.set_receive_timeout(seconds)
+        actions.set_receive_timeout(self._cell, seconds)
 
     # -- time and work ----------------------------------------------------------------------------
 
@@ -339,7 +336,7 @@ class Actor(pykka.Actor):
         return Future()
 
     def _start_actor_loop(self) -> None:
-        self._cell.begin()
+        begin(self._cell)
 
     def stop(self) -> None:
         """Stop this actor after the messages that it has now."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pykka import ActorDeadError
 
 from actors._actor import Actor
+from actors._core.lifecycle import spawn_child
 from actors._errors import Escalated
 from actors._policy import RestartHistory, Supervision
 from actors._pool_messages import Resize, StopPool
@@ -112,7 +113,7 @@ class Pool(Actor):
 
     def _spawn_worker(self, place: int) -> ActorRef[Any]:
         name = self.free_name(f"{self._worker.__name__}-{place}")
-        return self._cell.spawn(self._worker, self._args, self._kwargs, name, self.supervision)
+        return spawn_child(self._cell, self._worker, self._args, self._kwargs, name, self.supervision)
 
     def _publish(self) -> None:
         places = sorted(self._places)

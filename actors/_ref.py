@@ -11,6 +11,8 @@ import pykka
 from pykka import ActorDeadError
 
 from actors._core.context import ambient, current
+from actors._core.inspection import statistics_of
+from actors._core.lifecycle import started
 from actors._core.mailbox import ControlMessage, Mailbox
 from actors._core.pykka_names import ActorStop
 from actors._errors import MailboxFull, WouldDeadlock
@@ -81,7 +83,7 @@ class ActorRef(pykka.ActorRef[A], Generic[A]):
         return not self.actor_inbox.closed
 
     def __await__(self) -> Generator[Any, None, ActorRef[A]]:
-        return self._cell.started().__await__()
+        return started(self._cell).__await__()
 
     # -- sending --------------------------------------------------------------------------------
 
@@ -284,4 +286,4 @@ class ActorRef(pykka.ActorRef[A], Generic[A]):
 
     def statistics(self) -> ActorStatistics:
         """Counters, histograms and the mailbox of this actor at this moment."""
-        return self._cell.statistics()
+        return statistics_of(self._cell)

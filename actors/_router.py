@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import threading
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 import pykka
@@ -22,6 +22,7 @@ from actors._core.context import ambient, current
 from actors._core.mailbox import ControlMessage
 from actors._errors import MailboxFull, WouldDeadlock
 from actors._future import Future, on_event_loop
+from actors._policy import ESCALATE, Supervision
 from actors._pool_messages import Resize, RouterStatistics, Stopped, StopPool
 from actors._routing import ROUND_ROBIN, Broadcast, Members, Routing
 
@@ -355,6 +356,36 @@ class Router(Generic[A]):
             depth=sum(worker.mailbox.depth for worker in workers),
             workers=workers,
         )
+
+
+def start_pool(
+    spawn: Callable[..., ActorRef[Any]],
+    actor_class: type[A],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    *,
+    size: int,
+    routing: Routing,
+    name: str | None,
+    workers: Supervision,
+) -> Router[A]:
+    """Start a pool and return its router; see :meth:`actors.Actor.spawn_pool`.
+
+    Args:
+        spawn: starts the pool's actor: the ``spawn`` of its parent or of the system.
+        actor_class: the workers' class.
+        args: for its constructor.
+        kwargs: for its constructor.
+        size: how many workers.
+        routing: chooses a message's worker.
+        name: the pool's name; None generates one.
+        workers: how the pool supervises the workers.
+    """
+    from actors._pool import Pool  # an actor itself: at the top of the module the import would be circular
+
+    router: Router[A] = Router(routing, size)
+    router.pool = spawn(Pool, router, actor_class, args, kwargs, workers, name=name, supervision=ESCALATE)
+    return router
 
 
 def _joined(futures: list[Future[Any]]) -> Future[Any]:

@@ -12,22 +12,25 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from actors._core.inspection import Looking
+from actors._core import inspection, lifecycle, termination
 from actors._core.instruments import Hooks, Instrument
 from actors._core.lifecycle import STOPPED
 from actors._core.mailbox import DEFAULT_CAPACITY
-from actors._core.pykka_names import install_registry
+from actors._core.pykka_names import register
 from actors._errors import AskCycle
 from actors._events import AskCycleFound, DeadLetter, Dropped, EventStream
 from actors._overflow import FAIL, Overflow
-from actors._policy import ESCALATE, STOP_ON_FAILURE, RestartHistory, Strategy, Supervision
-from actors._router import Router
+from actors._policy import STOP_ON_FAILURE, RestartHistory, Supervision
+from actors._router import Router, start_pool
 from actors._routing import ROUND_ROBIN, Routing
 
 if TYPE_CHECKING:
     from actors._actor import Actor
     from actors._core.cell import Cell
+    from actors._core.dispatcher import Dispatcher
     from actors._core.envelope import Envelope
+    from actors._core.inspection import PendingAsk
+    from actors._core.stats import ActorStatistics
     from actors._errors import Escalated
     from actors._future import Future
     from actors._ref import ActorRef
@@ -37,8 +40,6 @@ logger = logging.getLogger("actors")
 A = TypeVar("A", bound="Actor")
 
 RESTART = Supervision()
-
-_registry = install_registry()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,18 +54,7 @@ class StopReport:
         return not self.left
 
 
-class Dispatcher:
-    """Decides which actor that has messages goes next (see :mod:`actors.testing`).
-
-    Without one, the loop's own order of callbacks decides.
-    """
-
-    def schedule(self, cell: Cell) -> None:
-        """A cell has something to do: call its ``step()`` once, soon; again if it says True."""
-        raise NotImplementedError
-
-
-class ActorSystem(Looking):
+class ActorSystem:
     """A tree of actors on the event loop that is running when the system is made.
 
     ``async with ActorSystem() as system: ref = system.spawn(MyActor)`` stops all at the end,
@@ -117,9 +107,11 @@ class ActorSystem(Looking):
         self.events = EventStream()
         self.failure: asyncio.Future[Escalated] = self.loop.create_future()
         self._hooks = Hooks(self._hooks_changed)
-        self._top: dict[str, Cell] = {}
+        self.top: dict[str, Cell] = {}
+        """The cells of the top-level actors, oldest first."""
         self._names = itertools.count(1)
-        self._group_history = RestartHistory()
+        self.children_history: RestartHistory | None = None
+        """The failures of top-level actors that are restarted together."""
         self._add_lock = threading.Lock()
         self._abandoned: list[str] = []
         self.dead_letters = 0
@@ -149,7 +141,7 @@ class ActorSystem(Looking):
 
         Without a ``supervision`` it dies of its first failure, as in pykka.
         """
-        return self.add(self._cell(actor_class, args, kwargs, name, supervision), self._top)
+        return self.add(self._cell(actor_class, args, kwargs, name, supervision), self.top)
 
     def spawn_pool(
         self,
@@ -165,26 +157,22 @@ class ActorSystem(Looking):
 
         When it gives up, ``failure`` is done. From any thread.
         """
-        from actors._pool import Pool
-
-        router: Router[A] = Router(routing, size)
-        router.pool = self.spawn(
-            Pool,
-            router,
+        return start_pool(
+            self.spawn,
             actor_class,
             args,
             kwargs,
-            supervision,
+            size=size,
+            routing=routing,
             name=name,
-            supervision=ESCALATE,
+            workers=supervision,
         )
-        return router
 
     def start(self, actor_class: type[A], args: tuple[Any, ...], kwargs: dict[str, Any]) -> ActorRef[A]:
         """Start an actor as :meth:`pykka.Actor.start` does."""
         cell = self._cell(actor_class, args, kwargs, None, STOP_ON_FAILURE)
         cell.pykka_like = True
-        return self.add(cell, self._top)
+        return self.add(cell, self.top)
 
     def detached(self, actor_class: type[Actor]) -> Cell:
         """A cell for an actor that is constructed by hand and never started."""
@@ -214,16 +202,15 @@ class ActorSystem(Looking):
                 raise ValueError(f"{where} has an actor named {name!r} already")
             siblings[name] = cell
         try:
-            cell.create()
+            lifecycle.create(cell)
         except BaseException:
             del siblings[name]
             raise
         if self.registered:
-            _registry.append(cell.ref)
-            cell.registered = True
+            register(cell)
         if asyncio._get_running_loop() is self.loop:
-            cell.begin()
-        elif not self.on_loop(cell.begin):
+            lifecycle.begin(cell)
+        elif not self.on_loop(lifecycle.begin, cell):
             self.loop_closed()
             raise RuntimeError(f"the event loop of the system {self.name!r} is closed")
         return cell.ref
@@ -234,25 +221,63 @@ class ActorSystem(Looking):
         """Stop all actors, youngest first; after ``timeout`` seconds report what is left."""
         try:
             async with asyncio.timeout(timeout):
-                while self._top:  # a last hook may spawn another one
-                    await next(reversed(self._top.values())).stop_now()
+                while self.top:  # a last hook may spawn another one
+                    await termination.stop_now(next(reversed(self.top.values())))
         except TimeoutError:
-            return StopReport((*self._abandoned, *(cell.describe() for cell in self._walk())))
+            return StopReport((*self._abandoned, *(inspection.describe(cell) for cell in self.walk())))
         return StopReport(tuple(self._abandoned))
 
     def abandon(self, cell: Cell) -> None:
         """A thread does not come back; remembered for the stop's report."""
-        self._abandoned.append(cell.describe())
+        self._abandoned.append(inspection.describe(cell))
 
     def stop_all_soon(self) -> None:
         """Ask all top-level actors to stop, youngest first, without waiting."""
-        for cell in reversed(tuple(self._top.values())):
+        for cell in reversed(tuple(self.top.values())):
             cell.ref.stop(block=False)
 
     def escalated(self, error: Escalated) -> None:
         """A top-level actor gave up."""
         if not self.failure.done():
             self.failure.set_result(error)
+
+    # -- looking in ------------------------------------------------------------------------------
+
+    @property
+    def children(self) -> tuple[ActorRef[Any], ...]:
+        """The top-level actors, oldest first."""
+        return tuple(cell.ref for cell in tuple(self.top.values()))
+
+    def walk(self) -> list[Cell]:
+        """The cells of all living actors, parents before children; for tools inside the runtime."""
+        return inspection.walk(self.top)
+
+    def paths(self) -> list[str]:
+        """The paths of all living actors, parents before children."""
+        return [cell.path for cell in self.walk()]
+
+    def lookup(self, path: str) -> ActorRef[Any] | None:
+        """The living actor at a path such as ``/service/default/g1``, or None."""
+        return inspection.lookup(self.top, path)
+
+    def find(self, pattern: str) -> list[ActorRef[Any]]:
+        """The living actors whose paths match a shell pattern such as ``/service/*/g1``.
+
+        ``*`` stands for one part of a path or a piece of one, ``**`` for any number of parts.
+        """
+        return inspection.find(self.top, pattern)
+
+    def statistics(self) -> list[ActorStatistics]:
+        """The statistics of all living actors, parents before children."""
+        return [inspection.statistics_of(cell) for cell in self.walk()]
+
+    def pending_asks(self) -> list[PendingAsk]:
+        """All asks that wait in a mailbox or are being handled, oldest first."""
+        return inspection.pending_asks(self.top, self.clock())
+
+    def dump(self) -> str:
+        """All actors, a line each, with the stacks of the handlers that wait."""
+        return inspection.dump(self.top)
 
     # -- instruments ----------------------------------------------------------------------------
 
@@ -269,7 +294,7 @@ class ActorSystem(Looking):
 
     def _hooks_changed(self) -> None:
         hooks = self.hooks_in_use
-        for cell in self._walk():
+        for cell in self.walk():
             cell.hooks = cell.mailbox.hooks = hooks
 
     # -- for the cells --------------------------------------------------------------------------
@@ -302,39 +327,13 @@ class ActorSystem(Looking):
 
     def loop_closed(self) -> None:
         """The loop ended before the actors were stopped: they are dead, and say so."""
-        for cell in self._walk():
+        for cell in self.walk():
             if cell.state != STOPPED:
-                left = cell.depart()
+                left = termination.depart(cell)
                 cell.state = STOPPED
                 for envelope in left:
-                    cell.dead_letter(envelope)
-        self._top.clear()
-
-    def siblings_of(self, cell: Cell) -> list[Cell]:
-        """The children of the cell's parent, oldest first."""
-        return list(self.place_of(cell).values())
-
-    def place_of(self, cell: Cell) -> dict[str, Cell]:
-        """Where the cell stands among its siblings."""
-        return self._top if cell.parent is None else cell.parent.children
-
-    def history_of(self, cell: Cell) -> RestartHistory:
-        """Its own history, or the one that it shares with its siblings."""
-        if cell.supervision.strategy is not Strategy.ONE_FOR_ONE:
-            if cell.parent is None:
-                return self._group_history
-            return cell.parent.history_of_children()
-        return cell.own_history()
-
-    def unregister(self, cell: Cell) -> None:
-        """The actor leaves pykka's registry."""
-        if cell.registered:
-            _registry.discard(cell.ref)
-            cell.registered = False
-            pykka_log = logging.getLogger("pykka")
-            if pykka_log.isEnabledFor(logging.DEBUG):
-                pykka_log.debug(f"Unregistered {cell.ref}")
-                pykka_log.debug(f"Stopped {cell.ref}")
+                    termination.dead_letter(cell, envelope)
+        self.top.clear()
 
     def dead_letter(self, envelope: Envelope, cell: Cell, reason: str = "stopped") -> None:
         """A message that nobody will read."""

@@ -15,16 +15,14 @@ import queue
 import threading
 from collections.abc import Callable, Coroutine
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from actors._actor import Actor
+from actors._core.accounting import account
 from actors._core.cell import Cell
 from actors._core.lifecycle import RUNNING, STARTING
 from actors._errors import ActorError
 from actors._future import Future
-
-if TYPE_CHECKING:
-    from actors._core.envelope import Envelope
 
 _numbers = itertools.count()
 
@@ -96,9 +94,10 @@ class ThreadedCell(Cell):
     def wake(self) -> None:
         """Have the thread look into the mailbox. Called by any thread."""
         if self.state is RUNNING:
-            self._submit(self._run)
+            self._submit(self.run)
 
-    def _run(self) -> None:
+    def run(self) -> None:
+        """Handle the messages that wait, in the thread."""
         while self.state is RUNNING and not self._halted:
             handler = self._work(1)
             if handler is not None:
@@ -110,7 +109,7 @@ class ThreadedCell(Cell):
         envelope = self.envelope
         assert envelope is not None
         error = _no_coroutine(handler)
-        self._account(envelope, self.began, error)
+        account(self, envelope, self.began, error)
         self._handler_failed(envelope, error)
 
     # -- what the loop does for it ----------------------------------------------------------------
@@ -171,9 +170,8 @@ class ThreadedCell(Cell):
         """See :meth:`actors.Actor.start_task`; the coroutine runs on the system's loop."""
         self.system.on_loop(super().start_task, coroutine)
 
-    def bury(self, left: list[Envelope]) -> None:
-        """See :meth:`Life.bury`; the thread ends."""
-        super().bury(left)
+    def retire(self) -> None:
+        """End the thread."""
         if self._worker is not None:
             self._worker.end()
 

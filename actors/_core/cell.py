@@ -1,57 +1,225 @@
-"""The cell: handles messages, one at a time, from the event loop's callbacks.
+"""The cell: an actor's state, and the loop that handles its messages.
+
+A cell is one actor's place in the tree. The actor's instance is replaced at a restart; the cell, and
+with it the path, the ref, the mailbox and the children, stays. This module has the state and the hot
+loop. The rest are functions that take a cell: birth and restart in ``lifecycle``, failures in
+``supervision``, the end in ``termination``, watches in ``death_watch``, the operations behind the
+methods of :class:`actors.Actor` in ``actions``, the runtime's own messages in ``system_messages``,
+counters in ``accounting``, reports in ``inspection``. A cell's state belongs to the event loop unless a comment says otherwise.
 
 A message to an idle actor schedules one callback, which handles up to ``THROUGHPUT`` messages. Plain
-handlers therefore cost no task (a task per actor that waits on its inbox cost a task switch per
-message, about 2.5 against 0.9 microseconds a tell). Coroutine handlers get one task for as many
-messages as wait, not one each.
+handlers therefore need no task (one task per actor that waits on its inbox cost a task switch per
+message: about 2.5 microseconds a tell against 0.9). Coroutine handlers share one task for as many
+messages as wait.
 
-The clock is read once per message on the way in and once on the way out: the end of one message is
-the beginning of the next.
+The clock is read once before the first message and once after each: one message begins when the
+message before it ends.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
+import contextvars
+import itertools
+import uuid
 from collections import deque
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
 from threading import get_ident
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from pykka.messages import ProxyCall, ProxyGetAttr, ProxySetAttr
+from pykka import ActorDeadError
 
-from actors._core.faculties import IDLE, Faculties
-from actors._core.lifecycle import RUNNING, ended_from_outside, pykka_logger
+from actors._core import actions, supervision, termination
+from actors._core.accounting import account, begin_recent, count_long, report_slow
+from actors._core.context import current
+from actors._core.lifecycle import NEW, NO_CHILDREN, RUNNING, StopFlag, ended_from_outside, pykka_logger
+from actors._core.mailbox import Mailbox
 from actors._core.pykka_names import ActorStop
 from actors._core.stats import BUCKETS, SHIFT
-from actors._core.timers import TimerFired
-from actors._events import SlowHandler
-from actors._messages import ChildStopped, Restored, Terminated, Unwatch, Watch
+from actors._core.system_messages import SPECIAL, handle_special
+from actors._core.timers import Timers
+from actors._ref import ActorRef
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from actors._actor import Actor
     from actors._core.envelope import Envelope
+    from actors._core.instruments import Hooks
+    from actors._future import Future
+    from actors._policy import RestartHistory, Supervision
+    from actors._system import ActorSystem
+    from actors._trace import TraceContext
 
 THROUGHPUT = 64
 """Messages handled before other callbacks of the loop get their turn."""
 
-RECENT = 20
-"""Headers of the last messages, kept for crash reports."""
 
+@dataclass(slots=True, eq=False, repr=False)
+class Cell:
+    """One actor's place in the tree, through all lives of the actor.
 
-class Cell(Faculties):
-    """What runs an :class:`actors.Actor`."""
+    Args:
+        system: the system that the actor belongs to.
+        parent: the parent's cell; None at the top of the tree.
+        actor_class: the class to instantiate, at the start and at each restart.
+        args: for its constructor.
+        kwargs: for its constructor.
+        name: the last part of the path.
+        supervision: how failures of this actor are treated.
+    """
 
-    __slots__ = ()
+    threaded: ClassVar[bool] = False
+    """Whether the actor's code runs in a thread of its own."""
 
-    # -- the loop -------------------------------------------------------------------------------
+    system: ActorSystem
+    parent: Cell | None
+    actor_class: type[Actor]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    name: str
+    supervision: Supervision
 
-    def resume(self) -> None:
-        """Handle messages (again): look into the mailbox soon."""
-        self.receive = self.behaviours = None
-        self.wake()
+    # Identity.
+    path: str = field(init=False)
+    ref: ActorRef[Any] = field(init=False)
+    context: contextvars.Context = field(init=False)
+    """The context of all of the actor's code."""
+    pykka_like: bool = field(init=False, default=False)
+    """Whether pykka's ``Actor.start`` made it."""
+    registered: bool = field(init=False, default=False)
+    """Whether it is in pykka's registry."""
+    _urn: str | None = field(init=False, default=None)
+
+    # The system's, at hand for the hot loop.
+    clock: Callable[[], int] = field(init=False)
+    loop: asyncio.AbstractEventLoop = field(init=False)
+    hooks: Hooks | None = field(init=False)
+
+    # The life.
+    state: str = field(init=False, default=NEW)
+    actor: Actor = field(init=False, default=None)  # type: ignore[assignment]  # until lifecycle.create()
+    restarts: int = field(init=False, default=0)
+    error: BaseException | None = field(init=False, default=None)
+    """The failure that ended the actor for good."""
+    failed_message: Any = field(init=False, default=None)
+    task: asyncio.Task[None] | None = field(init=False, default=None)
+    """Runs ``on_start`` or a coroutine handler."""
+    transition: asyncio.Task[None] | None = field(init=False, default=None)
+    """Stops or restarts the actor."""
+    stopped_flag: StopFlag = field(init=False)
+
+    # Messages: those that wait, the one that is being handled, counters.
+    mailbox: Mailbox = field(init=False)
+    envelope: Envelope | None = field(init=False, default=None)
+    reply: Future[Any] | None = field(init=False, default=None)
+    """The reply that the handler owes: None for a tell, or when the handler has taken it over."""
+    handler: CoroutineType[Any, Any, Any] | None = field(init=False, default=None)
+    trace: TraceContext | None = field(init=False, default=None)
+    waiting_on: Future[Any] | None = field(init=False, default=None)
+    """The reply that the handler itself waits for; see ``deadlock``."""
+    began: int = field(init=False, default=0)
+    """When the current message's handling began (or the last one's ended), in ns."""
+    ended: int = field(init=False)
+    """When the last message was handled (or the cell was made), in ns."""
+    waits: list[int] = field(init=False)
+    runs: list[int] = field(init=False)
+    failed: int = field(init=False, default=0)
+    abandoned: int = field(init=False, default=0)
+
+    # Made when needed: most actors have none of these. Dicts stand for sets: they keep the order, on
+    # which a replay depends.
+    receive: Callable[[Any], Any] | None = field(init=False, default=None)
+    """The behaviour that ``become`` installed in place of ``on_receive``."""
+    behaviours: list[Callable[[Any], Any] | None] | None = field(init=False, default=None)
+    recent: deque[tuple[type, Cell | None, int]] | None = field(init=False, default=None)
+    stashed: list[Envelope] | None = field(init=False, default=None)
+    stashed_last: Envelope | None = field(init=False, default=None)
+    idle_after: float | None = field(init=False, default=None)
+    children: dict[str, Cell] = field(init=False)
+    child_numbers: itertools.count[int] | None = field(init=False, default=None)
+    history: RestartHistory | None = field(init=False, default=None)
+    children_history: RestartHistory | None = field(init=False, default=None)
+    watching: dict[ActorRef[Any], None] | None = field(init=False, default=None)
+    watchers: dict[Cell, None] | None = field(init=False, default=None)
+    owed: dict[Future[Any], None] | None = field(init=False, default=None)
+    """Replies that the actor has taken over."""
+    tasks: dict[asyncio.Task[Any], None] | None = field(init=False, default=None)
+    start_waiters: list[Future[Any]] | None = field(init=False, default=None)
+    stop_waiters: list[Future[None]] | None = field(init=False, default=None)
+    stop_replies: list[Future[Any]] | None = field(init=False, default=None)
+    """Replies to requests to stop, settled when the actor has stopped."""
+    _timers: Timers | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        system, actor_class = self.system, self.actor_class
+        self.path = f"{self.parent.path if self.parent else ''}/{self.name}"
+        self.clock, self.loop, self.hooks = system.clock, system.loop, system.hooks_in_use
+        self.context = contextvars.Context()
+        self.context.run(current.set, self)
+        self.stopped_flag = StopFlag()
+        self.children = NO_CHILDREN
+        self.mailbox = Mailbox(
+            self,
+            system.mailbox_capacity if actor_class.mailbox_capacity is None else actor_class.mailbox_capacity,
+            actor_class.overflow or system.overflow,
+        )
+        self.ref = ActorRef(self)
+        self.ended = self.clock()
+        self.waits, self.runs = [0] * BUCKETS, [0] * BUCKETS
+
+    # -- identity and lazily made parts -----------------------------------------------------------
+
+    @property
+    def urn(self) -> str:
+        """A uuid4 as a URN, made at the first use."""
+        if self._urn is None:
+            self._urn = uuid.uuid4().urn
+        return self._urn
+
+    @property
+    def label(self) -> str:
+        """The actor's name in texts: with its URN if pykka's ``start`` made it, else with its path."""
+        return f"{self.actor_class.__name__} ({self.urn if self.pykka_like else self.path})"
+
+    @property
+    def siblings(self) -> dict[str, Cell]:
+        """The living actors with the same parent by name, this one among them, oldest first."""
+        return self.system.top if self.parent is None else self.parent.children
+
+    @property
+    def behaviour(self) -> Callable[[Any], Any]:
+        """The function that handles messages now."""
+        return self.receive or self.actor.on_receive
+
+    @property
+    def timers(self) -> Timers:
+        """The timers of this life."""
+        if self._timers is None:
+            self._timers = Timers(self.loop, self.send_system)
+        return self._timers
+
+    def timer_keys(self) -> tuple[Any, ...]:
+        """The keys of the timers that are set."""
+        return () if self._timers is None else self._timers.keys()
+
+    def clear_timers(self) -> None:
+        """Cancel all timers."""
+        if self._timers is not None:
+            self._timers.clear()
+
+    def send_system(self, message: Any) -> bool:
+        """Put one of the runtime's messages into the system lane; False if the actor has stopped."""
+        return self.mailbox.push_system((message, None, self.clock(), None, None))
+
+    def dead(self, what: str) -> ActorDeadError:
+        """The error for an asker that this actor will never answer."""
+        error = ActorDeadError(f"{self.ref} {what}")
+        error.__cause__ = self.error
+        return error
+
+    # -- what a cell with a thread does differently -------------------------------------------------
 
     def wake(self) -> None:
         """Schedule a look into the mailbox. Called by any thread."""
@@ -62,27 +230,58 @@ class Cell(Faculties):
         here = get_ident() == self.system.thread
         schedule = self.loop.call_soon if here else self.loop.call_soon_threadsafe
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to run
-            schedule(self._run, context=self.context)
+            schedule(self.run, context=self.context)
 
-    def _run(self) -> None:
+    def resume(self) -> None:
+        """Begin to handle messages, with ``on_receive``."""
+        self.receive = self.behaviours = None
+        self.wake()
+
+    async def call(self, hook: str, *args: Any) -> None:
+        """Run one of the actor's hooks, plain or coroutine."""
+        result = getattr(self.actor, hook)(*args)
+        if type(result) is CoroutineType:
+            await result
+
+    def fail(self, error: BaseException, where: str, *, resumable: bool = False) -> None:
+        """Let supervision decide on a failure of this life.
+
+        Args:
+            error: the exception.
+            where: the hook that raised it, ``on_receive`` or ``task``.
+            resumable: whether the actor can go on with the next message.
+        """
+        supervision.fail(self, error, where, resumable=resumable)
+
+    def request_stop(self) -> None:
+        """Begin to stop, unless the actor stops already."""
+        termination.request_stop(self)
+
+    def start_task(self, coroutine: Coroutine[Any, Any, Any]) -> None:
+        """See :meth:`actors.Actor.start_task`."""
+        actions.start_task(self, coroutine)
+
+    def retire(self) -> None:
+        """Free what only a living actor needs; called once, when the actor has stopped."""
+
+    def cut_off(self) -> None:
+        """End the handler that is under way, if any; see :func:`termination.cut_off`."""
+        termination.cut_off(self)
+
+    # -- the loop -------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Handle the messages that wait, up to ``THROUGHPUT``; the callback of :meth:`wake`."""
         if self.task is not None or self.state is not RUNNING:
-            return  # whoever ends the task, or starts the next life, looks again
+            return  # the end of the task, or the start of the next life, wakes the cell again
         handler = self._work(THROUGHPUT)
         if handler is not None:
             self._begin_following(handler)
         elif self.state is RUNNING and not (self.mailbox.empty() and self._falls_asleep()):
             self.wake()
 
-    def _falls_asleep(self) -> bool:
-        # In this order: a thread that puts a message in between finds either the flag, or we the message.
-        self.mailbox.asleep = True
-        if self.mailbox.empty():
-            return True
-        self.mailbox.asleep = False
-        return False
-
     def step(self) -> bool:
-        """Handle one message; whether there is more to do at once. For a dispatcher."""
+        """Handle one message, for a dispatcher; tell whether another one can be handled at once."""
         if self.task is not None or self.state is not RUNNING:
             return False
         handler = self.context.run(self._work, 1)
@@ -91,15 +290,24 @@ class Cell(Faculties):
             return False
         return self.state is RUNNING and not (self.mailbox.empty() and self._falls_asleep())
 
-    def _work(self, limit: int) -> CoroutineType[Any, Any, Any] | None:
-        """Handle up to ``limit`` messages; stop at, and return, the coroutine of one that has one.
+    def _falls_asleep(self) -> bool:
+        # The order matters: if a thread puts a message in between, either the thread sees the flag or
+        # this cell sees the message.
+        self.mailbox.asleep = True
+        if self.mailbox.empty():
+            return True
+        self.mailbox.asleep = False
+        return False
 
-        One loop, and not a call for each message: that, and reading what does not change once for
-        all of them, took 770 ns a message to 560.
+    def _work(self, limit: int) -> CoroutineType[Any, Any, Any] | None:
+        """Handle up to ``limit`` messages; stop at the first coroutine handler and return its coroutine.
+
+        One loop in place of a call per message, and one look at what does not change between
+        messages, brought a message from 770 ns to 560.
         """
         mailbox, clock, slow_ns = self.mailbox, self.clock, self.system.slow_ns
         normal, waits, runs = mailbox.normal, self.waits, self.runs
-        recent = self.recent if self.recent is not None else self._begin_recent()
+        recent = self.recent if self.recent is not None else begin_recent(self)
         self.began = began = clock()
         while limit and self.state is RUNNING:
             limit -= 1
@@ -109,17 +317,17 @@ class Cell(Faculties):
             message, reply, sent, sender, trace = envelope
             kind = type(message)
             if reply is not None and reply._state and kind is not ActorStop:
-                self.abandoned += 1  # the asker gave up before we began
+                self.abandoned += 1  # the asker gave up before its message's turn
                 continue
-            # Looked up for each message: replacing the method on the class (a mock) has its effect.
+            # Looked up for each message, so that replacing the method on the class (a mock) works.
             receive = self.receive or self.actor.on_receive
-            if kind in _SPECIAL:
-                special = self._special(kind, envelope)
+            if kind in SPECIAL:
+                special = handle_special(self, envelope)
                 if special is None:
                     continue
                 receive, message = special
                 envelope = (message, reply, sent, sender, trace)
-            self.envelope, self._reply, self.trace = envelope, reply, trace
+            self.envelope, self.reply, self.trace = envelope, reply, trace
             hooks = self.hooks
             error: BaseException | None = None
             try:
@@ -128,8 +336,8 @@ class Cell(Faculties):
                 result = receive(message)
                 if type(result) is CoroutineType:
                     return result
-                if self._reply is not None:
-                    self._reply.try_set(result)
+                if self.reply is not None:
+                    self.reply.try_set(result)
             except BaseException as failure:
                 error = failure
             self.began = self.ended = ended = clock()
@@ -138,12 +346,12 @@ class Cell(Faculties):
                 waits[((began - sent) >> SHIFT).bit_length()] += 1
                 runs[(run >> SHIFT).bit_length()] += 1
             except IndexError:
-                self._count_long(began - sent, run)
+                count_long(self, began - sent, run)
             recent.append((kind, sender, sent))
             if hooks is not None:
                 hooks.ended(self, envelope, began, ended, error)
             if run > slow_ns:
-                self._slow(kind, run)
+                report_slow(self, kind, run)
             began = ended
             if error is not None:
                 self._handler_failed(envelope, error)
@@ -151,11 +359,11 @@ class Cell(Faculties):
         return None
 
     def _begin_following(self, handler: CoroutineType[Any, Any, Any]) -> None:
-        self._handler = handler
+        self.handler = handler
         self.task = self.loop.create_task(self._follow(handler), context=self.context)
 
     async def _follow(self, handler: CoroutineType[Any, Any, Any]) -> None:
-        """Await a handler, then go on with the mailbox as long as there is something in it."""
+        """Await a handler, then handle messages until the mailbox is empty."""
         task = self.task
         in_a_row = 0
         while True:
@@ -169,17 +377,17 @@ class Cell(Faculties):
                     raise
                 error = failure
             if self.task is not task:
-                return  # this life has ended meanwhile: what is under way now is the next one's
-            if error is None and self._reply is not None:
-                self._reply.try_set(result)
-            self._handler = None
-            self._account(envelope, began, error)
+                return  # this life has ended: the cell's state is the next life's
+            if error is None and self.reply is not None:
+                self.reply.try_set(result)
+            self.handler = None
+            account(self, envelope, began, error)
             if error is not None:
                 self._handler_failed(envelope, error)
             following = self._work(THROUGHPUT) if self.system.dispatcher is None else None
             if following is None or self.task is not task:
                 break
-            handler = self._handler = following
+            handler = self.handler = following
             in_a_row += 1
             if in_a_row % THROUGHPUT == 0:
                 await asyncio.sleep(0)
@@ -188,46 +396,9 @@ class Cell(Faculties):
             if self.state is RUNNING:
                 self.wake()
 
-    def cut_off(self) -> None:
-        """This life is over: the handler that is under way, if any, answers nobody any more."""
-        handler, self._handler = self._handler, None
-        if handler is not None and inspect.getcoroutinestate(handler) == inspect.CORO_CREATED:
-            handler.close()  # its task is cancelled before it ever ran
-        envelope, self.envelope = self.envelope, None
-        reply, self._reply = self._reply, None
-        self.trace = None
-        if reply is not None:
-            reply.try_fail(self.dead("stopped before handling the message"))
-        if envelope is not None and handler is not None and self.hooks is not None:
-            cancelled = asyncio.CancelledError()
-            self.hooks.ended(self, envelope, self.began, self.clock(), cancelled)
-
-    def _account(self, envelope: Envelope, began: int, error: BaseException | None) -> None:
-        message, _, sent, sender, _ = envelope
-        self.began = self.ended = ended = self.clock()
-        self._count_long(began - sent, ended - began)
-        recent = self.recent if self.recent is not None else self._begin_recent()
-        recent.append((type(message), sender, sent))
-        if self.hooks is not None:
-            self.hooks.ended(self, envelope, began, ended, error)
-        self.envelope = self.trace = None
-
-    def _begin_recent(self) -> deque[tuple[type, Cell | None, int]]:
-        recent = self.recent = deque(maxlen=RECENT)
-        return recent
-
-    def _count_long(self, wait: int, run: int) -> None:
-        for counts, duration in ((self.waits, wait), (self.runs, run)):
-            counts[min((max(duration, 0) >> SHIFT).bit_length(), BUCKETS - 1)] += 1
-
-    def _slow(self, kind: type, run: int) -> None:
-        events = self.system.events
-        if events.wants(SlowHandler):
-            events.publish(SlowHandler(self.path, kind.__name__, run / 1e9))
-
     def _handler_failed(self, envelope: Envelope, error: BaseException) -> None:
         self.failed += 1
-        self._reply = self.envelope = self.trace = None
+        self.reply = self.envelope = self.trace = None
         if envelope[1] is not None:
             envelope[1].try_fail(error)  # also if the handler had taken the reply over
         if envelope[1] is not None and isinstance(error, Exception):
@@ -239,53 +410,3 @@ class Cell(Faculties):
             return
         self.failed_message = envelope[0]
         self.fail(error, "on_receive", resumable=True)
-
-    # -- the runtime's own messages -----------------------------------------------------------------
-
-    def _special(self, kind: type, envelope: Envelope) -> tuple[Callable[[Any], Any], Any] | None:
-        self.envelope = self.trace = None
-        return _SPECIAL[kind](self, envelope)
-
-    def _stop_asked(self, envelope: Envelope) -> None:
-        if envelope[1] is not None:
-            self._stop_replies = [*(self._stop_replies or ()), envelope[1]]
-        self.request_stop()
-
-    def _timer_fired(self, envelope: Envelope) -> tuple[Callable[[Any], Any], Any] | None:
-        fired = envelope[0]
-        if not self.timers.accept(fired):
-            return None
-        return self.idle() if fired.message is IDLE else (self.behaviour, fired.message)
-
-    def _child_stopped(self, envelope: Envelope) -> tuple[Callable[[Any], Any], Any]:
-        return self.actor.on_child_stopped, envelope[0].ref
-
-    def _terminated(self, envelope: Envelope) -> tuple[Callable[[Any], Any], Any] | None:
-        ref = envelope[0].ref
-        if not self.watching or ref not in self.watching:
-            return None  # unwatched since
-        del self.watching[ref]
-        return self.behaviour, envelope[0]
-
-    def _restored(self, envelope: Envelope) -> tuple[Callable[[Any], Any], Any]:
-        return self.behaviour, envelope[0].message
-
-    def _watch_asked(self, envelope: Envelope) -> None:
-        self.watched_by(envelope[0].watcher, type(envelope[0]) is Watch)
-
-    def _proxied(self, envelope: Envelope) -> tuple[Callable[[Any], Any], Any]:
-        return self.actor._handle_receive, envelope[0]
-
-
-_SPECIAL: dict[type, Callable[[Cell, Envelope], tuple[Callable[[Any], Any], Any] | None]] = {
-    ActorStop: Cell._stop_asked,
-    TimerFired: Cell._timer_fired,
-    ChildStopped: Cell._child_stopped,
-    Terminated: Cell._terminated,
-    Restored: Cell._restored,
-    Watch: Cell._watch_asked,
-    Unwatch: Cell._watch_asked,
-    ProxyCall: Cell._proxied,
-    ProxyGetAttr: Cell._proxied,
-    ProxySetAttr: Cell._proxied,
-}

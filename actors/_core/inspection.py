@@ -1,23 +1,32 @@
-"""What can be seen of a system from outside: paths, lookup, statistics, pending asks, a dump."""
+"""Reports: of one actor (statistics, headers) and of a tree (paths, lookup, pending asks, a dump).
+
+The functions on a tree take the dict of its top-level cells.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from actors._core.stack import stack_of
+from actors._core.stats import ActorStatistics, Histogram
 
 if TYPE_CHECKING:
     from actors._core.cell import Cell
-    from actors._core.stats import ActorStatistics
     from actors._ref import ActorRef
+
+Tree: TypeAlias = "dict[str, Cell]"
+"""The top-level cells by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class PendingAsk:
-    """An ask without a reply so far. ``state`` is queued or handling; ``age`` in seconds."""
+    """An ask that has no reply yet.
+
+    ``asker`` and ``target`` are paths (the asker None outside of actors), ``message`` is the message's
+    type, ``state`` is ``queued`` or ``handling``, ``age`` is in seconds.
+    """
 
     asker: str | None
     target: str
@@ -27,7 +36,7 @@ class PendingAsk:
 
 
 def path_pattern(pattern: str) -> re.Pattern[str]:
-    """A shell pattern for paths: ``*`` and ``?`` stay within one part of the path, ``**`` does not."""
+    """Translate a shell pattern for paths: ``*`` and ``?`` stay within one part of the path, ``**`` does not."""
     parts = re.split(r"(\*\*|\*|\?|\[!?[^]/]+\])", pattern)
     known = {"**": ".*", "*": "[^/]*", "?": "[^/]"}
     translated = "".join(
@@ -37,78 +46,104 @@ def path_pattern(pattern: str) -> re.Pattern[str]:
     return re.compile(f"{translated}\\Z", re.DOTALL)
 
 
-class Looking:
-    """The part of a system that only looks."""
+# -- one actor ----------------------------------------------------------------------------------
 
-    clock: Callable[[], int]
-    _top: dict[str, Cell]
 
-    def paths(self) -> list[str]:
-        """The paths of all living actors, parents before children."""
-        return [cell.path for cell in self._walk()]
+def recent_headers(cell: Cell) -> tuple[tuple[str, str | None, float], ...]:
+    """The headers of the last messages; see :class:`actors.ActorFailed`."""
+    now = cell.clock()
+    return tuple(
+        (kind.__name__, None if sender is None else sender.path, (now - sent) / 1e9)
+        for kind, sender, sent in cell.recent or ()
+    )
 
-    def lookup(self, path: str) -> ActorRef[Any] | None:
-        """The living actor at a path such as ``/service/default/g1``, or None."""
-        places, found = self._top, None
-        for name in path.strip("/").split("/"):
-            found = places.get(name)
-            if found is None:
-                return None
-            places = found.children
-        return None if found is None else found.ref
 
-    def find(self, pattern: str) -> list[ActorRef[Any]]:
-        """The living actors whose paths match a shell pattern such as ``/service/*/g1``.
+def statistics_of(cell: Cell) -> ActorStatistics:
+    """See :class:`actors.ActorStatistics`."""
+    envelope = cell.envelope
+    runs = Histogram(tuple(cell.runs))
+    return ActorStatistics(
+        path=cell.path,
+        actor_class=cell.actor_class.__name__,
+        state=cell.state,
+        processed=runs.total,
+        failed=cell.failed,
+        abandoned=cell.abandoned,
+        restarts=cell.restarts,
+        children=len(cell.children),
+        tasks=len(cell.tasks or ()),
+        mailbox=cell.mailbox.statistics(),
+        wait=Histogram(tuple(cell.waits)),
+        run=runs,
+        current=None if envelope is None else type(envelope[0]).__name__,
+        current_age=0.0 if envelope is None else (cell.clock() - cell.began) / 1e9,
+    )
 
-        ``*`` stands for one part of a path, or a piece of one, ``**`` for as many as there are.
-        """
-        matches = path_pattern(pattern).match
-        return [cell.ref for cell in self._walk() if matches(cell.path)]
 
-    @property
-    def children(self) -> tuple[ActorRef[Any], ...]:
-        """The top-level actors, oldest first."""
-        return tuple(cell.ref for cell in tuple(self._top.values()))
+def describe(cell: Cell) -> str:
+    """One line: the actor's path, state, current message and queue."""
+    envelope = cell.envelope
+    at = "" if envelope is None else f", handling {type(envelope[0]).__name__}"
+    return f"{cell.path} ({cell.state}{at}, {len(cell.mailbox)} waiting)"
 
-    def statistics(self) -> list[ActorStatistics]:
-        """The statistics of all living actors, parents before children."""
-        return [cell.statistics() for cell in self._walk()]
 
-    def pending_asks(self) -> list[PendingAsk]:
-        """All asks that wait in a mailbox or are being handled, oldest first."""
-        now = self.clock()
-        found: list[PendingAsk] = []
-        for cell in self._walk():
-            handled = () if cell.envelope is None else (cell.envelope,)
-            for envelope in (*handled, *cell.mailbox):
-                message, reply, sent, sender, _ = envelope
-                if reply is not None and not reply.done():
-                    found.append(
-                        PendingAsk(
-                            None if sender is None else sender.path,
-                            cell.path,
-                            type(message).__name__,
-                            "handling" if envelope is cell.envelope else "queued",
-                            (now - sent) / 1e9,
-                        )
+# -- a tree -------------------------------------------------------------------------------------
+
+
+def walk(top: Tree) -> list[Cell]:
+    """All living actors' cells, parents before children."""
+    found: list[Cell] = []
+    todo = list(reversed(tuple(top.values())))
+    while todo:
+        cell = todo.pop()
+        found.append(cell)
+        todo.extend(reversed(tuple(cell.children.values())))
+    return found
+
+
+def lookup(top: Tree, path: str) -> ActorRef[Any] | None:
+    """See :meth:`actors.ActorSystem.lookup`."""
+    siblings, found = top, None
+    for name in path.strip("/").split("/"):
+        found = siblings.get(name)
+        if found is None:
+            return None
+        siblings = found.children
+    return None if found is None else found.ref
+
+
+def find(top: Tree, pattern: str) -> list[ActorRef[Any]]:
+    """See :meth:`actors.ActorSystem.find`."""
+    matches = path_pattern(pattern).match
+    return [cell.ref for cell in walk(top) if matches(cell.path)]
+
+
+def pending_asks(top: Tree, now: int) -> list[PendingAsk]:
+    """See :meth:`actors.ActorSystem.pending_asks`; ``now`` is the system's clock in ns."""
+    found: list[PendingAsk] = []
+    for cell in walk(top):
+        handled = () if cell.envelope is None else (cell.envelope,)
+        for envelope in (*handled, *cell.mailbox):
+            message, reply, sent, sender, _ = envelope
+            if reply is not None and not reply.done():
+                found.append(
+                    PendingAsk(
+                        None if sender is None else sender.path,
+                        cell.path,
+                        type(message).__name__,
+                        "handling" if envelope is cell.envelope else "queued",
+                        (now - sent) / 1e9,
                     )
-        return sorted(found, key=lambda ask: -ask.age)
+                )
+    return sorted(found, key=lambda ask: -ask.age)
 
-    def dump(self) -> str:
-        """All actors with what they are at, and the stacks of the handlers that wait."""
-        lines: list[str] = []
-        for cell in self._walk():
-            lines.append(cell.describe())
-            if cell.waiting_on is not None and cell.waiting_on.target is not None:
-                lines.append(f"    waits for {cell.waiting_on.target.path}")
-            lines.extend(f"  {line}" for line in (stack_of(cell) or "").splitlines())
-        return "\n".join(lines)
 
-    def _walk(self) -> list[Cell]:
-        found: list[Cell] = []
-        todo = list(reversed(tuple(self._top.values())))
-        while todo:
-            cell = todo.pop()
-            found.append(cell)
-            todo.extend(reversed(tuple(cell.children.values())))
-        return found
+def dump(top: Tree) -> str:
+    """See :meth:`actors.ActorSystem.dump`."""
+    lines: list[str] = []
+    for cell in walk(top):
+        lines.append(describe(cell))
+        if cell.waiting_on is not None and cell.waiting_on.target is not None:
+            lines.append(f"    waits for {cell.waiting_on.target.path}")
+        lines.extend(f"  {line}" for line in (stack_of(cell) or "").splitlines())
+    return "\n".join(lines)

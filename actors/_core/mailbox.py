@@ -30,6 +30,7 @@ from pykka import ActorDeadError, Timeout
 
 from actors._core.pykka_names import ActorStop
 from actors._core.stats import MailboxStatistics
+from actors._core.termination import dead_letter
 from actors._errors import AskCycle, MailboxFull
 from actors._future import Future, on_event_loop
 from actors._overflow import FAIL, Overflow
@@ -214,7 +215,7 @@ class Mailbox:
         if room:
             self.rouse()
         elif self.closed:
-            self._cell.dead_letter(envelope)
+            dead_letter(self._cell, envelope)
         else:
             self.drop(envelope, "held back too long")
 

@@ -1,10 +1,11 @@
-"""The private names of pykka that the runtime relies on, all in one place (pykka >=4.5,<4.6).
+"""All that the runtime takes from pykka's private half (pykka >=4.5,<4.6): names, and its registry.
 
-pykka's own test suite gates them (``tests/conformance``).
+pykka's own test suite guards them (``tests/conformance``).
 """
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pykka import ActorRegistry
@@ -16,14 +17,18 @@ from pykka.messages import _ActorStop as ActorStop
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from actors._core.cell import Cell
+
 R = TypeVar("R")
+
+logger = logging.getLogger("pykka")
 
 
 class Refs(Generic[R]):
-    """What pykka keeps as a list of refs, with all that it does to it in constant time.
+    """The registry's refs, as the list that pykka keeps, but with removal in constant time.
 
-    pykka looks for a ref from the start of its list to take it out: stopping 10,000 actors newest
-    first took it 1.3 to 2.2 s where oldest first took 0.25.
+    pykka searches its list from the start to remove a ref: stopping 10,000 actors newest first took
+    1.3 to 2.2 s, oldest first 0.25.
     """
 
     def __init__(self, refs: Any = ()) -> None:
@@ -34,11 +39,11 @@ class Refs(Generic[R]):
         self._refs[ref] = None
 
     def remove(self, ref: R) -> None:
-        """Take a ref out."""
+        """Remove a ref."""
         del self._refs[ref]
 
     def discard(self, ref: R) -> None:
-        """Take a ref out if it is there."""
+        """Remove a ref if it is there."""
         self._refs.pop(ref, None)
 
     def __contains__(self, ref: object) -> bool:
@@ -54,14 +59,34 @@ class Refs(Generic[R]):
         return list(self._refs)[which]
 
 
-def install_registry() -> Refs[Any]:
-    """Give pykka's registry the storage above, once; what is registered already stays."""
+def _install_registry() -> Refs[Any]:
+    """Put the storage above into pykka's registry, once; refs that are registered already stay."""
     refs: Any = ActorRegistry._actor_refs
     if not isinstance(refs, Refs):
         with ActorRegistry._actor_refs_lock:
             refs = Refs(ActorRegistry._actor_refs)
             ActorRegistry._actor_refs = refs
     return refs  # type: ignore[no-any-return]
+
+
+_registry = _install_registry()
+
+
+def register(cell: Cell) -> None:
+    """Enter an actor into pykka's registry."""
+    _registry.append(cell.ref)
+    cell.registered = True
+
+
+def unregister(cell: Cell) -> None:
+    """Remove an actor from pykka's registry, with pykka's log lines; nothing if it is not there."""
+    if not cell.registered:
+        return
+    _registry.discard(cell.ref)
+    cell.registered = False
+    if logger.isEnabledFor(logging.DEBUG):
+        logger.debug(f"Unregistered {cell.ref}")
+        logger.debug(f"Stopped {cell.ref}")
 
 
 __all__ = [
@@ -73,5 +98,6 @@ __all__ = [
     "Unset",
     "get_attr_directly",
     "get_obj_dict",
-    "install_registry",
+    "register",
+    "unregister",
 ]

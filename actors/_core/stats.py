@@ -6,7 +6,6 @@ Bucket n of a histogram counts durations below ``2**n`` units of 1.024 microseco
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 SHIFT = 10
@@ -90,8 +89,3 @@ class ActorStatistics:
     run: Histogram
     current: str | None
     current_age: float
-
-
-def histogram(counts: Sequence[int]) -> Histogram:
-    """A copy of live counts."""
-    return Histogram(tuple(counts))

@@ -1,8 +1,8 @@
-"""Failure: what becomes of an actor whose code raised, as its supervisor's policy says.
+"""Failures: the supervisor's policy decides what becomes of an actor whose code raised.
 
-``fail`` is the one entrance. The decision and the report are made at once; what takes time (ending
-this life, the pause, the next life, with ``ONE_FOR_ALL`` and ``REST_FOR_ONE`` the siblings') is done
-by one task, the cell's lifecycle.
+:func:`fail` is the one entrance. It decides and reports at once. The rest takes time (ending this
+life, the pause, the next life; with ``ONE_FOR_ALL`` and ``REST_FOR_ONE`` the siblings' too) and is
+done by one task, the cell's ``transition``.
 """
 
 from __future__ import annotations
@@ -10,199 +10,159 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from actors._core.lifecycle import (
-    RESTARTING,
-    RUNNING,
-    STARTING,
-    Life,
-    ended_from_outside,
-    logger,
-    pykka_logger,
-)
+from actors._core.crash_reports import report
+from actors._core.lifecycle import RESTARTING, RUNNING, STARTING, logger, pykka_logger, rebirth
+from actors._core.termination import bury, depart, end_life, run_safely
 from actors._errors import Escalated
-from actors._events import ActorFailed, ActorRestarting
-from actors._policy import STOP_ON_FAILURE, Directive, Strategy
+from actors._events import ActorRestarting
+from actors._policy import STOP_ON_FAILURE, Directive, RestartHistory, Strategy
 
 if TYPE_CHECKING:
-    pass
+    from actors._core.cell import Cell
 
 
-class Supervised(Life):
-    """A life that a supervisor watches over."""
+def fail(cell: Cell, error: BaseException, where: str, *, resumable: bool = False) -> None:
+    """Decide on a failure of this life and begin to carry the decision out.
 
-    __slots__ = ()
-
-    def fail(self, error: BaseException, where: str, *, resumable: bool = False) -> None:
-        """Something of this life failed: the supervisor's policy says what comes next."""
-        if self.state not in (STARTING, RUNNING):
-            self.hook_failed(where, error)
+    Args:
+        cell: the actor that failed.
+        error: the exception.
+        where: the hook that raised it, ``on_receive`` or ``task``.
+        resumable: whether the actor can go on with the next message.
+    """
+    if cell.state not in (STARTING, RUNNING):
+        report(cell, error, where)
+        return
+    policy = cell.supervision
+    if not isinstance(error, Exception) and policy is STOP_ON_FAILURE:
+        _exit(cell, error)
+        return
+    directive = _decide(cell, error)
+    if directive is Directive.RESUME:
+        if resumable:
+            report(cell, error, where, directive.value)
+            cell.failed_message = None
             return
-        if not isinstance(error, Exception) and self.supervision is STOP_ON_FAILURE:
-            self._exit(error)
-            return
-        directive = self._decide(error)
-        if directive is Directive.RESUME:
-            if resumable:
-                self._report(error, where, directive, 0)
-                self.failed_message = None
-                return
-            directive = Directive.RESTART
-        history = self.system.history_of(self)  # type: ignore[arg-type]
-        failures = history.record(self.loop.time(), self.supervision)
-        if directive is Directive.RESTART and history.exceeded(self.supervision):
-            directive = Directive.ESCALATE
-        self._report(error, where, directive, failures)
-        self.suspend()
-        pause = self.supervision.backoff.delay(history.in_a_row, self.system.rng)
-        self._lifecycle = self.loop.create_task(
-            self._recover(error, directive, pause, failures), context=self.context
-        )
+        directive = Directive.RESTART
+    history = _history_of(cell)
+    failures = history.record(cell.loop.time(), policy)
+    if directive is Directive.RESTART and history.exceeded(policy):
+        directive = Directive.ESCALATE
+    report(cell, error, where, directive.value, failures)
+    _suspend(cell)
+    if directive is Directive.RESTART:
+        pause = policy.backoff.delay(history.in_a_row, cell.system.rng)
+        work = _restart(cell, error, pause, failures)
+    else:
+        work = _give_up(cell, error, failures, escalate=directive is Directive.ESCALATE)
+    cell.transition = cell.loop.create_task(work, context=cell.context)
 
-    def suspend(self) -> None:
-        """End message handling of this life at once; the mailbox stays."""
-        self.state = RESTARTING
-        task, self.task = self.task, None
-        if task is not None:
-            task.cancel()
-        self.cut_off()
 
-    def _exit(self, error: BaseException) -> None:
-        """pykka's answer to SystemExit and the like in an actor that nobody supervises."""
-        pykka_logger.debug(f"{error!r} in {self.ref}. Stopping all actors.")
-        self.error = error
-        self.request_stop()
-        self.system.stop_all_soon()
+def _exit(cell: Cell, error: BaseException) -> None:
+    """Treat SystemExit and the like in an actor that nobody supervises as pykka does."""
+    pykka_logger.debug(f"{error!r} in {cell.ref}. Stopping all actors.")
+    cell.error = error
+    cell.request_stop()
+    cell.system.stop_all_soon()
 
-    def _decide(self, error: BaseException) -> Directive:
-        try:
-            directive = self.supervision.decide(error)
-            if not isinstance(directive, Directive):
-                raise TypeError(f"decide() answered {directive!r}")
-            return directive
-        except Exception as failure:
-            self.hook_failed("supervision", failure)
-            return Directive.ESCALATE
 
-    def _report(self, error: BaseException, where: str, directive: Directive, failures: int) -> None:
-        logger.error(
-            "Unhandled exception in %s:",
-            self.ref,
-            exc_info=(type(error), error, error.__traceback__),
-        )
-        events = self.system.events
-        if events.wants(ActorFailed):
-            message = self.failed_message
-            events.publish(
-                ActorFailed(
-                    self.path,
-                    self.actor_class.__name__,
-                    where,
-                    error,
-                    directive.value,
-                    failures,
-                    None if message is None else type(message).__name__,
-                    len(self.mailbox),
-                    self.recent_headers(),
-                )
-            )
+def _decide(cell: Cell, error: BaseException) -> Directive:
+    try:
+        directive = cell.supervision.decide(error)
+        if not isinstance(directive, Directive):
+            raise TypeError(f"decide() answered {directive!r}")
+        return directive
+    except Exception as failure:
+        report(cell, failure, "supervision")
+        return Directive.ESCALATE
 
-    def hook_failed(self, where: str, error: BaseException) -> None:
-        """A failure beside the point: the actor is between lives or on its way out anyway."""
-        logger.error(
-            "Unhandled exception in %s:",
-            self.ref,
-            exc_info=(type(error), error, error.__traceback__),
-            extra={"where": where},
-        )
-        events = self.system.events
-        if events.wants(ActorFailed):
-            events.publish(
-                ActorFailed(
-                    self.path,
-                    self.actor_class.__name__,
-                    where,
-                    error,
-                    "ignored",
-                    0,
-                    None,
-                    len(self.mailbox),
-                    self.recent_headers(),
-                )
-            )
 
-    async def _recover(self, error: BaseException, directive: Directive, pause: float, failures: int) -> None:
-        if directive is not Directive.RESTART:
-            self.error = error
-            left = self.depart()
-            await self.end_life("on_failure", type(error), error, error.__traceback__)
-            self.bury(left)
-            if directive is Directive.ESCALATE:
-                self._escalate(error, failures)
-            return
-        group = self._suspend_group()
-        for cell in reversed(group):
-            if cell is self:
-                await self.end_life("on_failure", type(error), error, error.__traceback__)
-                await self.safely("before_restart", error)
-            else:
-                await cell.end_life("on_stop")
-        self.failed_message = None
-        self._announce_restart(pause, failures)
-        await asyncio.sleep(pause)
-        self._lifecycle = None
-        for cell in group:
-            if cell.state is RESTARTING:
-                await cell.rebirth(error)
+def _history_of(cell: Cell) -> RestartHistory:
+    """The actor's own history of failures, or the one that it shares with its siblings."""
+    if cell.supervision.strategy is Strategy.ONE_FOR_ONE:
+        if cell.history is None:
+            cell.history = RestartHistory()
+        return cell.history
+    parent = cell.parent or cell.system
+    if parent.children_history is None:
+        parent.children_history = RestartHistory()
+    return parent.children_history
 
-    def _suspend_group(self) -> list[Supervised]:
-        strategy = self.supervision.strategy
-        siblings = self.system.siblings_of(self)  # type: ignore[arg-type]
-        if strategy is Strategy.ONE_FOR_ONE:
-            return [self]
-        if strategy is Strategy.REST_FOR_ONE:
-            siblings = siblings[siblings.index(self) :]  # type: ignore[arg-type]
-        group: list[Supervised] = []
-        for cell in siblings:
-            if cell is self:
-                group.append(cell)
-            elif cell.state in (STARTING, RUNNING):
-                cell.suspend()
-                group.append(cell)
-        return group
 
-    def _announce_restart(self, pause: float, failures: int) -> None:
-        allowed = self.supervision.intensity
-        logger.warning(
-            "%s: restart %d of %d within %g s, in %.3f s",
-            self.path,
-            failures,
-            allowed.restarts,
-            allowed.window,
-            pause,
-        )
-        events = self.system.events
-        if events.wants(ActorRestarting):
-            events.publish(ActorRestarting(self.path, pause, failures, allowed.restarts))
+def _suspend(cell: Cell) -> None:
+    """End message handling of this life at once; the mailbox stays."""
+    cell.state = RESTARTING
+    task, cell.task = cell.task, None
+    if task is not None:
+        task.cancel()
+    cell.cut_off()
 
-    async def rebirth(self, error: BaseException) -> None:
-        """The next life: a new instance behind the same ref and mailbox."""
-        try:
-            self.create()
-            self.restarts += 1
-            await self.call("after_restart", error)
-        except BaseException as again:
-            if ended_from_outside(again):
-                raise
-            if self.state is RESTARTING:
-                self.state = STARTING
-                self.fail(again, "restart")
-            return
-        self.begin()
 
-    def _escalate(self, error: BaseException, failures: int) -> None:
-        escalated = Escalated(self.path, f"gave up after {failures} failures: {error!r}")
-        escalated.__cause__ = error
-        if self.parent is not None:
-            self.parent.fail(escalated, "child")
+async def _give_up(cell: Cell, error: BaseException, failures: int, *, escalate: bool) -> None:
+    """Stop the actor for good because of a failure."""
+    cell.error = error
+    left = depart(cell)
+    await end_life(cell, "on_failure", type(error), error, error.__traceback__)
+    bury(cell, left)
+    if escalate:
+        _escalate(cell, error, failures)
+
+
+def _escalate(cell: Cell, error: BaseException, failures: int) -> None:
+    escalated = Escalated(cell.path, f"gave up after {failures} failures: {error!r}")
+    escalated.__cause__ = error
+    if cell.parent is not None:
+        cell.parent.fail(escalated, "child")
+    else:
+        cell.system.escalated(escalated)
+
+
+async def _restart(cell: Cell, error: BaseException, pause: float, failures: int) -> None:
+    """End the lives that the strategy names, youngest first; after the pause begin the next ones."""
+    group = _suspend_group(cell)
+    for each in reversed(group):
+        if each is cell:
+            await end_life(cell, "on_failure", type(error), error, error.__traceback__)
+            await run_safely(cell, "before_restart", error)
         else:
-            self.system.escalated(escalated)
+            await end_life(each, "on_stop")
+    cell.failed_message = None
+    _announce_restart(cell, pause, failures)
+    await asyncio.sleep(pause)
+    cell.transition = None
+    for each in group:
+        if each.state is RESTARTING:
+            await rebirth(each, error)
+
+
+def _suspend_group(cell: Cell) -> list[Cell]:
+    """Suspend the siblings that are restarted together with the cell; return them all, oldest first."""
+    strategy = cell.supervision.strategy
+    if strategy is Strategy.ONE_FOR_ONE:
+        return [cell]
+    siblings = list(cell.siblings.values())
+    if strategy is Strategy.REST_FOR_ONE:
+        siblings = siblings[siblings.index(cell) :]
+    group: list[Cell] = []
+    for sibling in siblings:
+        if sibling is cell:
+            group.append(sibling)
+        elif sibling.state in (STARTING, RUNNING):
+            _suspend(sibling)
+            group.append(sibling)
+    return group
+
+
+def _announce_restart(cell: Cell, pause: float, failures: int) -> None:
+    allowed = cell.supervision.intensity
+    logger.warning(
+        "%s: restart %d of %d within %g s, in %.3f s",
+        cell.path,
+        failures,
+        allowed.restarts,
+        allowed.window,
+        pause,
+    )
+    events = cell.system.events
+    if events.wants(ActorRestarting):
+        events.publish(ActorRestarting(cell.path, pause, failures, allowed.restarts))

@@ -1,21 +1,22 @@
-"""The end of a life, and of all of them: order, last hooks, who is told.
+"""The end: of one life (before a restart), and of the actor.
 
-Children stop before their parent, the youngest first. From the moment an actor leaves
-(``depart``) it is dead for others, as pykka has it before ``on_stop``: its mailbox is closed and
-what was in it is answered.
+Children stop before their parent, the youngest first. From the moment an actor departs it is dead to
+others, as in pykka before ``on_stop``: its mailbox is closed and the messages in it are answered.
 """
 
 from __future__ import annotations
 
 import asyncio
+import inspect
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
 import pykka
 
+from actors._core.crash_reports import report
+from actors._core.death_watch import tell_watchers, unwatch_all
 from actors._core.lifecycle import RUNNING, STARTING, STOPPED, STOPPING, ended_from_outside
-from actors._core.pykka_names import ActorStop
-from actors._core.supervision import Supervised
+from actors._core.pykka_names import ActorStop, unregister
 from actors._core.timers import TimerFired
 from actors._events import ActorStopped
 from actors._future import Future
@@ -24,186 +25,188 @@ from actors._messages import ChildStopped, Terminated, Unwatch, Watch
 if TYPE_CHECKING:
     from actors._core.cell import Cell
     from actors._core.envelope import Envelope
-    from actors._ref import ActorRef
 
 
-class Mortal(Supervised):
-    """A life that ends."""
+# -- stopping -----------------------------------------------------------------------------------
 
-    __slots__ = ()
 
-    async def end_life(self, hook: str | None, *args: Any) -> None:
-        """Stop what belongs to this life, children youngest first, then run its last hook."""
-        if self._timers is not None:
-            self._timers.clear()
-        for task in tuple(self._tasks or ()):
-            task.cancel()
-        for child in reversed(tuple(self.children.values())):
-            await child.stop_now()
-        if hook is not None:
-            await self.safely(hook, *args)
-        if self._timers is not None:
-            self._timers.clear()  # what the hook, or a thread's last handler, has set
-        if self.stashed:
-            self.mailbox.put_back(self.stashed)
-            self.stashed = None
-        for ref in tuple(self.watching or ()):
-            self.unwatch(ref)
-        owed, self._owed = self._owed, None
-        for reply in owed or ():
-            reply.try_fail(self.dead("stopped before it answered"))
+def request_stop(cell: Cell) -> None:
+    """Begin to stop, unless the actor stops already. On the loop's thread."""
+    if cell.state in (STOPPING, STOPPED):
+        return
+    ran = cell.state in (STARTING, RUNNING)
+    cell.state = STOPPING
+    restart, cell.transition = cell.transition, None
+    if restart is not None:
+        restart.cancel()
+    if cell.task is None and not (cell.children or cell.tasks or cell.threaded):
+        # Nothing to wait for: without a task, stopping 10,000 actors takes half the time.
+        _stop_at_once(cell, ran)
+    else:
+        cell.transition = cell.loop.create_task(_stop(cell, ran), context=cell.context)
 
-    async def safely(self, hook: str, *args: Any) -> None:
-        """Run a hook; its failure is reported and changes nothing."""
+
+async def stop_now(cell: Cell) -> None:
+    """Stop without handling the rest of the mailbox; wait until the actor has stopped."""
+    if cell.state is not STOPPED:
+        cell.request_stop()
+    if cell.state is not STOPPED:
+        stopped: Future[None] = Future()
+        cell.stop_waiters = [*(cell.stop_waiters or ()), stopped]
+        await stopped
+
+
+def _stop_at_once(cell: Cell, ran: bool) -> None:
+    left = depart(cell)
+    if ran and cell.actor_class.on_stop is not pykka.Actor.on_stop:
         try:
-            await self.call(hook, *args)
+            result: Any = cell.context.copy().run(cell.actor.on_stop)
         except BaseException as error:
-            if ended_from_outside(error):
-                raise
-            self.hook_failed(hook, error)
-
-    def request_stop(self) -> None:
-        """Begin to stop, once."""
-        if self.state in (STOPPING, STOPPED):
-            return
-        ran = self.state in (STARTING, RUNNING)
-        self.state = STOPPING
-        restart, self._lifecycle = self._lifecycle, None
-        if restart is not None:
-            restart.cancel()
-        if self._at_rest():
-            self._stop_at_once(ran)
+            report(cell, error, "on_stop")
         else:
-            self._lifecycle = self.loop.create_task(self._stop(ran), context=self.context)
+            if type(result) is CoroutineType:
+                cell.transition = cell.loop.create_task(
+                    _finish_stop(cell, result, left), context=cell.context
+                )
+                return
+    _release(cell)
+    bury(cell, left)
 
-    def _at_rest(self) -> bool:
-        """Nothing to wait for: no task is needed (half the cost of stopping 10,000 actors)."""
-        return self.task is None and not (self.children or self._tasks or self.threaded)
 
-    def _stop_at_once(self, ran: bool) -> None:
-        left = self.depart()
-        if ran and self.actor_class.on_stop is not pykka.Actor.on_stop:
-            try:
-                result: Any = self.context.copy().run(self.actor.on_stop)
-            except BaseException as error:
-                self.hook_failed("on_stop", error)
-            else:
-                if type(result) is CoroutineType:
-                    self._lifecycle = self.loop.create_task(
-                        self._finish_stop(result, left), context=self.context
-                    )
-                    return
-        self._clear(left)
+async def _finish_stop(cell: Cell, hook: CoroutineType[Any, Any, Any], left: list[Envelope]) -> None:
+    try:
+        await hook
+    except BaseException as error:
+        if ended_from_outside(error):
+            raise
+        report(cell, error, "on_stop")
+    _release(cell)
+    bury(cell, left)
 
-    async def _finish_stop(self, hook: CoroutineType[Any, Any, Any], left: list[Envelope]) -> None:
-        try:
-            await hook
-        except BaseException as error:
-            if ended_from_outside(error):
-                raise
-            self.hook_failed("on_stop", error)
-        self._clear(left)
 
-    def _clear(self, left: list[Envelope]) -> None:
-        if self._timers is not None:
-            self._timers.clear()
-        for reply in self._owed or ():
-            reply.try_fail(self.dead("stopped before it answered"))
-        for ref in tuple(self.watching or ()):
-            self.unwatch(ref)
-        self._owed = None
-        self.bury(left)
+async def _stop(cell: Cell, ran: bool) -> None:
+    handler = cell.task
+    if handler is not None:
+        # The handler may end by itself; after the grace it is cancelled.
+        await asyncio.wait([handler], timeout=cell.system.stop_grace)
+        if not handler.done():
+            handler.cancel()
+            await asyncio.wait([handler], timeout=cell.system.stop_grace)
+    cell.cut_off()
+    left = depart(cell)
+    await end_life(cell, "on_stop" if ran else None)
+    bury(cell, left)
 
-    async def stop_now(self) -> None:
-        """Stop without handling the rest of the mailbox; wait until it is done."""
-        if self.state is not STOPPED:
-            self.request_stop()
-        if self.state is not STOPPED:
-            gone: Future[None] = Future()
-            self._gone = [*(self._gone or ()), gone]
-            await gone
 
-    async def _stop(self, ran: bool) -> None:
-        handler = self.task
-        if handler is not None:
-            # The handler may end by itself; past the grace it is cancelled.
-            await asyncio.wait([handler], timeout=self.system.stop_grace)
-            if not handler.done():
-                handler.cancel()
-                await asyncio.wait([handler], timeout=self.system.stop_grace)
-        self.cut_off()
-        left = self.depart()
-        await self.end_life("on_stop" if ran else None)
-        self.bury(left)
+# -- the end of a life --------------------------------------------------------------------------
 
-    def depart(self) -> list[Envelope]:
-        """From now on the actor is dead for others, as pykka has it before the last hook."""
-        left = self.mailbox.close()
-        self.stopped_flag.set()
-        self.system.unregister(self)  # type: ignore[arg-type]
-        return left
 
-    def bury(self, left: list[Envelope]) -> None:
-        self.state = STOPPED
-        for envelope in (*left, *(self.stashed or ())):
-            self.dead_letter(envelope)
-        self.stashed = None
-        for reply in self._stop_replies or ():
+def cut_off(cell: Cell) -> None:
+    """End the handler that is under way, if any: its asker gets an error, its result is ignored."""
+    handler, cell.handler = cell.handler, None
+    if handler is not None and inspect.getcoroutinestate(handler) == inspect.CORO_CREATED:
+        handler.close()  # its task is cancelled before its first step
+    envelope, cell.envelope = cell.envelope, None
+    reply, cell.reply = cell.reply, None
+    cell.trace = None
+    if reply is not None:
+        reply.try_fail(cell.dead("stopped before handling the message"))
+    if envelope is not None and handler is not None and cell.hooks is not None:
+        cell.hooks.ended(cell, envelope, cell.began, cell.clock(), asyncio.CancelledError())
+
+
+async def end_life(cell: Cell, hook: str | None, *args: Any) -> None:
+    """Stop all that belongs to this life, children youngest first, then run its last hook.
+
+    Args:
+        cell: the actor whose life ends.
+        hook: the last hook's name; None if the actor never started.
+        args: for the hook.
+    """
+    cell.clear_timers()
+    for task in tuple(cell.tasks or ()):
+        task.cancel()
+    for child in reversed(tuple(cell.children.values())):
+        await stop_now(child)
+    if hook is not None:
+        await run_safely(cell, hook, *args)
+    if cell.stashed:
+        cell.mailbox.put_back(cell.stashed)
+        cell.stashed = None
+    _release(cell)
+
+
+async def run_safely(cell: Cell, hook: str, *args: Any) -> None:
+    """Run a hook; report its failure and go on."""
+    try:
+        await cell.call(hook, *args)
+    except BaseException as error:
+        if ended_from_outside(error):
+            raise
+        report(cell, error, hook)
+
+
+def _release(cell: Cell) -> None:
+    """After the last hook (or a thread's last handler): end the timers, watches and owed replies."""
+    cell.clear_timers()
+    unwatch_all(cell)
+    owed, cell.owed = cell.owed, None
+    for reply in owed or ():
+        reply.try_fail(cell.dead("stopped before it answered"))
+
+
+# -- the end of the actor -----------------------------------------------------------------------
+
+
+def depart(cell: Cell) -> list[Envelope]:
+    """Make the actor dead to others, as in pykka before the last hook; return its mailbox's messages."""
+    left = cell.mailbox.close()
+    cell.stopped_flag.set()
+    unregister(cell)
+    return left
+
+
+def bury(cell: Cell, left: list[Envelope]) -> None:
+    """Take the actor out of the tree and tell all who wait for its end.
+
+    Args:
+        cell: the actor.
+        left: the messages that it did not handle; they become dead letters.
+    """
+    cell.state = STOPPED
+    for envelope in (*left, *(cell.stashed or ())):
+        dead_letter(cell, envelope)
+    cell.stashed = None
+    for reply in cell.stop_replies or ():
+        reply.try_set(True)
+    if cell.siblings.get(cell.name) is cell:
+        del cell.siblings[cell.name]
+    if cell.parent is not None:
+        cell.parent.send_system(ChildStopped(cell.ref))
+    tell_watchers(cell)
+    for future in cell.start_waiters or ():
+        future.try_fail(cell.dead("never started"))
+    for stopped in cell.stop_waiters or ():
+        stopped.try_set(None)
+    cell.start_waiters = cell.stop_waiters = cell.stop_replies = None
+    events = cell.system.events
+    if events.wants(ActorStopped):
+        events.publish(ActorStopped(cell.path, cell.actor_class.__name__, cell.error))
+    cell.retire()
+
+
+def dead_letter(cell: Cell, envelope: Envelope) -> None:
+    """Answer a message that will not be handled: its asker gets an error, a watcher its notice."""
+    message, reply, *_ = envelope
+    kind = type(message)
+    if kind is ActorStop:
+        if reply is not None:
             reply.try_set(True)
-        siblings = self.system.place_of(self)  # type: ignore[arg-type]
-        if siblings.get(self.name) is self:
-            del siblings[self.name]
-        if self.parent is not None:
-            self.parent.send_system(ChildStopped(self.ref))
-        for watcher in self._watchers or ():
-            watcher.send_system(Terminated(self.ref, self.error))
-        for future in self._waiting_start or ():
-            future.try_fail(self.dead("never started"))
-        for gone in self._gone or ():
-            gone.try_set(None)
-        self._watchers = self._waiting_start = self._gone = self._stop_replies = None
-        events = self.system.events
-        if events.wants(ActorStopped):
-            events.publish(ActorStopped(self.path, self.actor_class.__name__, self.error))
-
-    def dead_letter(self, envelope: Envelope) -> None:
-        """A message that will not be handled: its asker is told, a watcher gets its answer."""
-        message, reply, *_ = envelope
-        kind = type(message)
-        if kind is ActorStop:
-            if reply is not None:
-                reply.try_set(True)
-        elif kind is Watch:
-            message.watcher.send_system(Terminated(self.ref, self.error))
-        elif kind is not TimerFired and kind is not ChildStopped and kind is not Unwatch:
-            if reply is not None:
-                if reply.done():
-                    return
-                reply.try_fail(self.dead("stopped before handling the message"))
-            self.system.dead_letter(envelope, self, "left in the mailbox")  # type: ignore[arg-type]
-
-    # -- death watch ----------------------------------------------------------------------------
-
-    def watch(self, ref: ActorRef[Any]) -> None:
-        """See :meth:`actors.Actor.watch`."""
-        if self.watching is None:
-            self.watching = {}
-        if ref not in self.watching:
-            self.watching[ref] = None
-            if not ref._cell.send_system(Watch(self)):  # type: ignore[arg-type]
-                self.send_system(Terminated(ref, ref._cell.error))
-
-    def unwatch(self, ref: ActorRef[Any]) -> None:
-        """See :meth:`actors.Actor.unwatch`."""
-        if self.watching and ref in self.watching:
-            del self.watching[ref]
-            ref._cell.send_system(Unwatch(self))  # type: ignore[arg-type]
-
-    def watched_by(self, watcher: Cell, watched: bool) -> None:
-        """Another actor began or ceased to watch this one."""
-        if self._watchers is None:
-            self._watchers = {}
-        if watched:
-            self._watchers[watcher] = None
-        else:
-            self._watchers.pop(watcher, None)
+    elif kind is Watch:
+        message.watcher.send_system(Terminated(cell.ref, cell.error))
+    elif kind is not TimerFired and kind is not ChildStopped and kind is not Unwatch:
+        if reply is not None:
+            if reply.done():
+                return
+            reply.try_fail(cell.dead("stopped before handling the message"))
+        cell.system.dead_letter(envelope, cell, "left in the mailbox")

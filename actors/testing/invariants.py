@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pykka
 
 from actors._core.context import current
+from actors._core.inspection import statistics_of
 from actors._core.instruments import Instrument
 from actors._core.lifecycle import RUNNING, STOPPED
 from actors._core.mailbox import NORMAL, PRIORITY_FACTOR
@@ -282,17 +283,17 @@ class Invariants(Instrument):
         path = cell.path
         if cell.state != STOPPED:
             self.violated(f"left behind: {path} is {cell.state}")
-        if cell._timers is not None and cell._timers.keys():
-            self.violated(f"left behind: {path} has timers {cell._timers.keys()}")
-        if any(not task.done() for task in (*(cell._tasks or ()), cell.task) if task is not None):
+        if keys := cell.timer_keys():
+            self.violated(f"left behind: {path} has timers {keys}")
+        if any(not task.done() for task in (*(cell.tasks or ()), cell.task) if task is not None):
             self.violated(f"left behind: {path} has tasks")
-        if any(not reply.done() for reply in cell._owed or ()):
+        if any(not reply.done() for reply in cell.owed or ()):
             self.violated(f"left behind: {path} owes replies")
         if len(cell.mailbox) or cell.stashed:
             self.violated(f"left behind: {path} has messages")
 
     def _check_counters(self, cell: Cell, history: _History) -> None:
-        statistics = cell.statistics()
+        statistics = statistics_of(cell)
         for name, counted, seen in (
             ("processed", statistics.processed, history.ended),
             ("failed", statistics.failed, history.errors),

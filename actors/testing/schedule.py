@@ -11,7 +11,7 @@ import contextvars
 import random
 from typing import TYPE_CHECKING
 
-from actors._system import Dispatcher
+from actors._core.dispatcher import Dispatcher
 from actors.testing.loop import CannotSimulate
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class SeededDispatcher(Dispatcher):
         self._armed = False
 
     def schedule(self, cell: Cell) -> None:
-        """Mark an actor as ready, see :class:`actors._system.Dispatcher`. A second call has no effect.
+        """Mark an actor as ready, see :class:`actors._core.dispatcher.Dispatcher`. A second call has no effect.
 
         Raises:
             CannotSimulate: the actor has a thread of its own.

@@ -275,7 +275,7 @@ class Sim:
             for ask in self.system.pending_asks()
         ]
         for cell in self.system.cells:
-            owed = sum(not reply.done() for reply in cell._owed or ())
+            owed = sum(not reply.done() for reply in cell.owed or ())
             if owed:
                 lines.append(f"{cell.path} has taken {owed} replies and not settled them")
             if cell.waiting_on is not None and cell.waiting_on.target is not None:

@@ -27,6 +27,7 @@ from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from actors._core.inspection import recent_headers, statistics_of
 from actors._core.stack import MAX_STACK, stack_of
 from actors._core.stats import BUCKETS, Histogram
 
@@ -173,7 +174,7 @@ def identity(cell: Cell, number: int) -> tuple[Any, ...]:
 
 def details(cell: Cell) -> dict[str, Any]:
     """Describe one actor in full as plain data: durations in seconds, histograms as counts per bucket."""
-    statistics = cell.statistics()
+    statistics = statistics_of(cell)
     found = dataclasses.asdict(statistics)
     for name, histogram in (("wait", statistics.wait), ("run", statistics.run)):
         found[name] = {
@@ -184,9 +185,9 @@ def details(cell: Cell) -> dict[str, Any]:
     waiting = cell.waiting_on
     target = None if waiting is None else waiting.target
     supervision = cell.supervision
-    keys = () if cell._timers is None else cell._timers.keys()
+    keys = cell.timer_keys()
     found |= {
-        "recent": cell.recent_headers(),
+        "recent": recent_headers(cell),
         "children": list(cell.children)[:MAX_TEXT],
         "timers": [text(repr(key)) for key in keys],
         "waits_for": None if target is None else target.path,

@@ -59,7 +59,7 @@ class View:
         new: list[tuple[Any, ...]] = []
         dirty: list[tuple[Any, ...]] = []
         unseen: list[Cell] = []
-        for cell in self._system._walk():
+        for cell in self._system.walk():
             sample = samples.pop(cell, None)
             if sample is None:
                 if self.matches(cell.path):

@@ -34,7 +34,7 @@ def wait_graph(system: ActorSystem) -> dict[str, Any]:
         if ask.asker is not None:
             edges.setdefault(ask.asker, set()).add(ask.target)
     waits = []
-    for cell in system._walk():
+    for cell in system.walk():
         target = None if cell.waiting_on is None else cell.waiting_on.target
         if target is not None:
             waits.append((cell.path, target.path))

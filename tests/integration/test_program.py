@@ -229,7 +229,7 @@ async def test_a_listener_that_dies_ends_the_service(kafka: Cluster) -> None:
     config = make_config(kafka.bootstrap())
     engine = Engine(config)
     await engine.start(listeners(engine, config))
-    cell = engine.system._top["service"].children["rest"]
+    cell = engine.system.top["service"].children["rest"]
     cell.actor._socket.close()
     failure = await asyncio.wait_for(engine.failed(), 20)
     assert "rest" in str(failure) and "lost its socket" in str(failure)

@@ -37,11 +37,11 @@ ACCOUNTING = (
                 waits[((began - sent) >> SHIFT).bit_length()] += 1
                 runs[(run >> SHIFT).bit_length()] += 1
             except IndexError:
-                self._count_long(began - sent, run)
+                count_long(self, began - sent, run)
             recent.append((kind, sender, sent))
 """,
     """            if run > slow_ns:
-                self._slow(kind, run)
+                report_slow(self, kind, run)
 """,
     "            self.began = self.ended = ended = clock()\n            run = ended - began\n",
     "            began = ended\n",

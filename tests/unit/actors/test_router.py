@@ -23,6 +23,7 @@ from actors import (
     Router,
     Routing,
 )
+from actors._core import termination
 from actors._routing import key_hash
 from tests.unit.actors.pools import Held, Worker, names, until
 
@@ -236,7 +237,7 @@ async def test_a_sender_that_waits_for_a_worker_that_stops_gets_another() -> Non
         task = asyncio.create_task(router.send("moved"))
         await asyncio.sleep(0.01)
         assert not task.done()
-        task_stop = asyncio.create_task(first._cell.stop_now())
+        task_stop = asyncio.create_task(termination.stop_now(first._cell))
         await task
         gate.set()
         await task_stop

@@ -404,7 +404,7 @@ async def test_many_taken_replies_do_not_pile_up() -> None:
     class Giving(Actor):
         def on_receive(self, message: Any) -> Any:
             if message == "owed":
-                return len(self._cell._owed)
+                return len(self._cell.owed)
             self.take_reply().try_set(message)
             return None
 

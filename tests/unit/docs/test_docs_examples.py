@@ -24,7 +24,7 @@ from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
 from actors import Actor, ActorSystem, Backoff, Intensity
-from actors._core import cell, mailbox
+from actors._core import accounting, cell, mailbox
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = ("docs/actors.md", "docs/migrating-from-pykka.md", "README.md", "docs/wire.md")
@@ -85,7 +85,12 @@ def test_the_manual_names_what_exists() -> None:
 
     system = inspect.signature(ActorSystem).parameters
     assert system["mailbox_capacity"].default == mailbox.MAX_WAITING == Actor.max_tasks == 10_000
-    assert (Actor.stash_capacity, mailbox.PRIORITY_FACTOR, cell.THROUGHPUT, cell.RECENT) == (1000, 16, 64, 20)
+    assert (Actor.stash_capacity, mailbox.PRIORITY_FACTOR, cell.THROUGHPUT, accounting.RECENT) == (
+        1000,
+        16,
+        64,
+        20,
+    )
     assert [system[name].default for name in ("stop_grace", "stop_timeout", "slow_handler")] == [
         5.0,
         60.0,

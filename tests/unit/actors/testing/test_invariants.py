@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from actors import Actor, Backoff, Future, Intensity, Supervision
+from actors._core import termination
 from actors._core.cell import Cell
 from actors._core.lifecycle import RUNNING
 from actors._core.mailbox import Mailbox
-from actors._core.termination import Mortal
 from actors._policy import RestartHistory
 from actors._system import ActorSystem
 from actors.testing import Sim, SimulationFailed, simulate
@@ -79,7 +79,7 @@ def test_two_at_a_time() -> None:
 
 
 def test_an_ask_without_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Mortal, "dead_letter", lambda *_: None)
+    monkeypatch.setattr(termination, "dead_letter", lambda *_: None)
 
     async def scenario(sim: Sim) -> None:
         ref = sim.system.spawn(Echo)
@@ -141,13 +141,13 @@ def test_on_stop_twice(monkeypatch: pytest.MonkeyPatch) -> None:
         def on_stop(self) -> None:
             pass
 
-    clear = Mortal._clear
+    release = termination._release
 
-    def twice(self: Any, left: Any) -> None:
-        self.actor.on_stop()
-        clear(self, left)
+    def twice(cell: Cell) -> None:
+        cell.actor.on_stop()
+        release(cell)
 
-    monkeypatch.setattr(Mortal, "_clear", twice)
+    monkeypatch.setattr(termination, "_release", twice)
 
     async def scenario(sim: Sim) -> None:
         await sim.system.spawn(Stopper)
