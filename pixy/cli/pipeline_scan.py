@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
     """Run the command; return its exit code."""
     set_up_logging(args)
     from pixy.pipeline.datasource import access, options
-    from pixy.pipeline.datasource.cluster import ClusterReader, check_there, places_of
+    from pixy.pipeline.datasource.cluster import ClusterReader, check_exist, partitions_of
     from pixy.pipeline.datasource.plan import Range
 
     _, proxy = load_cluster(args)
@@ -47,13 +47,13 @@ def run(args: argparse.Namespace) -> int:
     source = options.parse({**access.from_proxy(proxy).spark_options(), **chosen, "mode": "batches"})
     cluster = ClusterReader.of(source)
     topics = cluster.topics(source.selection)
-    check_there(source.selection, topics)
+    check_exist(source.selection, topics)
     began = time.monotonic()
     rows: dict[tuple[str, str], dict[str, int]] = defaultdict(
         lambda: {"batches": 0, "records": 0, "bytes": 0, "control": 0, "bad_crc": 0}
     )
     for (topic, partition), (start, end) in sorted(
-        cluster.bounds(places_of(topics), committed=False).items()
+        cluster.bounds(partitions_of(topics), committed=False).items()
     ):
         _scan(source, Range(topic, partition, start, end, topics[topic].id), rows)
         console.print(f"{topic}/{partition}: offsets {start:,} to {end:,}", markup=False)

@@ -5,9 +5,21 @@
     register(spark)
     spark.read.format("pixy").option("kafka.bootstrap.servers", "localhost:9092").option("subscribe", "orders").load()
 
-It yields what Spark's own source can not: producer, epoch and sequence, codec, leader epoch and checksum of the batch
-that a record came in; with ``mode=batches``, the batches themselves from their headers, without decompressing.
-Executors need this package (and nothing of Java): install it there, or ship it with ``--py-files``.
+It has columns that Spark's own source lacks: producer, epoch and sequence number of each record; codec, leader epoch and
+checksum of its batch. With ``mode=batches`` it returns the batches themselves, from their headers, without decompressing.
+Executors need this package, but no Java connector: install it there, or ship it with ``--py-files``.
+
+To follow a read, open the files in this order:
+
+1. ``source``: the calls that Spark makes.
+2. ``options``, ``access``, ``positions``: the options are checked.
+3. ``columns``: the schema.
+4. ``stream`` (streams only): where each batch of the stream starts and ends.
+5. ``cluster``: the driver asks the brokers for topics and offsets.
+6. ``progress`` (streams only): the offsets as documents in the checkpoint.
+7. ``plan``: ranges are divided into tasks.
+8. ``record_rows``, or ``batch_rows`` in mode ``batches``: a task turns Kafka's batches into rows.
+9. ``fetching``: a task fetches those batches from the partition's leader.
 """
 
 from __future__ import annotations
@@ -18,7 +30,7 @@ from pixy.pipeline.datasource.source import PixyDataSource
 
 
 def register(spark: SparkSession) -> None:
-    """Make ``format("pixy")`` known to a session."""
+    """Register ``format("pixy")`` with a session."""
     spark.dataSource.register(PixyDataSource)
 
 

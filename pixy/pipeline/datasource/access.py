@@ -1,7 +1,6 @@
-"""How to reach a cluster: from ``kafka.*`` options as for Java's client, or from the daemon's configuration.
+"""Access to a cluster, from ``kafka.*`` options as for Java's client, or from the daemon's configuration.
 
-It travels to the executors, so it holds certificates and keys as text, not as names of files that may not
-be there.
+Access travels to the executors, so it holds certificates and keys as text: their files may exist only on the driver.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """Certificates as PEM text; no ``ca``: the system's."""
+    """Certificates and keys as PEM text; an empty ``ca`` stands for the system's authorities."""
 
     ca: str = ""
     certificate: str = ""
@@ -41,38 +40,44 @@ class Tls:
     verify: bool = True
 
     def context(self) -> ssl.SSLContext:
-        """For the wire library; raises UsageError for what is no certificate or key."""
+        """Return the context for the wire library; raises UsageError if a certificate or key is unusable."""
         try:
             ca = _ascii(self.ca)
             if self.ca and not ca.strip():
-                raise ValueError("the authorities' text is no PEM")
-            made = ssl.create_default_context(cadata=ca or None)
+                raise ValueError("the authorities are not in PEM format")
+            context = ssl.create_default_context(cadata=ca or None)
             if not (self.check_hostname and self.verify):
-                made.check_hostname = False
+                context.check_hostname = False
             if not self.verify:
-                made.verify_mode = ssl.CERT_NONE
+                context.verify_mode = ssl.CERT_NONE
             if self.certificate:
                 with _file(_ascii(f"{self.certificate}\n{self.key}")) as path:
-                    made.load_cert_chain(path, password=self.key_password or "")
+                    context.load_cert_chain(path, password=self.key_password or "")
         except (ssl.SSLError, ValueError) as error:
-            raise UsageError(f"the TLS certificates or the key can not be used: {error}") from error
-        return made
+            raise UsageError(f"the TLS certificates or the key cannot be used: {error}") from error
+        return context
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Addresses, security and timeouts (seconds) of a cluster."""
+    """Addresses, security and timeouts of a cluster.
+
+    Attributes:
+        bootstrap: addresses of brokers, ``host:port``, or names of SRV records.
+        sasl: mechanism, user and password.
+        dial_timeout: for a connection with its TLS handshake, seconds.
+        request_timeout: for a request, seconds.
+    """
 
     bootstrap: tuple[str, ...]
     client_id: str = "kafka-pixy-spark"
     tls: Tls | None = None
     sasl: tuple[str, str, str] | None = field(default=None, repr=False)
-    """Mechanism, user, password."""
     dial_timeout: float = 10.0
     request_timeout: float = 30.0
 
     def options(self) -> Options:
-        """In the wire library's terms."""
+        """Return the options of the wire library."""
         made = Options(
             client_id=self.client_id, dial_timeout=self.dial_timeout, request_timeout=self.request_timeout
         )
@@ -83,7 +88,7 @@ class Access:
         return made
 
     def spark_options(self) -> dict[str, str]:
-        """The options that say the same."""
+        """Return the data source's options that describe the same access."""
         found = {
             "bootstrap.servers": ",".join(self.bootstrap),
             "client.id": self.client_id,
@@ -116,13 +121,13 @@ class Access:
 
 
 def _ascii(text: str) -> str:
-    """PEM without the letters of its comments that ``ssl`` does not take: systems' bundles have names of authorities."""
+    """Remove non-ASCII characters, which ``ssl`` refuses: comments in systems' bundles name authorities with them."""
     return text.encode("ascii", "ignore").decode()
 
 
 @contextlib.contextmanager
 def _file(text: str) -> Iterator[str]:
-    """OpenSSL takes a certificate's key from a file only; only its owner may read this one."""
+    """Write text to a temporary file that only its owner can read: OpenSSL loads keys from files only."""
     handle, path = tempfile.mkstemp(suffix=".pem")
     try:
         with os.fdopen(handle, "w", encoding="ascii") as file:
@@ -138,27 +143,29 @@ def _file(text: str) -> Iterator[str]:
 def from_kafka(
     given: Mapping[str, str], dial_timeout: float, request_timeout: float, *, insecure: bool = False
 ) -> Access:
-    """From options without their ``kafka.``; raises UsageError that names the option."""
+    """Return the access that ``kafka.*`` options describe.
+
+    Args:
+        given: the options without the prefix ``kafka.``.
+        dial_timeout: for a connection with its TLS handshake, seconds.
+        request_timeout: for a request, seconds.
+        insecure: whether to leave brokers' certificates unchecked.
+
+    Raises:
+        UsageError: an option is wrong or missing; the text names it.
+    """
     bootstrap = tuple(each.strip() for each in given.get("bootstrap.servers", "").split(",") if each.strip())
     if not bootstrap:
         raise UsageError(
-            "option kafka.bootstrap.servers is needed, or config, for the daemon's configuration"
+            "option kafka.bootstrap.servers is required, or config with the daemon's configuration file"
         )
     for each in bootstrap:
         try:
-            if ":" in each:  # else the name of an SRV record
+            if ":" in each:  # otherwise the name of an SRV record
                 parse_address(each)
         except ValueError as error:
             raise UsageError(f"option kafka.bootstrap.servers: {error}") from None
-    protocol = given.get("security.protocol", "PLAINTEXT").upper()
-    if protocol not in _PROTOCOLS:
-        raise UsageError(f"option kafka.security.protocol: {protocol!r} is none of {', '.join(_PROTOCOLS)}")
-    secured = (
-        sorted(name for name in given if name.startswith("ssl.")) if not protocol.endswith("SSL") else []
-    )
-    secured += sorted(name for name in given if name.startswith("sasl.")) if "SASL" not in protocol else []
-    if secured:
-        raise UsageError(f"option kafka.{secured[0]}: kafka.security.protocol is {protocol}")
+    protocol = _protocol(given)
     return Access(
         bootstrap,
         given.get("client.id", "kafka-pixy-spark"),
@@ -167,6 +174,24 @@ def from_kafka(
         dial_timeout,
         request_timeout,
     )
+
+
+def _protocol(given: Mapping[str, str]) -> str:
+    protocol = given.get("security.protocol", "PLAINTEXT").upper()
+    if protocol not in _PROTOCOLS:
+        raise UsageError(
+            f"option kafka.security.protocol: {protocol!r} is not one of {', '.join(_PROTOCOLS)}"
+        )
+    ineffective = []
+    if not protocol.endswith("SSL"):
+        ineffective += sorted(name for name in given if name.startswith("ssl."))
+    if "SASL" not in protocol:
+        ineffective += sorted(name for name in given if name.startswith("sasl."))
+    if ineffective:
+        raise UsageError(
+            f"option kafka.{ineffective[0]} has no effect: kafka.security.protocol is {protocol}"
+        )
+    return protocol
 
 
 def _tls(given: Mapping[str, str], insecure: bool) -> Tls:
@@ -179,22 +204,24 @@ def _tls(given: Mapping[str, str], insecure: bool) -> Tls:
     store = _pem(given, "ssl.keystore", "ssl.keystore.certificate.chain")
     key = given.get("ssl.keystore.key", "")
     if store and not key and "PRIVATE KEY" not in store:
-        raise UsageError("option kafka.ssl.keystore.key is needed: the key store has a certificate only")
+        raise UsageError("option kafka.ssl.keystore.key is required: the key store has only a certificate")
     if key and not store:
-        raise UsageError("option kafka.ssl.keystore.certificate.chain is needed with kafka.ssl.keystore.key")
+        raise UsageError(
+            "option kafka.ssl.keystore.certificate.chain is required with kafka.ssl.keystore.key"
+        )
     return Tls(ca, store, key, given.get("ssl.key.password"), bool(algorithm) and not insecure, not insecure)
 
 
 def _pem(given: Mapping[str, str], store: str, text: str) -> str:
-    """PEM text: given as such, or the content of the store's file."""
+    """Return PEM text, from the option ``text`` or from the file of ``store``."""
     location = given.get(f"{store}.location", "")
     if location and given.get(text):
-        raise UsageError(f"options kafka.{store}.location and kafka.{text}: give one of them")
+        raise UsageError(f"options kafka.{store}.location and kafka.{text}: give only one of them")
     if not location and not given.get(text):
         return ""
     kind = given.get(f"{store}.type", "JKS").upper()
     if kind != "PEM":
-        raise UsageError(f"option kafka.{store}.type: only PEM can be read here, not {kind}")
+        raise UsageError(f"option kafka.{store}.type: only PEM is supported, not {kind}")
     return _read(location, f"option kafka.{store}.location") if location else given[text]
 
 
@@ -202,17 +229,17 @@ def _read(path: str, name: str) -> str:
     try:
         found = Path(path).read_text(encoding="utf-8", errors="replace")
     except OSError as error:
-        raise UsageError(f"{name}: {path} can not be read ({error})") from error
+        raise UsageError(f"{name}: {path} cannot be read ({error})") from error
     if "-----BEGIN " not in found:
-        # An empty one would mean the system's authorities.
-        raise UsageError(f"{name}: {path} holds nothing in PEM")
+        # Empty text would select the system's authorities.
+        raise UsageError(f"{name}: {path} has no PEM data")
     return found
 
 
 def _sasl(given: Mapping[str, str]) -> tuple[str, str, str]:
     mechanism = given.get("sasl.mechanism", "GSSAPI").upper()
     if mechanism not in _MECHANISMS:
-        raise UsageError(f"option kafka.sasl.mechanism: {mechanism} is none of {', '.join(_MECHANISMS)}")
+        raise UsageError(f"option kafka.sasl.mechanism: {mechanism} is not one of {', '.join(_MECHANISMS)}")
     found = _JAAS.match(given.get("sasl.jaas.config", ""))
     pairs = (
         {}
@@ -225,7 +252,7 @@ def _sasl(given: Mapping[str, str]) -> tuple[str, str, str]:
         }
     )
     if not {"username", "password"} <= set(pairs):
-        # What it holds is a secret, so it is not shown.
+        # The value holds a secret, so the text does not show it.
         raise UsageError(
             'option kafka.sasl.jaas.config must read: LoginModule required username="..." password="...";'
         )
@@ -236,7 +263,17 @@ def _sasl(given: Mapping[str, str]) -> tuple[str, str, str]:
 
 
 def from_config(path: str, cluster: str) -> Access:
-    """From a cluster of the daemon's configuration file; raises UsageError, ConfigError, UnknownCluster."""
+    """Return the access to a cluster of the daemon's configuration file.
+
+    Args:
+        path: the file.
+        cluster: the cluster's name; empty for the default one.
+
+    Raises:
+        UsageError: a certificate or key cannot be read.
+        ConfigError: the file is wrong.
+        UnknownCluster: the file has no such cluster.
+    """
     from pixy.config import load_file, validate
     from pixy.errors import UnknownCluster
 
@@ -248,7 +285,7 @@ def from_config(path: str, cluster: str) -> Access:
 
 
 def from_proxy(proxy: Proxy) -> Access:
-    """From a cluster that is configured already."""
+    """Return the access to a configured cluster."""
     kafka, net = proxy.kafka, proxy.net
     tls = None
     if kafka.tls:

@@ -1,4 +1,4 @@
-"""Mode ``batches``: a row for each record batch, from its header alone. Nothing is decompressed."""
+"""Mode ``batches``: one row per record batch, from its header alone. Nothing is decompressed."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 
 from pixy.pipeline.datasource import columns
-from pixy.pipeline.datasource.fetching import Found, RangeFetcher, batch_error
+from pixy.pipeline.datasource.fetching import FetchedBatch, RangeFetcher, batch_error
 from pixy.pipeline.datasource.options import Source
 from pixy.pipeline.datasource.plan import Range
-from pixy.pipeline.datasource.rows import codecs, micros
+from pixy.pipeline.datasource.record_rows import codecs, micros
 from pixy.wire.batch_header import CODEC_MASK, Header
 from pixy.wire.exceptions import UnsupportedMagicError
 
@@ -37,10 +37,15 @@ _TIMES: Final = ("baseTimestamp", "maxTimestamp")
 
 
 class BatchRows:
-    """Headers of one range, gathered into Arrow batches.
+    """Turns the headers of one range into Arrow batches.
 
-    A batch belongs to the range that its last offset lies in: so each is in one range, however a log is
-    divided, and the batch that a log begins in the middle of is there.
+    A batch belongs to the range that contains its last offset. So each is in exactly one range, however the log is
+    divided, including the batch that the log starts in the middle of.
+
+    Args:
+        source: the checked options.
+        range_: the offsets to read.
+        wanted: the columns, of those of mode ``batches``.
     """
 
     def __init__(self, source: Source, range_: Range, wanted: Sequence[str]) -> None:
@@ -48,29 +53,29 @@ class BatchRows:
         self._schema = columns.arrow_schema(columns.BATCHES, wanted)
 
     def read(self) -> Iterator[pa.RecordBatch]:
-        """The range, fetched. Raises SourceError."""
-        return self.of(iter(RangeFetcher(self._source, self._range, check_crc=False)))
+        """Fetch the range and convert it; raises SourceError if it cannot be read."""
+        return self.convert(iter(RangeFetcher(self._source, self._range, check_crc=False)))
 
-    def of(self, batches: Iterator[Found]) -> Iterator[pa.RecordBatch]:
-        """A row each. Raises SourceError for messages of the formats before Kafka 0.11."""
+    def convert(self, batches: Iterator[FetchedBatch]) -> Iterator[pa.RecordBatch]:
+        """Convert batches to rows; raises SourceError for messages of the formats before Kafka 0.11."""
         waiting: list[tuple[Header, bool]] = []
-        for found in batches:
-            if found.header is None:
-                offset = int.from_bytes(found.buffer[found.start : found.start + 8], "big")
+        for batch in batches:
+            if batch.header is None:
+                offset = int.from_bytes(batch.buffer[batch.start : batch.start + 8], "big")
                 raise batch_error(
                     self._range,
                     offset,
-                    UnsupportedMagicError(found.buffer[found.start + 16], found.start + 16),
+                    UnsupportedMagicError(batch.buffer[batch.start + 16], batch.start + 16),
                 )
-            if self._range.start <= found.header.last_offset < self._range.end:
-                waiting.append((found.header, found.crc_valid))
+            if self._range.start <= batch.header.last_offset < self._range.end:
+                waiting.append((batch.header, batch.crc_valid))
             if len(waiting) >= self._source.limits.arrow_records:
-                yield self._made(waiting)
+                yield self._record_batch(waiting)
                 waiting = []
         if waiting:
-            yield self._made(waiting)
+            yield self._record_batch(waiting)
 
-    def _made(self, rows: list[tuple[Header, bool]]) -> pa.RecordBatch:
+    def _record_batch(self, rows: list[tuple[Header, bool]]) -> pa.RecordBatch:
         return pa.RecordBatch.from_arrays(
             [self._column(name, rows) for name in self._schema.names], schema=self._schema
         )

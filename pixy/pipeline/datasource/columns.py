@@ -1,4 +1,4 @@
-"""The columns of both modes: their names, Spark's types and Arrow's."""
+"""The columns of both modes: names, Spark types and Arrow types."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ARROW: Final = {
 }
 
 _RECORDS: Final = {
-    # As Spark's Kafka source has them:
+    # The columns of Spark's Kafka source:
     "key": "binary",
     "value": "binary",
     "topic": "string",
@@ -33,7 +33,7 @@ _RECORDS: Final = {
     "timestamp": "timestamp",
     "timestampType": "int",
     "headers": "array<struct<key:string,value:binary>>",
-    # Of the record's batch; -1 is the protocol's "none":
+    # Fields of the record's batch; -1 is Kafka's "none":
     "producerId": "bigint",
     "producerEpoch": "int",
     "sequence": "int",
@@ -67,47 +67,62 @@ _BATCHES: Final = {
 
 RECORDS, BATCHES = "records", "batches"
 MODES: Final = {RECORDS: _RECORDS, BATCHES: _BATCHES}
-"""By mode: name to Spark's type."""
+"""By mode, the Spark type of each column."""
 
 LARGEST_MILLIS: Final = (2**63 - 1) // 1000
-"""Spark counts microseconds in 64 bits."""
+"""The largest timestamp: Spark counts microseconds in 64 bits."""
 
 
 def names(mode: str, *, headers: bool = True) -> tuple[str, ...]:
-    """The columns of a mode; without ``headers`` not those of that name."""
+    """Return the columns of a mode.
+
+    Args:
+        mode: RECORDS or BATCHES.
+        headers: whether to include the column ``headers``.
+    """
     return tuple(name for name in MODES[mode] if headers or name != "headers")
 
 
 def ddl(mode: str, *, headers: bool = True) -> str:
-    """The schema for Spark."""
+    """Return the schema of a mode as Spark DDL; for the arguments see :func:`names`."""
     return ", ".join(f"{name} {MODES[mode][name]}" for name in names(mode, headers=headers))
 
 
 def arrow_schema(mode: str, wanted: Sequence[str]) -> pa.Schema:
-    """The schema of the Arrow batches with these columns."""
+    """Return the schema of Arrow batches.
+
+    Args:
+        mode: RECORDS or BATCHES.
+        wanted: the columns.
+    """
     return pa.schema([(name, _ARROW[MODES[mode][name]]) for name in wanted])
 
 
-def check(schema: StructType, mode: str) -> tuple[str, ...]:
-    """The columns that a schema asks for; raises UsageError for one that is not there or of another type.
+def check_schema(schema: StructType, mode: str) -> tuple[str, ...]:
+    """Return the columns that a schema asks for.
 
-    Spark 4.0 tells a Python source nothing of what a query needs, so a schema with fewer columns is how
-    to leave columns out.
+    Spark 4.0 does not tell a Python source which columns a query needs; a schema with fewer columns leaves the others
+    out.
+
+    Args:
+        schema: the query's schema.
+        mode: RECORDS or BATCHES.
+
+    Raises:
+        UsageError: a column does not exist, has another type, or occurs twice.
     """
     known = MODES[mode]
     for field in schema.fields:
         if field.name not in known:
-            raise UsageError(
-                f"schema: there is no column {field.name!r} in mode {mode} (there are {', '.join(known)})"
-            )
+            raise UsageError(f"schema: mode {mode} has no column {field.name!r} (it has {', '.join(known)})")
         found = field.dataType.simpleString()
         if found != known[field.name]:
-            raise UsageError(f"schema: column {field.name} is {known[field.name]}, not {found}")
+            raise UsageError(f"schema: column {field.name} has type {known[field.name]}, not {found}")
     if not schema.fields:
-        raise UsageError("schema: it has no columns")
+        raise UsageError("schema: no columns are given")
     twice = {name for name in schema.names if schema.names.count(name) > 1}
     if twice:
-        raise UsageError(f"schema: column {', '.join(sorted(twice))} is there twice")
+        raise UsageError(f"schema: column {', '.join(sorted(twice))} occurs twice")
     return tuple(schema.names)
 
 
@@ -117,7 +132,7 @@ __all__ = [
     "MODES",
     "RECORDS",
     "arrow_schema",
-    "check",
+    "check_schema",
     "ddl",
     "names",
 ]

@@ -1,8 +1,8 @@
-"""A task's side: one range of offsets of one partition, batch by batch, through one connection.
+"""Fetch one range of offsets of one partition, batch by batch, through one connection. Runs in a task.
 
-What may pass (a broker gone, another leader) is tried again until the partition has yielded nothing for
-``poll_timeout``; what will not is told with topic, partition and offset. Nothing is ever left out silently:
-offsets that are gone, a checksum that does not match and a topic made anew end the task.
+Transient errors (a broker is down, the leader moved) are retried until the partition has returned nothing for
+``poll_timeout``. Other errors are raised with topic, partition and offset. Nothing is left out silently: deleted
+offsets, a wrong checksum or a recreated topic end the task.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _OFFSET = struct.Struct(">q")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A batch (or a message of the formats before Kafka 0.11) in what was fetched.
+class FetchedBatch:
+    """A batch, or a message of the formats before Kafka 0.11, in a fetched record set.
 
     Attributes:
         buffer: the record set; the batch is ``buffer[start:end]``.
-        first: where reading began; what the batch has before is not wanted.
+        first: offset at which reading started; earlier records of the batch are not wanted.
         header: None for magic 0 and 1.
-        crc_valid: whether the checksum matches; always true where it was asked to be checked.
+        crc_valid: whether the checksum matches; always true if the fetcher checks it.
     """
 
     buffer: bytes
@@ -51,21 +51,31 @@ class Found:
     crc_valid: bool = True
 
 
-class _Gone(Exception):
-    """The topic is not there any more, and that is no reason to fail."""
+class _TopicGone(Exception):
+    """The topic was deleted, and ``failOnDataLoss`` is false."""
 
 
-def batch_error(place: object, offset: int, error: object) -> SourceError:
-    """What is told of a batch that can not be read."""
-    return SourceError(f"{place}: the batch at offset {offset} can not be read: {error}")
+def batch_error(range_: Range, offset: int, error: object) -> SourceError:
+    """Return the error for a batch that cannot be read.
+
+    Args:
+        range_: the range that is read.
+        offset: the batch's first offset.
+        error: the cause.
+    """
+    return SourceError(f"{range_}: the batch at offset {offset} cannot be read: {error}")
 
 
 class RangeFetcher:
     """Fetches one range.
 
     Args:
-        check_crc: a wrong checksum is an error; without, it is told in ``Found.crc_valid``.
-        connect: makes the client of the partition; for tests.
+        source: the checked options.
+        range_: the offsets to fetch.
+        check_crc: whether a wrong checksum is an error; otherwise :attr:`FetchedBatch.crc_valid` reports it.
+        connect: creates the partition's client; for tests.
+        clock: returns seconds; for tests.
+        sleep: waits between attempts; for tests.
     """
 
     def __init__(
@@ -85,11 +95,17 @@ class RangeFetcher:
         self._clock = clock
         self._sleep = sleep
         self._position = range_.start
-        self._fresh = clock()
+        self._last_progress = clock()
         self._attempts = 0
 
-    def __iter__(self) -> Iterator[Found]:
-        """The batches with offsets of the range, control batches too; none of aborted transactions."""
+    def __iter__(self) -> Iterator[FetchedBatch]:
+        """Iterate over the batches with offsets of the range.
+
+        Control batches are included; with ``read_committed``, batches of aborted transactions are not.
+
+        Raises:
+            SourceError: the range cannot be read; the text names topic, partition and offset.
+        """
         try:
             with self._connect(self._source, self._range) as fetcher:
                 self._check_id()
@@ -98,7 +114,7 @@ class RangeFetcher:
                     if result is not None:
                         yield from self._batches(result)
                 self._check_id()
-        except _Gone:
+        except _TopicGone:
             return
         except AuthenticationError as error:
             raise SourceError(f"{self._range}: {error}") from error
@@ -111,7 +127,7 @@ class RangeFetcher:
         except AuthenticationError:
             raise
         except (WireError, OSError) as error:
-            # Also an answer that can not be parsed: the connection is closed, another may do better.
+            # Also a response that cannot be parsed: the connection is closed, and another may do better.
             self._pause(fetcher, str(error), final=_is_final(error))
             return None
         code = result.error_code
@@ -128,11 +144,11 @@ class RangeFetcher:
         return result
 
     def _pause(self, fetcher: PartitionFetcher, why: str, *, final: bool) -> None:
-        """Before another attempt, at another broker perhaps; raises SourceError when time is up."""
+        """Wait before the next attempt, which may go to another broker; raises SourceError once time is up."""
         limits = self._source.limits
-        waited = self._clock() - self._fresh
+        waited = self._clock() - self._last_progress
         if final or waited >= limits.poll_timeout:
-            after = "" if final else f" (for {waited:.0f} s, kafkaConsumer.pollTimeoutMs)"
+            after = "" if final else f" (retried for {waited:.0f} s, kafkaConsumer.pollTimeoutMs)"
             raise SourceError(f"{self._range} at offset {self._position}: {why}{after}")
         fetcher.forget()
         delay = min(limits.backoff * 2 ** min(self._attempts, 16), limits.backoff_max)
@@ -141,7 +157,7 @@ class RangeFetcher:
         self._check_id()
 
     def _starved(self, result: FetchResult) -> None:
-        waited = self._clock() - self._fresh
+        waited = self._clock() - self._last_progress
         if waited >= self._source.limits.poll_timeout:
             end = result.last_stable_offset if self._source.read_committed else result.high_watermark
             raise SourceError(
@@ -152,74 +168,74 @@ class RangeFetcher:
 
     def _out_of_range(self, fetcher: PartitionFetcher) -> None:
         try:
-            found = fetcher.list_offsets(OLDEST)
+            oldest = fetcher.list_offsets(OLDEST)
         except (WireError, OSError) as error:
             self._pause(fetcher, str(error), final=False)
             return
-        if found.error_code:
-            self._pause(fetcher, describe(found.error_code), final=not lookup(found.error_code).retriable)
+        if oldest.error_code:
+            self._pause(fetcher, describe(oldest.error_code), final=not lookup(oldest.error_code).retriable)
             return
         until = self._range.end - 1
-        if found.offset > self._position:
-            until = min(found.offset, self._range.end) - 1
-            why = f"they were deleted (retention, DeleteRecords), the log starts at {found.offset}"
+        if oldest.offset > self._position:
+            until = min(oldest.offset, self._range.end) - 1
+            why = f"they were deleted (retention, DeleteRecords), the log starts at {oldest.offset}"
         else:
             why = "the log ends before them: the topic was deleted and created again, or lost its end"
-        told = f"{self._range}: offsets {self._position} to {until} are out of range: {why}"
+        problem = f"{self._range}: offsets {self._position} to {until} are out of range: {why}"
         if self._source.fail_on_data_loss:
-            raise SourceError(f"{told}; failOnDataLoss=false goes on without them")
-        logger.warning("%s", told)
+            raise SourceError(f"{problem}; failOnDataLoss=false continues without them")
+        logger.warning("%s", problem)
         self._position = until + 1
-        self._fresh = self._clock()
+        self._last_progress = self._clock()
 
     def _check_id(self) -> None:
-        """The topic is the one that the range was planned for; a name alone does not tell."""
+        """Check that the topic is the one that the range was planned for: a recreated topic has another id."""
         planned = self._range.topic_id
         if not planned:
             return
         try:
             body = metadata(self._source.access, [self._range.topic])
         except (WireError, OSError):
-            return  # what can not be reached is told by the fetches
-        here = next((each for each in body["Topics"] if each["Name"] == self._range.topic), None)
-        now = topic_id(here) if here is not None and not here["ErrorCode"] else ""
-        gone = here is not None and here["ErrorCode"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if gone or (now and now != planned):
-            became = "was deleted" if gone else f"was deleted and created again (it has id {now} now)"
-            told = (
-                f"{self._range}: the topic with id {planned}, of which offsets {self._range.start} to "
-                f"{self._range.end - 1} were to be read, {became}"
+            return  # the next fetch reports an unreachable cluster
+        entry = next((each for each in body["Topics"] if each["Name"] == self._range.topic), None)
+        current = topic_id(entry) if entry is not None and not entry["ErrorCode"] else ""
+        gone = entry is not None and entry["ErrorCode"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if gone or (current and current != planned):
+            change = "was deleted" if gone else f"was deleted and created again (it now has id {current})"
+            problem = (
+                f"{self._range}: offsets {self._range.start} to {self._range.end - 1} cannot be read: "
+                f"the topic with id {planned} {change}"
             )
             if self._source.fail_on_data_loss:
-                raise SourceError(f"{told}; failOnDataLoss=false goes on without them")
-            logger.warning("%s", told)
-            raise _Gone
+                raise SourceError(f"{problem}; failOnDataLoss=false continues without them")
+            logger.warning("%s", problem)
+            raise _TopicGone
 
     # -- batches ---------------------------------------------------------------------------------
 
-    def _batches(self, result: FetchResult) -> Iterator[Found]:
+    def _batches(self, result: FetchResult) -> Iterator[FetchedBatch]:
         listed = result.aborted if self._source.read_committed else ()
         begun = sorted(listed, key=lambda each: each[1], reverse=True)
         aborting: set[int] = set()
         before = self._position
-        for found in self._slices(result.record_set):
-            self._fresh, self._attempts = self._clock(), 0
-            header = found.header
+        for batch in self._slices(result.record_set):
+            self._last_progress, self._attempts = self._clock(), 0
+            header = batch.header
             if header is None:
-                yield found
+                yield batch
                 continue
             self._position = max(self._position, header.next_offset)
             while begun and begun[-1][1] <= header.last_offset:
                 aborting.add(begun.pop()[0])
-            if header.is_control and self._aborts(found):
+            if header.is_control and self._aborts(batch):
                 aborting.discard(header.producer_id)
             aborted = header.is_transactional and not header.is_control and header.producer_id in aborting
             if not aborted:
-                yield found
+                yield batch
         if self._position == before:
             self._starved(result)
 
-    def _slices(self, buffer: bytes) -> Iterator[Found]:
+    def _slices(self, buffer: bytes) -> Iterator[FetchedBatch]:
         offset = first = self._position
         try:
             for start, end, magic in slices(buffer):
@@ -228,21 +244,21 @@ class RangeFetcher:
                     self._position = self._range.end
                     return
                 if magic < 2:
-                    # Of a compressed one this is the last offset in it.
+                    # A compressed message has the offset of the last one inside.
                     self._position = max(self._position, offset + 1)
-                    yield Found(buffer, start, end, first, None)
+                    yield FetchedBatch(buffer, start, end, first, None)
                     continue
                 header = batch_header.read(buffer, start, check_crc=self._check_crc)
                 valid = self._check_crc or _crc(buffer, start, end) == header.crc
-                yield Found(buffer, start, end, first, header, valid)
+                yield FetchedBatch(buffer, start, end, first, header, valid)
         except DecodeError as error:
             raise batch_error(self._range, offset, error) from error
 
-    def _aborts(self, found: Found) -> bool:
+    def _aborts(self, batch: FetchedBatch) -> bool:
         if not self._source.read_committed:
             return False
-        # Compaction may have left the batch and taken the marker.
-        records = unmarshal(found.buffer, found.start, check_crc=False).records()
+        # Compaction may have removed the marker and kept the batch.
+        records = unmarshal(batch.buffer, batch.start, check_crc=False).records()
         return any(control.parse(record).type == control.ControlType.ABORT for record in records)
 
 
@@ -270,4 +286,4 @@ def _connect(source: Source, range_: Range) -> PartitionFetcher:
     )
 
 
-__all__ = ["Found", "RangeFetcher", "batch_error"]
+__all__ = ["FetchedBatch", "RangeFetcher", "batch_error"]

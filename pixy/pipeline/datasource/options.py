@@ -1,7 +1,7 @@
-"""The options of ``format("pixy")``: those of Spark's Kafka source under their names, and some of our own.
+"""The options of ``format("pixy")``: those of Spark's Kafka source under the same names, and some of our own.
 
-What is not known, or can not be, is refused by name: a mistyped option that is passed over reads the wrong
-data. Pure, but for the files that options name.
+Unknown options and impossible values are errors that name the option: a mistyped option that was ignored would read the
+wrong data. Pure, except for the files that options name.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ _OWN: Final = (
     "subscribePattern",
 )
 NAMES: Final = {name.lower(): name for name in (*_OWN, *(f"kafka.{name}" for name in _KAFKA))}
-"""Spark hands names over in small letters."""
+"""Names by their lower-case form, which Spark passes."""
 
 _MAX_INT: Final = (1 << 31) - 1
 _MAX_LONG: Final = (1 << 63) - 1
@@ -82,7 +82,7 @@ _MAX_LONG: Final = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which partitions: one of the three."""
+    """The partitions to read: exactly one of the three fields is set."""
 
     topics: tuple[str, ...] = ()
     pattern: str = ""
@@ -98,15 +98,18 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class ReadLimits:
-    """Bounds of a task; times are seconds.
+    """Limits of a task.
 
     Attributes:
-        poll_timeout: how long a partition may yield nothing before the task fails.
-        backoff, backoff_max: between attempts; doubled with each, up to the second.
-        fetch_bytes: of a request.
-        fetch_min_bytes, fetch_wait_ms: how the broker waits.
-        arrow_records, arrow_bytes: an Arrow batch ends with the Kafka batch that reaches one of them.
-        batch_bytes: what one Kafka batch may be when decompressed.
+        poll_timeout: a task fails when its partition returns nothing for this long, seconds.
+        backoff: first wait between two attempts, seconds; doubled with each attempt.
+        backoff_max: longest wait between two attempts, seconds.
+        fetch_bytes: size of a fetch.
+        fetch_min_bytes: the broker waits for this many bytes.
+        fetch_wait_ms: how long the broker waits for them, milliseconds.
+        arrow_records: an Arrow batch ends with the Kafka batch that reaches this number of records.
+        arrow_bytes: an Arrow batch ends with the Kafka batch that reaches this size.
+        batch_bytes: largest size of a decompressed Kafka batch.
     """
 
     poll_timeout: float = 120.0
@@ -122,7 +125,16 @@ class ReadLimits:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What the options say, checked; it travels to the executors."""
+    """The checked options; they travel to the executors.
+
+    Attributes:
+        headers: whether the default schema has the column ``headers``.
+        control: whether to return control records.
+        max_offsets: ``maxOffsetsPerTrigger``; None for no limit.
+        min_partitions: ``minPartitions``; None for one task per partition.
+        retries: attempts after the first one, for the driver's queries.
+        retry_interval: seconds between them.
+    """
 
     access: Access
     selection: Selection
@@ -141,10 +153,10 @@ class Source:
 
 
 def mode_of(given: Mapping[str, str]) -> str:
-    """The option ``mode``."""
+    """Return the option ``mode``; raises UsageError if it is unknown."""
     mode = given.get("mode", columns.RECORDS).lower()
     if mode not in columns.MODES:
-        raise UsageError(f"option mode: {mode!r} is none of {', '.join(columns.MODES)}")
+        raise UsageError(f"option mode: {mode!r} is not one of {', '.join(columns.MODES)}")
     return mode
 
 
@@ -152,27 +164,29 @@ def parse(options: Mapping[str, str], *, streaming: bool | None = None) -> Sourc
     """Check all options.
 
     Args:
-        options: by name, in small letters.
-        streaming: None where it is not known yet.
+        options: the options by name, in any case.
+        streaming: whether the query is a stream; None if that is not known yet.
 
     Raises:
-        UsageError, ConfigError, UnknownCluster: the text names the option.
+        UsageError: an option is unknown, wrong or missing; the text names it.
+        ConfigError: the daemon's configuration is wrong.
+        UnknownCluster: the daemon's configuration has no such cluster.
     """
     given = _known(options)
     stream = bool(streaming)
     ending = sorted(name for name in given if name.startswith("ending"))
     if stream and ending:
-        raise UsageError(f"option {NAMES[ending[0]]}: a stream has no end, it is for batch queries only")
+        raise UsageError(f"option {NAMES[ending[0]]}: a stream has no end; use it in batch queries only")
     if streaming is False and "maxoffsetspertrigger" in given:
-        logger.warning("option maxOffsetsPerTrigger means nothing in a batch query")
-    reached, limits = _access(given), _limits(given)
-    if limits.fetch_wait_ms >= reached.request_timeout * 1000:
+        logger.warning("option maxOffsetsPerTrigger has no effect in a batch query")
+    cluster_access, limits = _access(given), _limits(given)
+    if limits.fetch_wait_ms >= cluster_access.request_timeout * 1000:
         raise UsageError(
-            f"option kafka.fetch.max.wait.ms: {limits.fetch_wait_ms} is not less than a request may take, "
-            f"{reached.request_timeout * 1000:.0f} (kafka.request.timeout.ms)"
+            f"option kafka.fetch.max.wait.ms: {limits.fetch_wait_ms} must be less than kafka.request.timeout.ms, "
+            f"which is {cluster_access.request_timeout * 1000:.0f}"
         )
     return Source(
-        access=reached,
+        access=cluster_access,
         selection=_selection(given),
         mode=mode_of(given),
         start=_start(given, streaming),
@@ -195,7 +209,7 @@ def _known(options: Mapping[str, str]) -> dict[str, str]:
         if name not in NAMES:
             close = difflib.get_close_matches(name, NAMES, 1)
             raise UsageError(
-                f"option {name} is not known" + (f" (did you mean {NAMES[close[0]]}?)" if close else "")
+                f"option {name} is unknown" + (f" (did you mean {NAMES[close[0]]}?)" if close else "")
             )
     return given
 
@@ -207,22 +221,26 @@ def _access(given: Mapping[str, str]) -> Access:
     if "config" not in given:
         if "cluster" in given:
             raise UsageError(
-                "option cluster: it is one of the daemon's configuration, which config must name"
+                "option cluster: it names a cluster of the daemon's configuration, so config is required too"
             )
         return access.from_kafka(kafka, dial, request, insecure=_flag(given, "insecure", False))
     if "insecure" in given:
-        raise UsageError("option insecure: config says how to reach the cluster, give one of them")
+        raise UsageError(
+            "option insecure: config already describes the access to the cluster; remove one of them"
+        )
     for name in kafka:
         if name.startswith(("bootstrap.", "client.", "sasl.", "security.", "ssl.", "request.", "socket.")):
-            raise UsageError(f"option kafka.{name}: config says how to reach the cluster, give one of them")
+            raise UsageError(
+                f"option kafka.{name}: config already describes the access to the cluster; remove one of them"
+            )
     return access.from_config(given["config"], given.get("cluster", ""))
 
 
 def _selection(given: Mapping[str, str]) -> Selection:
     named = [NAMES[name] for name in ("assign", "subscribe", "subscribepattern") if name in given]
     if len(named) != 1:
-        found = f"not {' and '.join(named)}" if named else "none is there"
-        raise UsageError(f"options subscribe, subscribePattern, assign: one of them is needed, {found}")
+        given_names = " and ".join(named) or "none of them"
+        raise UsageError(f"options subscribe, subscribePattern, assign: give exactly one, not {given_names}")
     if "assign" in given:
         return Selection(assigned=positions.parse_assign(given["assign"]))
     if "subscribe" in given:
@@ -244,7 +262,7 @@ def _end(given: Mapping[str, str]) -> Position:
 
 
 def _position(given: Mapping[str, str], side: str, refused: int, or_latest: bool) -> Position | None:
-    """One time for all goes before times by partition, and these before offsets, as with Spark's source."""
+    """A timestamp for all partitions precedes timestamps by partition, and these precede offsets, as in Spark's source."""
     name = f"{side}Timestamp"
     if name.lower() in given:
         return positions.parse_time(given[name.lower()], name, or_latest)

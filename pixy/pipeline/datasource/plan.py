@@ -1,4 +1,4 @@
-"""Ranges of offsets: how much a trigger takes of each partition, and which tasks read it. Pure."""
+"""Plan ranges of offsets: the share of each partition in a trigger, and the division into tasks. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Range(InputPartition):
     """Offsets ``[start, end)`` of a partition, read by one task.
 
     Attributes:
-        topic_id: Kafka's UUID of the topic when this was planned; empty where the broker tells none.
+        topic_id: Kafka's UUID of the topic when the range was planned; empty if the broker does not send it.
     """
 
     topic: str
@@ -27,36 +27,46 @@ class Range(InputPartition):
 
     @property
     def size(self) -> int:
-        """How many offsets."""
+        """Number of offsets."""
         return self.end - self.start
 
     def __str__(self) -> str:
         return f"{self.topic}/{self.partition}"
 
 
-def limited(
+def limit_offsets(
     start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], limit: int | None
 ) -> dict[TopicPartition, int]:
-    """Where a trigger ends: each partition gets its share of ``limit`` offsets, one at least.
+    """Return the end of a trigger: each partition gets its share of ``limit`` offsets, but at least one.
 
-    As Spark's Kafka source does it, so up to a partition's one more than ``limit`` may come of many partitions.
+    This is the rule of Spark's Kafka source; with many small partitions the sum exceeds ``limit`` by up to one offset per
+    partition.
+
+    Args:
+        start: next offset of each partition.
+        end: end of each partition.
+        limit: number of offsets; None for no limit.
     """
-    sizes = {place: end[place] - start[place] for place in end if end[place] > start[place]}
+    sizes = {tp: end[tp] - start[tp] for tp in end if end[tp] > start[tp]}
     total = sum(sizes.values())
     if limit is None or total <= limit:
         return dict(end)
-    # Whole numbers: a float's share of 2^60 offsets is not exact.
+    # Integers, because a float's share of 2^60 offsets is not exact.
     return {
-        place: min(until, start[place] + max(1, limit * sizes[place] // total)) if place in sizes else until
-        for place, until in end.items()
+        tp: min(until, start[tp] + max(1, limit * sizes[tp] // total)) if tp in sizes else until
+        for tp, until in end.items()
     }
 
 
 def split(ranges: Iterable[Range], least: int | None) -> list[Range]:
-    """Ranges that hold something, divided so that there are about ``least``: large ones into more parts.
+    """Divide ranges into about ``least`` tasks; empty ranges are left out.
 
-    The rule of Spark's Kafka source (``minPartitions``): a partition's share of the offsets is its share of
-    the tasks, and small ones are left whole and out of that sum.
+    This is the rule of Spark's Kafka source (``minPartitions``): a partition's share of the tasks is its share of the
+    offsets; small ranges stay whole and do not count for the shares of the others.
+
+    Args:
+        ranges: the ranges to divide.
+        least: number of tasks; None leaves ranges whole.
     """
     found = [each for each in ranges if each.size > 0]
     if least is None or len(found) >= least:
@@ -85,4 +95,4 @@ def _divide(whole: Range, parts: int) -> list[Range]:
     return found
 
 
-__all__ = ["Range", "limited", "split"]
+__all__ = ["Range", "limit_offsets", "split"]

@@ -1,4 +1,4 @@
-"""Where reading starts and ends, as options say it: ``earliest``, ``latest``, JSON of offsets or of times."""
+"""Starting and ending positions, as options give them: ``earliest``, ``latest``, JSON of offsets or of timestamps."""
 
 from __future__ import annotations
 
@@ -12,106 +12,125 @@ from typing import Any, Final
 from pixy.pipeline.errors import SourceError, UsageError
 from pixy.wire.types import TopicPartition
 
-"""Topic and partition."""
-
 LATEST: Final = -1
 EARLIEST: Final = -2
-"""In JSON of offsets, and in the protocol's ListOffsets."""
+"""Values in JSON of offsets, and in Kafka's ListOffsets."""
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}\Z")
 
 
 class Kind(StrEnum):
-    """What a position is made of."""
+    """How a position is given."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
     OFFSETS = "offsets"
     TIMES = "times"
-    """A time for each partition."""
+    """A timestamp for each partition."""
     TIME = "time"
-    """One for all."""
+    """One timestamp for all partitions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where to start, or to end.
+    """A starting or an ending position. Timestamps are milliseconds since 1970.
 
     Attributes:
-        option: its name, for errors.
-        by_place: an offset (LATEST, EARLIEST too), or a time in milliseconds.
-        time: milliseconds, for TIME.
-        or_latest: for times: a partition without a record as late begins at its end.
+        option: the option's name, for error texts.
+        by_partition: for OFFSETS, offsets (or LATEST, EARLIEST); for TIMES, timestamps.
+        time: for TIME, the timestamp.
+        or_latest: for TIME and TIMES: whether a partition without a record as late is read from its end.
     """
 
     kind: Kind
     option: str = ""
-    by_place: Mapping[TopicPartition, int] = field(default_factory=dict)
+    by_partition: Mapping[TopicPartition, int] = field(default_factory=dict)
     time: int = -1
     or_latest: bool = False
 
     @property
     def by_time(self) -> bool:
-        """Whether it is made of times, which are not offsets."""
+        """Whether it is given by timestamps."""
         return self.kind in (Kind.TIME, Kind.TIMES)
 
-    def wanted(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """What to ask the brokers about each partition: EARLIEST, LATEST, a time; or the offset itself.
+    def wanted(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return by partition EARLIEST, LATEST or a timestamp, to ask the brokers for; or the offset itself.
 
         Raises:
-            SourceError: JSON that does not name each partition, or names one that is not there.
+            SourceError: the JSON lacks a partition that is read, or names another one.
         """
         if self.kind is Kind.TIME:
-            return dict.fromkeys(places, self.time)
+            return dict.fromkeys(partitions, self.time)
         if self.kind in (Kind.EARLIEST, Kind.LATEST):
-            return dict.fromkeys(places, EARLIEST if self.kind is Kind.EARLIEST else LATEST)
-        here = set(places)
-        for problem, found in (("lacks", here - set(self.by_place)), ("names", set(self.by_place) - here)):
+            return dict.fromkeys(partitions, EARLIEST if self.kind is Kind.EARLIEST else LATEST)
+        read = set(partitions)
+        for problem, found in (
+            ("lacks", read - set(self.by_partition)),
+            ("names", set(self.by_partition) - read),
+        ):
             if found:
                 which = ", ".join(f"{topic}/{partition}" for topic, partition in sorted(found)[:5])
                 more = f" and {len(found) - 5} more" if len(found) > 5 else ""
                 rest = (
-                    "each partition that is read must be in it"
+                    "it must name each partition that is read"
                     if problem == "lacks"
-                    else "it is not read, or does not exist"
+                    else "the query does not read it, or it does not exist"
                 )
                 raise SourceError(f"option {self.option} {problem} {which}{more}: {rest}")
-        return {place: self.by_place[place] for place in here}
+        return {tp: self.by_partition[tp] for tp in read}
 
 
 def parse_offsets(text: str, option: str, refused: int) -> Position:
-    """``earliest``, ``latest`` or JSON as of Spark's Kafka source; ``refused`` is LATEST, EARLIEST or 0."""
+    """Parse ``earliest``, ``latest`` or JSON of offsets, as of Spark's Kafka source.
+
+    Args:
+        text: the option's value.
+        option: the option's name.
+        refused: the value that is not allowed: LATEST, EARLIEST, or 0 for none.
+
+    Raises:
+        UsageError: the value is wrong; the text names the option.
+    """
     words = {"earliest": EARLIEST, "latest": LATEST}
     word = text.strip().lower()
     if word in words:
         if words[word] == refused:
-            raise UsageError(f"option {option} can not be {word} here")
+            raise UsageError(f"option {option} cannot be {word} here")
         return Position(Kind(word), option)
-    by_place = _by_place(text, option)
-    for (topic, partition), offset in by_place.items():
+    by_partition = _by_partition(text, option)
+    for (topic, partition), offset in by_partition.items():
         if offset < EARLIEST or offset == refused:
-            raise UsageError(f"option {option}: {topic}/{partition} can not be {offset}")
-    return Position(Kind.OFFSETS, option, by_place)
+            raise UsageError(f"option {option}: {topic}/{partition} cannot be {offset}")
+    return Position(Kind.OFFSETS, option, by_partition)
 
 
 def parse_times(text: str, option: str, or_latest: bool) -> Position:
-    """JSON of milliseconds by partition."""
-    by_place = _by_place(text, option)
-    for (topic, partition), time in by_place.items():
+    """Parse JSON of timestamps by partition.
+
+    Args:
+        text: the option's value.
+        option: the option's name.
+        or_latest: see :class:`Position`.
+
+    Raises:
+        UsageError: the value is wrong; the text names the option.
+    """
+    by_partition = _by_partition(text, option)
+    for (topic, partition), time in by_partition.items():
         if time < 0:
-            raise UsageError(f"option {option}: {topic}/{partition} can not be {time}")
-    return Position(Kind.TIMES, option, by_place, or_latest=or_latest)
+            raise UsageError(f"option {option}: {topic}/{partition} cannot be {time}")
+    return Position(Kind.TIMES, option, by_partition, or_latest=or_latest)
 
 
 def parse_time(text: str, option: str, or_latest: bool) -> Position:
-    """Milliseconds for all partitions."""
+    """Parse one timestamp for all partitions; for the arguments see :func:`parse_times`."""
     if not (text.isascii() and text.isdecimal()) or int(text) >= 1 << 63:
-        raise UsageError(f"option {option}: {text!r} are not milliseconds since 1970")
+        raise UsageError(f"option {option}: {text!r} is not a number of milliseconds since 1970")
     return Position(Kind.TIME, option, time=int(text), or_latest=or_latest)
 
 
 def parse_assign(text: str) -> tuple[TopicPartition, ...]:
-    """``{"topic": [0, 1]}``"""
+    """Parse ``{"topic": [0, 1]}``; raises UsageError if it is wrong."""
     found: list[TopicPartition] = []
     for topic, partitions in _object(text, "assign").items():
         _check_topic(topic, "assign")
@@ -119,14 +138,14 @@ def parse_assign(text: str) -> tuple[TopicPartition, ...]:
             raise UsageError(f"option assign: {topic} needs a list of partitions")
         found += [(topic, _partition(each, "assign", topic)) for each in partitions]
     if len(set(found)) < len(found):
-        raise UsageError("option assign: a partition is there twice")
+        raise UsageError("option assign: it names a partition twice")
     if not found:
         raise UsageError("option assign: it names no partition")
     return tuple(found)
 
 
 def parse_subscribe(text: str) -> tuple[str, ...]:
-    """``a,b``"""
+    """Parse ``a,b``; raises UsageError if a name is wrong."""
     topics = tuple(dict.fromkeys(each.strip() for each in text.split(",") if each.strip()))
     if not topics:
         raise UsageError("option subscribe: it names no topic")
@@ -136,7 +155,7 @@ def parse_subscribe(text: str) -> tuple[str, ...]:
 
 
 def parse_pattern(text: str) -> str:
-    """A regular expression that a topic's whole name matches."""
+    """Parse a regular expression for whole topic names; raises UsageError if it is wrong."""
     try:
         re.compile(text)
     except re.error as error:
@@ -150,7 +169,7 @@ def parse_pattern(text: str) -> str:
 
 def _check_topic(topic: str, option: str) -> None:
     if not _TOPIC.match(topic) or topic in (".", ".."):
-        raise UsageError(f"option {option}: {topic!r} is not a name of a topic")
+        raise UsageError(f"option {option}: {topic!r} is not a valid topic name")
 
 
 def _object(text: str, option: str) -> dict[str, Any]:
@@ -159,21 +178,21 @@ def _object(text: str, option: str) -> dict[str, Any]:
     except ValueError as error:
         raise UsageError(f"option {option}: {text!r} is not JSON ({error})") from error
     if not isinstance(found, dict):
-        raise UsageError(f"option {option}: {text!r} is not a JSON object by topic")
+        raise UsageError(f"option {option}: {text!r} is not a JSON object with topics as names")
     return found
 
 
-def _by_place(text: str, option: str) -> dict[TopicPartition, int]:
+def _by_partition(text: str, option: str) -> dict[TopicPartition, int]:
     found: dict[TopicPartition, int] = {}
     for topic, partitions in _object(text, option).items():
         _check_topic(topic, option)
         if not isinstance(partitions, dict):
-            raise UsageError(f"option {option}: {topic} needs an object by partition")
+            raise UsageError(f"option {option}: {topic} needs an object with partitions as names")
         for name, value in partitions.items():
             partition = _partition(name, option, topic)
             if type(value) is not int or not -(1 << 63) <= value < 1 << 63:
                 raise UsageError(
-                    f"option {option}: {topic}/{partition} is {value!r}, which is not a whole number"
+                    f"option {option}: {topic}/{partition} is {value!r}, which is not an integer"
                 )
             found[topic, partition] = value
     if not found:

@@ -1,12 +1,12 @@
-"""How far a stream is: the document that Spark keeps in the query's checkpoint. Pure.
+"""A stream's progress: the document that Spark keeps in the query's checkpoint. Pure.
 
     {"version": 1, "topics": {"orders": {"id": "<Kafka's UUID>", "next": {"0": 42}}},
      "from": {"orders": {"0": 0}}, "initial": true}
 
-``from`` says where partitions begin that are new with this offset. Spark does not keep what ``initialOffset``
-answered until the first batch is committed, and asks again after a restart; were it asked of the brokers then,
-``latest`` would be another one, and what the first batch had planned would be skipped. So a batch's end says
-where the batch begins, and a batch that is planned again is the same.
+``from`` has the first offsets of partitions that are new in this document. Until the first batch is committed, Spark
+does not keep the result of ``initialOffset`` and asks for it again after a restart. If the brokers were asked then,
+``latest`` would have moved, and the offsets of the planned batch would be skipped. So the end of a batch also says where
+it starts, and a batch that is planned again is the same batch.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class Progress:
     """The next offset of each partition.
 
     Attributes:
-        ids: by topic, Kafka's UUID of it; empty where the broker tells none.
-        begin: where partitions begin that the offset before had not.
-        initial: it is what ``initialOffset`` answered: every partition is new with the next one.
+        ids: Kafka's UUIDs of the topics; empty if the broker does not send them.
+        begin: first offsets of partitions that the document before did not have.
+        initial: whether it is a result of ``initialOffset``; every partition is new in the next document.
     """
 
     next: Mapping[TopicPartition, int]
@@ -38,7 +38,7 @@ class Progress:
     initial: bool = False
 
     def document(self) -> dict[str, Any]:
-        """For Spark, which compares documents as text: always in the same order."""
+        """Return the document; its order is fixed, because Spark compares documents as text."""
         found: dict[str, Any] = {
             "version": VERSION,
             "topics": {
@@ -54,58 +54,68 @@ class Progress:
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Progress:
-        """From Spark; raises CheckpointError for what is none of ours."""
+        """Return the progress of a document; raises CheckpointError if this source did not write it."""
         try:
             version = document["version"]
             if version != VERSION:
                 raise CheckpointError(
-                    f"the checkpoint's offsets are of version {version!r}; this is version {VERSION} of the source"
+                    f"the checkpoint's offsets have version {version!r}; this source reads version {VERSION}"
                 )
             topics = document["topics"]
             return cls(
-                _places({topic: found["next"] for topic, found in topics.items()}),
+                _partitions({topic: found["next"] for topic, found in topics.items()}),
                 {topic: str(found["id"]) for topic, found in topics.items()},
-                _places(document.get("from", {})),
+                _partitions(document.get("from", {})),
                 bool(document.get("initial", False)),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise CheckpointError(
-                f"the checkpoint's offsets are not of format pixy: {str(document)[:200]}"
+                f"the checkpoint's offsets are not those of format pixy: {str(document)[:200]}"
             ) from error
 
-    def same_place(self, other: Progress) -> bool:
-        """Whether there is nothing between the two."""
+    def same_offsets(self, other: Progress) -> bool:
+        """Return whether both have the same next offsets and topic ids."""
         return dict(self.next) == dict(other.next) and dict(self.ids) == dict(other.ids)
 
 
 def ranges(start: Progress, end: Progress, *, fail_on_data_loss: bool) -> list[Range]:
-    """What lies between two offsets; raises SourceError where a partition would go backwards."""
+    """Return the ranges between two documents.
+
+    Args:
+        start: end of the batch before.
+        end: end of this batch.
+        fail_on_data_loss: whether a partition whose end moved backwards is an error.
+
+    Raises:
+        SourceError: a partition ends below the offset that was reached.
+        CheckpointError: a partition has no start.
+    """
     found: list[Range] = []
     if start.document() == end.document():
         return found
     for (topic, partition), until in sorted(end.next.items()):
-        place = topic, partition
-        begin = end.begin.get(place, start.next.get(place))
+        tp = topic, partition
+        begin = end.begin.get(tp, start.next.get(tp))
         if begin is None:
-            raise CheckpointError(f"the checkpoint does not say where {topic}/{partition} begins")
+            raise CheckpointError(f"the checkpoint has no start of {topic}/{partition}")
         if begin > until and fail_on_data_loss:
             raise SourceError(
-                f"{topic}/{partition} ends at offset {until}, and was read up to {begin}: the topic was "
-                "deleted and created again, or lost its end; failOnDataLoss=false goes on"
+                f"{topic}/{partition} ends at offset {until}, but was read up to {begin}: the topic was "
+                "deleted and created again, or lost its end; failOnDataLoss=false continues"
             )
         if begin < until:
             found.append(Range(topic, partition, begin, until, end.ids.get(topic, "")))
     return found
 
 
-def _by_topic(places: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
+def _by_topic(partitions: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
     found: dict[str, dict[str, int]] = {}
-    for (topic, partition), offset in sorted(places.items()):
+    for (topic, partition), offset in sorted(partitions.items()):
         found.setdefault(topic, {})[str(partition)] = offset
     return found
 
 
-def _places(topics: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:
+def _partitions(topics: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:
     return {
         (topic, int(partition)): int(offset)
         for topic, partitions in topics.items()

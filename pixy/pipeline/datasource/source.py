@@ -1,7 +1,7 @@
-"""The data source as Spark sees it: schema, batch reader, stream reader.
+"""The data source that Spark calls: schema, batch reader, stream reader.
 
-Spark runs each part in a Python process of its own: options are checked and ranges are planned in the
-driver's, ranges are read in the executors'. So readers hold plain data, and open sockets where they are used.
+Spark runs each part in its own Python process: the driver's process checks options and plans ranges, the executors'
+processes read ranges. So readers hold plain data, and connections are opened where they are used.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from pyspark.sql.types import StructType
 
 from pixy.pipeline.datasource import columns, options
 from pixy.pipeline.datasource.batch_rows import BatchRows
-from pixy.pipeline.datasource.cluster import ClusterReader, check_there, places_of
+from pixy.pipeline.datasource.cluster import ClusterReader, check_exist, partitions_of
 from pixy.pipeline.datasource.options import Source
 from pixy.pipeline.datasource.plan import Range, split
 from pixy.pipeline.datasource.positions import Kind, Position
-from pixy.pipeline.datasource.rows import RecordRows
+from pixy.pipeline.datasource.record_rows import RecordRows
 from pixy.pipeline.datasource.stream import StreamPlanner
 from pixy.pipeline.errors import SourceError
 from pixy.wire.types import TopicPartition
@@ -30,68 +30,77 @@ class PixyDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What goes into ``format()``."""
+        """Return the name for ``format()``."""
         return "pixy"
 
     def schema(self) -> str:
-        """All columns of the mode; all options are checked before."""
+        """Check all options and return the columns of the mode."""
         source = options.parse(self.options)
         return columns.ddl(source.mode, headers=source.headers)
 
     def reader(self, schema: StructType) -> PixyReader:
-        """For ``spark.read``."""
+        """Return the reader of a batch query."""
         source = options.parse(self.options, streaming=False)
-        return PixyReader(source, columns.check(schema, source.mode))
+        return PixyReader(source, columns.check_schema(schema, source.mode))
 
     def streamReader(self, schema: StructType) -> PixyStreamReader:
-        """For ``spark.readStream``."""
+        """Return the reader of a stream."""
         source = options.parse(self.options, streaming=True)
-        return PixyStreamReader(source, columns.check(schema, source.mode))
+        return PixyStreamReader(source, columns.check_schema(schema, source.mode))
 
 
 def read(source: Source, wanted: tuple[str, ...], range_: Range | None) -> Iterator[pa.RecordBatch]:
-    """What a task does. Raises SourceError, whose text names topic, partition and offset."""
-    if range_ is None:  # how Spark says that there is nothing to read
+    """Read a task's range.
+
+    Args:
+        source: the checked options.
+        wanted: the columns.
+        range_: the offsets to read; None if Spark planned nothing.
+
+    Raises:
+        SourceError: the range cannot be read; the text names topic, partition and offset.
+    """
+    if range_ is None:
         return
     rows = BatchRows if source.mode == columns.BATCHES else RecordRows
     yield from rows(source, range_, wanted).read()
 
 
 class PixyReader(DataSourceReader):
-    """A batch query: from the starting to the ending offsets, as they are when it is planned."""
+    """A batch query; its starting and ending offsets are determined when it is planned."""
 
     def __init__(self, source: Source, wanted: tuple[str, ...]) -> None:
         self._source = source
         self._wanted = wanted
 
     def partitions(self) -> list[Range]:
-        """The tasks' ranges; raises SourceError for what is not there."""
+        """Plan the tasks' ranges; raises SourceError if a topic, partition or offset does not exist."""
         source, cluster = self._source, ClusterReader.of(self._source)
         topics = cluster.topics(source.selection)
-        check_there(source.selection, topics)
-        places = places_of(topics)
-        start = cluster.resolve(source.start, places, committed=source.read_committed)
-        end = cluster.resolve(source.end, places, committed=source.read_committed)
+        check_exist(source.selection, topics)
+        partitions = partitions_of(topics)
+        start = cluster.resolve(source.start, partitions, committed=source.read_committed)
+        end = cluster.resolve(source.end, partitions, committed=source.read_committed)
         if Kind.OFFSETS in (source.start.kind, source.end.kind):
-            bounds = cluster.bounds(places, committed=source.read_committed)
-            start = _within(source, source.start, start, bounds)
-            end = _within(source, source.end, end, bounds)
+            bounds = cluster.bounds(partitions, committed=source.read_committed)
+            start = _check_range(source, source.start, start, bounds)
+            end = _check_range(source, source.end, end, bounds)
         ranges = [
             Range(topic, number, start[topic, number], end[topic, number], topics[topic].id)
-            for topic, number in places
+            for topic, number in partitions
         ]
         return split(ranges, source.min_partitions)
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
-        """A task's range."""
+        """Read a task's range."""
         return read(self._source, self._wanted, partition)
 
 
 class PixyStreamReader(DataSourceStreamReader):
-    """A stream. Offsets are documents of :mod:`pixy.pipeline.datasource.progress`, kept in the checkpoint.
+    """A stream. Its offsets are documents of :mod:`pixy.pipeline.datasource.progress`, kept in the checkpoint.
 
-    Nothing is committed in Kafka. Spark 4.0 has no admission control for Python sources, so ``latestOffset``
-    itself goes no further than ``maxOffsetsPerTrigger``.
+    Nothing is committed to Kafka. Spark 4.0 has no admission control for Python sources, so ``latestOffset`` itself
+    obeys ``maxOffsetsPerTrigger``.
     """
 
     def __init__(self, source: Source, wanted: tuple[str, ...]) -> None:
@@ -99,56 +108,61 @@ class PixyStreamReader(DataSourceStreamReader):
         self._wanted = wanted
         self._planner: StreamPlanner | None = None
 
-    def _plan(self) -> StreamPlanner:
-        # Made where it is used: the reader is sent to executors as well.
+    def _get_planner(self) -> StreamPlanner:
+        # Created on first use, because Spark also sends the reader to executors.
         if self._planner is None:
             self._planner = StreamPlanner(self._source, ClusterReader.of(self._source))
         return self._planner
 
     def initialOffset(self) -> dict[str, Any]:
-        """Where a new query begins."""
-        return self._plan().initial()
+        """Return the start of a new query."""
+        return self._get_planner().initial()
 
     def latestOffset(self, start: Mapping[str, Any] | None = None, limit: Any = None) -> dict[str, Any]:
-        """Where the next batch ends. Spark 4.0 gives no arguments, later ones where it starts."""
-        return self._plan().latest(start)
+        """Return the end of the next batch.
+
+        Args:
+            start: where the batch starts; Spark 4.0 does not pass it, later versions do.
+            limit: ignored; ``maxOffsetsPerTrigger`` applies.
+        """
+        return self._get_planner().latest(start)
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[Range]:
-        """The tasks' ranges of a batch."""
-        return self._plan().ranges(start, end)
+        """Plan the tasks' ranges of a batch that starts at ``start`` and ends at ``end``."""
+        return self._get_planner().ranges(start, end)
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
-        """A task's range."""
+        """Read a task's range."""
         return read(self._source, self._wanted, partition)
 
     def commit(self, end: Mapping[str, Any]) -> None:
-        """Spark has done with what lies before; the checkpoint is the only place that knows."""
+        """Do nothing: the progress is kept in the checkpoint."""
 
     def stop(self) -> None:
-        """There is nothing to close: connections live as long as a call."""
+        """Do nothing: no connection outlives a call."""
 
 
-def _within(
+def _check_range(
     source: Source,
     position: Position,
     offsets: Mapping[TopicPartition, int],
     bounds: Mapping[TopicPartition, tuple[int, int]],
 ) -> dict[TopicPartition, int]:
-    """Offsets that an option names must be there, unless data loss is no reason to fail."""
-    found = dict(offsets)
+    """Check that offsets given by an option exist; with ``failOnDataLoss=false``, move them into the partition's range."""
+    result = dict(offsets)
     if position.kind is not Kind.OFFSETS:
-        return found
+        return result
     for (topic, partition), (first, next_) in sorted(bounds.items()):
-        offset = found[topic, partition]
+        offset = result[topic, partition]
         if first <= offset <= next_:
             continue
         if source.fail_on_data_loss:
             raise SourceError(
-                f"option {position.option}: offset {offset} of {topic}/{partition} is out of range, it has "
-                f"{first} to {next_}; failOnDataLoss=false takes what there is"
+                f"option {position.option}: offset {offset} of {topic}/{partition} is out of range, which is "
+                f"{first} to {next_}; failOnDataLoss=false reads the offsets that exist"
             )
-        found[topic, partition] = min(max(offset, first), next_)
-    return found
+        result[topic, partition] = min(max(offset, first), next_)
+    return result
 
 
 __all__ = ["PixyDataSource", "PixyReader", "PixyStreamReader", "read"]

@@ -1,8 +1,7 @@
-"""Where each batch of a stream begins and ends: exactly after the one before, and never further than it is told.
+"""Plan the batches of a stream: each starts where the one before ended, and obeys ``maxOffsetsPerTrigger``.
 
-Spark 4.0 asks ``latestOffset`` without saying from where, so the planner keeps the end of the batch that was
-planned last: Spark tells it by planning each batch, and after a restart by planning an empty one at the offset
-that the checkpoint has last.
+Spark 4.0 calls ``latestOffset`` without a start, so the planner remembers the end of the last planned batch. It learns
+that end when Spark plans a batch; after a restart, Spark plans an empty batch at the checkpoint's last offset.
 """
 
 from __future__ import annotations
@@ -11,9 +10,9 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from pixy.pipeline.datasource.cluster import ClusterReader, Topic, check_there, missing, places_of
+from pixy.pipeline.datasource.cluster import ClusterReader, Topic, check_exist, missing, partitions_of
 from pixy.pipeline.datasource.options import Source
-from pixy.pipeline.datasource.plan import Range, limited, split
+from pixy.pipeline.datasource.plan import Range, limit_offsets, split
 from pixy.pipeline.datasource.positions import EARLIEST, LATEST
 from pixy.pipeline.datasource.progress import Progress, ranges
 from pixy.pipeline.errors import SourceError
@@ -23,108 +22,121 @@ logger = logging.getLogger(__name__)
 
 
 class StreamPlanner:
-    """The state of a stream in the driver's Python process."""
+    """The state of a stream in the driver's Python process.
+
+    Args:
+        source: the checked options.
+        cluster: answers queries about topics and offsets.
+    """
 
     def __init__(self, source: Source, cluster: ClusterReader) -> None:
         self._source = source
         self._cluster = cluster
-        self._at: Progress | None = None
-        """The end of what was planned last."""
-        self._told: Progress | None = None
-        """What was answered last; asked again before it was planned, the answer is the same."""
+        self._planned_end: Progress | None = None
+        """End of the last planned batch."""
+        self._announced: Progress | None = None
+        """The last result of ``latest``; until its batch is planned, ``latest`` returns it again."""
 
     def initial(self) -> dict[str, Any]:
-        """Where the stream begins; the same each time.
+        """Return the start of the stream; the same at each call.
 
-        Asked when the first batch is planned again after a restart, it is that batch's end that says where it
-        begins, see :mod:`pixy.pipeline.datasource.progress`; the brokers are not asked again.
+        When the first batch is planned again after a restart, the start comes from that batch's end and not from the
+        brokers, see :mod:`pixy.pipeline.datasource.progress`.
         """
         at = self._start()
         return (at if at.initial else Progress(at.begin, at.ids, initial=True)).document()
 
     def _start(self) -> Progress:
-        if self._at is None:
+        if self._planned_end is None:
             topics = self._cluster.topics(self._source.selection)
-            check_there(self._source.selection, topics)
+            check_exist(self._source.selection, topics)
             begin = self._cluster.resolve(
-                self._source.start, places_of(topics), committed=self._source.read_committed
+                self._source.start, partitions_of(topics), committed=self._source.read_committed
             )
-            self._at = Progress(begin, _ids(topics), initial=True)
-        return self._at
+            self._planned_end = Progress(begin, _ids(topics), initial=True)
+        return self._planned_end
 
     def latest(self, start: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Where the next batch ends; the offset that the last one ended at if there is nothing new.
+        """Return the end of the next batch; the end of the last one if there is nothing new.
+
+        Args:
+            start: where the next batch starts; None for the end of the last planned batch.
 
         Raises:
-            SourceError: a topic is gone, made anew, or ends before what was read of it; the text names it.
+            SourceError: a topic was deleted, recreated, or ends below the offset that was reached; the text names it.
         """
         at = self._start() if start is None else Progress.of(start)
-        if self._told is None or self._told == at or (start is not None and start != at.document()):
-            self._told = self._next(at)
-        return self._told.document()
+        if self._announced is None or self._announced == at or (start is not None and start != at.document()):
+            self._announced = self._next(at)
+        return self._announced.document()
 
     def ranges(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[Range]:
-        """What a batch reads, divided into tasks."""
+        """Return the ranges of a batch, divided into tasks.
+
+        Args:
+            start: end of the batch before.
+            end: end of this batch.
+        """
         until = Progress.of(end)
         found = ranges(Progress.of(start), until, fail_on_data_loss=self._source.fail_on_data_loss)
-        self._at = until
+        self._planned_end = until
         return split(found, self._source.min_partitions)
 
-    # -- the next end ----------------------------------------------------------------------------
+    # -- the end of the next batch ---------------------------------------------------------------
 
     def _next(self, at: Progress) -> Progress:
         topics = self._cluster.topics(self._source.selection)
         known = self._still_known(at, topics)
         committed = self._source.read_committed
-        places = places_of(topics)
-        ends = self._cluster.offsets(dict.fromkeys(places, LATEST), committed=committed)
+        partitions = partitions_of(topics)
+        ends = self._cluster.offsets(dict.fromkeys(partitions, LATEST), committed=committed)
         begin = dict(known) if at.initial else {}
-        fresh = [place for place in places if place not in known]
-        # A partition that comes later is read from its beginning, whatever startingOffsets says.
+        fresh = [tp for tp in partitions if tp not in known]
+        # Partitions that are added later are read from their beginning, whatever startingOffsets says.
         begin |= self._cluster.offsets(dict.fromkeys(fresh, EARLIEST), committed=committed)
         starts = {**known, **begin}
-        self._check_shrunk(known, ends)
-        until = limited(starts, ends, self._source.max_offsets)
+        self._check_ends(known, ends)
+        until = limit_offsets(starts, ends, self._source.max_offsets)
         found = Progress(until, _ids(topics), begin)
-        # The very same document tells Spark that there is nothing new.
-        return at if not at.initial and not begin and found.same_place(at) else found
+        # An equal document tells Spark that there is nothing new.
+        return at if not at.initial and not begin and found.same_offsets(at) else found
 
     def _still_known(self, at: Progress, topics: Mapping[str, Topic]) -> dict[TopicPartition, int]:
-        """The positions that still mean something."""
+        """Return the next offsets of partitions that still exist and belong to the same topic."""
         never = [
             each for each in missing(self._source.selection, topics) if each.partition("/")[0] not in at.ids
         ]
         if never:
-            check_there(self._source.selection, topics)
+            check_exist(self._source.selection, topics)
         gone = sorted({topic for topic, _ in at.next if topic not in topics})
         if gone:
-            self._lost(f"topic {', '.join(gone[:5])} does not exist any more")
-        anew = {
+            self._data_lost(f"topic {', '.join(gone[:5])} no longer exists")
+        recreated = {
             topic
             for topic, id_ in at.ids.items()
             if topic in topics and id_ and topics[topic].id and id_ != topics[topic].id
         }
-        for topic in sorted(anew):
-            self._lost(
+        for topic in sorted(recreated):
+            self._data_lost(
                 f"topic {topic} was deleted and created again: the checkpoint has id {at.ids[topic]}, the "
-                f"cluster {topics[topic].id}"
+                f"cluster has {topics[topic].id}"
             )
-        here = set(places_of(topics))
-        return {place: offset for place, offset in at.next.items() if place in here and place[0] not in anew}
+        here = set(partitions_of(topics))
+        return {tp: offset for tp, offset in at.next.items() if tp in here and tp[0] not in recreated}
 
-    def _check_shrunk(self, known: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> None:
+    def _check_ends(self, known: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> None:
         for (topic, partition), offset in sorted(known.items()):
             end = ends[topic, partition]
             if end < offset:
-                self._lost(
-                    f"{topic}/{partition} ends at offset {end}, and was read up to {offset}: the topic was "
+                self._data_lost(
+                    f"{topic}/{partition} ends at offset {end}, but was read up to {offset}: the topic was "
                     "deleted and created again, or lost its end"
                 )
 
-    def _lost(self, what: str) -> None:
+    def _data_lost(self, problem: str) -> None:
         if self._source.fail_on_data_loss:
-            raise SourceError(f"{what}; failOnDataLoss=false goes on without what is gone")
-        logger.warning("%s", what)
+            raise SourceError(f"{problem}; failOnDataLoss=false continues without the lost data")
+        logger.warning("%s", problem)
 
 
 def _ids(topics: Mapping[str, Topic]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The same topics by Spark's Kafka source and by ours."""
+"""Read topics with Spark's Kafka source and with ours."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ JVM_COLUMNS = ("topic", "partition", "offset", "key", "value", "timestamp", "tim
 
 
 def ours(world: World, topic: str, schema: str = "", **options: Any) -> Any:
-    """A frame of ``format("pixy")``."""
+    """Return a frame of ``format("pixy")``."""
     from pixy.pipeline.datasource import register
 
     register(world.spark)
@@ -21,7 +21,7 @@ def ours(world: World, topic: str, schema: str = "", **options: Any) -> Any:
 
 
 def jvm(world: World, topic: str, **options: Any) -> Any:
-    """A frame of Spark's own source."""
+    """Return a frame of Spark's own source."""
     return (
         world.spark.read.format("kafka").options(includeHeaders="true", **given(world, topic, options)).load()
     )
@@ -35,7 +35,7 @@ def given(world: World, topic: str, options: dict[str, Any]) -> dict[str, str]:
 
 
 def rows(frame: Any, *columns: str) -> list[dict[str, Any]]:
-    """All rows in the order of the log; timestamps as milliseconds."""
+    """Return all rows in the order of the log, with timestamps as milliseconds."""
     from pyspark.sql import functions as sf
 
     wanted = columns or JVM_COLUMNS

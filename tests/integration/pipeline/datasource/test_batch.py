@@ -1,4 +1,4 @@
-"""``format("pixy")`` against Spark's Kafka source, row by row, on real Kafka and real Spark."""
+"""Batch queries of ``format("pixy")``, compared with Spark's Kafka source row by row."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ LEVELS = ("read_committed", "read_uncommitted")
 
 
 @pytest.mark.parametrize("make", [oddities.everything, oddities.appended, oddities.compacted])
-def test_the_same_rows_as_spark_s_own_source(world: World, name: str, make: Any) -> None:
+def test_rows_equal_those_of_sparks_own_source(world: World, name: str, make: Any) -> None:
     make(world, name)
     found = {}
     for level in LEVELS:
-        # The log cleaner may work between the two, so what both see is what was there before and after.
+        # The log cleaner may run between the reads, so only rows that are there before and after are compared.
         theirs = rows(jvm(world, name, **{"kafka.isolation.level": level}))
         mine = rows(ours(world, name, isolationLevel=level))
         again = rows(jvm(world, name, **{"kafka.isolation.level": level}))
         if make is oddities.compacted:
-            places = {(row["partition"], row["offset"]) for row in again}
-            theirs = [row for row in theirs if (row["partition"], row["offset"]) in places]
-            mine = [row for row in mine if (row["partition"], row["offset"]) in places]
+            partitions = {(row["partition"], row["offset"]) for row in again}
+            theirs = [row for row in theirs if (row["partition"], row["offset"]) in partitions]
+            mine = [row for row in mine if (row["partition"], row["offset"]) in partitions]
         assert len(mine) == len(theirs) > 0
         for row, expected in zip(mine, theirs, strict=True):
             assert row == expected
         found[level] = mine
     if make is oddities.everything:
-        # The aborted transaction is what the levels differ in.
+        # The levels differ in the aborted transaction.
         assert len(found["read_uncommitted"]) - len(found["read_committed"]) == len(oddities.RECORDS)
         headers = [
             [(each["key"], each["value"]) for each in row["headers"] or ()] for row in found["read_committed"]
@@ -47,7 +47,7 @@ def test_the_same_rows_as_spark_s_own_source(world: World, name: str, make: Any)
         assert {row["timestampType"] for row in mine} == {1}
 
 
-def test_what_a_batch_says_of_each_record(world: World, name: str) -> None:
+def test_rows_have_the_fields_of_their_batches(world: World, name: str) -> None:
     oddities.everything(world, name)
     fields = (
         "topic",
@@ -73,7 +73,7 @@ def test_what_a_batch_says_of_each_record(world: World, name: str) -> None:
     assert len(in_transactions) == 3 * len(oddities.RECORDS)
     [producer] = {row["producerId"] for row in in_transactions}
     assert producer >= 0 and {row["producerId"] for row in markers} == {producer}
-    # One producer numbers its records in a partition one after the other, from 0 in each epoch.
+    # A producer numbers its records in a partition consecutively, from 0 in each epoch.
     by_epoch: dict[int, list[int]] = {}
     for row in in_transactions:
         by_epoch.setdefault(row["producerEpoch"], []).append(row["sequence"])
@@ -122,7 +122,7 @@ def test_ranges_and_splitting_read_each_record_once(world: World, name: str) -> 
     divided = ours(world, name, minPartitions=7)
     assert divided.rdd.getNumPartitions() == jvm(world, name, minPartitions=7).rdd.getNumPartitions() > 3
     assert rows(divided) == rows(whole) == every
-    # A batch's row is in one task's share, however the log is divided.
+    # Each batch's row comes from one task, however the log is divided.
     heads = rows(ours(world, name, mode="batches"), "partition", "baseOffset", "count")
     assert (
         rows(ours(world, name, mode="batches", minPartitions=50), "partition", "baseOffset", "count") == heads
@@ -145,7 +145,7 @@ def test_ranges_and_splitting_read_each_record_once(world: World, name: str) -> 
         assert rows(ours(world, name, **options)) == rows(jvm(world, name, **options)), options
 
 
-def test_fewer_columns(world: World, name: str) -> None:
+def test_a_schema_selects_columns(world: World, name: str) -> None:
     world.kafka.create_topic(name, 1)
     world.produce(name, 10)
     frame = ours(world, name, "offset bigint, sequence int, topic string")
@@ -157,32 +157,32 @@ def test_fewer_columns(world: World, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "schema", "told"),
+    ("options", "schema", "message"),
     [
-        ({"subscrbe": "x"}, "", "option subscrbe is not known (did you mean subscribe?)"),
-        ({"startingOffsets": "latest"}, "", "option startingOffsets can not be latest here"),
-        ({"endingOffsets": "earliest"}, "", "option endingOffsets can not be earliest here"),
+        ({"subscrbe": "x"}, "", "option subscrbe is unknown (did you mean subscribe?)"),
+        ({"startingOffsets": "latest"}, "", "option startingOffsets cannot be latest here"),
+        ({"endingOffsets": "earliest"}, "", "option endingOffsets cannot be earliest here"),
         ({"startingOffsets": '{"T": {"0": 5}}'}, "", "option startingOffsets lacks T/1"),
         (
             {"startingOffsets": '{"T": {"0": 5, "1": 99}}'},
             "",
-            "offset 99 of T/1 is out of range, it has 0 to 5",
+            "offset 99 of T/1 is out of range, which is 0 to 5",
         ),
         ({"startingTimestamp": "99999999999999"}, "", "T/0 has no record at or after 99999999999999"),
         ({"subscribe": "T-not-there"}, "", "topic T-not-there does not exist"),
         ({"assign": '{"T": [0, 7]}'}, "", "partition T/7 does not exist"),
-        ({"mode": "rows"}, "", "option mode: 'rows' is none of records, batches"),
-        ({}, "ofset bigint", "there is no column 'ofset' in mode records"),
-        ({}, "offset int", "column offset is bigint, not int"),
+        ({"mode": "rows"}, "", "option mode: 'rows' is not one of records, batches"),
+        ({}, "ofset bigint", "mode records has no column 'ofset'"),
+        ({}, "offset int", "column offset has type bigint, not int"),
         (
             {"kafka.bootstrap.servers": "localhost:1", "fetchOffset.retryIntervalMs": "1"},
             "",
-            "brokers localhost:1, asked which topics there are",
+            "brokers localhost:1, asked for the topics",
         ),
     ],
 )
-def test_what_can_not_be_is_named(
-    world: World, name: str, options: dict[str, str], schema: str, told: str
+def test_a_wrong_query_is_an_error_that_names_the_option(
+    world: World, name: str, options: dict[str, str], schema: str, message: str
 ) -> None:
     world.kafka.create_topic(name, 2)
     world.produce(name, 10, 2)
@@ -192,18 +192,18 @@ def test_what_can_not_be_is_named(
     }
     with pytest.raises(Exception) as caught:
         ours(world, name, schema, **given).collect()
-    assert told.replace("T", name) in str(caught.value)
+    assert message.replace("T", name) in str(caught.value)
 
 
-def test_offsets_that_are_gone(world: World, name: str) -> None:
+def test_deleted_offsets_are_an_error_or_left_out(world: World, name: str) -> None:
     world.kafka.create_topic(name, 1)
     world.produce(name, 100)
     from pixy.pipeline.datasource import options, source
     from pixy.pipeline.datasource.plan import Range
     from pixy.pipeline.errors import SourceError
 
-    place = TopicPartition(name, 0, 60)
-    world.kafka.admin().delete_records([place])[place].result(30)
+    tp = TopicPartition(name, 0, 60)
+    world.kafka.admin().delete_records([tp])[tp].result(30)
     given = {"kafka.bootstrap.servers": world.kafka.bootstrap()[0], "subscribe": name}
     strict, lenient = options.parse(given), options.parse({**given, "failOnDataLoss": "false"})
 
@@ -222,14 +222,15 @@ def test_offsets_that_are_gone(world: World, name: str) -> None:
     ):
         read(strict, 150, 200)
     assert read(strict, 60, 100) == list(range(60, 100))
-    # The id tells a topic made anew, whatever offsets it has.
+    # The id shows that a topic was recreated, whatever offsets it has.
     with pytest.raises(
-        SourceError, match=f"{name}/0: the topic with id another, of which .* was deleted and created again"
+        SourceError,
+        match=f"{name}/0: offsets 60 to 79 cannot be read: the topic with id another was deleted and created again",
     ):
         list(source.read(strict, ("offset",), Range(name, 0, 60, 80, "another")))
 
 
-def test_a_task_that_is_given_up_leaves_no_socket(world: World, name: str) -> None:
+def test_an_abandoned_task_closes_its_socket(world: World, name: str) -> None:
     import os
 
     world.kafka.create_topic(name, 1)

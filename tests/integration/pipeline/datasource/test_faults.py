@@ -1,4 +1,4 @@
-"""A batch that was damaged on its way, through real Spark; TLS and SASL on a real broker; the example."""
+"""A damaged batch in real Spark, TLS and SASL on a real broker, the command, the example."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.unit.wire.fake_broker import PARTITION, TOPIC
 pytestmark = pytest.mark.timeout(300)
 
 
-def test_a_damaged_batch_is_named_by_its_place(spark: Any) -> None:
+def test_a_damaged_batch_is_an_error_that_names_its_offset(spark: Any) -> None:
     from pixy.pipeline.datasource import register
 
     register(spark)
@@ -33,16 +33,15 @@ def test_a_damaged_batch_is_named_by_its_place(spark: Any) -> None:
 
         with pytest.raises(Exception) as caught:
             frame().collect()
-        assert (
-            f"{TOPIC}/{PARTITION}: the batch at offset 5 can not be read: checksum of a batch is 0x"
-            in str(caught.value)
+        assert f"{TOPIC}/{PARTITION}: the batch at offset 5 cannot be read: checksum of a batch is 0x" in str(
+            caught.value
         )
         heads = frame(mode="batches").select("baseOffset", "crcValid").collect()
         assert [tuple(row) for row in heads] == [(0, True), (5, False), (10, True)]
 
 
 def secure(kafka: Cluster, folder: Path, listener: str) -> dict[str, str]:
-    """Options as for Java, and the same as a configuration of the daemon."""
+    """Return options as for Java's client, and write the same access to a configuration file of the daemon."""
     assert kafka.certificates is not None
     sasl = listener.startswith("SASL")
     certificate, _, both = kafka.certificates.issue(f"client-{listener}")
@@ -72,7 +71,7 @@ def secure(kafka: Cluster, folder: Path, listener: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("listener", ["SSL", "SASL_PLAINTEXT", "SASL_SSL"])
-def test_security_as_java_and_as_the_daemon_have_it(
+def test_security_options_of_java_and_of_the_daemon_work(
     secure_kafka: Cluster, name: str, tmp_path: Path, listener: str
 ) -> None:
     from pyspark.sql.types import LongType, StructField, StructType
@@ -96,22 +95,22 @@ def test_security_as_java_and_as_the_daemon_have_it(
     wrong = {"subscribe": name, "fetchOffset.retryIntervalMs": "1", **options}
     if "SASL" in listener:
         wrong["kafka.sasl.jaas.config"] = wrong["kafka.sasl.jaas.config"].replace(PASSWORD, "no-secret")
-        told = "SASL SCRAM-SHA-512"
+        message = "SASL SCRAM-SHA-512"
     else:
         wrong.pop("kafka.ssl.truststore.location")
-        told = "certificate verify failed"
-    with pytest.raises(SourceError, match=told) as caught:
+        message = "certificate verify failed"
+    with pytest.raises(SourceError, match=message) as caught:
         PixyDataSource(wrong).reader(schema).partitions()
     assert "no-secret" not in str(caught.value)
 
 
-def test_the_command_counts_by_headers(world: World, name: str) -> None:
+def test_scan_counts_records_from_headers(world: World, name: str) -> None:
     from tests.integration.pipeline import oddities
     from tests.integration.pipeline.datasource.reading import jvm
 
     oddities.everything(world, name)
-    code, summary, told = command("scan", "--config", world.config(), "--topics", name)
-    assert (code, summary["ok"], summary["bad_crc"]) == (0, True, 0), told
+    code, summary, stderr = command("scan", "--config", world.config(), "--topics", name)
+    assert (code, summary["ok"], summary["bad_crc"]) == (0, True, 0), stderr
     assert summary["records"] == jvm(world, name).count() == sum(row["records"] for row in summary["topics"])
     rows = {row["codec"]: row for row in summary["topics"]}
     assert set(rows) == set(oddities.CODECS)
@@ -120,7 +119,7 @@ def test_the_command_counts_by_headers(world: World, name: str) -> None:
     assert (code, summary["error"]) == (1, f"topic {name}-no does not exist")
 
 
-def test_the_example(world: World, name: str, tmp_path: Path) -> None:
+def test_the_example_runs(world: World, name: str, tmp_path: Path) -> None:
     world.kafka.create_topic(name, 2)
     world.produce(name, 30, 2, **{"compression.type": "zstd", "enable.idempotence": True})
 

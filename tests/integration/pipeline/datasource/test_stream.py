@@ -1,4 +1,4 @@
-"""``readStream.format("pixy")``: every offset once, whatever is killed, deleted or limited. Real Kafka, real Spark."""
+"""Streams of ``format("pixy")`` read every offset once, with limits, restarts, kills and deleted topics."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.timeout(300)
 
 
 class Stream:
-    """A query that keeps (batch, partition, offset) of what it got; its checkpoint outlives it."""
+    """A query that records (batch, partition, offset) of each row; its checkpoint survives restarts."""
 
     def __init__(self, world: World, topic: str, **options: Any) -> None:
         self.world, self.topic, self.options = world, topic, options
@@ -30,7 +30,7 @@ class Stream:
         self.fail_in: int | None = None
 
     def run(self, **more: Any) -> list[tuple[int, int, int]]:
-        """What one run of all that is there brings; Spark makes one batch of it, of the size allowed."""
+        """Run the query once and return its rows; Spark reads one batch, up to the limit."""
         before = len(self.seen)
         self.query(**more).awaitTermination(120)
         return self.seen[before:]
@@ -76,13 +76,13 @@ def until(check: Callable[[], bool], what: str) -> None:
         time.sleep(0.1)
 
 
-def test_a_stream_goes_on_where_it_was_and_obeys_its_limit(world: World, name: str) -> None:
+def test_a_stream_continues_at_its_checkpoint_and_obeys_its_limit(world: World, name: str) -> None:
     world.kafka.create_topic(name, 2)
     world.produce(name, 400, 2)
     stream = Stream(world, name, maxOffsetsPerTrigger=100)
     query = stream.query(trigger={"processingTime": "0 seconds"})
-    until(lambda: len(stream.seen) >= 400, "not everything came")
-    # A batch that is stopped before Spark has noted its end comes again.
+    until(lambda: len(stream.seen) >= 400, "records are missing")
+    # A batch that is stopped before Spark commits it is read again.
     last = Path(stream.checkpoint, "commits", str(stream.seen[-1][0]))
     until(last.exists, "the last batch was not committed")
     query.stop()
@@ -94,10 +94,10 @@ def test_a_stream_goes_on_where_it_was_and_obeys_its_limit(world: World, name: s
     world.produce(name, 30, 2)
     assert len(stream.run()) == 30
     assert stream.offsets() == every(2, 430)
-    assert stream.run() == [], "nothing is new"
+    assert stream.run() == [], "there are no new records"
 
 
-def test_partitions_that_come_later_are_read_from_their_beginning(world: World, name: str) -> None:
+def test_partitions_added_later_are_read_from_their_beginning(world: World, name: str) -> None:
     from confluent_kafka.admin import NewPartitions
 
     world.kafka.create_topic(f"{name}-a", 1)
@@ -114,18 +114,18 @@ def test_partitions_that_come_later_are_read_from_their_beginning(world: World, 
     assert stream.run() == []
 
 
-def test_a_first_batch_that_failed_is_planned_the_same_again(world: World, name: str) -> None:
-    """``latest`` is another one after a restart: what the first batch had planned must still be read."""
+def test_a_failed_first_batch_is_repeated_with_the_same_offsets(world: World, name: str) -> None:
+    """``latest`` has moved after a restart; the offsets of the planned first batch must still be read."""
     world.kafka.create_topic(name, 2)
     world.produce(name, 40, 2)
     stream = Stream(world, name, startingOffsets="latest")
     stream.fail_in = 0
     assert "planted" in error_of(stream.query())
     world.produce(name, 20, 2)
-    assert stream.run() == [], "the first batch, as it was: there was nothing in it"
+    assert stream.run() == [], "the first batch is repeated, and was empty"
     assert len(stream.run()) == 20
 
-    # With something in it, as a kill between its plan and its commit leaves it.
+    # The same with a batch that is not empty, killed between its plan and its commit.
     from pixy.pipeline.datasource import options, source
 
     reader = source.PixyStreamReader(
@@ -135,7 +135,7 @@ def test_a_first_batch_that_failed_is_planned_the_same_again(world: World, name:
     world.produce(name, 20, 2)
     planned = reader.latestOffset()
     world.produce(name, 60, 2)
-    # A new process: it knows nothing but the end that was planned.
+    # A new process knows only the planned end.
     restarted = source.PixyStreamReader(
         options.parse(given(world, name, {"startingOffsets": "latest"}), streaming=True), ("offset",)
     )
@@ -152,7 +152,7 @@ def test_a_first_batch_that_failed_is_planned_the_same_again(world: World, name:
     ]
 
 
-def test_a_batch_that_failed_is_the_same_again(world: World, name: str) -> None:
+def test_a_failed_batch_is_repeated_with_the_same_offsets(world: World, name: str) -> None:
     world.kafka.create_topic(name, 2)
     world.produce(name, 100, 2)
     stream = Stream(world, name, maxOffsetsPerTrigger=30)
@@ -169,7 +169,7 @@ def test_a_batch_that_failed_is_the_same_again(world: World, name: str) -> None:
     assert stream.offsets() == every(2, 200)
 
 
-def test_transactions_both_ways(world: World, name: str) -> None:
+def test_both_isolation_levels_read_what_sparks_source_reads(world: World, name: str) -> None:
     from tests.integration.pipeline import oddities
     from tests.integration.pipeline.datasource.reading import jvm
 
@@ -184,28 +184,28 @@ def test_transactions_both_ways(world: World, name: str) -> None:
             .select("partition", "offset")
             .collect()
         )
-        until(lambda stream=stream, want=want: len(stream.seen) >= len(want), "not everything came")
+        until(lambda stream=stream, want=want: len(stream.seen) >= len(want), "records are missing")
         query.stop()
         assert stream.offsets() == want
 
 
-def test_a_topic_made_anew_or_cut_is_named(world: World, name: str) -> None:
+def test_a_deleted_or_recreated_topic_is_an_error(world: World, name: str) -> None:
     world.kafka.create_topic(name, 1)
     world.produce(name, 50)
     stream = Stream(world, name)
     assert len(stream.run()) == 50
     world.kafka.admin().delete_topics([name])[name].result(30)
     until(lambda: name not in world.view.topics(), "the topic is not deleted")
-    assert f"topic {name} does not exist any more" in error_of(stream.query())
+    assert f"topic {name} no longer exists" in error_of(stream.query())
     world.kafka.create_topic(name, 1)
-    world.produce(name, 80)  # more than before: offsets alone do not tell
-    told = error_of(stream.query())
-    assert f"topic {name} was deleted and created again: the checkpoint has id" in told
+    world.produce(name, 80)  # more than before, so offsets alone do not show it
+    error = error_of(stream.query())
+    assert f"topic {name} was deleted and created again: the checkpoint has id" in error
     assert len(stream.seen) == 50
-    assert len(stream.run(failOnDataLoss="false")) == 80, "from the beginning of the new one"
+    assert len(stream.run(failOnDataLoss="false")) == 80, "the new topic is read from its beginning"
 
 
-def test_offsets_that_expired_are_named(world: World, name: str) -> None:
+def test_deleted_offsets_are_an_error_or_left_out(world: World, name: str) -> None:
     from confluent_kafka import TopicPartition
 
     world.kafka.create_topic(name, 1)
@@ -213,15 +213,15 @@ def test_offsets_that_expired_are_named(world: World, name: str) -> None:
     stream = Stream(world, name)
     stream.run()
     world.produce(name, 50)
-    place = TopicPartition(name, 0, 70)
-    world.kafka.admin().delete_records([place])[place].result(30)
-    told = error_of(stream.query())
-    assert f"{name}/0: offsets 50 to 69 are out of range: they were deleted" in told
+    tp = TopicPartition(name, 0, 70)
+    world.kafka.admin().delete_records([tp])[tp].result(30)
+    error = error_of(stream.query())
+    assert f"{name}/0: offsets 50 to 69 are out of range: they were deleted" in error
     assert [offset for _, _, offset in stream.run(failOnDataLoss="false")] == list(range(70, 100))
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"endingOffsets": "latest"}, "option endingOffsets: a stream has no end"),
         (
@@ -231,13 +231,15 @@ def test_offsets_that_expired_are_named(world: World, name: str) -> None:
         ({"maxOffsetsPerTrigger": "many"}, "option maxOffsetsPerTrigger: 'many' is not a whole number"),
     ],
 )
-def test_what_can_not_be_is_named(world: World, name: str, options: dict[str, str], told: str) -> None:
+def test_a_wrong_query_is_an_error_that_names_the_option(
+    world: World, name: str, options: dict[str, str], message: str
+) -> None:
     world.kafka.create_topic(name, 1)
     with pytest.raises(Exception) as caught:
         Stream(world, name).query(
             **{key: value.replace("TOPIC", name) for key, value in options.items()}
         ).awaitTermination(60)
-    assert told.replace("TOPIC", name) in str(caught.value)
+    assert message.replace("TOPIC", name) in str(caught.value)
 
 
 PROGRAM = """
@@ -257,7 +259,7 @@ frame.select("partition", "offset", "value").writeStream.format("parquet").optio
 """
 
 
-def test_killed_and_started_again_nothing_is_lost_or_twice(world: World, name: str, tmp_path: Path) -> None:
+def test_every_record_is_written_once_when_spark_is_killed(world: World, name: str, tmp_path: Path) -> None:
     world.kafka.create_topic(name, 2)
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
@@ -273,8 +275,8 @@ def test_killed_and_started_again_nothing_is_lost_or_twice(world: World, name: s
             env={**os.environ, **FAST_START, "PYTHONPATH": str(ROOT)},
         )
         try:
-            until(lambda: process.poll() is not None or check(), "nothing comes")
-            assert process.poll() is None, "it ended by itself"
+            until(lambda: process.poll() is not None or check(), "no batches were committed")
+            assert process.poll() is None, "the program ended by itself"
         finally:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
@@ -287,7 +289,7 @@ def test_killed_and_started_again_nothing_is_lost_or_twice(world: World, name: s
 
 
 def committed(world: World, folder: Path) -> list[tuple[int, int]]:
-    """What readers of the sink see: what its log lists."""
+    """Return the rows of the files that the sink's log lists."""
     if not list((folder / "out" / "_spark_metadata").glob("[0-9]*")):
         return []
     frame = world.spark.read.schema("partition int, offset long").parquet(str(folder / "out"))

@@ -1,4 +1,4 @@
-"""A broker on a real socket that has a log of one partition, and errs when told: for faults real ones do not make."""
+"""A broker on a real socket with a log of one partition, for faults that real brokers cannot be made to have."""
 
 from __future__ import annotations
 
@@ -11,13 +11,18 @@ from tests.unit.wire.fake_broker import PARTITION, TOPIC, FakeBroker
 
 
 class LogBroker(FakeBroker):
-    """Serves ``log``, batches one after the other, from ``start`` on.
+    """Serves a log of batches.
+
+    Args:
+        batches: the log.
+        start: log start offset.
+        end: high watermark; None for the end of the batches.
+        max_bytes: size of an answer, which has at least one batch.
 
     Attributes:
-        errors: codes that the next fetches answer with instead.
-        hang_up: so many fetches end with the connection.
+        errors: error codes that the next fetches return.
+        hang_up: number of next fetches that close the connection.
         aborted: (producer id, first offset) of aborted transactions.
-        most: bytes of an answer, at least a batch.
     """
 
     def __init__(
@@ -25,10 +30,10 @@ class LogBroker(FakeBroker):
         batches: Iterable[Batch | bytes] = (),
         start: int = 0,
         end: int | None = None,
-        most: int = 1 << 20,
+        max_bytes: int = 1 << 20,
     ) -> None:
         self.log = b"".join(each if isinstance(each, bytes) else each.marshal() for each in batches)
-        self.start, self.most = start, most
+        self.start, self.max_bytes = start, max_bytes
         self.end = (
             end
             if end is not None
@@ -40,7 +45,7 @@ class LogBroker(FakeBroker):
         super().__init__({"Fetch": self._fetch})
 
     def source_options(self, **more: str) -> dict[str, str]:
-        """Options to read it."""
+        """Return options that read the log."""
         return {
             "kafka.bootstrap.servers": self.address,
             "assign": f'{{"{TOPIC}": [{PARTITION}]}}',
@@ -64,7 +69,7 @@ class LogBroker(FakeBroker):
         for each in scan(self.log, check_crc=False):
             if each.next_offset > offset:
                 size += each.size
-                if found and size > self.most:
+                if found and size > self.max_bytes:
                     break
                 found += self.log[each.position : each.position + each.size]
         return self._answer(request, Records=found)

@@ -1,4 +1,4 @@
-"""Options: what they mean, and that what is not known or can not be is refused by name."""
+"""Options are parsed; unknown options and impossible values are errors that name the option."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ def test_the_defaults() -> None:
     assert (found.mode, found.read_committed, found.headers, found.control) == ("records", False, True, False)
     assert (found.fail_on_data_loss, found.max_offsets, found.min_partitions) == (True, None, None)
     assert (found.retries, found.retry_interval, found.limits.poll_timeout) == (3, 1.0, 120.0)
-    assert parsed(True).start.kind is Kind.LATEST, "as Spark's source: a stream begins at the end"
+    assert parsed(True).start.kind is Kind.LATEST, "like Spark's source, a stream starts at the end"
     assert parsed(False).start.kind is Kind.EARLIEST
     assert parsed(False).end.kind is Kind.LATEST
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         (
             {"startingOffset": "earliest"},
-            "option startingoffset is not known (did you mean startingOffsets?)",
+            "option startingoffset is unknown (did you mean startingOffsets?)",
         ),
-        ({"kafka.group.id": "g"}, "option kafka.group.id is not known"),
-        ({"path": "x"}, "option path is not known"),
+        ({"kafka.group.id": "g"}, "option kafka.group.id is unknown"),
+        ({"path": "x"}, "option path is unknown"),
         ({"subscribe": " , "}, "option subscribe: it names no topic"),
-        ({"subscribe": "a b"}, "option subscribe: 'a b' is not a name of a topic"),
-        ({"assign": '{"t": [0]}'}, "one of them is needed, not assign and subscribe"),
+        ({"subscribe": "a b"}, "option subscribe: 'a b' is not a valid topic name"),
+        ({"assign": '{"t": [0]}'}, "give exactly one, not assign and subscribe"),
         ({"failOnDataLoss": "yes"}, "option failOnDataLoss: 'yes' is neither true nor false"),
         ({"maxOffsetsPerTrigger": "0"}, "option maxOffsetsPerTrigger: '0' is not a whole number from 1"),
         ({"minPartitions": "-1"}, "option minPartitions: '-1' is not a whole number"),
@@ -60,31 +60,34 @@ def test_the_defaults() -> None:
         ),
         ({"startingOffsets": "first"}, "option startingOffsets: 'first' is not JSON"),
         ({"startingOffsets": "[1]"}, "option startingOffsets: '[1]' is not a JSON object"),
-        ({"startingOffsets": '{"t": {"0": -3}}'}, "option startingOffsets: t/0 can not be -3"),
+        ({"startingOffsets": '{"t": {"0": -3}}'}, "option startingOffsets: t/0 cannot be -3"),
         (
             {"startingOffsets": '{"t": {"0": 1.5}}'},
-            "option startingOffsets: t/0 is 1.5, which is not a whole number",
+            "option startingOffsets: t/0 is 1.5, which is not an integer",
         ),
         ({"startingOffsets": '{"t": {"x": 1}}'}, "option startingOffsets: t has no partition 'x'"),
-        ({"startingOffsets": '{"t": 1}'}, "option startingOffsets: t needs an object by partition"),
-        ({"endingOffsets": '{"t": {"0": -2}}'}, "option endingOffsets: t/0 can not be -2"),
+        (
+            {"startingOffsets": '{"t": 1}'},
+            "option startingOffsets: t needs an object with partitions as names",
+        ),
+        ({"endingOffsets": '{"t": {"0": -2}}'}, "option endingOffsets: t/0 cannot be -2"),
         (
             {"startingOffsetsByTimestamp": '{"t": {"0": -1}}'},
-            "option startingOffsetsByTimestamp: t/0 can not be -1",
+            "option startingOffsetsByTimestamp: t/0 cannot be -1",
         ),
-        ({"startingTimestamp": "now"}, "option startingTimestamp: 'now' are not milliseconds"),
+        ({"startingTimestamp": "now"}, "option startingTimestamp: 'now' is not a number of milliseconds"),
         (
             {"startingOffsetsByTimestampStrategy": "x"},
             "option startingOffsetsByTimestampStrategy: 'x' is neither",
         ),
         ({"kafka.bootstrap.servers": "a:x"}, "option kafka.bootstrap.servers: not an address: 'a:x'"),
-        ({"kafka.bootstrap.servers": ""}, "option kafka.bootstrap.servers is needed"),
-        ({"kafka.security.protocol": "TLS"}, "option kafka.security.protocol: 'TLS' is none of"),
+        ({"kafka.bootstrap.servers": ""}, "option kafka.bootstrap.servers is required"),
+        ({"kafka.security.protocol": "TLS"}, "option kafka.security.protocol: 'TLS' is not one of"),
         (
             {"kafka.sasl.mechanism": "PLAIN"},
-            "option kafka.sasl.mechanism: kafka.security.protocol is PLAINTEXT",
+            "option kafka.sasl.mechanism has no effect: kafka.security.protocol is PLAINTEXT",
         ),
-        ({"kafka.security.protocol": "SASL_SSL"}, "option kafka.sasl.mechanism: GSSAPI is none of PLAIN"),
+        ({"kafka.security.protocol": "SASL_SSL"}, "option kafka.sasl.mechanism: GSSAPI is not one of PLAIN"),
         (
             {
                 "kafka.security.protocol": "SASL_PLAINTEXT",
@@ -95,7 +98,7 @@ def test_the_defaults() -> None:
         ),
         (
             {"kafka.security.protocol": "SSL", "kafka.ssl.truststore.location": "/x.jks"},
-            "option kafka.ssl.truststore.type: only PEM can be read here, not JKS",
+            "option kafka.ssl.truststore.type: only PEM is supported, not JKS",
         ),
         (
             {
@@ -103,21 +106,24 @@ def test_the_defaults() -> None:
                 "kafka.ssl.truststore.location": "/no/x.pem",
                 "kafka.ssl.truststore.type": "PEM",
             },
-            "option kafka.ssl.truststore.location: /no/x.pem can not be read",
+            "option kafka.ssl.truststore.location: /no/x.pem cannot be read",
         ),
-        ({"cluster": "main"}, "option cluster: it is one of the daemon's configuration"),
-        ({"config": "/no/pixy.yaml"}, "option kafka.bootstrap.servers: config says how to reach the cluster"),
-        ({"mode": "files"}, "option mode: 'files' is none of records, batches"),
+        ({"cluster": "main"}, "option cluster: it names a cluster of the daemon's configuration"),
+        (
+            {"config": "/no/pixy.yaml"},
+            "option kafka.bootstrap.servers: config already describes the access to the cluster",
+        ),
+        ({"mode": "files"}, "option mode: 'files' is not one of records, batches"),
     ],
 )
-def test_what_is_refused(options: dict[str, str], told: str) -> None:
+def test_a_wrong_option_is_an_error_that_names_it(options: dict[str, str], message: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse({**BASE, **options})
-    assert told in str(caught.value)
+    assert message in str(caught.value)
     assert "s3cret" not in str(caught.value)
 
 
-def test_names_are_known_in_any_case() -> None:
+def test_names_are_recognized_in_any_case() -> None:
     assert (
         parse({"SUBSCRIBE": "t", "Kafka.Bootstrap.Servers": "a:1", "MAXOFFSETSPERTRIGGER": "7"}).max_offsets
         == 7
@@ -125,7 +131,7 @@ def test_names_are_known_in_any_case() -> None:
     assert all(name == known.lower() for name, known in NAMES.items())
 
 
-def test_one_time_goes_before_times_and_these_before_offsets() -> None:
+def test_one_timestamp_precedes_timestamps_and_these_precede_offsets() -> None:
     every = {
         "startingOffsets": "earliest",
         "startingOffsetsByTimestamp": '{"t": {"0": 5}}',
@@ -136,17 +142,17 @@ def test_one_time_goes_before_times_and_these_before_offsets() -> None:
     assert parsed(**every).start.kind is Kind.TIMES
 
 
-def test_positions_must_name_what_is_read() -> None:
+def test_positions_must_name_the_partitions_that_are_read() -> None:
     start = parsed(startingOffsets='{"t": {"0": 5, "1": -1}}').start
     assert start.wanted([("t", 0), ("t", 1)]) == {("t", 0): 5, ("t", 1): -1}
     with pytest.raises(SourceError, match="option startingOffsets lacks t/2"):
         start.wanted([("t", 0), ("t", 1), ("t", 2)])
-    with pytest.raises(SourceError, match="option startingOffsets names t/1: it is not read"):
+    with pytest.raises(SourceError, match="option startingOffsets names t/1: the query does not read it"):
         start.wanted([("t", 0)])
     assert parsed(startingOffsets="earliest").start.wanted([("x", 3)]) == {("x", 3): -2}
 
 
-def test_jaas_and_pem_as_java_has_them(tmp_path: Path) -> None:
+def test_jaas_and_pem_are_read_like_java_does(tmp_path: Path) -> None:
     store = tmp_path / "both.pem"
     store.write_text("-----BEGIN PRIVATE KEY-----\n-----BEGIN CERTIFICATE-----\n")
     found = parse(
@@ -177,12 +183,12 @@ def test_jaas_and_pem_as_java_has_them(tmp_path: Path) -> None:
         Access(("a:1",), "me", Tls(check_hostname=False, verify=False), None),
     ],
 )
-def test_access_as_options_says_the_same(access: Access) -> None:
+def test_access_survives_the_way_through_options_and_pickle(access: Access) -> None:
     assert parse({"subscribe": "t", **access.spark_options()}).access == access
     assert pickle.loads(pickle.dumps(access)) == access
 
 
-def test_a_cluster_of_the_daemon_s_configuration(tmp_path: Path) -> None:
+def test_access_comes_from_the_daemons_configuration(tmp_path: Path) -> None:
     path = tmp_path / "pixy.yaml"
     path.write_text(
         "proxies:\n  a:\n    kafka: {seed_peers: ['x:1']}\n  b:\n    client_id: me\n    kafka: {seed_peers: ['y:2']}\n"
@@ -204,7 +210,7 @@ def test_a_cluster_of_the_daemon_s_configuration(tmp_path: Path) -> None:
         parse({"subscribe": "t", "config": str(path), "cluster": "c"})
 
 
-def test_columns() -> None:
+def test_the_schema_has_the_columns_of_sparks_source_first() -> None:
     assert columns.ddl("records").startswith(
         "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, "
         "timestampType int, headers array<struct<key:string,value:binary>>, producerId bigint"
@@ -212,7 +218,7 @@ def test_columns() -> None:
     assert "headers" not in columns.ddl("records", headers=False)
 
 
-def test_authorities_with_names_that_are_not_ascii(tmp_path: Path) -> None:
+def test_authorities_with_non_ascii_names_are_accepted(tmp_path: Path) -> None:
     """Systems' bundles name each authority in a comment."""
     issued, bundle = Certificates(tmp_path), tmp_path / "bundle.pem"
     bundle.write_text(
@@ -224,13 +230,13 @@ def test_authorities_with_names_that_are_not_ascii(tmp_path: Path) -> None:
     assert parse({"subscribe": "t", **access.spark_options()}).access == access
     for text in ("", "\u0151"):
         bundle.write_text(text, encoding="utf-8")
-        with pytest.raises(UsageError, match=r"kafka.ca_certificate_file: .*bundle.pem holds nothing in PEM"):
+        with pytest.raises(UsageError, match=r"kafka.ca_certificate_file: .*bundle.pem has no PEM data"):
             from_proxy(Proxy(kafka=kafka))
-    with pytest.raises(UsageError, match="the authorities' text is no PEM"):
+    with pytest.raises(UsageError, match="the authorities are not in PEM format"):
         Tls("\u0151").context()
 
 
-def test_a_bad_certificate_is_told() -> None:
+def test_a_bad_certificate_is_an_error() -> None:
     access = from_kafka(
         {
             "bootstrap.servers": "a:1",
@@ -241,13 +247,13 @@ def test_a_bad_certificate_is_told() -> None:
         1,
         1,
     )
-    with pytest.raises(UsageError, match="TLS certificates or the key can not be used"):
+    with pytest.raises(UsageError, match="TLS certificates or the key cannot be used"):
         access.options()
 
 
-def test_a_broker_may_not_wait_longer_than_it_is_waited_for() -> None:
+def test_the_brokers_wait_must_be_shorter_than_the_request_timeout() -> None:
     with pytest.raises(
         UsageError,
-        match=r"option kafka.fetch.max.wait.ms: 5000 is not less than .* 5000 \(kafka.request.timeout.ms\)",
+        match=r"option kafka.fetch.max.wait.ms: 5000 must be less than kafka.request.timeout.ms, which is 5000",
     ):
         parse({**BASE, "kafka.fetch.max.wait.ms": "5000", "kafka.request.timeout.ms": "5000"})

@@ -1,4 +1,4 @@
-"""A task: batches into rows, and what it does when brokers err. Real sockets, a broker that errs when told."""
+"""A task turns batches into rows, and handles brokers' errors. Real sockets, a fake broker."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pixy.pipeline.datasource import columns, options
 from pixy.pipeline.datasource.batch_rows import BatchRows
 from pixy.pipeline.datasource.fetching import RangeFetcher
 from pixy.pipeline.datasource.plan import Range
-from pixy.pipeline.datasource.rows import RecordRows
+from pixy.pipeline.datasource.record_rows import RecordRows
 from pixy.pipeline.datasource.source import read
 from pixy.pipeline.errors import SourceError
 from pixy.wire import compression, control
@@ -44,7 +44,7 @@ def offsets(broker: LogBroker, start: int, end: int, **more: str) -> list[int]:
 # -- rows -----------------------------------------------------------------------------------------
 
 
-def test_columns_of_records_and_of_their_batches() -> None:
+def test_rows_have_the_fields_of_records_and_their_batches() -> None:
     built = Builder(
         base_offset=7,
         partition_leader_epoch=4,
@@ -58,7 +58,7 @@ def test_columns_of_records_and_of_their_batches() -> None:
     one = built.build().compress(compression.get("zstd"))
     with LogBroker([one], start=7) as broker:
         found = rows(broker, 7, 10)
-    assert [row["sequence"] for row in found] == [2**31 - 2, 2**31 - 1, 0], "after the last number comes 0"
+    assert [row["sequence"] for row in found] == [2**31 - 2, 2**31 - 1, 0], "0 follows the last number"
     assert [(row["key"], row["value"]) for row in found] == [(None, b""), (b"", None), (b"k", b"v")]
     assert found[0]["headers"] == [
         {"key": "h", "value": None},
@@ -79,24 +79,24 @@ def test_columns_of_records_and_of_their_batches() -> None:
         assert row["crc"] == int.from_bytes(one.marshal()[17:21], "big")
 
 
-def test_a_header_s_name_that_is_no_text_reads_as_with_java() -> None:
+def test_a_header_name_that_is_not_utf8_reads_as_in_java() -> None:
     one = Builder().add(b"k", b"v", [("a\udcff\udcfeb", b"1")]).build()
     with LogBroker([one]) as broker:
         [row] = rows(broker, 0, 1)
     assert row["headers"] == [{"key": "a\ufffd\ufffdb", "value": b"1"}]
 
 
-def test_only_the_range_and_only_what_is_asked_for() -> None:
-    with LogBroker([batch(0, 10), batch(10, 10, "lz4"), batch(25, 5)], most=1) as broker:
+def test_only_the_range_and_the_wanted_columns_are_read() -> None:
+    with LogBroker([batch(0, 10), batch(10, 10, "lz4"), batch(25, 5)], max_bytes=1) as broker:
         assert offsets(broker, 3, 27) == [*range(3, 20), 25, 26]
         assert offsets(broker, 3, 22) == [*range(3, 20)], "the range ends in a gap"
         assert offsets(broker, 20, 25) == []
     source = options.parse(broker.source_options(arrowBatchRecords="10"))
     wanted = ("offset", "codec")
-    with LogBroker([batch(at * 10, 10) for at in range(5)], most=1) as broker:
+    with LogBroker([batch(at * 10, 10) for at in range(5)], max_bytes=1) as broker:
         source = options.parse(broker.source_options(arrowBatchRecords="20"))
         made = list(
-            RecordRows(source, Range(TOPIC, PARTITION, 0, 50), wanted).of(
+            RecordRows(source, Range(TOPIC, PARTITION, 0, 50), wanted).convert(
                 iter(RangeFetcher(source, Range(TOPIC, PARTITION, 0, 50)))
             )
         )
@@ -104,8 +104,8 @@ def test_only_the_range_and_only_what_is_asked_for() -> None:
     assert made[0].schema.names == ["offset", "codec"]
 
 
-def test_messages_from_before_record_batches() -> None:
-    """A log of Kafka 0.10: the formats that the newer columns have nothing of."""
+def test_messages_older_than_record_batches_are_read() -> None:
+    """The formats of Kafka 0.10 lack the fields of the newer columns."""
     source = options.parse({"kafka.bootstrap.servers": "a:1", "subscribe": "t"})
     old = message(1, 5, b"k", b"v", 77) + message(0, 6, None, b"w")
 
@@ -114,7 +114,7 @@ def test_messages_from_before_record_batches() -> None:
             return self._slices(old)
 
     span = Range("t", 0, 5, 7)
-    [made] = RecordRows(source, span, columns.names("records")).of(iter(Old(source, span)))
+    [made] = RecordRows(source, span, columns.names("records")).convert(iter(Old(source, span)))
     one, two = made.to_pylist()
     assert (one["offset"], one["key"], one["value"], one["timestampType"]) == (5, b"k", b"v", 0)
     assert (two["offset"], two["key"], two["timestampType"], two["producerId"], two["sequence"]) == (
@@ -124,8 +124,8 @@ def test_messages_from_before_record_batches() -> None:
         -1,
         -1,
     )
-    with pytest.raises(SourceError, match="t/0: the batch at offset 5 can not be read: unsupported magic 1"):
-        list(BatchRows(source, span, columns.names("batches")).of(iter(Old(source, span))))
+    with pytest.raises(SourceError, match="t/0: the batch at offset 5 cannot be read: unsupported magic 1"):
+        list(BatchRows(source, span, columns.names("batches")).convert(iter(Old(source, span))))
 
 
 # -- transactions -----------------------------------------------------------------------------------
@@ -161,9 +161,9 @@ def test_aborted_transactions_and_markers() -> None:
 # -- mode batches -----------------------------------------------------------------------------------
 
 
-def test_headers_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mode_batches_reads_headers_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any) -> None:
-        raise AssertionError("nothing may be decompressed")
+        raise AssertionError("a batch was decompressed")
 
     one, two = batch(0, 100, "zstd", producer_id=5, producer_epoch=1, base_sequence=7), batch(100, 50, "gzip")
     monkeypatch.setattr(compression, "get", refuse)
@@ -176,7 +176,7 @@ def test_headers_alone(monkeypatch: pytest.MonkeyPatch) -> None:
             (100, 149, 50, "gzip", len(two.marshal())),
         ]
         assert (found[0]["producerId"], found[0]["producerEpoch"], found[0]["baseSequence"]) == (5, 1, 7)
-        # A batch is where its last offset is, so each is in one range of any division.
+        # A batch belongs to the range of its last offset, so each is in one range of any division.
         for cut in range(0, 151, 10):
             parts = rows(broker, 0, cut, mode="batches") + rows(broker, cut, 150, mode="batches")
             assert [row["baseOffset"] for row in parts] == [0, 100]
@@ -188,45 +188,45 @@ def damaged(base: int) -> bytes:
     return bytes(data)
 
 
-def test_a_wrong_checksum_is_a_row_or_an_error() -> None:
+def test_a_wrong_checksum_is_an_error_or_marked_in_mode_batches() -> None:
     with LogBroker([batch(0, 5), damaged(5), batch(10, 5)]) as broker:
         heads = rows(broker, 0, 15, mode="batches")
         assert [(row["baseOffset"], row["crcValid"]) for row in heads] == [(0, True), (5, False), (10, True)]
         with pytest.raises(
-            SourceError, match=f"{TOPIC}/{PARTITION}: the batch at offset 5 can not be read: checksum"
+            SourceError, match=f"{TOPIC}/{PARTITION}: the batch at offset 5 cannot be read: checksum"
         ):
             rows(broker, 0, 15)
-        assert offsets(broker, 0, 5) == [0, 1, 2, 3, 4], "what is not asked for does not matter"
+        assert offsets(broker, 0, 5) == [0, 1, 2, 3, 4], "batches outside the range do not matter"
 
 
-def test_records_that_do_not_decode_are_named() -> None:
+def test_batches_that_do_not_decode_are_errors_that_name_them() -> None:
     bad = batch(5, 3)
     bad.payload = b"\x7f" + bad.payload[1:]
     bomb = Builder(base_offset=9).add(None, bytes(100_000)).build().compress(compression.get("gzip"))
     with LogBroker([batch(0, 5), bad, bomb]) as broker:
         with pytest.raises(
-            SourceError, match=f"{TOPIC}/{PARTITION}: the batch at offset 5 can not be read: record 0"
+            SourceError, match=f"{TOPIC}/{PARTITION}: the batch at offset 5 cannot be read: record 0"
         ):
             rows(broker, 0, 9)
         with pytest.raises(
-            SourceError, match="at offset 9 can not be read: gzip: decompressed, it is larger than 5000"
+            SourceError, match="at offset 9 cannot be read: gzip: decompressed, it is larger than 5000"
         ):
             rows(broker, 9, 10, maxBatchBytes="5000")
 
 
-# -- brokers that err -------------------------------------------------------------------------------
+# -- brokers' errors --------------------------------------------------------------------------------
 
 
-def test_what_passes_is_tried_again() -> None:
-    with LogBroker([batch(0, 5), batch(5, 5)], most=1) as broker:
-        broker.errors = [6, 5, 7]  # another leader, none, timed out
+def test_transient_errors_are_retried() -> None:
+    with LogBroker([batch(0, 5), batch(5, 5)], max_bytes=1) as broker:
+        broker.errors = [6, 5, 7]  # leader moved, no leader, timeout
         broker.hang_up = 2
         assert offsets(broker, 0, 10) == list(range(10))
         assert broker.connections > 5
 
 
 class Clock:
-    """Time that passes when somebody waits."""
+    """A clock that only advances when the fetcher sleeps."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -243,17 +243,17 @@ def fetch(broker: LogBroker, clock: Clock, end: int, **more: str) -> list[Any]:
     return list(RangeFetcher(source, Range(TOPIC, PARTITION, 0, end), clock=clock, sleep=clock.sleep))
 
 
-def test_waiting_has_an_end() -> None:
+def test_retries_end_after_the_poll_timeout() -> None:
     more = {"kafkaConsumer.pollTimeoutMs": "3000", "kafka.retry.backoff.ms": "100"}
     clock = Clock()
     with LogBroker([batch(0, 5)]) as broker:
         broker.errors = [6] * 1000
         with pytest.raises(
             SourceError,
-            match=rf"{TOPIC}/{PARTITION} at offset 0: NOT_LEADER.* \(for 3 s, kafkaConsumer.pollTimeoutMs\)",
+            match=rf"{TOPIC}/{PARTITION} at offset 0: NOT_LEADER.* \(retried for 3 s, kafkaConsumer.pollTimeoutMs\)",
         ):
             fetch(broker, clock, 5, **more)
-        assert len(broker.names()) < 60, "each wait is longer than the one before"
+        assert len(broker.names()) < 60, "waits grow"
         broker.errors = []
         with pytest.raises(
             SourceError, match=f"{TOPIC}/{PARTITION}: offsets 5 to 8 did not come in 3 s .*the log ends at 5"
@@ -261,7 +261,7 @@ def test_waiting_has_an_end() -> None:
             fetch(broker, Clock(), 9, **more)
 
 
-def test_what_will_not_pass_is_told_at_once() -> None:
+def test_permanent_errors_are_raised_at_once() -> None:
     clock = Clock()
     with LogBroker([batch(0, 5)]) as broker:
         broker.errors = [29]
@@ -270,14 +270,14 @@ def test_what_will_not_pass_is_told_at_once() -> None:
         assert clock.now == 0
 
 
-def test_offsets_that_are_gone() -> None:
+def test_deleted_offsets_are_an_error_or_left_out() -> None:
     with LogBroker([batch(10, 10)], start=13) as broker:
         with pytest.raises(
             SourceError, match=r"offsets 0 to 12 are out of range: they were deleted .*failOnDataLoss=false"
         ):
             offsets(broker, 0, 20)
         assert offsets(broker, 0, 20, failOnDataLoss="false") == list(range(13, 20)), (
-            "not what its batch had before"
+            "offsets below the log's start are left out, even if their batch is there"
         )
         assert offsets(broker, 0, 12, failOnDataLoss="false") == []
         assert offsets(broker, 13, 20) == list(range(13, 20))

@@ -1,4 +1,4 @@
-"""Where a stream's batches begin and end, with a cluster that changes as a test wants. No Kafka, no Spark."""
+"""A stream's batches start and end correctly while the cluster changes. No Kafka, no Spark."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pixy.wire.types import TopicPartition
 
 @dataclass
 class FakeCluster:
-    """What the planner asks of a cluster."""
+    """The planner's view of a cluster."""
 
     bounds_: dict[TopicPartition, tuple[int, int]]
     ids: dict[str, str] = field(default_factory=dict)
@@ -36,17 +36,15 @@ class FakeCluster:
         }
 
     def offsets(self, wanted: Mapping[TopicPartition, int], *, committed: bool) -> dict[TopicPartition, int]:
-        return {
-            place: self.bounds_[place][{EARLIEST: 0, LATEST: 1}[asked]] for place, asked in wanted.items()
-        }
+        return {tp: self.bounds_[tp][{EARLIEST: 0, LATEST: 1}[asked]] for tp, asked in wanted.items()}
 
     def resolve(
-        self, position: Position, places: Iterable[TopicPartition], *, committed: bool
+        self, position: Position, partitions: Iterable[TopicPartition], *, committed: bool
     ) -> dict[TopicPartition, int]:
-        wanted = position.wanted(places)
+        wanted = position.wanted(partitions)
         return {
-            place: self.offsets({place: asked}, committed=committed)[place] if asked < 0 else asked
-            for place, asked in wanted.items()
+            tp: self.offsets({tp: asked}, committed=committed)[tp] if asked < 0 else asked
+            for tp, asked in wanted.items()
         }
 
 
@@ -61,32 +59,32 @@ def spans(found: list[Any]) -> list[tuple[int, int, int]]:
     return [(each.partition, each.start, each.end) for each in found]
 
 
-def test_an_end_that_was_told_is_told_again_until_it_is_planned() -> None:
+def test_an_end_is_returned_again_until_its_batch_is_planned() -> None:
     cluster = FakeCluster({("t", 0): (0, 1000), ("t", 1): (0, 10)})
     stream = planner(cluster, startingOffsets="earliest", maxOffsetsPerTrigger="100")
     start, end = stream.initial(), stream.latest()
-    cluster.bounds_[("t", 1)] = (0, 100_000)  # now its share is another
-    assert stream.latest() == end, "a smaller end than one that Spark may have written down would go back"
+    cluster.bounds_[("t", 1)] = (0, 100_000)  # now its share would be another one
+    assert stream.latest() == end, "Spark may have recorded the end, so it must not move backwards"
     assert spans(stream.ranges(start, end)) == [(0, 0, 99), (1, 0, 1)]
     then = stream.latest()
     assert spans(stream.ranges(end, then)) == [(0, 99, 100), (1, 1, 100)]
 
 
-def test_nothing_new_is_the_same_document() -> None:
+def test_without_new_offsets_the_document_is_the_same() -> None:
     cluster = FakeCluster({("t", 0): (0, 10)})
     stream = planner(cluster, startingOffsets="earliest")
     start, end = stream.initial(), stream.latest()
     assert start != end
     stream.ranges(start, end)
     assert json.dumps(stream.latest()) == json.dumps(end)
-    # After a restart the text comes from the checkpoint.
+    # After a restart the document comes from the checkpoint.
     again = planner(cluster, startingOffsets="earliest")
     kept = json.loads(json.dumps(end))
     assert again.ranges(kept, kept) == []
     assert json.dumps(again.latest()) == json.dumps(end)
 
 
-def test_a_first_batch_planned_again_begins_where_it_began() -> None:
+def test_a_first_batch_that_is_planned_again_has_the_same_start() -> None:
     cluster = FakeCluster({("t", 0): (0, 50)})
     stream = planner(cluster)  # latest
     start = stream.initial()
@@ -100,7 +98,7 @@ def test_a_first_batch_planned_again_begins_where_it_began() -> None:
     assert spans(again.ranges(end, again.latest())) == [(0, 70, 90)]
 
 
-def test_newer_spark_says_where_it_starts() -> None:
+def test_newer_spark_passes_the_start() -> None:
     cluster = FakeCluster({("t", 0): (0, 50)})
     stream = planner(cluster, startingOffsets="earliest", maxOffsetsPerTrigger="10")
     start = stream.initial()
@@ -110,22 +108,24 @@ def test_newer_spark_says_where_it_starts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
-        ({("t", 0): (0, 5)}, "t/0 ends at offset 5, and was read up to 10"),
-        ({}, "topic t does not exist any more"),
+        ({("t", 0): (0, 5)}, "t/0 ends at offset 5, but was read up to 10"),
+        ({}, "topic t no longer exists"),
     ],
 )
-def test_what_is_gone_is_told(change: dict[TopicPartition, tuple[int, int]], told: str) -> None:
+def test_lost_offsets_and_deleted_topics_are_errors(
+    change: dict[TopicPartition, tuple[int, int]], message: str
+) -> None:
     cluster = FakeCluster({("t", 0): (0, 10)})
     stream = planner(cluster, startingOffsets="earliest")
     stream.ranges(stream.initial(), stream.latest())
     cluster.bounds_ = change
-    with pytest.raises(SourceError, match=told):
+    with pytest.raises(SourceError, match=message):
         stream.latest()
 
 
-def test_a_topic_made_anew_is_told_by_its_id_or_read_from_its_beginning() -> None:
+def test_a_recreated_topic_is_an_error_or_read_from_its_beginning() -> None:
     cluster = FakeCluster({("t", 0): (0, 10)})
     stream = planner(cluster, startingOffsets="earliest")
     end = stream.latest()
@@ -133,7 +133,7 @@ def test_a_topic_made_anew_is_told_by_its_id_or_read_from_its_beginning() -> Non
     cluster.bounds_, cluster.ids = {("t", 0): (3, 500)}, {"t": "other"}
     with pytest.raises(
         SourceError,
-        match="topic t was deleted and created again: the checkpoint has id id-t, the cluster other",
+        match="topic t was deleted and created again: the checkpoint has id id-t, the cluster has other",
     ):
         stream.latest()
     lenient = planner(cluster, startingOffsets="earliest", failOnDataLoss="false")
@@ -141,9 +141,9 @@ def test_a_topic_made_anew_is_told_by_its_id_or_read_from_its_beginning() -> Non
     assert spans(lenient.ranges(end, lenient.latest())) == [(0, 3, 500)]
 
 
-def test_another_checkpoint_is_refused() -> None:
+def test_a_checkpoint_of_another_source_is_an_error() -> None:
     stream = planner(FakeCluster({("t", 0): (0, 10)}))
-    with pytest.raises(CheckpointError, match="not of format pixy"):
+    with pytest.raises(CheckpointError, match="not those of format pixy"):
         stream.ranges({"t": {"0": 1}}, {"t": {"0": 2}})  # Spark's own Kafka source's
 
 
@@ -159,9 +159,10 @@ def test_another_checkpoint_is_refused() -> None:
     ),
     st.integers(1, 30),
 )
-def test_every_offset_once_whatever_happens(events: list[tuple[str, int, int]], limit: int) -> None:
-    """Spark's part: it plans from the last end to a new one, writes the end down first, and after a crash
-    plans the last one again."""
+def test_every_offset_is_read_once_through_restarts_and_crashes(
+    events: list[tuple[str, int, int]], limit: int
+) -> None:
+    """The test plays Spark: it records a batch's end before it runs the batch, and repeats the last one after a crash."""
     cluster = FakeCluster({("t", 0): (0, 20)})
 
     def fresh() -> StreamPlanner:
