@@ -99,7 +99,7 @@ def _expanded(operation: dict[str, Any]) -> dict[str, Any]:
 
 
 def _errors() -> dict[str, Any]:
-    """Add the error responses: of the REST proxies' API, of Kafka-Pixy's own API, or of both on a shared path."""
+    """Make the error responses: of the REST proxies' API, of Kafka-Pixy's own API, or of both on a shared path."""
     made: dict[str, Any] = {}
     for status, meaning in _MEANING.items():
         for kind in ("Error", "Pixy", "ErrorPixy"):
