@@ -1,37 +1,29 @@
-"""The clients of :mod:`pixy.wire.client` on an event loop: the same calls, to be awaited.
+"""The clients of :mod:`pixy.wire.client` for asyncio: the same names and arguments, to be awaited.
 
-Calls on one client wait for each other, for there is one request in flight. A call that is cancelled
-closes the connection, as its answer would come to nobody. A bootstrap function may be a coroutine
-function; any other runs in a thread.
+A client has one request in flight, so concurrent calls on it run one after the other. Cancelling a call closes the
+connection, because its answer may still arrive and would be taken for the next call's. A bootstrap function may be a
+coroutine function; any other runs in a thread.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Self, TypeVar, Unpack
+from collections.abc import Callable, Coroutine
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-from pixy.wire import cluster, messages
+from pixy.wire import cluster, group, partition, srv
 from pixy.wire.batch import Batch
-from pixy.wire.blocking import CHUNK
-from pixy.wire.cluster import GROUP, Bootstrapper, Link
-from pixy.wire.connection import (
-    Bootstrap,
-    Broker,
-    Open,
-    Options,
-    Receive,
-    Resolve,
-    Send,
-    Settings,
-    Step,
-    Steps,
-)
-from pixy.wire.group import CONSUMER, NOBODY, GroupCore, GroupOffset, GroupOffsets, Member
-from pixy.wire.partition import NEWEST, FetchResult, OffsetResult, PartitionCore, ProduceResult
-from pixy.wire.types import TopicPartition
+from pixy.wire.blocking import CHUNK, described_by
+from pixy.wire.cluster import Link
+from pixy.wire.connection import LookUpSrv, Open, Receive, Resolve, Send, Step, Steps
+from pixy.wire.group import GroupLink
+from pixy.wire.partition import FetcherLink, PartitionLink, ProducerLink
+from pixy.wire.results import FetchResult, ProduceResult
 
+P = ParamSpec("P")
+L = TypeVar("L", bound=Link)
 T = TypeVar("T")
 
 
@@ -43,21 +35,21 @@ class StreamTransport:
         self._writer = writer
 
     async def send(self, data: bytes) -> None:
-        """Send everything."""
+        """Send all of ``data``. Raises OSError."""
         self._writer.write(data)
         await self._writer.drain()
 
     async def receive(self) -> bytes:
-        """What has come, or comes."""
+        """Wait for bytes; empty at the end of the stream. Raises OSError."""
         return await self._reader.read(CHUNK)
 
     def close(self) -> None:
-        """Drop the connection."""
+        """Drop the connection, without sending what is still buffered."""
         self._writer.transport.abort()
 
 
 async def perform(step: Step) -> Any:
-    """Do what a client needs from the outside."""
+    """Do what one step asks for and return its outcome."""
     match step:
         case Send(transport, data, timeout):
             async with asyncio.timeout(timeout):
@@ -76,10 +68,12 @@ async def perform(step: Step) -> Any:
             if inspect.iscoroutinefunction(function):
                 return await function()
             return await asyncio.to_thread(function)
+        case LookUpSrv(name, timeout):
+            return await srv.lookup_async(name, timeout=timeout)
 
 
 async def run(steps: Steps[T]) -> T:
-    """Run a client's generator to its end, step by step."""
+    """Run a generator of steps to its end and return its result. Raises what the generator raises."""
     outcome, error = None, None
     while True:
         try:
@@ -93,93 +87,41 @@ async def run(steps: Steps[T]) -> T:
             error = raised
 
 
-async def call_api_versions(bootstrap: Bootstrap, **options: Unpack[Options]) -> dict[str, tuple[int, int]]:
-    """What a broker speaks: API to (first, last) version."""
-    return await run(cluster.api_versions(_bootstrapper(bootstrap, options)))
+def _function(steps: Callable[P, Steps[T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+    """Turn a generator function of steps into a coroutine function."""
+
+    async def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        return await run(steps(*args, **kwargs))
+
+    return described_by(call, steps)
 
 
-async def call_metadata(
-    bootstrap: Bootstrap,
-    topics: Iterable[str] | None = None,
-    **options: Unpack[Options],
-) -> messages.Body:
-    """The body of a MetadataResponse about ``topics``, or all; no topic is created by asking."""
-    return await run(cluster.metadata(_bootstrapper(bootstrap, options), topics))
+def _method(
+    steps: Callable[Concatenate[L, P], Steps[T]],
+) -> Callable[Concatenate[L, P], Coroutine[Any, Any, T]]:
+    """Turn a generator function of steps into a coroutine method of a client, one call at a time."""
 
-
-async def call_create_topic(
-    bootstrap: Bootstrap,
-    topic: str,
-    partitions: int = 1,
-    replication_factor: int = 1,
-    configs: Mapping[str, str] | None = None,
-    *,
-    timeout_ms: int = 30_000,
-    validate_only: bool = False,
-    **options: Unpack[Options],
-) -> messages.Body:
-    """Create a topic; what the controller says of it: a dict with ErrorCode, ErrorMessage and more."""
-    return await run(
-        cluster.create_topic(
-            _bootstrapper(bootstrap, options),
-            topic,
-            partitions,
-            replication_factor,
-            configs,
-            timeout_ms,
-            validate_only,
-        )
-    )
-
-
-async def call_find_coordinator(
-    bootstrap: Bootstrap,
-    key: str,
-    key_type: int = GROUP,
-    **options: Unpack[Options],
-) -> messages.Body:
-    """The body of a FindCoordinatorResponse."""
-    return await run(cluster.find_coordinator(_bootstrapper(bootstrap, options), key, key_type))
-
-
-async def get_partition_leader(
-    bootstrap: Bootstrap, topic: str, partition: int, **options: Unpack[Options]
-) -> Broker:
-    """Raises PartitionDoesNotExistError, NoLeaderForPartitionError, KafkaError."""
-    return await run(cluster.partition_leader(_bootstrapper(bootstrap, options), topic, partition))
-
-
-async def get_group_coordinator(bootstrap: Bootstrap, group_id: str, **options: Unpack[Options]) -> Broker:
-    """Raises KafkaError if there is no coordinator, perhaps only yet."""
-    return await run(cluster.group_coordinator(_bootstrapper(bootstrap, options), group_id))
-
-
-def _bootstrapper(bootstrap: Bootstrap, options: Options) -> Bootstrapper:
-    return Bootstrapper(Settings(bootstrap, **options))
-
-
-class _Client:
-    """What clients of a partition and of a group share."""
-
-    def __init__(self, core: Link) -> None:
-        self._lock = asyncio.Lock()
-        self._link = core
-
-    async def _run(self, steps: Steps[T]) -> T:
+    async def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
         async with self._lock:
-            return await run(steps)
+            return await run(steps(self, *args, **kwargs))
 
-    async def call(self, api: str, body: Mapping[str, Any]) -> messages.Body:
-        """Any API, ``"DescribeGroups"``, on this client's connection; the answer's body."""
-        return await self._run(self._link.call(api, body))
+    return described_by(call, steps)
 
-    def close(self) -> None:
-        """Close the connection; the broker stays known, and the next call connects again."""
-        self._link.close()
 
-    def forget(self) -> None:
-        """Close, and look the broker up anew at the next call: it said that it is another one's turn."""
-        self._link.forget()
+call_api_versions = _function(cluster.api_versions)
+call_metadata = _function(cluster.metadata)
+call_create_topic = _function(cluster.create_topic)
+call_find_coordinator = _function(cluster.find_coordinator)
+get_partition_leader = _function(cluster.partition_leader)
+get_group_coordinator = _function(cluster.group_coordinator)
+
+
+class _Client(Link):
+    call = _method(cluster.call)
+
+    @functools.cached_property
+    def _lock(self) -> asyncio.Lock:
+        return asyncio.Lock()
 
     async def __aenter__(self) -> Self:
         return self
@@ -188,224 +130,53 @@ class _Client:
         self.close()
 
 
-class PartitionClient(_Client):
-    """One partition, through one connection to its leader."""
+class PartitionClient(_Client, PartitionLink):
+    """Calls about one partition, on one connection to its leader."""
 
-    def __init__(self, bootstrap: Bootstrap, topic: str, partition: int, **options: Unpack[Options]) -> None:
-        self.core = PartitionCore(Settings(bootstrap, **options), topic, partition)
-        super().__init__(self.core)
-
-    @property
-    def topic(self) -> str:
-        """The topic's name."""
-        return self.core.topic
-
-    @property
-    def partition(self) -> int:
-        """The partition's number."""
-        return self.core.partition
-
-    async def leader(self) -> Broker:
-        """The leader, looked up if it is not known."""
-        return await self._run(self.core.target())
-
-    async def list_offsets(self, timestamp: int = NEWEST, *, read_committed: bool = False) -> OffsetResult:
-        """The first offset whose record is not older than ``timestamp`` (ms), or NEWEST, or OLDEST."""
-        return await self._run(self.core.list_offsets(timestamp, read_committed))
-
-    async def produce(
-        self, records: bytes | Batch, *, acks: int = -1, timeout_ms: int = 30_000
-    ) -> ProduceResult:
-        """Append a batch (compressed or not, as it is).
-
-        ``acks``: -1 when all replicas in sync have it, 1 when the leader has it, 0 without any answer.
-        """
-        return await self._run(self.core.produce(records, acks, timeout_ms))
-
-    async def fetch(
-        self,
-        offset: int,
-        *,
-        min_bytes: int = 1,
-        max_bytes: int = 1 << 20,
-        max_wait_ms: int = 500,
-        read_committed: bool = False,
-    ) -> FetchResult:
-        """Batches from ``offset`` on; the broker waits up to ``max_wait_ms`` until it has ``min_bytes``."""
-        return await self._run(
-            self.core.fetch(
-                offset,
-                min_bytes=min_bytes,
-                max_bytes=max_bytes,
-                max_wait_ms=max_wait_ms,
-                read_committed=read_committed,
-            )
-        )
+    leader = _method(partition.leader)
+    list_offsets = _method(partition.list_offsets)
+    produce = _method(partition.produce)
+    fetch = _method(partition.fetch)
 
 
-class PartitionProducer(PartitionClient):
+class PartitionProducer(PartitionClient, ProducerLink):
     """Appends to one partition, with ``acks`` and ``timeout_ms`` set once."""
 
-    def __init__(
-        self,
-        bootstrap: Bootstrap,
-        topic: str,
-        partition: int,
-        *,
-        acks: int = -1,
-        timeout_ms: int = 30_000,
-        **options: Unpack[Options],
-    ) -> None:
-        super().__init__(bootstrap, topic, partition, **options)
-        self.acks = acks
-        self.timeout_ms = timeout_ms
-
-    async def produce(
-        self,
-        records: bytes | Batch,
-        *,
-        acks: int | None = None,
-        timeout_ms: int | None = None,
-    ) -> ProduceResult:
-        """Append a batch."""
-        return await super().produce(
-            records,
-            acks=self.acks if acks is None else acks,
-            timeout_ms=self.timeout_ms if timeout_ms is None else timeout_ms,
-        )
+    @_method
+    def produce(
+        self, records: bytes | Batch, *, acks: int | None = None, timeout_ms: int | None = None
+    ) -> Steps[ProduceResult]:
+        """Append a batch as :meth:`PartitionClient.produce` does; None stands for the producer's own setting."""
+        return partition.produce_with_defaults(self, records, acks, timeout_ms)
 
 
-class PartitionFetcher(PartitionClient):
-    """Reads one partition from ``offset`` on. Fetching does not move it: that is for the caller to do."""
+class PartitionFetcher(PartitionClient, FetcherLink):
+    """Reads one partition from ``offset`` on. A fetch leaves ``offset`` as it is; the caller advances it."""
 
-    def __init__(
-        self,
-        bootstrap: Bootstrap,
-        topic: str,
-        partition: int,
-        *,
-        offset: int = 0,
-        min_bytes: int = 1,
-        max_bytes: int = 1 << 20,
-        max_wait_ms: int = 500,
-        read_committed: bool = False,
-        **options: Unpack[Options],
-    ) -> None:
-        super().__init__(bootstrap, topic, partition, **options)
-        self.offset = offset
-        self.min_bytes = min_bytes
-        self.max_bytes = max_bytes
-        self.max_wait_ms = max_wait_ms
-        self.read_committed = read_committed
+    seek = _method(partition.seek)
 
-    async def seek(self, timestamp: int) -> OffsetResult:
-        """Go to the first offset not older than ``timestamp`` (ms), or NEWEST, or OLDEST, if there is one."""
-        found = await self.list_offsets(timestamp, read_committed=self.read_committed)
-        if not found.error_code and found.offset >= 0:
-            self.offset = found.offset
-        return found
-
-    async def fetch(self, offset: int | None = None, **limits: Any) -> FetchResult:
-        """Batches from ``offset``, or where the fetcher is; limits as given once, if not here."""
-        return await super().fetch(
-            self.offset if offset is None else offset,
-            **{
-                "min_bytes": self.min_bytes,
-                "max_bytes": self.max_bytes,
-                "max_wait_ms": self.max_wait_ms,
-                "read_committed": self.read_committed,
-                **limits,
-            },
-        )
+    @_method
+    def fetch(self, /, offset: int | None = None, **limits: Any) -> Steps[FetchResult]:
+        """Fetch as :meth:`PartitionClient.fetch` does, from the fetcher's ``offset`` and with its limits by default."""
+        return partition.fetch_with_defaults(self, offset, limits)
 
 
-class GroupClient(_Client):
-    """One group, through one connection to its coordinator.
+class GroupClient(_Client, GroupLink):
+    """Calls of a member of one classic consumer group, on one connection to its coordinator.
 
-    Bodies that are returned have the names of Kafka's schemas. A first :meth:`join` answers
+    Response bodies have the field names of Kafka's schemas. The first :meth:`join` of a new member is answered
     MEMBER_ID_REQUIRED (79) and a MemberId: join again with it (KIP-394).
     """
 
-    def __init__(self, bootstrap: Bootstrap, group_id: str, **options: Unpack[Options]) -> None:
-        self.core = GroupCore(Settings(bootstrap, **options), group_id)
-        super().__init__(self.core)
-
-    @property
-    def group_id(self) -> str:
-        """The group's name."""
-        return self.core.group_id
-
-    async def coordinator(self) -> Broker:
-        """The coordinator, looked up if it is not known."""
-        return await self._run(self.core.target())
-
-    async def join(
-        self,
-        protocols: Mapping[str, bytes] | Sequence[tuple[str, bytes]],
-        member: Member = NOBODY,
-        *,
-        protocol_type: str = CONSUMER,
-        session_timeout_ms: int = 45_000,
-        rebalance_timeout_ms: int = 60_000,
-        reason: str | None = None,
-    ) -> messages.Body:
-        """JoinGroup: assignors' names and metadata, the most wanted first (see consumer_protocol)."""
-        return await self._run(
-            self.core.join(
-                protocols,
-                member,
-                protocol_type=protocol_type,
-                session_timeout_ms=session_timeout_ms,
-                rebalance_timeout_ms=rebalance_timeout_ms,
-                reason=reason,
-            )
-        )
-
-    async def sync(
-        self,
-        member: Member,
-        assignments: Mapping[str, bytes] | None = None,
-        *,
-        protocol_type: str | None = CONSUMER,
-        protocol_name: str | None = None,
-    ) -> messages.Body:
-        """SyncGroup; the leader gives each member's assignment by member id, the others none."""
-        return await self._run(self.core.sync(member, assignments or {}, protocol_type, protocol_name))
-
-    async def heartbeat(self, member: Member) -> messages.Body:
-        """Heartbeat."""
-        return await self._run(self.core.heartbeat(member))
-
-    async def leave(self, member: Member, reason: str | None = None) -> messages.Body:
-        """LeaveGroup."""
-        return await self._run(self.core.leave(member, reason))
-
-    async def commit_offset(
-        self,
-        topic: str,
-        partition: int,
-        offset: int,
-        metadata: str | None = "",
-        member: Member = NOBODY,
-    ) -> int:
-        """Commit one offset; the error code."""
-        return (await self.commit_offsets({(topic, partition): (offset, metadata)}, member))[topic, partition]
-
-    async def commit_offsets(
-        self,
-        offsets: Mapping[TopicPartition, int | tuple[int, str | None]],
-        member: Member = NOBODY,
-    ) -> dict[TopicPartition, int]:
-        """Commit offsets, or (offset, metadata), of several partitions; their error codes."""
-        return await self._run(self.core.commit(offsets, member))
-
-    async def fetch_offset(self, topic: str, partition: int) -> GroupOffset:
-        """What is committed for a partition."""
-        return (await self.fetch_offsets([(topic, partition)])).of(topic, partition)
-
-    async def fetch_offsets(self, partitions: Iterable[TopicPartition] | None = None) -> GroupOffsets:
-        """What is committed for some partitions, or for all."""
-        return await self._run(self.core.fetch_offsets(partitions))
+    coordinator = _method(group.coordinator)
+    join = _method(group.join)
+    sync = _method(group.sync)
+    heartbeat = _method(group.heartbeat)
+    leave = _method(group.leave)
+    commit_offset = _method(group.commit_offset)
+    commit_offsets = _method(group.commit_offsets)
+    fetch_offset = _method(group.fetch_offset)
+    fetch_offsets = _method(group.fetch_offsets)
 
 
 __all__ = [

@@ -1,17 +1,23 @@
-"""Performs the steps of :mod:`pixy.wire.connection` with blocking sockets, in the caller's thread."""
+"""Run the steps of :mod:`pixy.wire.steps` with blocking sockets, in the caller's thread."""
 
 from __future__ import annotations
 
+import functools
+import inspect
 import socket
 import ssl
 import time
-from typing import Any, Final, TypeVar
+from collections.abc import Callable
+from typing import Any, Final, ParamSpec, TypeVar
 
-from pixy.wire.connection import Open, Receive, Resolve, Send, Step, Steps
+from pixy.wire import srv
+from pixy.wire.connection import LookUpSrv, Open, Receive, Resolve, Send, Step, Steps
 
+P = ParamSpec("P")
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
 CHUNK: Final = 256 * 1024
-"""Bytes to read at once."""
+"""Bytes to read at most in one call."""
 
 
 class SocketTransport:
@@ -32,12 +38,12 @@ class SocketTransport:
             raise
 
     def send(self, data: bytes, timeout: float | None) -> None:
-        """Send everything."""
+        """Send all of ``data`` within ``timeout`` seconds, None for no limit. Raises OSError."""
         self._socket.settimeout(timeout)
         self._socket.sendall(data)
 
     def receive(self, timeout: float | None) -> bytes:
-        """What has come, or comes."""
+        """Wait up to ``timeout`` seconds for bytes; empty at the end of the stream. Raises OSError."""
         self._socket.settimeout(timeout)
         try:
             return self._socket.recv(CHUNK)
@@ -50,7 +56,7 @@ class SocketTransport:
 
 
 def perform(step: Step) -> Any:
-    """Do what a client needs from the outside."""
+    """Do what one step asks for and return its outcome."""
     match step:
         case Send(transport, data, timeout):
             return transport.send(data, timeout)
@@ -60,10 +66,12 @@ def perform(step: Step) -> Any:
             return SocketTransport(step)
         case Resolve(function):
             return function()
+        case LookUpSrv(name, timeout):
+            return srv.lookup(name, timeout=timeout)
 
 
 def run(steps: Steps[T]) -> T:
-    """Run a client's generator to its end, step by step."""
+    """Run a generator of steps to its end and return its result. Raises what the generator raises."""
     outcome, error = None, None
     while True:
         try:
@@ -75,3 +83,21 @@ def run(steps: Steps[T]) -> T:
             outcome, error = perform(step), None
         except BaseException as raised:
             error = raised
+
+
+def blocking(steps: Callable[P, Steps[T]]) -> Callable[P, T]:
+    """Turn a generator function of steps into a function, or method, that blocks until they are done."""
+
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        return run(steps(*args, **kwargs))
+
+    return described_by(call, steps)
+
+
+def described_by(call: F, steps: Callable[..., Any]) -> F:
+    """Give ``call`` the name, documentation and signature of ``steps``, whose result it returns."""
+    functools.update_wrapper(call, steps)
+    signature = inspect.signature(steps)
+    result = str(signature.return_annotation).removeprefix("Steps[").removesuffix("]")
+    call.__signature__ = signature.replace(return_annotation=result)  # type: ignore[attr-defined]
+    return call

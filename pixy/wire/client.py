@@ -1,134 +1,49 @@
-"""Low-level clients in the caller's thread: one partition or one group, one connection, one request at a time.
+"""Low-level clients that block the caller's thread: one partition or one group, one connection, one request at a time.
 
     producer = PartitionProducer("localhost:9092", "events", 0)
     result = producer.produce(Builder().add(b"key", b"value").build())
     fetcher = PartitionFetcher("localhost:9092", "events", 0, offset=result.base_offset)
     for record in fetcher.fetch().records(): ...
 
-Nothing is retried behind the caller's back. A transport or parse error (TransportError, DecodeError)
-closes the connection, and the next call opens another; an error code of Kafka's is part of the
-result. No object here may be used by two threads at once. Keywords: see
-:class:`pixy.wire.connection.Settings`.
+The clients retry nothing. A transport or parse error (TransportError, DecodeError) closes the connection, and the
+next call opens another; an error code of Kafka is part of the result. Two threads must not use a client at the same
+time. Every constructor and function takes the keywords of :class:`pixy.wire.connection.Settings`.
+
+:mod:`pixy.wire.partition`, :mod:`pixy.wire.group` and :mod:`pixy.wire.cluster` implement the calls once for this module
+and for :mod:`pixy.wire.aio`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Self, Unpack
+from typing import Any, Self
 
-from pixy.wire import cluster, messages
+from pixy.wire import cluster, group, partition
 from pixy.wire.batch import Batch
-from pixy.wire.blocking import run
-from pixy.wire.cluster import (
-    GROUP,
-    Bootstrapper,
-    Link,
-    NoLeaderForPartitionError,
-    PartitionDoesNotExistError,
-)
+from pixy.wire.blocking import blocking
+from pixy.wire.cluster import Link, NoLeaderForPartitionError, PartitionDoesNotExistError
 from pixy.wire.connection import (
     AuthenticationError,
-    Bootstrap,
     Broker,
-    Options,
     RequestTimedOutError,
     Sasl,
     Settings,
+    Steps,
     TransportError,
 )
-from pixy.wire.group import CONSUMER, NOBODY, GroupCore, GroupOffset, GroupOffsets, Member
-from pixy.wire.partition import (
-    NEWEST,
-    OLDEST,
-    FetchResult,
-    OffsetResult,
-    PartitionCore,
-    ProduceResult,
-)
-from pixy.wire.types import TopicPartition
+from pixy.wire.group import GroupLink, GroupOffset, GroupOffsets, Member
+from pixy.wire.partition import FetcherLink, PartitionLink, ProducerLink
+from pixy.wire.results import NEWEST, OLDEST, FetchResult, OffsetResult, ProduceResult
+
+call_api_versions = blocking(cluster.api_versions)
+call_metadata = blocking(cluster.metadata)
+call_create_topic = blocking(cluster.create_topic)
+call_find_coordinator = blocking(cluster.find_coordinator)
+get_partition_leader = blocking(cluster.partition_leader)
+get_group_coordinator = blocking(cluster.group_coordinator)
 
 
-def call_api_versions(bootstrap: Bootstrap, **options: Unpack[Options]) -> dict[str, tuple[int, int]]:
-    """What a broker speaks: API to (first, last) version."""
-    return run(cluster.api_versions(_bootstrapper(bootstrap, options)))
-
-
-def call_metadata(
-    bootstrap: Bootstrap,
-    topics: Iterable[str] | None = None,
-    **options: Unpack[Options],
-) -> messages.Body:
-    """The body of a MetadataResponse about ``topics``, or all; no topic is created by asking."""
-    return run(cluster.metadata(_bootstrapper(bootstrap, options), topics))
-
-
-def call_create_topic(
-    bootstrap: Bootstrap,
-    topic: str,
-    partitions: int = 1,
-    replication_factor: int = 1,
-    configs: Mapping[str, str] | None = None,
-    *,
-    timeout_ms: int = 30_000,
-    validate_only: bool = False,
-    **options: Unpack[Options],
-) -> messages.Body:
-    """Create a topic; what the controller says of it: a dict with ErrorCode, ErrorMessage and more."""
-    return run(
-        cluster.create_topic(
-            _bootstrapper(bootstrap, options),
-            topic,
-            partitions,
-            replication_factor,
-            configs,
-            timeout_ms,
-            validate_only,
-        )
-    )
-
-
-def call_find_coordinator(
-    bootstrap: Bootstrap,
-    key: str,
-    key_type: int = GROUP,
-    **options: Unpack[Options],
-) -> messages.Body:
-    """The body of a FindCoordinatorResponse."""
-    return run(cluster.find_coordinator(_bootstrapper(bootstrap, options), key, key_type))
-
-
-def get_partition_leader(
-    bootstrap: Bootstrap, topic: str, partition: int, **options: Unpack[Options]
-) -> Broker:
-    """Raises PartitionDoesNotExistError, NoLeaderForPartitionError, KafkaError."""
-    return run(cluster.partition_leader(_bootstrapper(bootstrap, options), topic, partition))
-
-
-def get_group_coordinator(bootstrap: Bootstrap, group_id: str, **options: Unpack[Options]) -> Broker:
-    """Raises KafkaError if there is no coordinator, perhaps only yet."""
-    return run(cluster.group_coordinator(_bootstrapper(bootstrap, options), group_id))
-
-
-def _bootstrapper(bootstrap: Bootstrap, options: Options) -> Bootstrapper:
-    return Bootstrapper(Settings(bootstrap, **options))
-
-
-class _Client:
-    """What clients of a partition and of a group share."""
-
-    core: Link
-
-    def call(self, api: str, body: Mapping[str, Any]) -> messages.Body:
-        """Any API, ``"DescribeGroups"``, on this client's connection; the answer's body."""
-        return run(self.core.call(api, body))
-
-    def close(self) -> None:
-        """Close the connection; the broker stays known, and the next call connects again."""
-        self.core.close()
-
-    def forget(self) -> None:
-        """Close, and look the broker up anew at the next call: it said that it is another one's turn."""
-        self.core.forget()
+class _Client(Link):
+    call = blocking(cluster.call)
 
     def __enter__(self) -> Self:
         return self
@@ -137,220 +52,53 @@ class _Client:
         self.close()
 
 
-class PartitionClient(_Client):
-    """One partition, through one connection to its leader."""
+class PartitionClient(_Client, PartitionLink):
+    """Calls about one partition, on one connection to its leader."""
 
-    def __init__(self, bootstrap: Bootstrap, topic: str, partition: int, **options: Unpack[Options]) -> None:
-        self.core: PartitionCore = PartitionCore(Settings(bootstrap, **options), topic, partition)
-
-    @property
-    def topic(self) -> str:
-        """The topic's name."""
-        return self.core.topic
-
-    @property
-    def partition(self) -> int:
-        """The partition's number."""
-        return self.core.partition
-
-    def leader(self) -> Broker:
-        """The leader, looked up if it is not known."""
-        return run(self.core.target())
-
-    def list_offsets(self, timestamp: int = NEWEST, *, read_committed: bool = False) -> OffsetResult:
-        """The first offset whose record is not older than ``timestamp`` (ms), or NEWEST, or OLDEST."""
-        return run(self.core.list_offsets(timestamp, read_committed))
-
-    def produce(self, records: bytes | Batch, *, acks: int = -1, timeout_ms: int = 30_000) -> ProduceResult:
-        """Append a batch (compressed or not, as it is).
-
-        ``acks``: -1 when all replicas in sync have it, 1 when the leader has it, 0 without any answer.
-        """
-        return run(self.core.produce(records, acks, timeout_ms))
-
-    def fetch(
-        self,
-        offset: int,
-        *,
-        min_bytes: int = 1,
-        max_bytes: int = 1 << 20,
-        max_wait_ms: int = 500,
-        read_committed: bool = False,
-    ) -> FetchResult:
-        """Batches from ``offset`` on; the broker waits up to ``max_wait_ms`` until it has ``min_bytes``."""
-        return run(
-            self.core.fetch(
-                offset,
-                min_bytes=min_bytes,
-                max_bytes=max_bytes,
-                max_wait_ms=max_wait_ms,
-                read_committed=read_committed,
-            )
-        )
+    leader = blocking(partition.leader)
+    list_offsets = blocking(partition.list_offsets)
+    produce = blocking(partition.produce)
+    fetch = blocking(partition.fetch)
 
 
-class PartitionProducer(PartitionClient):
+class PartitionProducer(PartitionClient, ProducerLink):
     """Appends to one partition, with ``acks`` and ``timeout_ms`` set once."""
 
-    def __init__(
-        self,
-        bootstrap: Bootstrap,
-        topic: str,
-        partition: int,
-        *,
-        acks: int = -1,
-        timeout_ms: int = 30_000,
-        **options: Unpack[Options],
-    ) -> None:
-        super().__init__(bootstrap, topic, partition, **options)
-        self.acks = acks
-        self.timeout_ms = timeout_ms
-
+    @blocking
     def produce(
-        self,
-        records: bytes | Batch,
-        *,
-        acks: int | None = None,
-        timeout_ms: int | None = None,
-    ) -> ProduceResult:
-        """Append a batch."""
-        return super().produce(
-            records,
-            acks=self.acks if acks is None else acks,
-            timeout_ms=self.timeout_ms if timeout_ms is None else timeout_ms,
-        )
+        self, records: bytes | Batch, *, acks: int | None = None, timeout_ms: int | None = None
+    ) -> Steps[ProduceResult]:
+        """Append a batch as :meth:`PartitionClient.produce` does; None stands for the producer's own setting."""
+        return partition.produce_with_defaults(self, records, acks, timeout_ms)
 
 
-class PartitionFetcher(PartitionClient):
-    """Reads one partition from ``offset`` on. Fetching does not move it: that is for the caller to do."""
+class PartitionFetcher(PartitionClient, FetcherLink):
+    """Reads one partition from ``offset`` on. A fetch leaves ``offset`` as it is; the caller advances it."""
 
-    def __init__(
-        self,
-        bootstrap: Bootstrap,
-        topic: str,
-        partition: int,
-        *,
-        offset: int = 0,
-        min_bytes: int = 1,
-        max_bytes: int = 1 << 20,
-        max_wait_ms: int = 500,
-        read_committed: bool = False,
-        **options: Unpack[Options],
-    ) -> None:
-        super().__init__(bootstrap, topic, partition, **options)
-        self.offset = offset
-        self.min_bytes = min_bytes
-        self.max_bytes = max_bytes
-        self.max_wait_ms = max_wait_ms
-        self.read_committed = read_committed
+    seek = blocking(partition.seek)
 
-    def seek(self, timestamp: int) -> OffsetResult:
-        """Go to the first offset not older than ``timestamp`` (ms), or NEWEST, or OLDEST, if there is one."""
-        found = self.list_offsets(timestamp, read_committed=self.read_committed)
-        if not found.error_code and found.offset >= 0:
-            self.offset = found.offset
-        return found
-
-    def fetch(self, offset: int | None = None, **limits: Any) -> FetchResult:
-        """Batches from ``offset``, or where the fetcher is; limits as given once, if not here."""
-        return super().fetch(
-            self.offset if offset is None else offset,
-            **{
-                "min_bytes": self.min_bytes,
-                "max_bytes": self.max_bytes,
-                "max_wait_ms": self.max_wait_ms,
-                "read_committed": self.read_committed,
-                **limits,
-            },
-        )
+    @blocking
+    def fetch(self, offset: int | None = None, **limits: Any) -> Steps[FetchResult]:
+        """Fetch as :meth:`PartitionClient.fetch` does, from the fetcher's ``offset`` and with its limits by default."""
+        return partition.fetch_with_defaults(self, offset, limits)
 
 
-class GroupClient(_Client):
-    """One group, through one connection to its coordinator.
+class GroupClient(_Client, GroupLink):
+    """Calls of a member of one classic consumer group, on one connection to its coordinator.
 
-    Bodies that are returned have the names of Kafka's schemas. A first :meth:`join` answers
+    Response bodies have the field names of Kafka's schemas. The first :meth:`join` of a new member is answered
     MEMBER_ID_REQUIRED (79) and a MemberId: join again with it (KIP-394).
     """
 
-    def __init__(self, bootstrap: Bootstrap, group_id: str, **options: Unpack[Options]) -> None:
-        self.core: GroupCore = GroupCore(Settings(bootstrap, **options), group_id)
-
-    @property
-    def group_id(self) -> str:
-        """The group's name."""
-        return self.core.group_id
-
-    def coordinator(self) -> Broker:
-        """The coordinator, looked up if it is not known."""
-        return run(self.core.target())
-
-    def join(
-        self,
-        protocols: Mapping[str, bytes] | Sequence[tuple[str, bytes]],
-        member: Member = NOBODY,
-        *,
-        protocol_type: str = CONSUMER,
-        session_timeout_ms: int = 45_000,
-        rebalance_timeout_ms: int = 60_000,
-        reason: str | None = None,
-    ) -> messages.Body:
-        """JoinGroup: assignors' names and metadata, the most wanted first (see consumer_protocol)."""
-        return run(
-            self.core.join(
-                protocols,
-                member,
-                protocol_type=protocol_type,
-                session_timeout_ms=session_timeout_ms,
-                rebalance_timeout_ms=rebalance_timeout_ms,
-                reason=reason,
-            )
-        )
-
-    def sync(
-        self,
-        member: Member,
-        assignments: Mapping[str, bytes] | None = None,
-        *,
-        protocol_type: str | None = CONSUMER,
-        protocol_name: str | None = None,
-    ) -> messages.Body:
-        """SyncGroup; the leader gives each member's assignment by member id, the others none."""
-        return run(self.core.sync(member, assignments or {}, protocol_type, protocol_name))
-
-    def heartbeat(self, member: Member) -> messages.Body:
-        """Heartbeat."""
-        return run(self.core.heartbeat(member))
-
-    def leave(self, member: Member, reason: str | None = None) -> messages.Body:
-        """LeaveGroup."""
-        return run(self.core.leave(member, reason))
-
-    def commit_offset(
-        self,
-        topic: str,
-        partition: int,
-        offset: int,
-        metadata: str | None = "",
-        member: Member = NOBODY,
-    ) -> int:
-        """Commit one offset; the error code."""
-        return self.commit_offsets({(topic, partition): (offset, metadata)}, member)[topic, partition]
-
-    def commit_offsets(
-        self,
-        offsets: Mapping[TopicPartition, int | tuple[int, str | None]],
-        member: Member = NOBODY,
-    ) -> dict[TopicPartition, int]:
-        """Commit offsets, or (offset, metadata), of several partitions; their error codes."""
-        return run(self.core.commit(offsets, member))
-
-    def fetch_offset(self, topic: str, partition: int) -> GroupOffset:
-        """What is committed for a partition."""
-        return self.fetch_offsets([(topic, partition)]).of(topic, partition)
-
-    def fetch_offsets(self, partitions: Iterable[TopicPartition] | None = None) -> GroupOffsets:
-        """What is committed for some partitions, or for all."""
-        return run(self.core.fetch_offsets(partitions))
+    coordinator = blocking(group.coordinator)
+    join = blocking(group.join)
+    sync = blocking(group.sync)
+    heartbeat = blocking(group.heartbeat)
+    leave = blocking(group.leave)
+    commit_offset = blocking(group.commit_offset)
+    commit_offsets = blocking(group.commit_offsets)
+    fetch_offset = blocking(group.fetch_offset)
+    fetch_offsets = blocking(group.fetch_offsets)
 
 
 __all__ = [

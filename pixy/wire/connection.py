@@ -1,93 +1,54 @@
-"""A connection to a broker, and what is said on it first: all but the sockets.
+"""Connections to brokers without IO: requests, version negotiation, authentication.
 
-Whatever the clients do is written once, as generators that yield what they need from the outside
-(:class:`Open`, :class:`Send`, :class:`Receive`, :class:`Resolve`) and are sent the outcome.
-:mod:`pixy.wire.client` performs these steps with blocking sockets in the caller's thread,
-:mod:`pixy.wire.aio` on an event loop.
+Everything here is a generator of steps (:mod:`pixy.wire.steps`).
 """
 
 from __future__ import annotations
 
 import ssl
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, TypedDict, TypeVar
+from typing import Any, Final, TypedDict
 
 from pixy.wire import frames, messages
 from pixy.wire.errors import describe
 from pixy.wire.exceptions import DecodeError, UnsupportedVersionError, WireError
 from pixy.wire.sasl import AuthenticationError, Sasl
-
-T = TypeVar("T")
+from pixy.wire.steps import LookUpSrv, Open, Receive, Resolve, Send, Step, Steps, Transport
 
 CAPS: Final = {"Produce": 12, "Fetch": 12, "OffsetCommit": 9, "OffsetFetch": 7, "FindCoordinator": 3}
-"""The newest versions in use: later ones name topics by id, or ask about many groups at once."""
+"""The newest versions in use: later ones name topics by id, or take several groups at once."""
 
 
 class TransportError(WireError, OSError):
-    """The connection could not be made, or broke; the text names the address."""
+    """The connection could not be opened, or broke; the text names the address."""
 
 
 class RequestTimedOutError(TransportError, TimeoutError):
     """The broker did not answer in time."""
 
 
-class Transport(Protocol):
-    """What :class:`Open` results in."""
-
-    def close(self) -> None:
-        """Close, at once, without waiting for anything."""
-
-
-@dataclass(frozen=True, slots=True)
-class Open:
-    """Connect, with TLS if there is a context. The outcome is a Transport; OSError if it fails."""
-
-    host: str
-    port: int
-    tls: ssl.SSLContext | None
-    timeout: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Send:
-    """Send all of ``data``."""
-
-    transport: Any
-    data: bytes
-    timeout: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Receive:
-    """Wait for bytes; none are the end of the stream."""
-
-    transport: Any
-    timeout: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Resolve:
-    """Call a function that tells addresses (it may block, or return an awaitable on an event loop)."""
-
-    function: Callable[[], Any]
-
-
-Step = Open | Send | Receive | Resolve
-Steps = Generator[Step, Any, T]
 Bootstrap = str | Sequence[str] | Callable[[], Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What all clients have in common; times are seconds, 0 is none.
+    """Settings of every client. Times are in seconds; 0 means no limit.
 
-    ``bootstrap``: one or more addresses ``host:port``, or names of SRV records (no port), or a function that
-    tells them; what was found is kept until a bootstrap broker fails. ``request_timeout`` bounds one call from
-    sending to answer. ``connection_ttl`` is how old a connection may grow, ``conn_max_idle`` how long it
-    may lie unused, before the next call opens another. ``max_frame``: bytes of the largest answer.
-    ``software`` is told to the broker (KIP-511).
+    Args:
+        bootstrap: one or more addresses ``host:port``, or names of SRV records (no port), or a function that returns
+            them. The result is kept until a bootstrap broker fails.
+        client_id: sent with each request, for the broker's logs and quotas.
+        tls: context for TLS; None for plain TCP.
+        sasl: credentials; None to connect without.
+        dial_timeout: limit for connecting, TLS included; also for the lookup of an SRV record, 5 s if it is 0.
+        request_timeout: limit for one call, from sending to the complete answer.
+        connection_ttl: age at which the next call opens another connection.
+        conn_max_idle: idle time after which the next call opens another connection.
+        max_frame: largest answer accepted, in bytes.
+        software: name and version sent to the broker (KIP-511).
+        clock: monotonic clock, in seconds.
     """
 
     bootstrap: Bootstrap
@@ -104,7 +65,7 @@ class Settings:
 
 
 class Options(TypedDict, total=False):
-    """The keywords that every client takes: all of :class:`Settings` but the address."""
+    """Keywords of every client: the fields of :class:`Settings` except the address."""
 
     client_id: str | None
     tls: ssl.SSLContext | None
@@ -120,7 +81,7 @@ class Options(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """Where a broker is; ``node_id`` -1 for one that is known by its address only."""
+    """A broker's address; ``node_id`` is -1 if only the address is known."""
 
     host: str
     port: int
@@ -132,7 +93,7 @@ class Broker:
 
 
 def parse_address(text: str) -> Broker:
-    """``host:port`` or ``[host]:port``; ValueError for anything else."""
+    """Parse ``host:port`` or ``[host]:port``. Raises ValueError."""
     host, colon, port = text.strip().rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
@@ -144,21 +105,21 @@ def parse_address(text: str) -> Broker:
 
 
 class Connection:
-    """An open connection: one request at a time, and closed for good at the first thing that is wrong."""
+    """An open connection: one request at a time, closed for good at the first transport or parse error."""
 
     def __init__(self, settings: Settings, broker: Broker, transport: Transport) -> None:
         self.settings = settings
         self.broker = broker
         self.closed = False
         self.versions: dict[int, tuple[int, int]] = {}
-        """What the broker speaks: API key to (first, last) version."""
+        """Versions that the broker supports: API key to (first, last)."""
         self.opened_at = self.used_at = settings.clock()
         self._transport = transport
         self._splitter = frames.FrameSplitter(settings.max_frame)
         self._correlation_id = 0
 
     def expired(self) -> bool:
-        """Whether the next call should not use it."""
+        """Tell whether the next call must open another connection."""
         settings, now = self.settings, self.settings.clock()
         return (
             self.closed
@@ -167,12 +128,12 @@ class Connection:
         )
 
     def close(self) -> None:
-        """Close; nothing happens if it is closed."""
+        """Close the connection. Closing it again does nothing."""
         self.closed = True
         self._transport.close()
 
     def version(self, api: str) -> int:
-        """The newest version of an API that both sides know."""
+        """Return the newest version of an API that both sides know. Raises UnsupportedVersionError."""
         known = messages.versions(f"{api}Request")
         last = min(CAPS.get(api, known[-1]), known[-1])
         key = frames.to_key(api)
@@ -194,10 +155,19 @@ class Connection:
         version: int | None = None,
         answered: bool = True,
     ) -> Steps[messages.Body]:
-        """Send a request, wait for the answer's body; an empty one if there is none to wait for.
+        """Send a request and wait for the answer's body.
 
-        Raises TransportError, DecodeError (both close the connection), EncodeError, and
-        UnsupportedVersionError.
+        Args:
+            api: name of the API, as ``"Fetch"``.
+            body: fields of the request, named as in Kafka's schema.
+            version: None for the newest that both sides know.
+            answered: False to return an empty body at once, because the broker does not answer.
+
+        Raises:
+            TransportError: the connection failed; it is closed.
+            DecodeError: the answer is malformed or belongs to another request; the connection is closed.
+            EncodeError: ``body`` does not fit the schema.
+            UnsupportedVersionError: the broker and this client have no version of the API in common.
         """
         if version is None:
             version = self.version(api)
@@ -219,7 +189,12 @@ class Connection:
         return response.body
 
     def exchange(self, data: bytes, answered: bool = True) -> Steps[bytes | None]:
-        """Send bytes, wait for a frame."""
+        """Send bytes and wait for a frame; return None at once if ``answered`` is false.
+
+        Raises:
+            TransportError: the connection failed; it is closed.
+            DecodeError: the answer is no frame; the connection is closed.
+        """
         settings = self.settings
         deadline = settings.clock() + settings.request_timeout if settings.request_timeout > 0 else None
         try:
@@ -243,7 +218,7 @@ class Connection:
             self.close()
             raise TransportError(f"{self.broker}: {error}") from error
         except BaseException:
-            # A parse error, or the caller was cancelled: the answer may still come, to nobody.
+            # A parse error, or the caller was cancelled: the answer may still come, and nobody waits for it.
             self.close()
             raise
         return frame
@@ -262,7 +237,13 @@ class Connection:
 
 
 def connect(settings: Settings, broker: Broker) -> Steps[Connection]:
-    """Open a connection, ask for the API versions, log in."""
+    """Open a connection, negotiate API versions and authenticate.
+
+    Raises:
+        TransportError: the connection failed.
+        AuthenticationError: the broker refused the credentials.
+        WireError: version negotiation failed.
+    """
     try:
         transport = yield Open(broker.host, broker.port, settings.tls, settings.dial_timeout or None)
     except TimeoutError:
@@ -313,7 +294,7 @@ def _authenticate(connection: Connection, sasl: Sasl) -> Steps[None]:
 
 
 def _token(connection: Connection, token: bytes, wrapped: bool, where: str) -> Steps[bytes]:
-    """One token there, one back: in SaslAuthenticate, or bare after SaslHandshake v0."""
+    """Exchange one token: in SaslAuthenticate, or without a header after SaslHandshake v0."""
     if wrapped:
         response = yield from connection.call("SaslAuthenticate", {"AuthBytes": token})
         if response["ErrorCode"]:
@@ -324,7 +305,7 @@ def _token(connection: Connection, token: bytes, wrapped: bool, where: str) -> S
     try:
         frame = yield from connection.exchange(frames.frame(token))
     except TransportError as error:
-        # All that a broker says to wrong credentials in this version.
+        # A broker answers wrong credentials in this version by closing the connection.
         raise AuthenticationError(f"{where}: refused ({error})") from error
     return frame or b""
 
@@ -334,6 +315,7 @@ __all__ = [
     "Bootstrap",
     "Broker",
     "Connection",
+    "LookUpSrv",
     "Open",
     "Options",
     "Receive",

@@ -10,11 +10,8 @@ from typing import Any, NamedTuple
 
 from pixy.wire.exceptions import DecodeError, TruncatedError
 from pixy.wire.record_encoding import encode
+from pixy.wire.types import RecordHeader
 from pixy.wire.varint import decode_varint, decode_varlong
-
-RecordHeader = tuple[str, bytes | None]
-"""Key and value of a header. Keys may repeat; a key that is not UTF-8 holds surrogates (PEP 383) and
-encodes to the bytes it came from."""
 
 
 class Record(NamedTuple):

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pixy.wire.exceptions import EncodeError
+from pixy.wire.types import RecordHeader
 from pixy.wire.varint import encode_varint, encode_varlong
-
-if TYPE_CHECKING:
-    from pixy.wire.record import RecordHeader
 
 _SMALL = tuple(encode_varint(value) for value in range(8192))
 """Non-negative varints of one and two bytes, by value: most lengths, and deltas in order."""

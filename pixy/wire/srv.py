@@ -1,144 +1,131 @@
-"""Bootstrap addresses from an SRV record (RFC 2782): a question to the system's name servers, nothing more.
+"""Bootstrap addresses from DNS SRV records (RFC 2782), looked up with dnspython.
 
-Python's standard library has no lookup of SRV records. Answers that do not fit a datagram are asked for over TCP.
+dnspython comes with the extra ``wire`` and is imported at the first lookup. It retries truncated answers over TCP.
 """
 
 from __future__ import annotations
 
-import secrets
-import socket
-import struct
-import time
+import asyncio
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
-from pixy.wire.exceptions import DecodeError, TruncatedError, WireError
+from pixy.wire.exceptions import WireError
 
-RESOLV_CONF: Final = Path("/etc/resolv.conf")
-_HEADER: Final = struct.Struct(">HHHHHH")
-_RECORD: Final = struct.Struct(">HHIH")
-_SRV: Final = 33
-_TRUNCATED: Final = 0x0200
-_ERRORS: Final = {1: "format error", 2: "server failure", 3: "no such name", 5: "refused"}
+if TYPE_CHECKING:
+    from dns.asyncresolver import Resolver as AsyncResolver
+    from dns.exception import DNSException
+    from dns.message import Message
+    from dns.name import Name
+    from dns.resolver import Answer, Resolver
+
+_RCODES: Final = {"FORMERR": "format error", "SERVFAIL": "server failure", "REFUSED": "refused"}
+_NONE: Final = "there is none"
 
 
 def lookup(name: str, *, servers: Sequence[tuple[str, int]] | None = None, timeout: float = 5.0) -> list[str]:
-    """The addresses ``host:port`` of an SRV record, those of the least priority number first.
+    """Look up the addresses of an SRV record in the caller's thread.
 
-    ``servers`` are the system's name servers by default, asked one after the other; each has its share
-    of ``timeout`` seconds. Raises WireError if there are no addresses.
+    Args:
+        name: of the record, as ``_kafka._tcp.example.com``. It is taken as absolute; search domains are not tried.
+        servers: name servers as (IP address, port), asked in turn. Default: those of the system.
+        timeout: seconds for the whole lookup, shared equally by the name servers.
+
+    Returns:
+        Addresses ``host:port``, lowest priority number first, equal priorities by weight.
+
+    Raises:
+        WireError: the name is invalid, no server answered, there is no record, or dnspython is not installed.
     """
-    deadline = time.monotonic() + timeout
-    problem = "no name server"
-    asked = system_servers() if servers is None else servers
-    for left, server in zip(range(len(asked), 0, -1), asked, strict=True):
-        now = time.monotonic()
-        try:
-            return _ask(name, server, now + (deadline - now) / left)
-        except (OSError, DecodeError) as error:
-            problem = f"{server[0]}: {error}"
-    raise WireError(f"SRV record of {name}: {problem}")
-
-
-def system_servers(path: Path = RESOLV_CONF) -> list[tuple[str, int]]:
-    """The name servers that the system's configuration lists."""
+    resolver, query = _prepare(name, servers, timeout, blocking=True)
     try:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return []
-    return [(words[1], 53) for words in map(str.split, lines) if len(words) > 1 and words[0] == "nameserver"]
+        return _addresses(name, resolver.resolve(query, "SRV", lifetime=timeout))
+    except _dns_exception() as error:
+        raise _failure(name, error) from error
 
 
-def _ask(name: str, server: tuple[str, int], deadline: float) -> list[str]:
-    identifier = secrets.randbits(16)
-    question = _HEADER.pack(identifier, 0x0100, 1, 0, 0, 0) + _encode_name(name) + struct.pack(">HH", _SRV, 1)
-    answer = _over_udp(question, server, deadline)
-    if len(answer) >= 4 and int.from_bytes(answer[2:4], "big") & _TRUNCATED:
-        answer = _over_tcp(question, server, deadline)
-    found = parse(answer, identifier)
-    if not found:
-        raise WireError(f"SRV record of {name}: there is none")
-    return [f"{host}:{port}" for _, host, port in sorted(found)]
+async def lookup_async(
+    name: str, *, servers: Sequence[tuple[str, int]] | None = None, timeout: float = 5.0
+) -> list[str]:
+    """Look up the addresses of an SRV record on the running event loop, without blocking it.
 
-
-def _over_udp(question: bytes, server: tuple[str, int], deadline: float) -> bytes:
-    family = socket.AF_INET6 if ":" in server[0] else socket.AF_INET
-    with socket.socket(family, socket.SOCK_DGRAM) as udp:
-        udp.connect(server)
-        udp.send(question)
-        while True:
-            udp.settimeout(max(deadline - time.monotonic(), 0.001))
-            answer = udp.recv(65535)
-            if answer[:2] == question[:2]:  # not the late answer to another question
-                return answer
-
-
-def _over_tcp(question: bytes, server: tuple[str, int], deadline: float) -> bytes:
-    with socket.create_connection(server, max(deadline - time.monotonic(), 0.001)) as tcp:
-        tcp.sendall(len(question).to_bytes(2, "big") + question)
-        data = b""
-        while len(data) < 2 or len(data) < 2 + int.from_bytes(data[:2], "big"):
-            tcp.settimeout(max(deadline - time.monotonic(), 0.001))
-            chunk = tcp.recv(65537)
-            if not chunk:
-                raise TruncatedError("the name server closed the connection", len(data))
-            data += chunk
-    return data[2:]
-
-
-def parse(answer: bytes, identifier: int) -> list[tuple[int, str, int]]:
-    """(priority, host, port) of the SRV records in a DNS message. Raises DecodeError, and WireError for a refusal."""
+    Arguments, result and errors are those of :func:`lookup`.
+    """
+    # In a thread, because importing dnspython and reading the system's configuration block.
+    resolver, query = await asyncio.to_thread(_prepare, name, servers, timeout, blocking=False)
     try:
-        found, flags, questions, answers, _, _ = _HEADER.unpack_from(answer)
-        if found != identifier or not flags & 0x8000:
-            raise DecodeError("not the answer to this question", 0)
-        if flags & 0xF:
-            raise WireError(f"name server: {_ERRORS.get(flags & 0xF, f'error {flags & 0xF}')}")
-        pos = _HEADER.size
-        for _ in range(questions):
-            pos = _read_name(answer, pos)[1] + 4
-        records = []
-        for _ in range(answers):
-            pos = _read_name(answer, pos)[1]
-            kind, _, _, length = _RECORD.unpack_from(answer, pos)
-            pos += _RECORD.size
-            if kind == _SRV:
-                priority, _, port = struct.unpack_from(">HHH", answer, pos)
-                records.append((priority, _read_name(answer, pos + 6)[0], port))
-            pos += length
-        return [each for each in records if each[1]]  # the root stands for "no such service"
-    except (struct.error, IndexError):
-        raise TruncatedError("DNS message: it ends too early", len(answer)) from None
+        return _addresses(name, await resolver.resolve(query, "SRV", lifetime=timeout))
+    except _dns_exception() as error:
+        raise _failure(name, error) from error
 
 
-def _encode_name(name: str) -> bytes:
+def _prepare(
+    name: str, servers: Sequence[tuple[str, int]] | None, timeout: float, *, blocking: bool
+) -> tuple[Any, Name]:
+    """Return a dnspython resolver, blocking or for asyncio, and the parsed name."""
     try:
-        labels = [
-            label.encode("idna") if not label.startswith("_") else label.encode("ascii")
-            for label in name.rstrip(".").split(".")
-        ]
-    except UnicodeError:
-        labels = [b""]
-    if not all(0 < len(label) < 64 for label in labels) or sum(map(len, labels)) + len(labels) > 254:
+        import dns.asyncresolver
+        import dns.name
+        import dns.nameserver
+        import dns.resolver
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith("dns"):
+            raise
+        raise WireError(f"SRV record of {name} needs dnspython: install kafka-pixy[wire]") from None
+    try:
+        query = dns.name.from_text(name)
+    except dns.exception.DNSException:
+        query = dns.name.root
+    if query == dns.name.root:
         raise WireError(f"not a host name: {name!r}")
-    return b"".join(bytes([len(label)]) + label for label in labels) + b"\0"
+    kind: type[Resolver | AsyncResolver] = dns.resolver.Resolver if blocking else dns.asyncresolver.Resolver
+    try:
+        resolver = kind(configure=servers is None)
+    except dns.exception.DNSException as error:
+        raise _failure(name, error) from error
+    if servers is not None:
+        resolver.nameservers = [dns.nameserver.Do53Nameserver(*each) for each in servers]
+    resolver.timeout = timeout / max(len(resolver.nameservers), 1)
+    return resolver, query
 
 
-def _read_name(data: bytes, pos: int) -> tuple[str, int]:
-    """A name, which may go on elsewhere (RFC 1035, 4.1.4); where it ends here."""
-    labels: list[str] = []
-    end, start = -1, pos
-    while length := data[pos]:
-        if length >= 0xC0:
-            target = (length & 0x3F) << 8 | data[pos + 1]
-            end = pos + 2 if end < 0 else end
-            if target >= start:  # only backwards, so that it comes to an end
-                raise DecodeError("DNS name that points forward", pos)
-            pos = start = target
-            continue
-        if length > 63 or len(labels) > 127:
-            raise DecodeError("DNS name that is too long", pos)
-        labels.append(data[pos + 1 : pos + 1 + length].decode("ascii", "replace"))
-        pos += 1 + length
-    return ".".join(labels), pos + 1 if end < 0 else end
+def _addresses(name: str, answer: Answer) -> list[str]:
+    records: list[Any] = answer.rrset.processing_order() if answer.rrset else []
+    # A target "." means that the service does not exist.
+    found = [(each.target.to_text(omit_final_dot=True), each.port) for each in records]
+    addresses = [f"{host}:{port}" for host, port in found if host != "."]
+    if not addresses:
+        raise WireError(f"SRV record of {name}: {_NONE}")
+    return addresses
+
+
+def _dns_exception() -> type[DNSException]:
+    from dns.exception import DNSException
+
+    return DNSException
+
+
+def _failure(name: str, error: DNSException) -> WireError:
+    """Say in one line why a lookup failed, in terms of the last name server asked."""
+    from dns.resolver import NXDOMAIN, NoAnswer
+
+    if isinstance(error, NXDOMAIN):
+        return WireError(f"SRV record of {name}: no such name")
+    if isinstance(error, NoAnswer):
+        return WireError(f"SRV record of {name}: {_NONE}")
+    attempts = error.kwargs.get("errors")
+    if not attempts:
+        return WireError(f"SRV record of {name}: no name server")
+    server, _, _, cause, response = attempts[-1]
+    return WireError(f"SRV record of {name}: {server.removeprefix('Do53:')}: {_reason(cause, response)}")
+
+
+def _reason(cause: Any, response: Message | None) -> str:
+    from dns.exception import Timeout
+    from dns.rcode import to_text
+
+    if isinstance(cause, Timeout):
+        return "timed out"
+    if response is None or isinstance(cause, BaseException):
+        return str(cause)
+    code = to_text(response.rcode())
+    return _RCODES.get(code, code)
