@@ -124,16 +124,16 @@ def listeners(engine: Engine, app: App) -> list[ListenerSpec]:
         from pixy.api.grpc.server import GrpcServer
 
         specs.append((GrpcServer, (engine, app.grpc_addr), "grpc"))
-    from pixy.api.rest.server import OnlyOther, RestServer
+    from pixy.api.rest.server import RestServer, RestV1Server
     from pixy.api.restv1.app import RestV1
 
-    other = RestV1(engine)
+    rest_v1 = RestV1(engine)
     if app.rest.addr:
-        specs.append((OnlyOther, (engine, app.rest.addr, other), "rest-v1"))
+        specs.append((RestV1Server, (engine, app.rest.addr, rest_v1), "rest-v1"))
     # TCP last: when it answers, everything does.
     for address, name in ((app.unix_addr, "rest-unix"), (app.tcp_addr, "rest")):
         if address:
-            specs.append((RestServer, (engine, address, other), name))
+            specs.append((RestServer, (engine, address, rest_v1), name))
     return specs
 
 

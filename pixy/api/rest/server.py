@@ -1,4 +1,12 @@
-"""The REST listeners: TCP, with TLS if configured, or a unix socket."""
+"""The REST listeners: TCP (with TLS if configured) or a unix socket.
+
+A listener serves two APIs: Kafka-Pixy's own (this package) and the REST v1/v2 API
+(:mod:`pixy.api.restv1`). A request is matched once, here; after that nothing looks at its path again::
+
+    request -> _match -> router.Match    -> Endpoints.serve -> handler -> engine -> JSON
+                      -> restv1 Match    -> RestV1.serve    -> handler -> engine -> JSON
+                      -> Redirect, or no endpoint: answered here
+"""
 
 from __future__ import annotations
 
@@ -10,7 +18,6 @@ import os
 import socket
 import ssl
 import stat
-from typing import Protocol
 
 from aiohttp import web
 
@@ -18,6 +25,9 @@ from pixy.api.listener import Listener, split_address
 from pixy.api.rest import router
 from pixy.api.rest.endpoints import Endpoints, respond, respond_error
 from pixy.api.rest.render import to_json
+from pixy.api.restv1.app import RestV1
+from pixy.api.restv1.errors import ApiError
+from pixy.api.restv1.routes import Match as V1Match
 from pixy.engine.engine import Engine
 from pixy.errors import StartError, TooManyRequests
 
@@ -33,38 +43,26 @@ def is_unix(address: str) -> bool:
     return ":" not in address
 
 
-class OtherApi(Protocol):
-    """Another API behind the same listener."""
+_SHARED = frozenset({"", "!", "topic", "topics"})
+"""The results of Kafka-Pixy's router for paths that the REST v1/v2 API may have as well."""
 
-    def own_path(self, raw_path: str) -> str | None:
-        """The path below that API's prefix; None for a path that is not."""
-
-    def takes(self, request: web.BaseRequest, raw_path: str, endpoint: str) -> bool:
-        """Whether it answers a request for which this router found ``endpoint``."""
-
-    async def serve(self, request: web.BaseRequest, raw_path: str) -> web.StreamResponse:
-        """Answer."""
-
-    def busy(self, request: web.BaseRequest) -> web.Response:
-        """Answer that too much is under way."""
-
-    async def close(self) -> None:
-        """A listener stops."""
-
-
-_BOTH_MAY_HAVE = frozenset({"", "!", "topic", "topics"})
+Matched = router.Match | router.Redirect | V1Match | ApiError
 
 
 class RestServer(Listener):
-    """Listens on one address, for the original's API and, beside it or alone, another one."""
+    """Serves both APIs on one address.
 
-    only_other = False
+    Args:
+        engine: answers the requests.
+        address: ``host:port``, or the path of a unix socket.
+        rest_v1: the REST v1/v2 API, one for all listeners.
+    """
 
-    def __init__(self, engine: Engine, address: str, other: OtherApi) -> None:
+    def __init__(self, engine: Engine, address: str, rest_v1: RestV1) -> None:
         super().__init__()
         self._engine = engine
         self._address = address
-        self._other = other
+        self._rest_v1 = rest_v1
         self._endpoints = Endpoints(engine)
         self._active = 0
         self._runner: web.ServerRunner | None = None
@@ -110,8 +108,7 @@ class RestServer(Listener):
         if tls.certificate_path:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             await asyncio.to_thread(context.load_cert_chain, tls.certificate_path, tls.key_path)
-        # The socket is ours and not asyncio's list of several: its number is known, and its death
-        # is seen.
+        # One socket of our own instead of asyncio's list: its port is known, and dead() sees it close.
         self._socket = await asyncio.to_thread(_listen_tcp, host, port)
         await web.SockSite(self._runner, self._socket, ssl_context=context).start()
         return f"{host or '0.0.0.0'}:{self._socket.getsockname()[1]}"
@@ -123,32 +120,40 @@ class RestServer(Listener):
         await web.SockSite(self._runner, self._socket).start()
         return self._address
 
+    # -- requests ---------------------------------------------------------------------------------
+
     async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
-        raw_path = request.raw_path.partition("?")[0].partition("#")[0]
-        other = self._other
-        own_path = raw_path if self.only_other else other.own_path(raw_path)
-        if own_path is not None:
-            return await self._serve_other(request, own_path)
-        match = router.route(request.method, raw_path)
-        if (
-            isinstance(match, router.Match)
-            and match.endpoint in _BOTH_MAY_HAVE
-            and other.takes(request, raw_path, match.endpoint)
-        ):
-            return await self._serve_other(request, raw_path)
+        match = self._match(request, _path(request))
+        if isinstance(match, V1Match | ApiError):
+            return await self._serve_v1(request, match)
         if isinstance(match, router.Redirect):
             return _redirect(request, match.path)
         if match is router.NOT_FOUND:
-            return web.Response(
-                body=b"404 page not found\n",
-                status=404,
-                headers={
-                    "Content-Type": "text/plain; charset=utf-8",
-                    "X-Content-Type-Options": "nosniff",
-                },
-            )
+            return _not_found()
         if match is router.METHOD_NOT_ALLOWED:
             return web.Response(status=405)
+        return await self._serve_pixy(request, match)
+
+    def _match(self, request: web.BaseRequest, raw_path: str) -> Matched:
+        """Find the API and the endpoint of a request."""
+        below_prefix = self._rest_v1.below_prefix(raw_path)
+        if below_prefix is not None:
+            return self._rest_v1.match(request.method, below_prefix)
+        match = router.route(request.method, raw_path)
+        if isinstance(match, router.Match) and match.endpoint in _SHARED:
+            return self._rest_v1.claim(request, raw_path, match.endpoint) or match
+        return match
+
+    async def _serve_v1(self, request: web.BaseRequest, match: V1Match | ApiError) -> web.StreamResponse:
+        if self._active >= self._engine.config.max_concurrent_requests:
+            return self._rest_v1.busy(request)
+        self._active += 1
+        try:
+            return await self._rest_v1.serve(request, match)
+        finally:
+            self._active -= 1
+
+    async def _serve_pixy(self, request: web.BaseRequest, match: router.Match) -> web.StreamResponse:
         if self._active >= self._engine.config.max_concurrent_requests:
             return respond_error(TooManyRequests("max_concurrent_requests"))
         self._active += 1
@@ -158,19 +163,12 @@ class RestServer(Listener):
         except (asyncio.CancelledError, ConnectionError):
             raise  # the client is gone
         except Exception as error:
-            logger.exception("%s %s failed", request.method, raw_path)
+            logger.exception("%s %s failed", request.method, _path(request))
             return respond(to_json({"error": f"internal error: {error!r}"}), 500)
         finally:
             self._active -= 1
 
-    async def _serve_other(self, request: web.BaseRequest, raw_path: str) -> web.StreamResponse:
-        if self._active >= self._engine.config.max_concurrent_requests:
-            return self._other.busy(request)
-        self._active += 1
-        try:
-            return await self._other.serve(request, raw_path)
-        finally:
-            self._active -= 1
+    # -- the listener's life ----------------------------------------------------------------------
 
     def dead(self) -> str:
         """See :class:`pixy.api.listener.Listener`."""
@@ -181,18 +179,32 @@ class RestServer(Listener):
         return ""
 
     async def close(self) -> None:
-        """Let requests finish for a moment, then end them; the socket's file goes too."""
+        """Let requests finish for a moment, then end them; remove the unix socket's file."""
         if self._runner is not None:
             await self._runner.cleanup()
-        await self._other.close()
+        await self._rest_v1.close()
         if self._inode is not None:
             await asyncio.to_thread(_unlink, self._address, self._inode)
 
 
-class OnlyOther(RestServer):
-    """Listens for the other API alone."""
+class RestV1Server(RestServer):
+    """Serves the REST v1/v2 API alone."""
 
-    only_other = True
+    def _match(self, request: web.BaseRequest, raw_path: str) -> Matched:
+        return self._rest_v1.match(request.method, raw_path)
+
+
+def _path(request: web.BaseRequest) -> str:
+    """The path as it was sent, still percent-encoded."""
+    return request.raw_path.partition("?")[0].partition("#")[0]
+
+
+def _not_found() -> web.Response:
+    return web.Response(
+        body=b"404 page not found\n",
+        status=404,
+        headers={"Content-Type": "text/plain; charset=utf-8", "X-Content-Type-Options": "nosniff"},
+    )
 
 
 def _redirect(request: web.BaseRequest, path: str) -> web.Response:
@@ -233,9 +245,9 @@ def _listen_unix(path: str) -> socket.socket:
 
 
 def _remove_stale(path: str) -> None:
-    """A socket file that nobody listens on is left over from a crash."""
+    """Remove a socket file that a crash has left: nobody listens on it."""
     if not (os.path.exists(path) and stat.S_ISSOCK(os.stat(path).st_mode)):
-        return  # bind will say what is wrong with it, if anything is
+        return  # if it is in the way, bind fails and says why
     probe = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         probe.settimeout(1.0)
@@ -259,4 +271,4 @@ def _unlink(path: str, inode: tuple[int, int]) -> None:
         pass
 
 
-__all__ = ["OnlyOther", "OtherApi", "RestServer", "is_unix"]
+__all__ = ["RestServer", "RestV1Server", "is_unix"]

@@ -1,4 +1,16 @@
-"""This API on an engine: which requests are its own, and one way through for all of them."""
+"""The REST v1/v2 API on an engine: which requests belong to it, and the one way they all take.
+
+The listener (:mod:`pixy.api.rest.server`) matches a request with :meth:`RestV1.match` or
+:meth:`RestV1.claim` and hands the result to :meth:`RestV1.serve`. A v1 produce and a v2 read::
+
+    RestV1.serve   POST /topics/{topic}                 GET /consumers/.../records
+      Call         negotiates versions and formats      the same
+      handler      produce.produce                      consumers.read (at the instance's owner)
+      parse        call.body, decode                    query parameters
+      engine       ClusterClient.produce_many           InstanceClient.read
+      render       _answer, call.answer                 render, call.answer
+      _write       written here, so that the byte budget and the records handed out are settled
+"""
 
 from __future__ import annotations
 
@@ -23,7 +35,7 @@ from pixy.api.restv1.errors import (
 )
 from pixy.api.restv1.negotiation import Negotiated
 from pixy.api.restv1.peers import Peers
-from pixy.api.restv1.routes import Match, Routes
+from pixy.api.restv1.routes import Match, Route, Routes, split_cluster
 from pixy.engine.engine import Engine
 from pixy.errors import PixyError
 
@@ -33,7 +45,7 @@ _PLAIN = Negotiated("v1", "binary", None, "application/json")
 
 
 def make_routes() -> Routes:
-    """All routes; the contract of each stands in the OpenAPI document."""
+    """All routes; the OpenAPI document holds the contract of each."""
     routes = Routes()
     for module in (operations, metadata, produce, reads, consumers):
         module.add_routes(routes)
@@ -41,7 +53,11 @@ def make_routes() -> Routes:
 
 
 class RestV1:
-    """One for the process: its byte budget is shared by all listeners."""
+    """One for the process: all listeners share its byte budget.
+
+    Args:
+        engine: answers the requests.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -52,76 +68,67 @@ class RestV1:
         self.cors = Cors(self._config.cors_origins)
         self.peers = Peers(self._config)
 
-    # -- whose request it is ----------------------------------------------------------------------
+    # -- matching ---------------------------------------------------------------------------------
 
-    def own_path(self, raw_path: str) -> str | None:
-        """The path below ``rest.prefix``, where every request is this API's; None elsewhere."""
+    def below_prefix(self, raw_path: str) -> str | None:
+        """The path below ``rest.prefix``, where every request belongs to this API; None elsewhere."""
         prefix = self._prefix
         if prefix and (raw_path == prefix or raw_path.startswith(prefix + "/")):
             return raw_path[len(prefix) :] or "/"
         return None
 
-    def takes(self, request: web.BaseRequest, raw_path: str, endpoint: str) -> bool:
-        """Whether a request on the shared listener is for this API rather than Kafka-Pixy's own.
-
-        Where both have the path, ``vnd.kafka`` in Accept or Content-Type decides, and JSON posted
-        to a topic, which Kafka-Pixy does not take, is a produce. Other paths belong to one of them.
+    def match(self, method: str, raw_path: str) -> Match | ApiError:
+        """The route of a request to this API, or the error to answer. See :meth:`Routes.find`.
 
         Args:
-            endpoint: what Kafka-Pixy's router found: ``""`` no such path, ``"!"`` another method.
+            method: in upper case.
+            raw_path: still percent-encoded, without the query.
         """
-        speaks = self._speaks(request)
-        path = self._split_cluster(raw_path)[1]
-        ends = path.rstrip("/")
-        if not path.startswith("/topics") or ends.count("/") > 2:
-            # Nothing that Kafka-Pixy has.
-            return (endpoint == "" and speaks) or self.routes.knows(path)
-        # /topics or /topics/{topic}: both have them.
-        return speaks or (
-            endpoint == "!"
-            and request.method == "POST"
-            and path.count("/") == 2
-            and negotiation.parse(request.headers.get("Content-Type", "")).full == "application/json"
-        )
+        return self.routes.find(method, raw_path)
 
-    @staticmethod
-    def _speaks(request: web.BaseRequest) -> bool:
+    def claim(self, request: web.BaseRequest, raw_path: str, pixy_endpoint: str) -> Match | ApiError | None:
+        """Decide whether a request on a shared listener is for this API or Kafka-Pixy's own.
+
+        Where both have the path, ``vnd.kafka`` in Accept or Content-Type decides; and a POST of JSON to
+        a topic, which Kafka-Pixy does not accept, is a produce. Every other path belongs to one API.
+
+        Args:
+            request: for its method and headers.
+            raw_path: still percent-encoded, without the query.
+            pixy_endpoint: the result of Kafka-Pixy's router: ``""`` no such path, ``"!"`` other methods.
+
+        Returns:
+            The route, or the error to answer; None: the request is Kafka-Pixy's.
+        """
         headers = request.headers
-        return negotiation.speaks_kafka(headers.get("Accept"), headers.get("Content-Type"))
-
-    @staticmethod
-    def _split_cluster(raw_path: str) -> tuple[str, str]:
-        if raw_path.startswith("/clusters/"):
-            cluster, slash, rest = raw_path[len("/clusters/") :].partition("/")
-            if cluster and slash:
-                return cluster, slash + rest
-        return "", raw_path
+        speaks_kafka = negotiation.speaks_kafka(headers.get("Accept"), headers.get("Content-Type"))
+        _, path = split_cluster(raw_path)
+        if path.startswith("/topics") and path.rstrip("/").count("/") <= 2:
+            # /topics or /topics/{topic}: both APIs have them.
+            if not speaks_kafka and not (pixy_endpoint == "!" and _posts_json(request, path)):
+                return None
+            return self.routes.find(request.method, raw_path)
+        found = self.routes.find(request.method, raw_path)
+        known = isinstance(found, Match | NotAllowed)
+        return found if known or (pixy_endpoint == "" and speaks_kafka) else None
 
     # -- answering --------------------------------------------------------------------------------
 
-    async def serve(self, request: web.BaseRequest, raw_path: str) -> web.StreamResponse:
-        """Answer a request; every error becomes a document here."""
+    async def serve(self, request: web.BaseRequest, match: Match | ApiError) -> web.StreamResponse:
+        """Answer a request.
+
+        Args:
+            request: aiohttp's.
+            match: its route; or an error, which is answered like any other.
+        """
         preflight = self.cors.preflight(request)
         if preflight is not None:
             return preflight
         with self.budget.share() as share:
             call: Call | None = None
             try:
-                cluster, path = self._split_cluster(raw_path)
-                match = self._match(request, cluster, path)
-                call = Call(
-                    request,
-                    self._engine,
-                    self.budget,
-                    share,
-                    match.params,
-                    self._engine.config.cluster_name(cluster),
-                    self._negotiate(request, match),
-                    self.peers,
-                )
-                if cluster:
-                    self._engine.cluster(cluster)  # one that is not there is said first
-                response = await match.route.handler(call)
+                call = self._call(request, match, share)
+                response = await call.route.handler(call)
                 await self._write(request, response, share)
                 call.settle(True)
             except (asyncio.CancelledError, ConnectionError):
@@ -129,57 +136,47 @@ class RestV1:
             except Exception as error:
                 if call is not None:
                     call.settle(False)
-                response = self._failed(request, raw_path, error)
+                response = self._failed(request, error)
                 await self._write(request, response, share)
             finally:
                 if call is not None:
-                    call.settle(False)  # unless it is settled already
+                    call.settle(False)  # no effect if it is settled already
             return response
+
+    def _call(self, request: web.BaseRequest, match: Match | ApiError, share: Share) -> Call:
+        if isinstance(match, ApiError):
+            raise match
+        if match.cluster and not match.route.clustered:
+            raise ApiError(NOT_FOUND)
+        call = Call(request, match, _negotiate(request, match.route), self._engine, share, self.peers)
+        if match.cluster:
+            self._engine.cluster(match.cluster)  # an unknown cluster is the first error to report
+        return call
 
     async def _write(self, request: web.BaseRequest, response: web.StreamResponse, share: Share) -> None:
         if response.prepared:
             return
         self.cors.allow(request, response)
-        # Written here rather than by aiohttp after the return: what the answer holds counts until
-        # the client has taken it, and it is known whether it has.
+        # aiohttp would write it after the return. Writing it here counts its bytes until the client has
+        # taken them, and tells whether it has.
         if isinstance(response, web.Response) and isinstance(response.body, bytes):
             share.hold(len(response.body))
         await response.prepare(request)
         await response.write_eof()
 
     async def close(self) -> None:
-        """The connections to peers."""
+        """Close the connections to peers."""
         await self.peers.close()
 
-    def _match(self, request: web.BaseRequest, cluster: str, path: str) -> Match:
-        method = "GET" if request.method == "HEAD" else request.method
-        match = self.routes.match(method, path)
-        if cluster and not match.route.clustered:
-            raise ApiError(NOT_FOUND)
-        return match
-
-    @staticmethod
-    def _negotiate(request: web.BaseRequest, match: Match) -> Negotiated:
-        route = match.route
-        if route.answers is None:
-            return _PLAIN
-        headers = request.headers
-        return negotiation.negotiate(
-            headers.get("Accept"),
-            headers.get("Content-Type"),
-            route.answers,
-            route.only,
-            has_body=route.reads_body and request.body_exists and request.content_length != 0,
-        )
-
     def busy(self, request: web.BaseRequest) -> web.Response:
-        """429: ``max_concurrent_requests`` are under way."""
+        """The 429 answer to a request above ``max_concurrent_requests``."""
         kind = TOO_MANY_REQUESTS.said("Too many requests. Consider increasing `max_concurrent_requests`")
         return self._error(request, kind)
 
-    def _failed(self, request: web.BaseRequest, raw_path: str, error: Exception) -> web.StreamResponse:
+    def _failed(self, request: web.BaseRequest, error: Exception) -> web.StreamResponse:
         if not isinstance(error, PixyError):
-            logger.error("%s %s failed", request.method, raw_path, exc_info=error)
+            path = request.raw_path.partition("?")[0].partition("#")[0]
+            logger.error("%s %s failed", request.method, path, exc_info=error)
             return self._error(request, INTERNAL.said(f"Internal Server Error: {type(error).__name__}"))
         allowed = error.allowed if isinstance(error, NotAllowed) else frozenset()
         return self._error(request, kind_of(error), allowed)
@@ -192,8 +189,31 @@ class RestV1:
         return error_answer(kind, _error_type(request), allowed=allowed, retry_after=self._config.retry_after)
 
 
+def _posts_json(request: web.BaseRequest, path: str) -> bool:
+    """Whether a request posts JSON to ``/topics/{topic}``."""
+    content_type = request.headers.get("Content-Type", "")
+    return (
+        request.method == "POST"
+        and path.count("/") == 2
+        and negotiation.parse(content_type).full == "application/json"
+    )
+
+
+def _negotiate(request: web.BaseRequest, route: Route) -> Negotiated:
+    if route.answers is None:
+        return _PLAIN
+    headers = request.headers
+    return negotiation.negotiate(
+        headers.get("Accept"),
+        headers.get("Content-Type"),
+        route.answers,
+        route.only,
+        has_body=route.reads_body and request.body_exists and request.content_length != 0,
+    )
+
+
 def _error_type(request: web.BaseRequest) -> str:
-    """A type that the client takes, if it takes one of ours at all."""
+    """The Content-Type of an error: one that the client accepts, if it accepts any of this API."""
     headers = request.headers
     try:
         found = negotiation.negotiate(headers.get("Accept"), headers.get("Content-Type"))
@@ -201,6 +221,6 @@ def _error_type(request: web.BaseRequest) -> str:
         return "application/json"
     if found.explicit:
         return found.content_type
-    # Without a word about this API an error is plain JSON.
+    # A client that names no type of this API gets plain JSON.
     speaks = negotiation.speaks_kafka(headers.get("Accept"), headers.get("Content-Type"))
     return found.content_type if speaks else "application/json"

@@ -1,4 +1,4 @@
-"""One request of this API while it is answered: what its handler needs, in one object."""
+"""A request being answered: everything its handler needs, in one object."""
 
 from __future__ import annotations
 
@@ -12,50 +12,50 @@ import msgspec
 from aiohttp import web
 
 from pixy.api.restv1 import bodies, errors
-from pixy.api.restv1.budget import Budget, Share
+from pixy.api.restv1.budget import Share
 from pixy.api.restv1.errors import ApiError, ErrorKind
 from pixy.api.restv1.negotiation import Negotiated
 from pixy.api.restv1.peers import Peers
+from pixy.api.restv1.routes import Match
 from pixy.config.model import Rest
 from pixy.engine.client import ClusterClient
 from pixy.engine.engine import Engine
 
 T = TypeVar("T")
 
-_PACK_FROM = 1024
-_PACK_ON_LOOP = 64 * 1024
-_PACK_LEVEL = 1
+_GZIP_FROM = 1024
+_GZIP_ON_LOOP = 64 * 1024
+_GZIP_LEVEL = 1
 
 
 class Delivery(Protocol):
-    """Something that must know whether the answer it is in has reached the client."""
+    """The content of an answer that has to hear whether the answer has reached the client."""
 
     def sent(self) -> None:
-        """It has, as far as can be told: the answer was written."""
+        """The answer was written."""
 
     def give_back(self) -> None:
-        """It has not."""
+        """The answer was not written."""
 
 
 class Call:
-    """See the attributes.
+    """A request and its context.
 
     Attributes:
         request: aiohttp's.
-        engine: the proxy.
-        config: the section ``rest`` of the configuration.
+        route: its route.
         params: the named segments of the path.
+        negotiated: the versions and formats that Accept and Content-Type mean.
+        engine: answers it.
+        config: the section ``rest`` of the configuration.
         cluster_name: the configured name of the request's cluster.
-        negotiated: what Accept and Content-Type mean.
-        budget: of the whole process.
-        share: what this request holds of it; given back when the answer is written.
+        share: the request's part of the byte budget; given back when the answer is written.
         peers: the daemons that own other consumer instances.
     """
 
     __slots__ = (
         "_delivery",
         "_query",
-        "budget",
         "cluster_name",
         "config",
         "engine",
@@ -63,28 +63,27 @@ class Call:
         "params",
         "peers",
         "request",
+        "route",
         "share",
     )
 
     def __init__(
         self,
         request: web.BaseRequest,
-        engine: Engine,
-        budget: Budget,
-        share: Share,
-        params: dict[str, str],
-        cluster_name: str,
+        match: Match,
         negotiated: Negotiated,
+        engine: Engine,
+        share: Share,
         peers: Peers,
     ) -> None:
         self.request = request
+        self.route = match.route
+        self.params = match.params
+        self.negotiated = negotiated
         self.engine = engine
         self.config: Rest = engine.config.rest
-        self.budget = budget
+        self.cluster_name = engine.config.cluster_name(match.cluster)
         self.share = share
-        self.params = params
-        self.cluster_name = cluster_name
-        self.negotiated = negotiated
         self.peers = peers
         self._delivery: Delivery | None = None
         self._query: dict[str, str] | None = None
@@ -94,7 +93,7 @@ class Call:
         """The request's cluster. Raises UnknownCluster."""
         return self.engine.cluster(self.cluster_name)
 
-    # -- what was sent ----------------------------------------------------------------------------
+    # -- the request ------------------------------------------------------------------------------
 
     @property
     def query(self) -> Mapping[str, str]:
@@ -109,13 +108,23 @@ class Call:
     def integer(
         self, name: str, default: int | None = None, *, least: int = 0, most: int = 2**63 - 1
     ) -> int | None:
-        """A query parameter as a number; ``default`` without it. Raises ApiError (422)."""
+        """A query parameter as a number.
+
+        Args:
+            name: of the parameter.
+            default: returned if the parameter is missing or empty.
+            least: the smallest value allowed.
+            most: the largest value allowed.
+
+        Raises:
+            ApiError: 422, not a number in that range.
+        """
         text = self.query.get(name, "")
         return default if text == "" else to_integer(text, name, least=least, most=most)
 
     @property
     def partition(self) -> int:
-        """The path's ``{partition}``. Raises ApiError (404: there is no partition of that name)."""
+        """The path's ``{partition}``. Raises ApiError (404) if it is not a number."""
         text = self.params["partition"]
         if not text.isascii() or not text.isdecimal() or len(text) > 10 or int(text) >= 2**31:
             raise ApiError(errors.PARTITION_NOT_FOUND)
@@ -126,11 +135,19 @@ class Call:
         return await bodies.read(self.request, self.config.max_request_bytes, self.share)
 
     async def document(self, decoder: msgspec.json.Decoder[T], empty: bytes = b"{}") -> T:
-        """The body's JSON document, typed; ``empty`` stands for a body that says nothing."""
+        """The body's JSON document, typed.
+
+        Args:
+            decoder: of the type.
+            empty: the document that an empty body stands for.
+
+        Raises:
+            ApiError: see :func:`pixy.api.restv1.bodies.parse`.
+        """
         body = await self.body()
         return bodies.parse(empty if bodies.is_empty(body) else body, decoder)
 
-    # -- what is answered -------------------------------------------------------------------------
+    # -- the answer -------------------------------------------------------------------------------
 
     async def answer(
         self,
@@ -139,35 +156,38 @@ class Call:
         content_type: str = "",
         headers: Mapping[str, str] | None = None,
     ) -> web.Response:
-        """A document, packed if the client takes that and ``rest.gzip`` is on.
+        """An answer with a body, compressed if the client accepts gzip and ``rest.gzip`` is on.
 
         Args:
+            body: not compressed.
+            status: of HTTP.
             content_type: the negotiated one if empty.
+            headers: more headers.
         """
         sent = {"Content-Type": content_type or self.negotiated.content_type}
         if headers:
             sent.update(headers)
         if self.config.gzip:
             sent["Vary"] = "Accept-Encoding"
-            if len(body) >= _PACK_FROM and _takes_gzip(self.request.headers.get("Accept-Encoding")):
+            if len(body) >= _GZIP_FROM and _accepts_gzip(self.request.headers.get("Accept-Encoding")):
                 sent["Content-Encoding"] = "gzip"
-                # 64 KiB take a millisecond; more than that would keep other requests waiting.
-                if len(body) <= _PACK_ON_LOOP:
-                    body = gzip.compress(body, _PACK_LEVEL)
+                # Compressing 64 KiB takes a millisecond; a longer body would delay other requests.
+                if len(body) <= _GZIP_ON_LOOP:
+                    body = gzip.compress(body, _GZIP_LEVEL)
                 else:
-                    body = await asyncio.to_thread(gzip.compress, body, _PACK_LEVEL)
+                    body = await asyncio.to_thread(gzip.compress, body, _GZIP_LEVEL)
         return web.Response(body=body, status=status, headers=sent)
 
     async def json(self, document: Any, status: int = 200) -> web.Response:
-        """The same from a document that msgspec can encode."""
+        """An answer with a JSON document, which msgspec must be able to encode."""
         return await self.answer(msgspec.json.encode(document), status)
 
     def deliver(self, delivery: Delivery) -> None:
-        """The answer has this in it: whoever writes the answer tells how that went."""
+        """Tell ``delivery`` later whether the answer, which contains it, was written."""
         self._delivery = delivery
 
     def settle(self, sent: bool) -> None:
-        """Tell what the answer has in it whether the client has got it; once."""
+        """Tell the delivery in the answer whether the answer was written. Only the first call counts."""
         delivery, self._delivery = self._delivery, None
         if delivery is None:
             return
@@ -177,7 +197,7 @@ class Call:
             delivery.give_back()
 
     def nothing(self) -> web.Response:
-        """204."""
+        """Answer 204 No Content."""
         return web.Response(status=204)
 
 
@@ -199,7 +219,14 @@ def error_answer(
     allowed: frozenset[str] = frozenset(),
     retry_after: float = 1.0,
 ) -> web.Response:
-    """The answer to an error."""
+    """The answer to an error.
+
+    Args:
+        kind: status, code and text.
+        content_type: of the answer.
+        allowed: the methods for the Allow header, with a 405.
+        retry_after: seconds for the Retry-After header, with a 429 or 503.
+    """
     headers = {"Content-Type": content_type}
     if allowed:
         headers["Allow"] = ", ".join(sorted(allowed))
@@ -216,7 +243,7 @@ def _printable(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-def _takes_gzip(accepted: str | None) -> bool:
+def _accepts_gzip(accepted: str | None) -> bool:
     if not accepted:
         return False
     for element in accepted.split(","):

@@ -138,19 +138,13 @@ def _decode_each(body: bytes, call: Call) -> list[Record | ApiError]:
     return decoded
 
 
-async def _produce(call: Call) -> web.StreamResponse:
-    return await _write(call, None)
-
-
-async def _produce_to_partition(call: Call) -> web.StreamResponse:
-    return await _write(call, call.partition)
-
-
-async def _write(call: Call, partition: int | None) -> web.StreamResponse:
+async def produce(call: Call) -> web.StreamResponse:
+    """Write the records of a request to a topic, or to one of its partitions."""
+    partition = call.partition if "partition" in call.params else None
     decoded = decode(await call.body(), call)
     records = [each for each in decoded if type(each) is Record]
     if partition is not None:
-        _aim(records, partition)
+        _set_partition(records, partition)
     written = await call.cluster.produce_many(call.params["topic"], cast("list[engine.Record]", records))
     if len(records) < len(decoded):
         results = iter(written)
@@ -158,7 +152,7 @@ async def _write(call: Call, partition: int | None) -> web.StreamResponse:
     return await _answer(call, written)
 
 
-def _aim(records: list[Record], partition: int) -> None:
+def _set_partition(records: list[Record], partition: int) -> None:
     for at, record in enumerate(records):
         if record.partition is None:
             record.partition = partition
@@ -212,7 +206,5 @@ def _text(error: PixyError) -> str:
 
 def add_routes(routes: Routes) -> None:
     """Add the routes of this module."""
-    routes.add(Route("POST", "/topics/{topic}", _produce, reads_body=True))
-    routes.add(
-        Route("POST", "/topics/{topic}/partitions/{partition}", _produce_to_partition, reads_body=True)
-    )
+    routes.add(Route("POST", "/topics/{topic}", produce, reads_body=True))
+    routes.add(Route("POST", "/topics/{topic}/partitions/{partition}", produce, reads_body=True))

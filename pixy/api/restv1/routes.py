@@ -1,8 +1,8 @@
 """The routes of this API: a tree of path segments. Pure.
 
-A template is ``/consumers/{group}/instances/{instance}``; a literal segment goes before a named
-one. A trailing slash means nothing. Percent-encoding is undone after the path is split, so a
-segment may hold a slash.
+A template is ``/consumers/{group}/instances/{instance}``. A literal segment takes precedence over a
+named one. A trailing slash makes no difference. The path is split before it is percent-decoded, so a
+segment may contain a slash.
 """
 
 from __future__ import annotations
@@ -21,18 +21,22 @@ if TYPE_CHECKING:
     from pixy.api.restv1.call import Call
 
 Handler = Callable[["Call"], Awaitable[web.StreamResponse]]
+_CLUSTERS = "/clusters/"
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A method and a path, and who answers.
+    """A method, a path and the handler of their requests.
 
     Attributes:
-        answers: what the answer holds, for content negotiation; None: the route is about no Kafka
-            media type at all (``/healthy``, ``/docs``), and neither header is looked at.
+        method: in upper case; GET covers HEAD.
+        template: the path, with named segments in braces.
+        handler: answers a request.
+        answers: the content of the answer, for content negotiation; None: the route has no Kafka media
+            type (``/healthy``, ``/docs``), so Accept and Content-Type are ignored.
         only: the version of an endpoint that exists in one version only.
-        reads_body: whether a body is meant to be there, so its Content-Type counts. A body of
-            another request is ignored, and its type is a hint.
+        reads_body: whether the request has a body, so that its Content-Type must be one of this API.
+            Other requests' bodies are ignored, and their Content-Type is a mere hint.
         clustered: whether the path also exists below ``/clusters/{cluster}``.
     """
 
@@ -47,10 +51,17 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A route and the values of the segments that it names."""
+    """The route of a request, and the names in its path.
+
+    Attributes:
+        route: the route.
+        params: the decoded values of the named segments.
+        cluster: from ``/clusters/{cluster}``; empty: the default cluster.
+    """
 
     route: Route
     params: dict[str, str]
+    cluster: str = ""
 
 
 @dataclass(slots=True)
@@ -61,7 +72,7 @@ class _Node:
 
 
 class Routes:
-    """Gathers routes and finds them."""
+    """A set of routes."""
 
     def __init__(self) -> None:
         self._root = _Node()
@@ -71,7 +82,7 @@ class Routes:
         return iter(self._all)
 
     def add(self, route: Route) -> None:
-        """Add one; the same method and path twice is a mistake in the program."""
+        """Add a route. Raises ValueError if its method and path are there already."""
         node, names = self._root, []
         for segment in _split(route.template):
             if segment.startswith("{"):
@@ -80,45 +91,48 @@ class Routes:
             else:
                 node = node.literals.setdefault(segment, _Node())
         if route.method in node.routes:
-            raise ValueError(f"{route.method} {route.template} stands twice")
+            raise ValueError(f"{route.method} {route.template} was added twice")
         node.routes[route.method] = (route, tuple(names))
         self._all.append(route)
 
-    def match(self, method: str, raw_path: str) -> Match:
-        """The route of a request.
+    def find(self, method: str, raw_path: str) -> Match | ApiError:
+        """Find the route of a request.
 
-        Raises:
-            ApiError: 404, no such path.
-            NotAllowed: the path has other methods.
+        Args:
+            method: in upper case.
+            raw_path: still percent-encoded, without the query.
+
+        Returns:
+            The route; or NotAllowed if the path has other methods; or a 404.
         """
+        cluster, path = split_cluster(raw_path)
         values: list[str] = []
         node = self._root
-        for segment in _split(raw_path):
+        for segment in _split(path):
             text = unquote(segment, errors="replace") if "%" in segment else segment
             below = node.literals.get(text)
             if below is None:
                 below = node.named
                 values.append(text)
             if below is None or not text:
-                raise ApiError(NOT_FOUND)
+                return ApiError(NOT_FOUND)
             node = below
         if not node.routes:
-            raise ApiError(NOT_FOUND)
-        found = node.routes.get(method)
+            return ApiError(NOT_FOUND)
+        found = node.routes.get("GET" if method == "HEAD" else method)
         if found is None:
-            raise NotAllowed(frozenset(node.routes))
+            return NotAllowed(frozenset(node.routes))
         route, names = found
-        return Match(route, dict(zip(names, values, strict=True)))
+        return Match(route, dict(zip(names, values, strict=True)), cluster)
 
-    def knows(self, raw_path: str) -> bool:
-        """Whether the path exists, with any method."""
-        try:
-            self.match("", raw_path)
-        except NotAllowed:
-            return True
-        except ApiError:
-            pass
-        return False
+
+def split_cluster(raw_path: str) -> tuple[str, str]:
+    """The cluster in a path (empty: the default one), and the path without it."""
+    if raw_path.startswith(_CLUSTERS):
+        cluster, slash, rest = raw_path[len(_CLUSTERS) :].partition("/")
+        if cluster and slash:
+            return cluster, slash + rest
+    return "", raw_path
 
 
 def _split(path: str) -> list[str]:

@@ -277,7 +277,7 @@ async def test_a_read_that_does_not_fit_the_budget_is_503_and_loses_nothing(
 
 def _budget(daemon: Daemon) -> Any:
     listener = next(ref for ref in daemon.engine._service._cell.children.values() if ref.name == "rest")
-    return listener.actor._other.budget
+    return listener.actor._rest_v1.budget
 
 
 async def test_a_client_that_goes_away_loses_no_record(kafka: Cluster, name: str) -> None:

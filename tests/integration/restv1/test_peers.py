@@ -119,7 +119,7 @@ async def test_a_request_is_not_sent_round_in_circles(kafka: Cluster, name: str)
 
 def _rename(daemon: Daemon, urls: dict[str, str]) -> None:
     listener: Any = next(ref for ref in daemon.engine._service._cell.children.values() if ref.name == "rest")
-    peers = listener.actor._other.peers
+    peers = listener.actor._rest_v1.peers
     peers._node, peers._urls = "a", urls
 
 

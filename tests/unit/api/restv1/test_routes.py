@@ -1,4 +1,4 @@
-"""The tree of paths, the budget, bodies."""
+"""The tree of routes, the byte budget, and the parsing of bodies."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from pixy.api.restv1.app import make_routes
 from pixy.api.restv1.budget import Budget
 from pixy.api.restv1.call import to_integer
 from pixy.api.restv1.errors import ApiError, NotAllowed
+from pixy.api.restv1.routes import Match
 from pixy.errors import OverBudget
 
 ROUTES = make_routes()
@@ -47,8 +48,11 @@ ROUTES = make_routes()
     ],
 )
 def test_paths(method: str, path: str, template: str, params: dict[str, str]) -> None:
-    found = ROUTES.match(method, path)
+    found = ROUTES.find(method, path)
+    assert isinstance(found, Match) and found.cluster == ""
     assert (found.route.template, found.params) == (template, params)
+    below = ROUTES.find(method, f"/clusters/c{path or '/'}")
+    assert below == Match(found.route, params, "c")
 
 
 @pytest.mark.parametrize(
@@ -56,20 +60,19 @@ def test_paths(method: str, path: str, template: str, params: dict[str, str]) ->
     ["/nothing", "/topics//partitions", "/topics/t/nothing", "//topics", "/topics/t/partitions/0/offsets/x"],
 )
 def test_unknown_paths(path: str) -> None:
-    with pytest.raises(ApiError) as caught:
-        ROUTES.match("GET", path)
-    assert caught.value.kind.status == 404
+    found = ROUTES.find("GET", path)
+    assert isinstance(found, ApiError) and found.kind.status == 404
 
 
 def test_other_methods_are_named() -> None:
-    with pytest.raises(NotAllowed) as caught:
-        ROUTES.match("PUT", "/topics/t")
-    assert caught.value.kind.status == 405 and caught.value.allowed == {"GET", "POST"}
+    found = ROUTES.find("PUT", "/topics/t")
+    assert isinstance(found, NotAllowed)
+    assert found.kind.status == 405 and found.allowed == {"GET", "POST"}
 
 
 @given(st.text(max_size=60))
 def test_any_path_is_found_or_not(path: str) -> None:
-    ROUTES.knows("/" + path)
+    assert isinstance(ROUTES.find("GET", "/" + path), Match | ApiError)
 
 
 def test_a_budget_is_shared_and_given_back() -> None:
