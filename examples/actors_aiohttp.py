@@ -1,12 +1,12 @@
 """An aiohttp service with an actor system inside: bounded, supervised, stopped cleanly.
 
-    python examples/actors_aiohttp.py --port 8080      # until Ctrl-C or SIGTERM
+    python examples/actors_aiohttp.py --port 8080      # serve until Ctrl-C or SIGTERM
     curl localhost:8080/square/12
-    python examples/actors_aiohttp.py --self-test      # starts it, calls it, stops it
+    python examples/actors_aiohttp.py --self-test      # start the service, call it, stop it
 
-A full mailbox is answered with 429, an actor that is gone or gave up with 503, one that takes too
-long with 504. The request's task is cancelled when the client goes away (``handler_cancellation``),
-and with it the ask: work that has not begun is not done for nobody.
+The service answers 429 if the actor's mailbox is full, 503 if the actor has stopped, and 504 if the reply
+takes too long. When a client disconnects, aiohttp cancels the request's task (``handler_cancellation``). That
+cancels the ask, and a message that the actor has not begun to handle is skipped.
 """
 
 import argparse
@@ -30,7 +30,7 @@ ROOT: web.AppKey["ActorRef[Squarer]"] = web.AppKey("squarer")
 
 
 class Squarer(Actor):
-    """Squares one number at a time; slowly, so that its mailbox can be seen full."""
+    """Square one number at a time, slowly enough to fill the mailbox."""
 
     mailbox_capacity = 4
 
@@ -56,7 +56,13 @@ async def square(request: web.Request) -> web.Response:
 
 
 async def serve(port: int, stop: asyncio.Event, ready: "asyncio.Future[str]") -> None:
-    """Serve until ``stop`` is set or a top-level actor gives up; then connections end before actors."""
+    """Serve until ``stop`` is set or a top-level actor gives up; then end connections first, actors second.
+
+    Args:
+        port: TCP port; 0 takes a free one.
+        stop: set it to stop the service.
+        ready: gets the URL of the service once it accepts requests.
+    """
     system = ActorSystem("squares", stop_grace=2.0)
     squarer = system.spawn(Squarer, name="squarer", supervision=Supervision(backoff=Backoff(first=0.1)))
     app = web.Application()
@@ -71,7 +77,7 @@ async def serve(port: int, stop: asyncio.Event, ready: "asyncio.Future[str]") ->
         system.failure.add_done_callback(lambda _: stop.set())
         await stop.wait()
     finally:
-        await runner.cleanup()  # takes no more requests, and lets those under way end
+        await runner.cleanup()  # refuse new requests and finish those under way
         report = await system.stop(timeout=10.0)
         print("stopped:", "clean" if report.clean else report.left, flush=True)
     if system.failure.done():
@@ -100,13 +106,13 @@ async def self_test() -> None:
 
     async with ClientSession() as session:
         assert await call(12) == 200
-        # One is handled and four wait; the other five are told to come again.
+        # The actor handles one message and its mailbox holds four; the other five requests get 429.
         statuses = await asyncio.gather(*(call(number) for number in range(10)))
         print(f"{statuses.count(200)} answered, {statuses.count(429)} refused")
         assert statuses.count(200) >= 5 and statuses.count(429) >= 1
         last = asyncio.create_task(call(7))
         await asyncio.sleep(0.02)
-        stop.set()  # the request under way is answered all the same
+        stop.set()  # the request under way is still answered
         assert await last == 200
     await serving
     print("Good news everyone!")

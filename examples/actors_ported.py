@@ -1,8 +1,8 @@
 """A pykka program, ported by changing its base class.
 
-Run it with ``python examples/actors_ported.py``; it needs nothing but the package. The commented
-lines are the original's; all others are the same in both. pykka's own types, proxies, futures and
-registry work as before, because this actor is a pykka actor too.
+Run it with ``python examples/actors_ported.py``; it needs only the package itself. The commented lines are
+the original ones; all other lines are the same in both versions. pykka's types, proxies, futures and registry
+work as before, because an ``actors.Actor`` is a pykka actor.
 """
 
 import pykka
@@ -13,7 +13,7 @@ from actors import Actor
 
 # class Resolver(pykka.ThreadingActor):
 class Resolver(Actor):
-    """Knows some names."""
+    """Resolve host names from a table."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -25,7 +25,7 @@ class Resolver(Actor):
 
 # class Greeter(pykka.ThreadingActor):
 class Greeter(Actor):
-    """Greets; plain messages and method calls through a proxy."""
+    """Greet on a message, or on a method call through a proxy."""
 
     def __init__(self, greeting: str = "Good news") -> None:
         super().__init__()

@@ -1,10 +1,10 @@
-"""A supervised pool of workers: jobs that sometimes crash, restarts, results through ask, bounded.
+"""A supervised, bounded pool of workers whose jobs sometimes crash; results come back through ask.
 
-Run it with ``python examples/actors_workers.py``; it needs nothing but the package.
+Run it with ``python examples/actors_workers.py``; it needs only the package itself.
 
-The dispatcher hands each job to an idle worker and lets the worker answer the asker. Jobs wait in the
-dispatcher's own bounded queue while no worker is idle; one more is refused. A job that crashes its
-worker ends that worker's life: the asker learns of it, and the next life takes the next job.
+The dispatcher hands each job to an idle worker, and the worker replies to the asker. While no worker is idle,
+jobs wait in the dispatcher's bounded queue; when the queue is full, the dispatcher refuses the job. A job
+that crashes its worker fails the ask, and the restarted worker takes the next job.
 """
 
 import asyncio
@@ -22,18 +22,22 @@ from actors import (
     Future,
     Intensity,
     MailboxFull,
+    Request,
     Supervision,
+    handles,
 )
 
 
 @dataclass(frozen=True)
-class Job:
+class Job(Request[int]):
+    """Square a number."""
+
     number: int
 
 
 @dataclass(frozen=True)
-class Assigned:
-    """A job for a worker, and to whom its result goes."""
+class AssignedJob:
+    """A job for a worker, and the future that gets its result."""
 
     job: Job
     reply: Future[Any]
@@ -41,7 +45,7 @@ class Assigned:
 
 @dataclass(frozen=True)
 class Idle:
-    """A worker has nothing to do: it has started (again), or has done its job."""
+    """A worker has nothing to do: it has started, restarted, or finished its job."""
 
     worker: ActorRef[Any]
 
@@ -50,23 +54,24 @@ class Worker(Actor):
     def __init__(self, boss: ActorRef[Any]) -> None:
         super().__init__()
         self.boss = boss
-        self.at: Assigned | None = None
+        self.current: AssignedJob | None = None
 
     def on_start(self) -> None:
         self.boss.tell(Idle(self.actor_ref), urgent=True)
 
-    async def on_receive(self, message: Assigned) -> None:
-        self.at = message
+    @handles(AssignedJob)
+    async def work(self, message: AssignedJob) -> None:
+        self.current = message
         await asyncio.sleep(0.01)
         if message.job.number % 7 == 3:
             raise RuntimeError(f"job {message.job.number} is poison")
         message.reply.try_set(message.job.number**2)
-        self.at = None
+        self.current = None
         self.boss.tell(Idle(self.actor_ref), urgent=True)
 
     def on_failure(self, kind: Any, error: Any, trace: Any) -> None:
-        if self.at is not None:
-            self.at.reply.try_fail(error)
+        if self.current is not None:
+            self.current.reply.try_fail(error)
 
 
 class Dispatcher(Actor):
@@ -78,27 +83,33 @@ class Dispatcher(Actor):
         super().__init__()
         self.workers, self.most_waiting = workers, most_waiting
         self.idle: deque[ActorRef[Any]] = deque()
-        self.waiting: deque[Assigned] = deque()
+        self.waiting: deque[AssignedJob] = deque()
 
     def on_start(self) -> None:
         for number in range(self.workers):
             self.spawn(Worker, self.actor_ref, name=f"worker-{number}")
 
-    def on_receive(self, message: Job | Idle) -> None:
-        if isinstance(message, Idle):
-            self.idle.append(message.worker)
-        elif len(self.waiting) >= self.most_waiting and not self.idle:
+    @handles(Idle)
+    def on_idle(self, message: Idle) -> None:
+        self.idle.append(message.worker)
+        self.assign()
+
+    @handles(Job)
+    def on_job(self, message: Job) -> None:
+        if len(self.waiting) >= self.most_waiting and not self.idle:
             raise MailboxFull(f"{self.most_waiting} jobs wait already")
-        else:
-            self.waiting.append(Assigned(message, self.take_reply()))
+        self.waiting.append(AssignedJob(message, self.take_reply()))
+        self.assign()
+
+    def assign(self) -> None:
         while self.idle and self.waiting:
             assigned = self.waiting.popleft()
-            if not assigned.reply.done():  # else its asker gave up
+            if not assigned.reply.done():  # otherwise the asker gave up
                 self.idle.popleft().tell(assigned)
 
 
 async def main() -> None:
-    logging.getLogger("actors").setLevel(logging.CRITICAL)  # failures are logged with tracebacks
+    logging.getLogger("actors").setLevel(logging.CRITICAL)  # each failure is logged with its traceback
     async with ActorSystem() as system:
         dispatcher = await system.spawn(Dispatcher, workers=3, most_waiting=20, name="pool")
         asks = [dispatcher.ask(Job(number), block=False, timeout=10) for number in range(30)]
@@ -111,12 +122,12 @@ async def main() -> None:
             except (MailboxFull, ActorDeadError):
                 refused.append(number)
         for worker in system.find("/pool/*"):
-            await worker  # until its next life has begun, if it is between two
+            await worker  # a worker may be about to restart
         restarts = sum(each.restarts for each in system.statistics())
         print(f"{len(squares)} results, the last is {squares[-1]}")
         print(f"{len(crashed)} crashes ({', '.join(crashed)}), {restarts} restarts")
         print(f"{len(refused)} refused: {refused}")
-        # Every ask had an answer of one kind or another, and each crash cost one life.
+        # Every ask got a result or an error, and each crash caused one restart.
         assert len(squares) + len(crashed) + len(refused) == len(asks) and restarts == len(crashed)
         assert crashed and refused and len(system.paths()) == 4
     print("Good news everyone!")
