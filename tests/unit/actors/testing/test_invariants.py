@@ -1,4 +1,4 @@
-"""Each invariant catches a runtime (or an actor) that was broken for it."""
+"""Each invariant reports a runtime, or an actor, that a test breaks on purpose."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_the_healthy_runtime_passes() -> None:
         simulate(talk, seed=seed, mode=("actors", "pct", "harsh", "loop")[seed % 4])
 
 
-def test_processed_after_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_message_handled_after_the_stop_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     kept: list[Any] = []
 
     class Zombie(Echo):
@@ -63,7 +63,7 @@ def test_processed_after_stop(monkeypatch: pytest.MonkeyPatch) -> None:
     caught(scenario, r"processed after stop: /Zombie-1 handles str and is stopped")
 
 
-def test_two_at_a_time() -> None:
+def test_two_messages_handled_at_a_time_are_reported() -> None:
     class Impatient(Actor):
         async def on_receive(self, message: Any) -> None:
             if message == "first":
@@ -78,7 +78,7 @@ def test_two_at_a_time() -> None:
     caught(scenario, "two at a time: .* handles str, and str is not done")
 
 
-def test_an_ask_without_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_ask_without_a_reply_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(termination, "dead_letter", lambda *_: None)
 
     async def scenario(sim: Sim) -> None:
@@ -89,7 +89,7 @@ def test_an_ask_without_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     caught(scenario, "outside asked /Echo-1 and never got a reply", mode="loop")
 
 
-def test_an_answer_that_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reply_that_changes_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(sim: Sim) -> None:
         future: Future[Any] = sim.system.spawn(Echo).ask(1, block=False)
         await future
@@ -98,7 +98,7 @@ def test_an_answer_that_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     caught(scenario, "the reply of /Echo-1 to int changed")
 
 
-def test_the_order_of_a_sender(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_messages_of_one_sender_out_of_order_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def push(self: Mailbox, envelope: Any) -> None:
         self.hooks.admits(self._cell, envelope, "normal")  # type: ignore[union-attr]
         self.normal.appendleft(envelope)
@@ -108,7 +108,7 @@ def test_the_order_of_a_sender(monkeypatch: pytest.MonkeyPatch) -> None:
     caught(talk, r"order: /echo handles \w+ of outside .*after a message that was sent later")
 
 
-def test_the_bound_of_a_mailbox(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mailbox_above_its_bound_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def push(self: Mailbox, envelope: Any) -> None:
         self.hooks.admits(self._cell, envelope, "normal")  # type: ignore[union-attr]
         self.push_stop(envelope)
@@ -123,7 +123,7 @@ def test_the_bound_of_a_mailbox(monkeypatch: pytest.MonkeyPatch) -> None:
     caught(scenario, r"bound: /Echo-1 has \d normal messages, 2 allowed", mailbox_capacity=2)
 
 
-def test_the_intensity_of_restarts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_restarts_than_the_intensity_allows_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RestartHistory, "exceeded", lambda *_: False)
 
     async def scenario(sim: Sim) -> None:
@@ -136,7 +136,7 @@ def test_the_intensity_of_restarts(monkeypatch: pytest.MonkeyPatch) -> None:
     caught(scenario, "intensity: /Echo-1 is restarted 3 times within 30 s, 2 allowed")
 
 
-def test_on_stop_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_on_stop_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     class Stopper(Echo):
         def on_stop(self) -> None:
             pass
@@ -155,7 +155,7 @@ def test_on_stop_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     caught(scenario, "on_stop: called 2 times in one life of /Stopper-1")
 
 
-def test_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_actors_and_timers_left_behind_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     async def no_stop(self: Any, timeout: Any = None) -> Any:
         from actors import StopReport
 
@@ -171,7 +171,7 @@ def test_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
         caught(timer, "left behind: /left is still in the tree.*is running.*has timers")
 
 
-def test_the_counters(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_counters_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     failed = Cell._handler_failed
 
     def twice(self: Any, envelope: Any, error: BaseException) -> None:

@@ -1,4 +1,4 @@
-"""The loop in virtual time."""
+"""The event loop in virtual time."""
 
 from __future__ import annotations
 

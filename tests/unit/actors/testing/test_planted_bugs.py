@@ -41,7 +41,7 @@ class Account(Actor):
 
 
 class Client(Actor):
-    """Waits a moment of its own before it pays in, so that most runs go well."""
+    """Pay into the account: in one message if atomic, otherwise by reading and then writing the balance."""
 
     def __init__(self, account: Any, atomic: bool) -> None:
         super().__init__()
@@ -73,7 +73,7 @@ def test_a_lost_update_is_found(mode: str) -> None:
     assert failure is not None and isinstance(failure.error, AssertionError)
     again = search(payments(atomic=False), seeds=[failure.seed], mode=failure.mode)
     assert again is not None and again.trace == failure.trace
-    # It depends on the schedule: some other seed goes well.
+    # The bug depends on the schedule: some other seed passes.
     assert any(search(payments(atomic=False), seeds=[seed], mode=mode) is None for seed in range(50))
 
 
@@ -81,11 +81,11 @@ def test_the_healthy_account_passes() -> None:
     explore(payments(atomic=True), seeds=SEEDS)
 
 
-# -- a lost ask: a reply that is taken and, in one interleaving, forgotten --------------------------
+# -- a lost ask: a reply that is taken over and, in one interleaving, lost --------------------------
 
 
 class Cache(Actor):
-    """Asks that come while the value is loaded wait for it; the careless one keeps only the last."""
+    """Asks that arrive while the value is loading wait for it; the careless kind keeps only the last one."""
 
     def __init__(self, careful: bool, source: Any) -> None:
         super().__init__()
@@ -147,12 +147,15 @@ def test_the_healthy_cache_passes() -> None:
 
 
 class Crossed(Exception):
-    """Both have called at the same time."""
+    """Both partners called at the same time."""
 
 
 class Partner(Actor):
-    """Opens a line to the other one. The stormy kind has not thought of both calling at once: it
-    crashes, and calls again in its next life, as the other one does."""
+    """Open a line to the other partner.
+
+    The stormy kind does not expect both partners to call at once: it crashes, and calls again after its
+    restart, as the other one does.
+    """
 
     def __init__(self, other: str, calm: bool) -> None:
         super().__init__()

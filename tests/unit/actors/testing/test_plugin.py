@@ -1,4 +1,4 @@
-"""The pytest plugin, in a pytest of its own whose conftest runs coroutine tests as this project's does."""
+"""Run the plugin in a separate pytest, whose conftest also runs unmarked coroutine tests."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def run(where: Path, *arguments: str) -> str:
     return done.stdout + done.stderr
 
 
-def test_the_marker_wins_and_others_are_left_alone(tmp_path: Path) -> None:
+def test_marked_tests_are_simulated_and_others_left_alone(tmp_path: Path) -> None:
     text = run(tmp_path)
     assert "5 passed" in text and "1 failed" in text, text
     assert "RAN [1, 1, 1, 1, 1, 1, 1, 0, 1, 2," in text and "SEED 0" in text
@@ -93,7 +93,7 @@ def test_the_marker_wins_and_others_are_left_alone(tmp_path: Path) -> None:
     assert "failing seed: 3 (mode actors)" in text
 
 
-def test_one_seed_and_so_many(tmp_path: Path) -> None:
+def test_the_options_choose_one_seed_or_many(tmp_path: Path) -> None:
     text = run(tmp_path, "--actors-seed", "9")
     assert "6 passed" in text and "RAN [1, 9, 9]" in text and "SEED 9" in text, text
     text = run(tmp_path, "--actors-seeds", "2")

@@ -1,4 +1,4 @@
-"""Simulated runs: virtual time, replay by seed, deadlocks, leftovers."""
+"""Simulated runs: virtual time, replay by seed, deadlocks, tasks left behind."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def crowd(system: ActorSystem) -> list[str]:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_seed_is_a_trace(mode: str) -> None:
+def test_the_same_seed_gives_the_same_trace(mode: str) -> None:
     runs = [simulate(crowd, seed=seed, mode=mode) for seed in (1, 1, 2)]
     assert runs[0].trace == runs[1].trace and runs[0].value == runs[1].value
     assert len(runs[0].trace) == 36
@@ -92,7 +92,7 @@ def test_an_hour_of_timers_takes_no_time(monkeypatch: pytest.MonkeyPatch) -> Non
     assert outcome.seconds == pytest.approx(3601, abs=1)
 
 
-def test_nobody_left_to_act_is_a_deadlock_that_names_the_actors() -> None:
+def test_a_deadlock_names_the_actors_that_wait() -> None:
     class Mute(Actor):
         def on_receive(self, message: Any) -> None:
             self.kept = self.take_reply()
@@ -136,7 +136,7 @@ def test_a_livelock_ends() -> None:
         simulate(scenario, wall=0.05)
 
 
-def test_the_loop_s_bounds_and_refusals() -> None:
+def test_the_loop_stops_at_its_bounds_and_refuses_threads() -> None:
     loop = SimLoop(max_steps=20)
     try:
         with pytest.raises(CannotSimulate, match="thread"):
@@ -156,7 +156,7 @@ def test_the_loop_s_bounds_and_refusals() -> None:
         loop.close()
 
 
-def test_this_asyncio_keeps_its_callbacks_where_the_shuffled_loop_looks() -> None:
+def test_asyncio_keeps_its_callbacks_where_the_shuffled_loop_expects_them() -> None:
     plain = SimLoop()
     assert type(plain._ready) is deque
     plain.close()
@@ -189,7 +189,7 @@ def test_threads_are_refused() -> None:
         simulate(scenario)
 
 
-def test_what_is_left_behind_is_a_failure() -> None:
+def test_leftover_tasks_and_unseen_errors_fail_the_run() -> None:
     kept: list[Any] = []
 
     async def leaves_a_task(system: ActorSystem) -> None:
@@ -206,7 +206,7 @@ def test_what_is_left_behind_is_a_failure() -> None:
         simulate(fails_unseen)
 
 
-def test_a_top_level_actor_that_gives_up_is_a_failure_unless_told() -> None:
+def test_a_top_level_actor_that_gives_up_fails_the_run_unless_allowed() -> None:
     async def scenario(system: ActorSystem) -> None:
         policy = Supervision(intensity=Intensity(restarts=0), backoff=Backoff(first=0.01))
         system.spawn(Echo, supervision=policy).tell(ValueError("no"))
@@ -217,7 +217,7 @@ def test_a_top_level_actor_that_gives_up_is_a_failure_unless_told() -> None:
     simulate(scenario, may_escalate=True)
 
 
-def test_an_error_of_the_scenario_names_the_seed_and_skips_pass() -> None:
+def test_errors_of_the_scenario_name_the_seed_and_skips_pass_through() -> None:
     async def wrong(system: ActorSystem) -> None:
         assert await system.spawn(Echo).ask(1, block=False) == 2
 
@@ -243,7 +243,7 @@ def test_an_error_of_the_scenario_names_the_seed_and_skips_pass() -> None:
         simulate(skips, mode="wild")
 
 
-def test_a_scenario_may_have_the_whole_simulation() -> None:
+def test_a_scenario_can_take_the_whole_simulation() -> None:
     async def scenario(sim: Sim) -> float:
         assert sim.system.paths() == []
         sim.system.spawn(Echo, name="e").tell(1)

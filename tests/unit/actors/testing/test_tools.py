@@ -1,4 +1,4 @@
-"""Probes, faults, effects and the base for Hypothesis."""
+"""Probes, faults, effects and the base class for Hypothesis."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_probe_expects_in_virtual_time() -> None:
     explore(scenario, seeds=range(9))
 
 
-def test_a_probe_answers() -> None:
+def test_a_probe_replies() -> None:
     class Client(Actor):
         async def on_receive(self, to: Any) -> Any:
             return await to.ask("question", block=False)
@@ -134,7 +134,7 @@ def test_a_crash_by_path_type_and_number() -> None:
         Crash(probability=2)
 
 
-def test_a_drop_tells_the_asker_or_nobody() -> None:
+def test_a_drop_fails_the_ask_or_is_silent() -> None:
     async def scenario(sim: Sim) -> int:
         ref = sim.system.spawn(Echo, name="echo")
         end = sim.inject(Drop(message=lambda message: message == "lost"))
@@ -160,7 +160,7 @@ async def _await(future: Any) -> Any:
     return await future
 
 
-def test_delays_keep_each_sender_s_order_and_mix_senders() -> None:
+def test_delays_keep_the_order_of_each_sender_and_mix_senders() -> None:
     class Sender(Actor):
         def on_receive(self, to: Any) -> None:
             for number in range(5):
@@ -175,7 +175,7 @@ def test_delays_keep_each_sender_s_order_and_mix_senders() -> None:
             assert [number for who, number in probe.messages if who == name] == [0, 1, 2, 3, 4]
         return [who for who, _ in probe.messages]
 
-    # The invariants check the order too.
+    # The invariants check the order as well.
     orders = {tuple(simulate(scenario, seed=seed, faults=[Reorder("/sink")]).value) for seed in range(20)}
     assert len(orders) > 10
 
@@ -193,7 +193,7 @@ def test_delays_keep_each_sender_s_order_and_mix_senders() -> None:
         Delay(seconds=(2, 1))
 
 
-def test_what_is_delayed_beyond_the_end_is_answered() -> None:
+def test_an_ask_delayed_beyond_the_end_is_settled() -> None:
     async def scenario(sim: Sim) -> Any:
         return sim.system.spawn(Echo).ask(1, block=False)
 
@@ -322,10 +322,10 @@ def test_a_wrong_model_is_found_and_shrinks(capsys: pytest.CaptureFixture[str]) 
     assert "amount=1" in text and "Sim(seed=0, mode='actors')" in text
 
 
-# -- what importing costs -----------------------------------------------------------------------------
+# -- imports -----------------------------------------------------------------------------------------
 
 
-def test_the_runtime_imports_none_of_this() -> None:
+def test_the_runtime_does_not_import_the_tools() -> None:
     code = (
         "import sys, actors; "
         "assert not {'actors.testing', 'pytest', 'hypothesis'} & set(sys.modules); "

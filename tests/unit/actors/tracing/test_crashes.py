@@ -29,7 +29,7 @@ class Fails(Actor):
 
 
 @virtual_time
-async def test_grouped_counted_and_without_payload() -> None:
+async def test_failures_are_grouped_counted_and_shown_without_payload() -> None:
     async with virtual_system() as system:
         with Crashes(system) as crashes:
             for name in ("a", "b"):

@@ -1,4 +1,4 @@
-"""Edges between classes, and the wait graph."""
+"""Edges between actor classes, and the wait graph."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ async def test_drops_and_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @virtual_time
-async def test_the_wait_graph_names_who_waits() -> None:
+async def test_the_wait_graph_names_asker_and_target() -> None:
     gate = asyncio.Event()
     async with virtual_system() as system:
         sink = system.spawn(Sink, name="sink")
@@ -105,7 +105,7 @@ async def test_the_wait_graph_names_who_waits() -> None:
 
 
 @virtual_time
-async def test_a_circle_is_marked() -> None:
+async def test_a_cycle_is_marked() -> None:
     gate = asyncio.Event()
 
     class Holder(Actor):
@@ -134,7 +134,7 @@ async def test_a_circle_is_marked() -> None:
     }
 
 
-def test_components() -> None:
+def test_find_cycles_returns_components() -> None:
     edges = {"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": {"e"}, "e": {"d"}, "f": {"f"}, "g": {"a"}}
     edges |= {"h": {"a", "i"}, "i": {"h"}}
     assert find_cycles(edges) == [["a", "b", "c"], ["d", "e"], ["f"], ["h", "i"]]

@@ -1,4 +1,8 @@
-"""The watch finds blocks of the event loop. Handlers block until the watch has seen them, however long it takes."""
+"""The watch finds blocks of the event loop.
+
+The handlers block until the watch has seen them, however long that takes, so no test depends on the machine's
+speed.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ from actors import Actor, ActorSystem, LoopBlocked
 from actors.tracing import LoopWatch
 
 LIMIT = 30.0
-"""Seconds after which a test gives up; none comes close."""
+"""Seconds after which a test gives up."""
 
 THRESHOLD = 0.05
 
@@ -64,7 +68,7 @@ def log(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
 
 
 @pytest.mark.parametrize("kind", [Blocker, Coroutine])
-async def test_names_the_actor_and_the_code(kind: type[Any], log: pytest.LogCaptureFixture) -> None:
+async def test_a_report_names_the_actor_and_the_code(kind: type[Any], log: pytest.LogCaptureFixture) -> None:
     heard: list[LoopBlocked] = []
 
     def guilty() -> list[LoopBlocked]:
@@ -78,7 +82,7 @@ async def test_names_the_actor_and_the_code(kind: type[Any], log: pytest.LogCapt
             await turn_until(lambda: watch._loop_thread is not None)
             await ref.ask(lambda: "/guilty" in log.text, block=False)
             await turn_until(lambda: bool(guilty()))
-    (event,) = guilty()  # one block is one report, although it lasted several thresholds
+    (event,) = guilty()  # one block gives one report, although it lasts several thresholds
     assert "block_until(message)" in event.stack and "block_until(message)" in log.text
     assert LONGER <= event.seconds < time.monotonic() - began
     assert watch.blocks == len(heard)
@@ -121,7 +125,7 @@ async def test_reports_are_rationed_and_blocks_counted() -> None:
     assert len(heard) == 1 and heard[0].path is None
 
 
-async def test_costs_no_thread_until_started_and_none_after() -> None:
+async def test_the_thread_lives_from_start_to_stop() -> None:
     async with ActorSystem() as system:
         before = set(threading.enumerate())
         watch = LoopWatch(system, threshold=THRESHOLD)

@@ -1,4 +1,4 @@
-"""The stream: snapshots, deltas, details, events, filters, slow watchers, and nothing unwatched."""
+"""The monitor's stream: snapshots, deltas, details, events, filters, slow watchers, no work without watchers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Worker(Actor):
 
 
 class Table:
-    """What a console keeps: actors by path, from snapshots and deltas."""
+    """A console's table of actors, built from snapshots and deltas."""
 
     def __init__(self) -> None:
         self.rows: dict[int, dict[str, Any]] = {}
@@ -69,7 +69,7 @@ async def one(watcher: Watcher, kind: str) -> dict[str, Any]:
 
 
 @virtual_time
-async def test_a_paged_snapshot_then_what_changed() -> None:
+async def test_a_paged_snapshot_is_followed_by_changes() -> None:
     async with virtual_system() as system:
         refs = [system.spawn(Worker, name=f"w{number}") for number in range(5)]
         table = Table()
@@ -80,7 +80,7 @@ async def test_a_paged_snapshot_then_what_changed() -> None:
             for page in pages:
                 table.apply(page)
             assert table.paths == {f"/w{number}" for number in range(5)}
-            for frame in await frames(watcher, "delta", 2):  # they started in between
+            for frame in await frames(watcher, "delta", 2):  # the actors have started in the meantime
                 table.apply(frame)
             quiet = await one(watcher, "delta")
             assert (quiet["new"], quiet["dirty"], quiet["gone"]) == ([], [], [])
@@ -96,7 +96,7 @@ async def test_a_paged_snapshot_then_what_changed() -> None:
 
 
 @virtual_time
-async def test_rates_and_quantiles_are_of_the_last_window_and_go_back_to_nothing() -> None:
+async def test_rates_and_quantiles_cover_the_last_window_only() -> None:
     async with virtual_system() as system:
         ref = system.spawn(Worker, name="w")
         await ref.ask(0.05, block=False)
@@ -124,7 +124,7 @@ async def test_rates_and_quantiles_are_of_the_last_window_and_go_back_to_nothing
 
 
 @virtual_time
-async def test_what_waits_is_seen_with_its_age() -> None:
+async def test_waiting_messages_are_shown_with_their_age() -> None:
     gate = asyncio.Event()
     async with virtual_system() as system:
         ref = system.spawn(Worker, name="w")
@@ -229,7 +229,7 @@ async def test_finished_traces() -> None:
 
 
 @virtual_time
-async def test_asks_and_flow_for_those_who_want_them() -> None:
+async def test_asks_and_flow_go_to_watchers_that_ask_for_them() -> None:
     gate = asyncio.Event()
     async with virtual_system() as system:
         monitor = Monitor(system, interval=TICK)
@@ -260,7 +260,7 @@ class Threaded(ThreadedActor):
         return message
 
 
-async def test_actors_with_threads_of_their_own() -> None:
+async def test_threaded_actors_are_traced_and_counted() -> None:
     async with ActorSystem() as system:
         tracer = Tracer(sample=1)
         system.instrument(tracer)
@@ -355,7 +355,7 @@ async def test_a_slow_watcher_is_cut_off_and_others_are_not(monkeypatch: pytest.
 
 
 @virtual_time
-async def test_the_bound_of_rows_keeps_those_that_are_seen() -> None:
+async def test_the_limit_of_rows_keeps_the_actors_already_shown() -> None:
     async with virtual_system() as system:
         first = system.spawn(Worker, name="m")
         table = Table()

@@ -1,4 +1,4 @@
-"""Spans in OpenTelemetry."""
+"""Export spans to OpenTelemetry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spans: parents, sampling, what is kept."""
+"""Spans: parents, sampling, and which traces are kept."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ QUICK = 0.01
 
 
 class Hop(Actor):
-    """Passes a number on, one less; the asker waits for the end of the chain."""
+    """Pass the message on to the next actor and return its reply."""
 
     def __init__(self, following: ActorRef[Any] | None = None) -> None:
         super().__init__()
@@ -58,7 +58,7 @@ async def test_a_request_is_one_trace_of_nested_spans() -> None:
     assert {span.trace_id for span in trace.spans} == {trace.trace_id}
 
 
-async def test_a_client_s_context_is_the_parent_and_is_recorded_without_sampling() -> None:
+async def test_a_client_context_is_the_parent_and_is_recorded_without_sampling() -> None:
     context = TraceContext.new(random.Random(1))
     async with ActorSystem() as system:
         tracer = Tracer()
@@ -86,7 +86,7 @@ async def test_the_decision_is_made_once_per_trace() -> None:
     assert {len(trace.spans) for trace in traces} == {4}, "no trace begins in the middle"
 
 
-async def test_the_next_messages_that_match() -> None:
+async def test_watch_next_records_the_next_matching_messages() -> None:
     async with ActorSystem() as system:
         tracer = Tracer()
         system.instrument(tracer)
@@ -133,7 +133,7 @@ async def test_a_trace_with_a_lost_message_ends_when_it_was_quiet() -> None:
 
     class Teller(Actor):
         def on_receive(self, message: Any) -> None:
-            busy.ask(message, block=False).cancel()  # never begins: nobody waits for it any more
+            busy.ask(message, block=False).cancel()  # never handled: the ask is given up
 
     class Busy(Actor):
         async def on_receive(self, message: Any) -> None:
@@ -158,7 +158,7 @@ async def test_a_trace_with_a_lost_message_ends_when_it_was_quiet() -> None:
 
 
 @virtual_time
-async def test_a_handler_that_was_cut_off_is_aborted_and_timers_have_their_names() -> None:
+async def test_a_cut_off_handler_is_aborted_and_timer_messages_keep_their_names() -> None:
     class Cut(Actor):
         def on_start(self) -> None:
             self.set_timer("tick", 0, b"tick")
@@ -203,7 +203,7 @@ async def test_open_traces_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         assert tracer.traces()[-1].lost == 2
 
 
-async def test_listeners_and_a_bad_one() -> None:
+async def test_a_listener_that_raises_is_removed() -> None:
     heard: list[Trace] = []
 
     def bad(_trace: Trace) -> None:
