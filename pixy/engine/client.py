@@ -34,8 +34,8 @@ from pixy.engine.consume.group_messages import AckMessage, Consume
 from pixy.engine.consume.long_polls import Delivery, Message
 from pixy.engine.fetcher import Fetch
 from pixy.engine.instances.client import InstanceClient
+from pixy.engine.produce.messages import Produce, ProduceMany
 from pixy.engine.produce.pending_records import Record, Written
-from pixy.engine.produce.topic_producer import Produce, ProduceMany
 from pixy.errors import (
     HeadersUnsupported,
     InvalidParameter,
@@ -94,7 +94,7 @@ class ClusterClient:
         if ref is not None and not (headers and self._headers_unsupported):
             # The hot path: a topic that is known needs no checks.
             try:
-                return await ref.ask(Produce(key, value, headers), block=False)  # type: ignore[no-any-return]
+                return await ref.ask(Produce(key, value, headers), block=False)
             except ActorDeadError:
                 pass  # it was idle for long: there is a new one
             except MailboxFull as error:

@@ -18,8 +18,10 @@ from pixy.engine.instances.messages import InstanceSpec
 from pixy.engine.instances.registry import CloseInstances, Instances
 from pixy.engine.journal import writer
 from pixy.engine.journal.buffer import Journal
+from pixy.engine.produce.messages import DeliveryReports, DrainProducer
 from pixy.engine.produce.partitioner import LIBRDKAFKA_PARTITIONER
-from pixy.engine.produce.topic_producer import DeliveryReports, DrainProducer, TopicProducer
+from pixy.engine.produce.pending_records import ProducerLife
+from pixy.engine.produce.topic_producer import TopicProducer
 from pixy.errors import (
     Disabled,
     KafkaError,
@@ -32,7 +34,8 @@ from pixy.errors import (
 from pixy.kafka import settings
 from pixy.kafka.errors import OUT_OF_BROKERS
 from pixy.kafka.fetcher import FetchClient
-from pixy.kafka.producer import ProducerClient, Report
+from pixy.kafka.producer import ProducerClient
+from pixy.kafka.producer_messages import Report
 from pixy.membership import Event, Session
 from pixy.membership.instances import InstanceEvent, InstanceSession
 from pixy.membership.kafka.instance import KafkaInstance
@@ -250,12 +253,12 @@ class Cluster(Actor):
         return found
 
     def _deliver(self, reports: list[Report]) -> None:
-        by_owner: dict[TopicProducer, list[Report]] = {}
+        by_life: dict[ProducerLife, list[Report]] = {}
         for report in reports:
-            by_owner.setdefault(report[0].owner, []).append(report)
-        for owner, own in by_owner.items():
+            by_life.setdefault(report[0].life, []).append(report)
+        for life, own in by_life.items():
             try:
-                owner.actor_ref.tell(DeliveryReports(tuple(own)), urgent=True)
+                life.ref.tell(DeliveryReports(life, tuple(own)), urgent=True)
             except ActorDeadError:
                 logger.info("%s: %d late delivery reports", self.path, len(own))
 

@@ -1,7 +1,7 @@
-"""The producer of a cluster: librdkafka sends, one thread collects the delivery reports.
+"""The producer client of a cluster: librdkafka sends, one thread collects the delivery reports.
 
-Reports are appended to a list in librdkafka's callback and handed to the loop once per wake-up: the
-thread and the loop fight for the GIL, so the less it does the better.
+librdkafka's callback appends reports to a list, and the thread hands the list to the loop once per wake-up. The
+thread and the loop compete for the GIL, so the thread does as little as possible.
 """
 
 from __future__ import annotations
@@ -11,128 +11,30 @@ import contextlib
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from confluent_kafka import KafkaError as LibraryError, KafkaException, Producer
 
 from pixy.errors import KafkaError
 from pixy.kafka.errors import translate
+from pixy.kafka.producer_messages import Bulk, Message, Outgoing, Report, by_partition
 from pixy.kafka.settings import Settings
-from pixy.wire.types import RecordHeaders
-
-
-class Message(Protocol):
-    """What librdkafka gets; ``timestamp`` in milliseconds since 1970, nothing for now."""
-
-    @property
-    def key(self) -> bytes | None: ...
-    @property
-    def value(self) -> bytes | None: ...
-    @property
-    def headers(self) -> RecordHeaders | None: ...
-    @property
-    def timestamp(self) -> int | None: ...
-
-
-class Outgoing(Message, Protocol):
-    """A message to send, and what its delivery report will carry."""
-
-    @property
-    def size(self) -> int: ...
-
-    timestamp: int
-    """Set by the delivery report, if the client is to: milliseconds, as Kafka has it."""
-
-
-class Bulk:
-    """Records that are sent together and reported together, through :meth:`ProducerClient.send_bulk`.
-
-    A report each would cost the loop a microsecond a record. Here librdkafka's thread writes the
-    results down and the loop hears of the whole. That thread alone counts ``_landed`` and the loop
-    alone ``_refused``; each looks at the sum after its own step, so one of them at least sees the
-    end, and ``done``, the loop's, sees to it that it ends once.
-
-    Attributes:
-        owner: who is told.
-        results: (partition, offset), or confluent-kafka's error, for each record.
-        size: bytes of keys, values and headers.
-        plain: whether all are without headers and timestamps.
-        sent: how many, from the front, librdkafka has been offered.
-        stamps: the records' timestamps as Kafka has them, milliseconds, -1 until known; None: nobody
-            wants to know.
-        done: whether the loop knows the end.
-    """
-
-    __slots__ = (
-        "_landed",
-        "_refused",
-        "_tell",
-        "done",
-        "owner",
-        "plain",
-        "records",
-        "results",
-        "sent",
-        "size",
-        "stamps",
-    )
-
-    def __init__(
-        self,
-        records: Sequence[Message],
-        size: int,
-        plain: bool,
-        owner: Any,
-        tell: Callable[[Bulk], None],
-        *,
-        stamp: bool = False,
-    ) -> None:
-        self.records = records
-        self.owner = owner
-        self.results: list[Any] = [None] * len(records)
-        self.size = size
-        self.plain = plain
-        self.sent = 0
-        self.stamps = [-1] * len(records) if stamp else None
-        self.done = False
-        self._landed = self._refused = 0
-        self._tell = tell
-
-    def landed(self, at: int, error: Any, message: Any) -> None:
-        """In librdkafka's thread: the report of one record."""
-        self.results[at] = (message.partition(), message.offset()) if error is None else error
-        if self.stamps is not None and error is None:
-            self.stamps[at] = message.timestamp()[1]
-        self._landed += 1
-        if self._landed + self._refused == len(self.results):
-            self._tell(self)
-
-    def refuse(self, at: int, error: Any) -> None:
-        """On the loop: librdkafka has not taken the record."""
-        self.results[at] = error
-        self._refused += 1
-
-    def complete(self) -> bool:
-        """Whether every record has its result."""
-        return self._landed + self._refused == len(self.results)
-
-
-Report = tuple[Any, Any, int, int]
-"""(the outgoing message, confluent-kafka's error or None, partition, offset)"""
 
 _POLL = 0.1
+"""Seconds that the thread waits for a report before it looks whether the client is closing."""
 _GATHER = 0.0005
+"""Seconds that the thread waits for one more report of a batch that is landing."""
 _GATHER_POLLS = 4
 _MAX_MESSAGES = 100_000  # librdkafka's queue.buffering.max.messages
 
 
 class ProducerClient:
-    """Thin, typed and non-blocking; everything that waits has a coroutine.
+    """A thin, typed producer whose methods do not block the loop; what waits is a coroutine.
 
     Args:
         settings: see :mod:`pixy.kafka.settings`.
         deliver: called on the loop with each list of reports.
-        failed: called on the loop with an error after which this client can not go on.
+        failed: called on the loop with an error after which this client cannot continue.
         stamp: set each message's ``timestamp`` before its report is delivered.
     """
 
@@ -153,7 +55,7 @@ class ProducerClient:
         self._max_bytes = int(settings["queue.buffering.max.kbytes"]) * 1024
         self._closing = False
         self.down: str = ""
-        """Why no broker can be reached, as librdkafka last said; empty when not known."""
+        """Why no broker can be reached, as librdkafka last said; empty if it has not."""
         self._producer = Producer({**settings, "error_cb": self._error})
         self._thread = threading.Thread(target=self._poll, name="kafka-producer", daemon=True)
         self._thread.start()
@@ -161,13 +63,15 @@ class ProducerClient:
     def send(
         self, topic: str, batch: Sequence[Outgoing], partitions: Sequence[int]
     ) -> tuple[int, list[tuple[Outgoing, KafkaError]]]:
-        """Hand messages to librdkafka, in order; each will have its report.
+        """Hand messages to librdkafka, in order; each gets its own report.
 
         Args:
+            topic: of all messages.
+            batch: the messages.
             partitions: one for each message; -1 leaves it to librdkafka's partitioner.
 
         Returns:
-            How many from the front were dealt with (the rest did not fit: try again after the next
+            How many messages from the front were handled (the rest did not fit: try again after the next
             delivery report), and those of them that librdkafka refused, with the reason.
         """
         size = sum([item.size for item in batch])
@@ -181,8 +85,8 @@ class ProducerClient:
                 self._outstanding += size
                 return len(batch), [
                     each
-                    for partition, places in groups
-                    for each in self._send_together(topic, [batch[at] for at in places], partition)
+                    for partition, indexes in groups
+                    for each in self._send_together(topic, [batch[at] for at in indexes], partition)
                 ]
         refused: list[tuple[Outgoing, KafkaError]] = []
         for at, (item, partition) in enumerate(zip(batch, partitions, strict=True)):
@@ -196,21 +100,23 @@ class ProducerClient:
         return len(batch), refused
 
     def send_bulk(self, topic: str, bulk: Bulk, partitions: Sequence[int]) -> bool:
-        """Hand records to librdkafka, in order; they will have one report together.
+        """Hand records to librdkafka, in order; they get one report together.
 
         Args:
+            topic: of all records.
+            bulk: the records; the method continues after those that it was offered before.
             partitions: as in :meth:`send`.
 
         Returns:
-            False: some did not fit; try again after the next delivery report. They stay behind
-            those of their partition that did.
+            False if some did not fit: call again after the next delivery report. They stay behind the
+            records of their partition that did fit.
         """
         before = bulk.sent
         all_sent = self._send_rest(topic, bulk, partitions)
         if before == 0 and bulk.sent:
             self._outstanding += bulk.size
         if all_sent and bulk.complete():
-            # The last report may have come before the last refusal was known: then nobody has told.
+            # If the last report came before the last refusal was noted, librdkafka's thread did not tell.
             self._loop.call_soon(self._landed, [(bulk, None, -1, -1)])
         return all_sent
 
@@ -219,8 +125,8 @@ class ProducerClient:
         if bulk.plain and bulk.sent == 0 and self._roomy(len(records), bulk.size):
             groups = by_partition(partitions)
             if groups is not None:
-                for partition, places in groups:
-                    self._send_places(topic, bulk, partition, places)
+                for partition, indexes in groups:
+                    self._send_group(topic, bulk, partition, indexes)
                 bulk.sent = len(records)
         for at in range(bulk.sent, len(records)):
             try:
@@ -233,12 +139,12 @@ class ProducerClient:
         return True
 
     def _roomy(self, count: int, size: int) -> bool:
-        """Whether a batch may go in one call into C.
+        """Whether librdkafka's queue has room to spare for a batch in one call to ``produce_batch``.
 
-        That costs 0.8 microseconds a message, one call each 1.45, and librdkafka's thread, which
-        wakes with the first, finds more of them. It takes no headers and ignores timestamps and the
-        messages' own partitions (it takes one for all), and when its queue fills it may take a later
-        message and refuse an earlier one, so it is used only with room to spare.
+        One call for all costs 0.8 microseconds a message, one call each 1.45; and librdkafka's thread, which
+        wakes with the first message, then finds more of them. But ``produce_batch`` takes no headers, ignores
+        timestamps, takes one partition for all messages, and when its queue fills it may accept a later
+        message after it refused an earlier one.
         """
         return (
             self._outstanding + size < self._max_bytes // 2
@@ -258,15 +164,15 @@ class ProducerClient:
             headers=list(item.headers) if item.headers else None,
         )
 
-    def _send_places(self, topic: str, bulk: Bulk, partition: int, places: Sequence[int]) -> None:
+    def _send_group(self, topic: str, bulk: Bulk, partition: int, indexes: Sequence[int]) -> None:
         records, landed = bulk.records, bulk.landed
         messages: list[dict[str, Any]] = [
             {"value": record.value, "key": record.key, "callback": partial(landed, at)}
-            for at in places
+            for at in indexes
             for record in (records[at],)
         ]
         if self._producer.produce_batch(topic, messages, partition) < len(messages):
-            for at, message in zip(places, messages, strict=True):
+            for at, message in zip(indexes, messages, strict=True):
                 if "_error" in message:
                     bulk.refuse(at, message["_error"])
 
@@ -288,17 +194,20 @@ class ProducerClient:
         return refused
 
     async def metadata(self, topic: str | None, timeout: float) -> dict[str, Any]:
-        """Topics by name as confluent-kafka's ``TopicMetadata``; may create the one asked for."""
+        """Return topics by name, as confluent-kafka's ``TopicMetadata``.
+
+        Args:
+            topic: the only one to ask for, which the broker may create; None for all.
+            timeout: seconds.
+
+        Raises:
+            KafkaError: no broker answered in time.
+        """
         found = await asyncio.to_thread(self._list_topics, topic, timeout)
         return dict(found.topics)
 
-    def brokers(self, timeout: float) -> str:
-        """Blocking: the brokers' addresses, comma separated (for a sandbox's other clients)."""
-        found = self._list_topics(None, timeout)
-        return ",".join(f"{broker.host}:{broker.port}" for broker in found.brokers.values())
-
     async def close(self, timeout: float) -> int:
-        """Send what is buffered, for at most ``timeout`` seconds; return how many were given up."""
+        """Send what is buffered, for at most ``timeout`` seconds. Return how many messages were given up."""
         left = await asyncio.to_thread(self._flush, timeout)
         self._closing = True
         await asyncio.to_thread(self._thread.join, 5.0)
@@ -328,7 +237,7 @@ class ProducerClient:
         self._reports.append((token, error, message.partition(), message.offset()))
 
     def bulk_landed(self, bulk: Bulk) -> None:
-        """In librdkafka's thread: the last report of a bulk has come."""
+        """Report a bulk whose last record has landed. Called in librdkafka's thread."""
         self._reports.append((bulk, None, -1, -1))
 
     def _error(self, error: LibraryError) -> None:
@@ -343,8 +252,8 @@ class ProducerClient:
         poll = producer.poll
         while not self._closing:
             if poll(_POLL):
-                # A batch lands partition by partition: what is about to land is handed over with
-                # it, rather than by a wake-up of the loop each. A lone message does not wait.
+                # A batch lands partition by partition: gather the reports that are about to come, rather
+                # than wake the loop for each. A lone message does not wait.
                 for _ in range(_GATHER_POLLS):
                     if not len(producer) or not poll(_GATHER):
                         break
@@ -353,7 +262,7 @@ class ProducerClient:
     def _hand_over(self) -> None:
         reports, self._reports = self._reports, []
         if reports:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits for them
                 self._loop.call_soon_threadsafe(self._landed, reports)
 
     # -- on the loop ------------------------------------------------------------------------------
@@ -368,18 +277,3 @@ class ProducerClient:
             self._outstanding -= token.size
         if reports:
             self._deliver(reports)
-
-
-def by_partition(partitions: Sequence[int]) -> list[tuple[int, Sequence[int]]] | None:
-    """The places of a batch's messages, in a part for each partition; the order within each stays.
-    None where it might not: messages of known partitions among others that may go to the same ones.
-    """
-    first = partitions[0]
-    if partitions.count(first) == len(partitions):
-        return [(first, range(len(partitions)))]
-    if -1 in partitions:
-        return None
-    groups: dict[int, list[int]] = {}
-    for at, partition in enumerate(partitions):
-        groups.setdefault(partition, []).append(at)
-    return list(groups.items())

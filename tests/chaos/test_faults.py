@@ -13,7 +13,8 @@ import pytest
 from pixy.engine.consume.group_consumer import GroupConsumer
 from pixy.engine.consume.offset_committer import OffsetCommitter
 from pixy.engine.consume.partition_owner import PartitionOwner, Serve
-from pixy.engine.produce.topic_producer import Produce, TopicProducer
+from pixy.engine.produce.messages import Produce
+from pixy.engine.produce.topic_producer import TopicProducer
 from tests.kafka.cluster import Cluster
 from tests.support import Daemon, eventually, make_config, serving
 

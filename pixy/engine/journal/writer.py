@@ -17,7 +17,7 @@ from pixy.engine.journal.buffer import Journal, RawEvent, micros
 from pixy.errors import KafkaError
 from pixy.journal import HEARTBEAT, Lost, encode_columns
 from pixy.kafka.errors import translate
-from pixy.kafka.producer import Report
+from pixy.kafka.producer_messages import Report
 
 logger = logging.getLogger("pixy.engine")
 

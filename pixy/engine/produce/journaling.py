@@ -1,47 +1,40 @@
-"""What a topic's producer tells the journal: what became of each message."""
+"""Journal events of a topic's producer: one for each message that is settled."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from pixy.engine.journal.buffer import WAITED, Journal, Kind, RawEvent, Stream
+from pixy.engine.produce.pending_records import PendingBatch, PendingMessage, Written
 from pixy.errors import KafkaError, PixyError
+from pixy.kafka.producer_messages import Report
 
-if TYPE_CHECKING:
-    from pixy.engine.produce.pending_records import Owner, PendingBatch, PendingMessage, Written
-    from pixy.kafka.producer import Report
-
-# Plain numbers: a member of an enumeration costs 0.1 microseconds wherever it is compared.
+# Plain numbers: comparing a member of an enumeration costs 0.1 microseconds.
 _PRODUCED, _FAILED = int(Kind.PRODUCED), int(Kind.PRODUCE_FAILED)
 
 
 class ProduceJournal:
-    """One producer's notes; nothing without a journal."""
+    """Adds what one topic's producer settles to the journal.
 
-    def __init__(self, topic: str, journal: Journal | None) -> None:
+    Implements :class:`pixy.engine.produce.pending_records.SettledListener`.
+    """
+
+    def __init__(self, topic: str, journal: Journal) -> None:
         self._topic = topic
         self._journal = journal
         self._streams: dict[int, Stream] = {}
 
-    @property
-    def on(self) -> bool:
-        """Whether there is a journal."""
-        return self._journal is not None
-
     def now(self) -> float:
-        """The loop's time if there is a journal, else 0."""
-        return 0.0 if self._journal is None else self._journal.clock()
+        """Event-loop time, in seconds."""
+        return self._journal.clock()
 
-    def landed(self, reports: Sequence[Report], owner: Owner) -> None:
-        """Single messages of this owner that Kafka has, together.
+    def delivered(self, reports: Sequence[Report]) -> None:
+        """Add single messages that Kafka has.
 
-        One look at the clock and at the bound for all of them: event by event it took three times
-        as long.
+        Reads the clock and checks the journal's bound once for all of them: doing so for each event took
+        three times as long.
         """
         journal = self._journal
-        if journal is None:
-            return
         now, stream = journal.clock(), self._stream
         journal.put_many(
             [
@@ -51,41 +44,31 @@ class ProduceJournal:
                     stream(partition),
                     offset,
                     0,
-                    item.timestamp or -1,
-                    now - item.arrived,
+                    message.timestamp or -1,
+                    now - message.arrived,
                     0,
-                    0 if item.reply is None else WAITED,
+                    0 if message.reply is None else WAITED,
                 )
-                for item, error, partition, offset in reports
-                if error is None and partition >= 0 and item.owner is owner
+                for message, _, partition, offset in reports
             ]
         )
 
-    def failed(self, item: PendingMessage, error: PixyError) -> None:
-        """A single message that Kafka has not, or of which nobody knows."""
-        journal = self._journal
-        if journal is not None:
-            waited = 0 if item.reply is None else WAITED
-            now = journal.clock()
-            journal.put_many([self._result(now, error, item.timestamp or -1, now - item.arrived, waited)])
+    def failed(self, message: PendingMessage, error: PixyError) -> None:
+        """Add a single message that Kafka does not have, or of which nobody knows."""
+        flags = 0 if message.reply is None else WAITED
+        now = self._journal.clock()
+        event = self._result(now, error, message.timestamp or -1, now - message.arrived, flags)
+        self._journal.put_many([event])
 
-    def many(
-        self, batch: PendingBatch, written: Sequence[Written], stamps: Sequence[int] | None = None
-    ) -> None:
-        """What became of a batch's records.
-
-        Args:
-            stamps: the records' timestamps as Kafka has them.
-        """
-        journal = self._journal
-        if journal is None:
-            return
-        now = journal.clock()
+    def batch_settled(self, batch: PendingBatch) -> None:
+        """Add the records of a batch."""
+        now = self._journal.clock()
         took = now - batch.arrived
-        journal.put_many(
+        timestamps = batch.timestamps or [-1] * len(batch.written)
+        self._journal.put_many(
             [
                 self._result(now, result, timestamp, took, WAITED)
-                for result, timestamp in zip(written, stamps or [-1] * len(written), strict=True)
+                for result, timestamp in zip(batch.written, timestamps, strict=True)
             ]
         )
 

@@ -1,21 +1,35 @@
-"""What a topic's producer sends: single messages and the records of batches, and who waits for each."""
+"""Messages and batches that a topic's producer has accepted and Kafka has not confirmed yet.
+
+Each carries the future of its caller and the :class:`ProducerLife` that its delivery report goes to, and is
+settled once. It knows neither the producer nor the journal: the producer passes what is settled on to a
+:class:`SettledListener`.
+"""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from actors import Future
-from pixy.engine.produce.journaling import ProduceJournal
+from actors import ActorRef, Future
 from pixy.errors import PixyError, UnknownPartition, UnknownTopic
 from pixy.kafka.errors import message_too_large, translate
-from pixy.kafka.producer import Bulk, Message
+from pixy.kafka.producer_messages import Bulk, Message, Report
 from pixy.wire.types import RecordHeaders
 
-logger = logging.getLogger("pixy.engine")
-
 _HEADER_OVERHEAD = 10
+
+
+class ProducerLife:
+    """One life of a topic's producer, from its start to its stop or failure; compared by identity.
+
+    Attributes:
+        ref: the producer; the same in all its lives.
+    """
+
+    __slots__ = ("ref",)
+
+    def __init__(self, ref: ActorRef[Any]) -> None:
+        self.ref = ref
 
 
 class Record(Message, Protocol):
@@ -30,7 +44,7 @@ Written = tuple[int, int] | PixyError
 
 
 class Single(Protocol):
-    """A single message as it is asked for."""
+    """A single message as a caller hands it over."""
 
     @property
     def key(self) -> bytes | None: ...
@@ -40,56 +54,66 @@ class Single(Protocol):
     def headers(self) -> RecordHeaders: ...
 
 
-class Owner(Protocol):
-    """The actor that sends."""
-
-    @property
-    def path(self) -> str: ...
-    @property
-    def journal(self) -> ProduceJournal: ...
-
-
 class PendingMessage:
-    """A message on its way, and whoever waits for it (None: nobody, it was asynchronous)."""
+    """A single message that Kafka has not confirmed yet.
 
-    __slots__ = ("arrived", "headers", "key", "owner", "reply", "size", "timestamp", "value")
+    Attributes:
+        arrived: event-loop time, in seconds; 0 without a listener.
+        timestamp: milliseconds since 1970 as Kafka has it; 0 until the delivery report sets it.
+        reply: the caller's future; None for an asynchronous message.
+        size: bytes of key, value and headers.
+    """
 
-    def __init__(self, message: Single, size: int, reply: Future[Any] | None, owner: Owner) -> None:
-        self.arrived = owner.journal.now()
+    __slots__ = ("arrived", "headers", "key", "life", "reply", "size", "timestamp", "value")
+
+    def __init__(
+        self, message: Single, size: int, reply: Future[Any] | None, life: ProducerLife, arrived: float
+    ) -> None:
+        self.arrived = arrived
         self.timestamp = 0
         self.key = message.key
         self.value = message.value
         self.headers = message.headers
         self.size = size
         self.reply = reply
-        self.owner = owner
+        self.life = life
 
-    def fail(self, error: PixyError) -> None:
-        self.owner.journal.failed(self, error)
-        if self.reply is None or not self.reply.try_fail(error):
-            logger.error("%s: an asynchronous message is lost: %s", self.owner.path, error)
+    def fail(self, error: PixyError) -> bool:
+        """Settle with an error. Return whether a caller hears of it."""
+        return self.reply is not None and self.reply.try_fail(error)
 
 
 class PendingBatch(Bulk):
-    """The records of one request, and who waits for them.
+    """The records of one request, on their way together.
 
     Attributes:
-        wanted: the partition that each record asks for, or None.
+        arrived: event-loop time, in seconds; 0 without a listener.
+        wanted: the partition that each record to send asks for, or None.
+        written: once settled, the result of each record, in the order of the request.
+        timestamps: once settled, the records' timestamps as Kafka has them, in milliseconds since 1970, -1
+            where there is none; None if nobody wants them.
 
     Args:
-        fits: the size of the largest record that may be sent; a larger one fails alone, here.
-        tell: see :class:`pixy.kafka.producer.Bulk`.
+        records: of the request, at least one.
+        fits: bytes of the largest record that may be sent; a larger one fails alone, here.
+        reply: the caller's future.
+        life: where the delivery report goes.
+        tell: see :class:`pixy.kafka.producer_messages.Bulk`.
+        stamp: collect the records' timestamps.
     """
 
-    __slots__ = ("_places", "_written", "arrived", "reply", "wanted")
+    __slots__ = ("_indexes", "_oversized", "arrived", "life", "reply", "timestamps", "wanted", "written")
 
     def __init__(
         self,
         records: Sequence[Record],
         fits: int,
         reply: Future[Any],
-        owner: Owner,
+        life: ProducerLife,
         tell: Callable[[Bulk], None],
+        *,
+        arrived: float = 0.0,
+        stamp: bool = False,
     ) -> None:
         sizes = [len(record.value or b"") + len(record.key or b"") for record in records]
         plain = not any([record.headers or record.timestamp for record in records])  # noqa: C419
@@ -99,39 +123,43 @@ class PendingBatch(Bulk):
                 for size, record in zip(sizes, records, strict=True)
             ]
         self.reply = reply
-        self.arrived = owner.journal.now()
-        self._written: list[Written | None] = []
-        self._places: list[int] = []
+        self.life = life
+        self.arrived = arrived
+        self.written: list[Written] = []
+        self.timestamps: list[int] | None = None
+        # With records that are too large: the results of all, and which of them the others belong to.
+        self._oversized: list[Written | None] = []
+        self._indexes: list[int] = []
         if max(sizes) > fits:
-            self._places = [at for at, size in enumerate(sizes) if size <= fits]
-            self._written = [None if size <= fits else message_too_large() for size in sizes]
-            records = [records[at] for at in self._places]
+            self._indexes = [at for at, size in enumerate(sizes) if size <= fits]
+            self._oversized = [None if size <= fits else message_too_large() for size in sizes]
+            records = [records[at] for at in self._indexes]
             sizes = [size for size in sizes if size <= fits]
         self.wanted = [record.partition for record in records]
-        super().__init__(records, sum(sizes), plain, owner, tell, stamp=owner.journal.on)
+        super().__init__(records, sum(sizes), plain, tell, stamp=stamp)
 
     def fail(self, error: PixyError) -> None:
-        """None of them is sent."""
-        self.owner.journal.many(self, [error] * len(self.records))
+        """Settle with an error for each record: none was sent."""
+        self.written = [error] * len(self.records)
         self.reply.try_fail(error)
 
     def settle(self) -> None:
-        """All of them have their results."""
-        written = self.results
+        """Settle with the result of each record; all have one."""
+        written, stamps = self.results, self.stamps
         if any(type(result) is not tuple for result in written):
             written = [
                 result if type(result) is tuple else self._error(result, partition)
                 for result, partition in zip(written, self.wanted, strict=True)
             ]
-        stamps = self.stamps
-        if self._written:
-            for at, result in zip(self._places, written, strict=True):
-                self._written[at] = result
-            written = self._written
+        if self._oversized:
+            of_all: list[Any] = self._oversized
+            for at, result in zip(self._indexes, written, strict=True):
+                of_all[at] = result
+            written = of_all
             if stamps is not None:
-                known = dict(zip(self._places, stamps, strict=True))
+                known = dict(zip(self._indexes, stamps, strict=True))
                 stamps = [known.get(at, -1) for at in range(len(written))]
-        self.owner.journal.many(self, written, stamps)
+        self.written, self.timestamps = written, stamps
         self.reply.try_set(written)
 
     @staticmethod
@@ -143,5 +171,22 @@ class PendingBatch(Bulk):
         return error
 
 
+class SettledListener(Protocol):
+    """Hears of every message and batch that a producer has settled, after its caller."""
+
+    def now(self) -> float:
+        """Event-loop time, in seconds: the ``arrived`` of what comes in now."""
+
+    def delivered(self, reports: Sequence[Report]) -> None:
+        """Kafka has these single messages. They come together, so that one call serves many."""
+
+    def failed(self, message: PendingMessage, error: PixyError) -> None:
+        """Kafka does not have a single message, or nobody knows."""
+
+    def batch_settled(self, batch: PendingBatch) -> None:
+        """Each record of a batch has its result in ``batch.written``."""
+
+
 def headers_size(headers: RecordHeaders) -> int:
+    """Bytes that headers add to a record's size."""
     return sum(len(name.encode()) + len(value or b"") + _HEADER_OVERHEAD for name, value in headers)

@@ -1,8 +1,8 @@
-"""The producer of one topic: size check, partition, and a clock of its own for batching.
+"""The producer of one topic: checks sizes, chooses partitions, and batches.
 
 A lone message goes out at once; while messages are in flight, what comes is gathered until they
 land or ``flush_frequency`` has passed, and then handed over together (as TCP's Nagle does). A fixed
-linger would cost a lone message its whole length, and none halves what many callers get.
+linger would delay a lone message by its whole length, and without batching half as many callers get through.
 """
 
 from __future__ import annotations
@@ -11,18 +11,24 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from actors import Actor
+from actors import Actor, handles
 from pixy.config.model import Producer
 from pixy.engine.journal.buffer import Journal
 from pixy.engine.produce.journaling import ProduceJournal
+from pixy.engine.produce.messages import DeliveryReports, DrainProducer, Produce, ProduceMany
 from pixy.engine.produce.partitioner import RoundRobinPartitioner
-from pixy.engine.produce.pending_records import PendingBatch, PendingMessage, Record, headers_size
+from pixy.engine.produce.pending_records import (
+    PendingBatch,
+    PendingMessage,
+    ProducerLife,
+    SettledListener,
+    headers_size,
+)
 from pixy.errors import PixyError, ShuttingDown, TooManyRequests
 from pixy.kafka.errors import message_too_large, translate, unknown_topic
-from pixy.kafka.producer import ProducerClient, Report
-from pixy.wire.types import RecordHeaders
+from pixy.kafka.producer import ProducerClient
+from pixy.kafka.producer_messages import Report
 
 logger = logging.getLogger("pixy.engine")
 
@@ -32,39 +38,10 @@ _LOOKUPS = 3
 _LOOKUP_PAUSE = 0.25
 _IDLE = 300.0
 _ROUND_ROBIN_REFRESH = 10.0
+_QUIET_PASSES = 4
 
 Writable = Callable[[str], Awaitable[tuple[int, ...] | None]]
 """The partitions of a topic that have a leader, sorted; None if there is no such topic."""
-
-
-@dataclass(frozen=True, slots=True)
-class Produce:
-    """A message to write. The reply is (partition, offset), or why it could not be written."""
-
-    key: bytes | None
-    value: bytes | None
-    headers: RecordHeaders = ()
-
-
-@dataclass(frozen=True, slots=True)
-class ProduceMany:
-    """Records to write, in their order. The reply is a list with a :data:`Written` for each, when
-    the last is settled: one that fails does so alone.
-    """
-
-    records: Sequence[Record]
-
-
-@dataclass(frozen=True, slots=True)
-class DeliveryReports:
-    """Delivery reports of messages of this topic."""
-
-    reports: tuple[Report, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class DrainProducer:
-    """Send what is gathered and take nothing more; the reply comes when that is handed over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +54,6 @@ class _Pass:
 
 
 _PASS = _Pass()
-_QUIET_PASSES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +73,16 @@ class _Refresh:
 
 
 class TopicProducer(Actor):
-    """Child of the cluster; it stops by itself when it is idle or its topic does not exist."""
+    """Child of the cluster; it stops by itself when it is idle or its topic does not exist.
+
+    Args:
+        topic: what it writes to.
+        conf: the configuration's ``producer``.
+        client: of the cluster; its delivery reports come back as :class:`DeliveryReports`.
+        writable: looks the topic up.
+        legacy: Kafka is older than 0.11, so a record takes fewer bytes besides its contents.
+        journal: hears of every settled message; None if there is no journal.
+    """
 
     def __init__(
         self,
@@ -111,7 +96,8 @@ class TopicProducer(Actor):
     ) -> None:
         super().__init__()
         self._topic = topic
-        self.journal = ProduceJournal(topic, journal)
+        self._life = ProducerLife(self.actor_ref)
+        self._listener: SettledListener | None = None if journal is None else ProduceJournal(topic, journal)
         self._conf = conf
         self._client = client
         self._writable = writable
@@ -127,39 +113,20 @@ class TopicProducer(Actor):
         self._draining = False
 
     def on_start(self) -> None:
-        """Watch for idleness."""
+        """Begin to check for idleness."""
         self.set_timer("idle", _IDLE, _IdleCheck(), every=_IDLE)
-
-    def on_receive(self, message: Any) -> Any:
-        """See the messages of this module."""
-        kind = type(message)
-        if kind is Produce:
-            self._produce(message)
-        elif kind is ProduceMany:
-            self._produce_many(message)
-        elif kind is DeliveryReports:
-            self._delivered(message.reports)
-        elif kind is _Pass:
-            self._pass()
-        elif kind is _Flush:
-            self._flush()
-        elif kind is _Resolved:
-            self._resolved(message)
-        elif kind is DrainProducer:
-            self._drain()
-        elif kind is _IdleCheck:
-            self._idle_check()
-        elif kind is _Refresh:
-            self._resolve()
-        else:
-            return super().on_receive(message)
-        return None
 
     # -- in -------------------------------------------------------------------------------------
 
+    @handles(Produce)
     def _produce(self, message: Produce) -> None:
         reply = self.take_reply() if self.is_asked else None
-        size = self._size(message)
+        listener = self._listener
+        arrived = 0.0 if listener is None else listener.now()
+        size = len(message.key or b"") + len(message.value or b"")
+        if message.headers:
+            size += headers_size(message.headers)
+        pending = PendingMessage(message, size, reply, self._life, arrived)
         if self._draining:
             error: PixyError = ShuttingDown()
         elif size + self._overhead > self._conf.max_message_bytes:
@@ -167,33 +134,37 @@ class TopicProducer(Actor):
         elif len(self._gathered) >= self._conf.channel_buffer_size:
             error = TooManyRequests("producer.channel_buffer_size")
         else:
-            self._gather(PendingMessage(message, size, reply, self), size)
+            self._gather(pending, size)
             return
-        PendingMessage(message, size, reply, self).fail(error)
+        self._fail(pending, error)
 
+    @handles(ProduceMany)
     def _produce_many(self, message: ProduceMany) -> None:
-        """The bound counts what waits before a batch comes: a batch is never cut in two by it."""
+        """Check the bound before a batch comes, not with it: the bound never splits a batch."""
         reply = self.take_reply()
         if self._draining:
             reply.try_fail(ShuttingDown())
         elif len(self._gathered) >= self._conf.channel_buffer_size:
             reply.try_fail(TooManyRequests("producer.channel_buffer_size"))
         else:
-            fits = self._conf.max_message_bytes - self._overhead
-            batch = PendingBatch(message.records, fits, reply, self, self._client.bulk_landed)
+            listener = self._listener
+            batch = PendingBatch(
+                message.records,
+                self._conf.max_message_bytes - self._overhead,
+                reply,
+                self._life,
+                self._client.bulk_landed,
+                arrived=0.0 if listener is None else listener.now(),
+                stamp=listener is not None,
+            )
             if batch.records:
                 self._gather(batch, batch.size)
             else:
-                batch.settle()
+                self._settle_batch(batch)
 
-    @staticmethod
-    def _size(message: Produce) -> int:
-        size = len(message.key or b"") + len(message.value or b"")
-        return size + headers_size(message.headers) if message.headers else size
-
-    def _gather(self, item: PendingMessage | PendingBatch, size: int) -> None:
+    def _gather(self, pending: PendingMessage | PendingBatch, size: int) -> None:
         self._busy = True
-        self._gathered.append(item)
+        self._gathered.append(pending)
         self._gathered_bytes += size
         if self._partitions is None:
             if not self._resolving:
@@ -203,20 +174,21 @@ class TopicProducer(Actor):
         elif len(self._gathered) == 1:
             self.set_timer("flush", self._conf.flush_frequency, _Flush())
             if self._in_flight == 0:
-                self._settle()
+                self._flush_when_quiet()
 
-    def _settle(self) -> None:
-        """Send as soon as the loop brings nothing more: a few of its passes without a message.
+    def _flush_when_quiet(self) -> None:
+        """Send once a few passes of the loop bring no more messages.
 
-        On an idle loop that is some 50 microseconds. On a busy one each pass brings more callers'
+        On an idle loop that takes some 50 microseconds. On a busy one each pass brings more callers'
         messages, and they go together: 64 callers make batches of 14 instead of 2.5, which takes the
-        daemon's processor from 371 to 308 microseconds a message.
+        daemon's processor time from 371 to 308 microseconds a message.
         """
         self._seen = len(self._gathered)
         self._quiet = 0
         self.set_timer("pass", 0.0, _PASS)
 
-    def _pass(self) -> None:
+    @handles(_Pass)
+    def _pass(self, _message: _Pass) -> None:
         gathered = len(self._gathered)
         if gathered == self._seen:
             self._quiet += 1
@@ -229,7 +201,8 @@ class TopicProducer(Actor):
 
     # -- out ------------------------------------------------------------------------------------
 
-    def _flush(self) -> None:
+    @handles(_Flush)
+    def _flush(self, _message: _Flush | None = None) -> None:
         if self._partitions is None or not self._gathered:
             return
         self.cancel_timer("flush")
@@ -239,33 +212,33 @@ class TopicProducer(Actor):
         while gathered:
             first = gathered[0]
             if isinstance(first, PendingBatch):
-                dealt_with = self._send_batch(first)
+                handled = self._send_batch(first)
             else:
-                dealt_with = self._send_items(gathered)
-            if not dealt_with:
+                handled = self._send_messages(gathered)
+            if not handled:
                 break
-            del gathered[:dealt_with]
+            del gathered[:handled]
         if gathered:
-            # Goes on with the next delivery report; what comes meanwhile queues behind.
+            # The client is full: the next delivery report continues; what comes meanwhile queues behind.
             self._gathered = gathered
-            self._gathered_bytes = sum(item.size for item in self._gathered)
+            self._gathered_bytes = sum(pending.size for pending in self._gathered)
             self.set_timer("flush", _LOOKUP_PAUSE, _Flush())
 
-    def _send_items(self, gathered: Sequence[PendingMessage | PendingBatch]) -> int:
-        """Send the single messages at the front; how many were dealt with."""
-        items: list[PendingMessage] = []
-        for item in gathered:
-            if not isinstance(item, PendingMessage):
+    def _send_messages(self, gathered: Sequence[PendingMessage | PendingBatch]) -> int:
+        """Send the single messages at the front. Return how many were handled."""
+        messages: list[PendingMessage] = []
+        for pending in gathered:
+            if not isinstance(pending, PendingMessage):
                 break
-            items.append(item)
-        sent, refused = self._client.send(self._topic, items, self._choose([None] * len(items)))
+            messages.append(pending)
+        sent, refused = self._client.send(self._topic, messages, self._choose([None] * len(messages)))
         self._in_flight += sent - len(refused)
         for message, error in refused:
-            message.fail(error)  # type: ignore[attr-defined]
+            self._fail(message, error)  # type: ignore[arg-type]
         return sent
 
     def _send_batch(self, batch: PendingBatch) -> int:
-        """1 if all of the batch was dealt with, else 0."""
+        """Send a batch, or the rest of it. Return 1 if all of it was handled, else 0."""
         before = batch.sent
         partitions = self._choose(batch.wanted)
         all_sent = self._client.send_bulk(self._topic, batch, partitions)
@@ -274,30 +247,63 @@ class TopicProducer(Actor):
         return int(all_sent)
 
     def _choose(self, wanted: Sequence[int | None]) -> list[int]:
-        """A partition for each record that wants none; -1 leaves it to librdkafka."""
+        """Choose a partition for each record that asks for none; -1 leaves the choice to librdkafka."""
         if self._round_robin is None:
             return [-1 if partition is None else partition for partition in wanted]
         choose, writable = self._round_robin.choose, self._partitions or ()
         return [choose(writable) if partition is None else partition for partition in wanted]
 
-    def _delivered(self, reports: tuple[Report, ...]) -> None:
-        for item, error, partition, offset in reports:
-            if item.owner is not self:
-                continue  # sent by an earlier life, whose askers have their answer
-            self._in_flight -= 1
-            if type(item) is PendingBatch:
-                item.settle()
-            elif error is not None:
-                item.fail(translate(error))
-            elif item.reply is not None:
-                item.reply.try_set((partition, offset))
-        self.journal.landed(reports, self)
+    @handles(DeliveryReports)
+    def _delivered(self, message: DeliveryReports) -> None:
+        """Settle what this life sent. The callers of an earlier life have their answer already, but its
+        reports, too, mean that the client has room again.
+        """
+        if message.life is self._life:
+            self._settle(message.reports)
         if self._in_flight == 0 and self._gathered:
-            self._settle()
+            self._flush_when_quiet()
+
+    def _settle(self, reports: tuple[Report, ...]) -> None:
+        self._in_flight -= len(reports)
+        only_delivered = True
+        for pending, error, partition, offset in reports:
+            if type(pending) is PendingBatch:
+                self._settle_batch(pending)
+                only_delivered = False
+            elif error is not None:
+                self._fail(pending, translate(error))
+                only_delivered = False
+            elif pending.reply is not None:
+                pending.reply.try_set((partition, offset))
+        if self._listener is None:
+            return
+        if not only_delivered:
+            reports = tuple(
+                [report for report in reports if report[1] is None and type(report[0]) is PendingMessage]
+            )
+        if reports:
+            self._listener.delivered(reports)
+
+    def _settle_batch(self, batch: PendingBatch) -> None:
+        batch.settle()
+        if self._listener is not None:
+            self._listener.batch_settled(batch)
+
+    def _fail(self, pending: PendingMessage | PendingBatch, error: PixyError) -> None:
+        if isinstance(pending, PendingBatch):
+            pending.fail(error)
+            if self._listener is not None:
+                self._listener.batch_settled(pending)
+            return
+        if not pending.fail(error):
+            logger.error("%s: an asynchronous message is lost: %s", self.path, error)
+        if self._listener is not None:
+            self._listener.failed(pending, error)
 
     # -- the topic ------------------------------------------------------------------------------
 
-    def _resolve(self) -> None:
+    @handles(_Refresh)
+    def _resolve(self, _message: _Refresh | None = None) -> None:
         self._resolving = True
         self.pipe_to_self(self._look_up(), on_value=lambda found: found)
 
@@ -314,16 +320,17 @@ class TopicProducer(Actor):
                 break
         return found
 
+    @handles(_Resolved)
     def _resolved(self, found: _Resolved) -> None:
         self._resolving = False
         if found.partitions is None and self._partitions is not None and found.error is not None:
-            return  # a refresh that failed: go on with what is known
+            return  # a refresh failed: keep the partitions that are known
         if found.partitions is None:
             error = found.error or unknown_topic()
-            batch, self._gathered = self._gathered, []
-            for item in batch:
-                item.fail(error)
-            # Nothing is known about the topic: a later message asks again, with a new actor.
+            gathered, self._gathered = self._gathered, []
+            for pending in gathered:
+                self._fail(pending, error)
+            # The topic may be created later: the next message looks it up again, with a new actor.
             self.stop()
             return
         self._partitions = found.partitions
@@ -331,12 +338,14 @@ class TopicProducer(Actor):
             self.set_timer("refresh", _ROUND_ROBIN_REFRESH, _Refresh())
         self._flush()
 
-    def _idle_check(self) -> None:
+    @handles(_IdleCheck)
+    def _idle_check(self, _message: _IdleCheck) -> None:
         if not self._busy and not self._gathered and not self._in_flight:
             self.stop()
             return
         self._busy = False
 
-    def _drain(self) -> None:
+    @handles(DrainProducer)
+    def _drain(self, _message: DrainProducer) -> None:
         self._draining = True
         self._flush()

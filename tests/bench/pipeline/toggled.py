@@ -43,12 +43,10 @@ class Switch:
     def __init__(self) -> None:
         self._owners = [(each, each._notes) for each in gc.get_objects() if type(each) is PartitionOwner]
         self._producers = [
-            (each.journal, each.journal._journal, each._client)
-            for each in gc.get_objects()
-            if type(each) is TopicProducer
+            (each, each._listener, each._client) for each in gc.get_objects() if type(each) is TopicProducer
         ]
         if not any(notes for _, notes in self._owners) and not any(
-            journal for _, journal, _ in self._producers
+            listener for _, listener, _ in self._producers
         ):
             raise RuntimeError("there is nothing to turn off")
         (self._writer,) = [each for each in gc.get_objects() if type(each) is JournalWriter]
@@ -56,8 +54,8 @@ class Switch:
     def turn(self, on: bool) -> None:
         for owner, notes in self._owners:
             owner._notes = notes if on else None
-        for notes, journal, client in self._producers:
-            notes._journal = journal if on else None
+        for producer, listener, client in self._producers:
+            producer._listener = listener if on else None
             client._stamp = on
 
     def write(self) -> None:

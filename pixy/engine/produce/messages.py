@@ -1,0 +1,42 @@
+"""Messages of a :class:`~pixy.engine.produce.topic_producer.TopicProducer`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from actors import Request
+from pixy.engine.produce.pending_records import ProducerLife, Record, Written
+from pixy.kafka.producer_messages import Report
+from pixy.wire.types import RecordHeaders
+
+
+@dataclass(frozen=True, slots=True)
+class Produce(Request[tuple[int, int]]):
+    """Write a message. The reply is (partition, offset), or the reason why it could not be written."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: RecordHeaders = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ProduceMany(Request[list[Written]]):
+    """Write records in their order. The reply, once all are settled, has a :data:`Written` for each: a record
+    fails alone.
+    """
+
+    records: Sequence[Record]
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryReports:
+    """Delivery reports of messages of one life of the producer."""
+
+    life: ProducerLife
+    reports: tuple[Report, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DrainProducer(Request[None]):
+    """Send what is gathered and accept no more messages. The reply comes once the client has all of it."""

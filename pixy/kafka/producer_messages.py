@@ -1,0 +1,140 @@
+"""What a producer client sends and reports: single messages, and records that are reported together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from pixy.wire.types import RecordHeaders
+
+
+class Message(Protocol):
+    """A message as librdkafka takes it; ``timestamp`` in milliseconds since 1970, None or 0 for now."""
+
+    @property
+    def key(self) -> bytes | None: ...
+    @property
+    def value(self) -> bytes | None: ...
+    @property
+    def headers(self) -> RecordHeaders | None: ...
+    @property
+    def timestamp(self) -> int | None: ...
+
+
+class Outgoing(Message, Protocol):
+    """A single message to send; its delivery report carries it."""
+
+    @property
+    def size(self) -> int: ...
+
+    timestamp: int
+    """Milliseconds since 1970 as Kafka has it; set before the report is delivered, if the client stamps."""
+
+
+Report = tuple[Any, Any, int, int]
+"""(the outgoing message, confluent-kafka's error or None, partition, offset). Of a :class:`Bulk` all but the
+first are None, -1 and -1."""
+
+
+class Bulk:
+    """Records that are sent together and reported together, through ``ProducerClient.send_bulk``.
+
+    A report for each record would cost the loop a microsecond a record. Instead librdkafka's thread writes
+    the results down and the loop hears once of all of them.
+
+    Two threads count the results: librdkafka's thread alone writes ``_landed``, the loop alone ``_refused``.
+    Each checks the sum after its own step, so at least one of them sees that the bulk is complete; ``done``,
+    which the loop alone writes, makes sure that it is reported once.
+
+    Attributes:
+        records: what is sent, in order.
+        results: for each record (partition, offset), or confluent-kafka's error; None until it is known.
+        size: bytes of keys, values and headers.
+        plain: whether no record has headers or a timestamp.
+        sent: how many records, from the front, librdkafka has been offered.
+        stamps: the records' timestamps as Kafka has them, in milliseconds since 1970, -1 until known; None
+            if nobody wants them.
+        done: whether the bulk's report has been delivered.
+
+    Args:
+        tell: called in librdkafka's thread when its last report completes the bulk; see
+            ``ProducerClient.bulk_landed``.
+        stamp: collect ``stamps``.
+    """
+
+    __slots__ = (
+        "_landed",
+        "_refused",
+        "_tell",
+        "done",
+        "plain",
+        "records",
+        "results",
+        "sent",
+        "size",
+        "stamps",
+    )
+
+    def __init__(
+        self,
+        records: Sequence[Message],
+        size: int,
+        plain: bool,
+        tell: Callable[[Bulk], None],
+        *,
+        stamp: bool = False,
+    ) -> None:
+        self.records = records
+        self.results: list[Any] = [None] * len(records)
+        self.size = size
+        self.plain = plain
+        self.sent = 0
+        self.stamps = [-1] * len(records) if stamp else None
+        self.done = False
+        self._landed = self._refused = 0
+        self._tell = tell
+
+    def landed(self, at: int, error: Any, message: Any) -> None:
+        """Note the delivery report of one record. Called in librdkafka's thread.
+
+        Args:
+            at: the record's index.
+            error: confluent-kafka's error, or None.
+            message: confluent-kafka's message.
+        """
+        self.results[at] = (message.partition(), message.offset()) if error is None else error
+        if self.stamps is not None and error is None:
+            self.stamps[at] = message.timestamp()[1]
+        self._landed += 1
+        if self._landed + self._refused == len(self.results):
+            self._tell(self)
+
+    def refuse(self, at: int, error: Any) -> None:
+        """Note that librdkafka did not take the record at index ``at``. Called on the loop."""
+        self.results[at] = error
+        self._refused += 1
+
+    def complete(self) -> bool:
+        """Whether every record has its result."""
+        return self._landed + self._refused == len(self.results)
+
+
+def by_partition(partitions: Sequence[int]) -> list[tuple[int, Sequence[int]]] | None:
+    """Group the indexes of a batch's messages by partition, in order within each.
+
+    Args:
+        partitions: the partition of each message, -1 where librdkafka chooses; at least one.
+
+    Returns:
+        (partition, indexes) for each; None if sending group by group could change an order, because
+        librdkafka may choose for some messages a partition that others name.
+    """
+    first = partitions[0]
+    if partitions.count(first) == len(partitions):
+        return [(first, range(len(partitions)))]
+    if -1 in partitions:
+        return None
+    groups: dict[int, list[int]] = {}
+    for at, partition in enumerate(partitions):
+        groups.setdefault(partition, []).append(at)
+    return list(groups.items())
