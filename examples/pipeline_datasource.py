@@ -1,9 +1,9 @@
-"""Kafka in Spark with what only a record batch's header tells: who wrote what, how it was packed, and whether all is there.
+"""Read Kafka in Spark with the fields of record batches: producers, codecs, and gaps in sequence numbers.
 
 Usage: python examples/pipeline_datasource.py localhost:9092 TOPIC [CHECKPOINT]
 
-Shows codecs and producers of a topic from the headers of its batches, without decompressing them; checks that the sequence
-numbers of idempotent producers have no holes; and reads, as a stream, what has come since the last run.
+Counts a topic's records by codec from the headers of its batches, without decompressing them; looks for gaps in the
+sequence numbers of idempotent producers; and reads, as a stream, the records that are new since the last run.
 """
 
 import sys
@@ -20,7 +20,7 @@ def main(bootstrap: str, topic: str, checkpoint: str) -> None:
     register(spark)
     kafka = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic, "startingOffsets": "earliest"}
 
-    # A row for each record batch: the headers tell how many records there are.
+    # One row per record batch; its header has the number of records.
     batches = spark.read.format("pixy").options(**kafka, mode="batches").load()
     print("batches by codec:")
     batches.where("not isControl").groupBy("codec").agg(
@@ -30,18 +30,18 @@ def main(bootstrap: str, topic: str, checkpoint: str) -> None:
         sf.every("crcValid").alias("intact"),
     ).orderBy("codec").show()
 
-    # A row for each record, with what Spark's own source has, and more.
+    # One row per record, with the columns of Spark's own source and more.
     records = spark.read.format("pixy").options(**kafka).load()
     in_order = Window.partitionBy("partition", "producerId", "producerEpoch").orderBy("offset")
-    holes = (
+    gaps = (
         records.where("producerId >= 0")
-        .withColumn("before", sf.lag("sequence").over(in_order))
-        .where("sequence != before + 1")
+        .withColumn("previous", sf.lag("sequence").over(in_order))
+        .where("sequence != previous + 1")
         .count()
     )
-    print(f"{records.count()} records, {holes} holes in the sequence numbers of idempotent producers")
+    print(f"{records.count()} records, {gaps} gaps in the sequence numbers of idempotent producers")
 
-    # What is new since the checkpoint; run it again and only newer records come.
+    # The records since the checkpoint; the next run returns only newer ones.
     new = (
         spark.readStream.format("pixy")
         .options(**kafka)

@@ -139,7 +139,7 @@ def test_the_example_runs(world: World, name: str, tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     first = done.stdout
-    assert "30 records, 0 holes in the sequence numbers of idempotent producers" in first
+    assert "30 records, 0 gaps in the sequence numbers of idempotent producers" in first
     [row] = [line for line in first.splitlines() if "zstd|" in line]
     cells = [cell.strip() for cell in row.strip("|").split("|")]
     assert cells[0] == "zstd" and cells[2] == "30" and cells[-1] == "true"
