@@ -247,12 +247,34 @@ def test_the_command(world: AuditWorld) -> None:
     )
     assert [path.name for path in taken.iterdir()] == ["letter.txt"]
 
-    done = run("--lake", world.lake, "--out", str(out), "--master", "local[2]", "--json", "--window", "1h")
+    config = world.folder / "pixy.yaml"
+    kafka = {"seed_peers": world.kafka.bootstrap()}
+    config.write_text(json.dumps({"proxies": {"main": {"kafka": kafka}}}))
+    file = world.folder / "audit.prom"
+    arguments = {
+        "--lake": world.lake,
+        "--config": str(config),
+        "--out": str(out),
+        "--master": "local[2]",
+        "--window": "1h",
+        "--prometheus": str(file),
+    }
+    done = run("--json", *(word for pair in arguments.items() for word in pair))
     assert done.returncode == 0, done.stderr
+    assert "starting Spark" in done.stderr
     summary = json.loads(done.stdout)
-    assert (summary["ok"], summary["verdict"], summary["sources"]) == (True, "clean", ["lake"])
+    assert (summary["ok"], summary["verdict"], summary["sources"]) == (True, "clean", ["lake", "log"])
     assert only(summary["topics"], topic=world.topic)["archived"] == MESSAGES
     assert (out / "report.html").exists()
+    text = file.read_text()
+    assert f'kafka_pixy_audit_topic_archived{{topic="{world.topic}"}} {MESSAGES}.0' in text
+    assert 'kafka_pixy_audit_verdict{verdict="clean"} 1.0' in text
+
+
+def test_a_lake_alone_is_audited(world: AuditWorld, spark: Any) -> None:
+    _, summary = world.audit(spark, "lake-alone", proxy=None)
+    assert (summary["verdict"], summary["sources"]) == ("clean", ["lake"])
+    assert only(summary["topics"], topic=world.topic)["archived"] == MESSAGES
 
 
 def test_importing_the_pipeline_does_not_import_spark() -> None:

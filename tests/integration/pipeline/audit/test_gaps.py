@@ -90,10 +90,10 @@ class Topic:
         return explain_gaps(missing, self.log(missing))
 
 
-def until(check: Callable[[], bool], what: str) -> None:
+def until(check: Callable[[], bool], failure: str) -> None:
     deadline = time.monotonic() + 60
     while not check():
-        assert time.monotonic() < deadline, what
+        assert time.monotonic() < deadline, failure
         time.sleep(0.1)
 
 
@@ -116,6 +116,7 @@ def test_transactions_leave_markers_and_aborted_records(kafka: Cluster, name: st
 
 def test_records_that_only_the_broker_has_are_lost(kafka: Cluster, name: str) -> None:
     topic = Topic(kafka, name)
+    began = time.time_ns() // 1_000_000
     for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
         topic.produce(10, **{"compression.type": codec})
     topic.transaction(2, commit=False)
@@ -131,7 +132,8 @@ def test_records_that_only_the_broker_has_are_lost(kafka: Cluster, name: str) ->
     missing = Intervals.offsets([4, 33])
     timestamps = dict(pair for span in topic.log(missing).spans for pair in span.timestamps)
     assert set(timestamps) == {4, 33}
-    assert all(abs(timestamp / 1000 - time.time()) < 600 for timestamp in timestamps.values())
+    ended = time.time_ns() // 1_000_000
+    assert all(began <= timestamp <= ended for timestamp in timestamps.values())
 
 
 def test_compaction_removes_older_records(kafka: Cluster, name: str) -> None:
@@ -155,7 +157,6 @@ def test_compaction_removes_older_records(kafka: Cluster, name: str) -> None:
 
 
 def _rolled_and_cleaned(topic: Topic) -> bool:
-    time.sleep(0.2)
     topic.produce(1, key=lambda _at: "roll")  # Kafka rolls a segment only when it appends to it
     return 0 not in topic.read()
 
@@ -170,8 +171,7 @@ def test_retention_removes_old_segments(kafka: Cluster, name: str) -> None:
 
 
 def _expired(topic: Topic) -> bool:
-    time.sleep(0.3)
-    topic.produce(1)
+    topic.produce(1)  # Kafka rolls a segment only when it appends to it
     return topic.bounds[0] >= 10
 
 

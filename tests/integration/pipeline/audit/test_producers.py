@@ -31,16 +31,19 @@ T = 1_700_000_000_123
 OUT_OF_ORDER, DUPLICATE = 45, 46
 
 
+class ExpiringCluster(Cluster):
+    """A broker that expires producers after a moment."""
+
+    def _prepare(self, node: int) -> None:
+        super()._prepare(node)
+        with (self.folder / f"node-{node}.properties").open("a") as file:
+            file.write("producer.id.expiration.ms=1\nproducer.id.expiration.check.interval.ms=50\n")
+
+
 @pytest.fixture(scope="module")
 def expiring() -> Iterator[Cluster]:
-    """A broker that expires producers after a moment."""
-    cluster = Cluster()
+    cluster = ExpiringCluster()
     try:
-        with (cluster.folder / "node-1.properties").open("a") as file:
-            file.write("producer.id.expiration.ms=1\nproducer.id.expiration.check.interval.ms=50\n")
-        cluster.kill(1)
-        cluster.start(1)
-        cluster.wait_ready()
         yield cluster
     finally:
         cluster.close()

@@ -57,7 +57,7 @@ class AuditWorld:
 
     async def _live(self, messages: int) -> None:
         async with serving(self.config()) as daemon:
-            await asyncio.open_sources(
+            await asyncio.gather(
                 *(daemon.produce(self.topic, b"v%d" % at, b"k%d" % at) for at in range(messages))
             )
             done: set[tuple[int, int]] = set()

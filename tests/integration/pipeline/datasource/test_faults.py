@@ -104,11 +104,11 @@ def test_security_options_of_java_and_of_the_daemon_work(
     assert "no-secret" not in str(caught.value)
 
 
-def test_scan_counts_records_from_headers(world: World, name: str) -> None:
+def test_scan_counts_records_from_headers(world: World, everything: str) -> None:
     from tests.integration.pipeline import oddities
     from tests.integration.pipeline.datasource.reading import jvm
 
-    oddities.everything(world, name)
+    name = everything
     code, summary, stderr = command("scan", "--config", world.config(), "--topics", name)
     assert (code, summary["ok"], summary["bad_crc"]) == (0, True, 0), stderr
     assert summary["records"] == jvm(world, name).count() == sum(row["records"] for row in summary["topics"])

@@ -69,10 +69,10 @@ def error_of(query: Any) -> str:
     return str(caught.value)
 
 
-def until(check: Callable[[], bool], what: str) -> None:
+def until(check: Callable[[], bool], failure: str) -> None:
     deadline = time.monotonic() + 120
     while not check():
-        assert time.monotonic() < deadline, what
+        assert time.monotonic() < deadline, failure
         time.sleep(0.1)
 
 
@@ -164,16 +164,16 @@ def test_a_failed_batch_is_repeated_with_the_same_offsets(world: World, name: st
     assert sorted((partition, offset) for number, partition, offset in first if number == 0) == [
         (number, offset) for number in (0, 1) for offset in range(15)
     ]
-    while stream.run():
-        pass
+    query = stream.query(trigger={"processingTime": "0 seconds"})
+    until(lambda: len(stream.seen) >= 200, "records are missing")
+    query.stop()
     assert stream.offsets() == every(2, 200)
 
 
-def test_both_isolation_levels_read_what_sparks_source_reads(world: World, name: str) -> None:
-    from tests.integration.pipeline import oddities
+def test_both_isolation_levels_read_what_sparks_source_reads(world: World, everything: str) -> None:
     from tests.integration.pipeline.datasource.reading import jvm
 
-    oddities.everything(world, name)
+    name = everything
     for level in ("read_committed", "read_uncommitted"):
         stream = Stream(world, name, isolationLevel=level, maxOffsetsPerTrigger=50)
         stream.checkpoint = str(world.folder / level)
@@ -232,9 +232,9 @@ def test_deleted_offsets_are_an_error_or_left_out(world: World, name: str) -> No
     ],
 )
 def test_a_wrong_query_is_an_error_that_names_the_option(
-    world: World, name: str, options: dict[str, str], message: str
+    world: World, ten_records: str, options: dict[str, str], message: str
 ) -> None:
-    world.kafka.create_topic(name, 1)
+    name = ten_records
     with pytest.raises(Exception) as caught:
         Stream(world, name).query(
             **{key: value.replace("TOPIC", name) for key, value in options.items()}
