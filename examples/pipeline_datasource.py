@@ -2,8 +2,9 @@
 
 Usage: python examples/pipeline_datasource.py localhost:9092 TOPIC [CHECKPOINT]
 
-Counts a topic's records by codec from the headers of its batches, without decompressing them; looks for gaps in the
-sequence numbers of idempotent producers; and reads, as a stream, the records that are new since the last run.
+Counts a topic's records by codec from the headers of its batches, without decompressing them; looks for gaps
+in the sequence numbers of idempotent producers; and reads, as a stream, the records that are new since the
+last run.
 """
 
 import sys

@@ -1,8 +1,8 @@
 """Classify the facts of one block of offsets of one partition into tallies. Vectors only, no Spark.
 
 A block is held densely, one slot per offset, so most questions are a single indexing. Offers are counted by
-(assignment, offset, attempt): the same triple twice is a duplicate without an explanation, another attempt is a retry,
-another assignment is a rebalance or a restart.
+(assignment, offset, attempt): the same triple twice is a duplicate without an explanation, another attempt is
+a retry, another assignment is a rebalance or a restart.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ class GroupHistory:
         start: the lowest offset at which the journal saw the group.
         committed: the group's committed offset; it is done with the messages below. -1: unknown.
         hole: events before this time (microseconds since 1970) may be missing; -1: none are.
-        skipped: ranges that the group's position moved past while no daemon with a journal owned the partition.
+        skipped: ranges that the group's position moved past while no daemon with a journal owned the
+            partition.
     """
 
     start: int
@@ -48,8 +49,8 @@ class Context:
         groups: by number of a journal's stream, the number of its group; -1 for producing.
         streams_with_holes: by number of a journal's stream, whether its daemon's journal lost events.
         histories: by (number of the partition, number of the group).
-        published: by number of the partition: first offsets of the archived ranges, ascending, and when each was
-            published (milliseconds). The files do not tell, because compaction rewrites them.
+        published: by number of the partition: first offsets of the archived ranges, ascending, and when each
+            was published (milliseconds). The files do not tell, because compaction rewrites them.
     """
 
     window: int
@@ -118,8 +119,8 @@ def classify_block(facts: Mapping[str, Ints], context: Context) -> dict[str, Int
     """Return the tallies of one block, by column of :data:`pixy.pipeline.audit.tallies.TALLIES`.
 
     Args:
-        facts: the columns of :data:`pixy.pipeline.audit.facts.FACTS` as 64-bit integers, all of one ``tp_id`` and
-            ``block``.
+        facts: the columns of :data:`pixy.pipeline.audit.facts.FACTS` as 64-bit integers, all of one ``tp_id``
+            and ``block``.
         context: windows, groups and positions.
     """
     if facts["block"][0] < 0:

@@ -1,7 +1,7 @@
-"""Find content that a topic holds twice: equal timestamp, key, value and headers, compared by the lake's ``hash``.
+"""Find content that a topic holds twice, by the lake's ``hash`` of timestamp, key, value and headers.
 
-A producer that retries writes its message again with the original timestamp. An application that sends a message twice
-writes two messages: their timestamps usually differ, their sequence numbers always do.
+A producer that retries writes its message again with the original timestamp. An application that sends a
+message twice writes two messages: their timestamps usually differ, their sequence numbers always do.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Facts: what the sources say about single offsets, as plain numbers.
 
-The driver numbers topics, partitions, groups and daemons beforehand: ten million numbers sort, travel and compare
-several times faster than ten million strings.
+The driver numbers topics, partitions, groups and daemons beforehand: ten million numbers sort, travel and
+compare several times faster than ten million strings.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pyarrow as pa
 from pixy.pipeline.audit.tallies import Ints
 
 BLOCK_BITS = 16
-"""Offsets are classified in blocks of 65,536: small enough for dense vectors, many enough for all executors."""
+"""Blocks have 65,536 offsets: small enough for dense vectors, many enough for all executors."""
 
 ARCHIVED = 20
 """A row of the lake; the number continues the journal's kinds."""
@@ -37,7 +37,7 @@ FACTS = pa.schema(
 )
 PACKED = pa.schema([("tp_id", pa.int32()), ("block", pa.int64()), ("facts", pa.binary())])
 PACKED_DDL = "tp_id int, block bigint, facts binary"
-"""Thousands of a block's facts in one value, so that Spark shuffles some hundred rows instead of ten million."""
+"""A value packs thousands of a block's facts: Spark shuffles a few hundred rows, not ten million."""
 
 _TYPES = {
     "offset": "<u2",

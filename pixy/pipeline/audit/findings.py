@@ -30,7 +30,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A finding about the offsets ``[start, end)`` of a partition; both are -1 where it is about no offsets."""
+    """A finding about the offsets ``[start, end)`` of a partition; -1 where it is about no offsets."""
 
     severity: Severity
     kind: str

@@ -111,7 +111,7 @@ def explain_gaps(missing: Intervals, log: PartitionLog | None, newest_gone: int 
     result.explain(
         Intervals.span(log.end, max(log.end, missing.end if missing else 0)),
         Reason.LOSS,
-        f"beyond the end of the log ({log.end}): the log was truncated, or the topic was deleted and created again",
+        f"beyond the end of the log ({log.end}): the log was truncated, or the topic was recreated",
     )
     if log.compacted:
         result.explain(result.left, Reason.COMPACTION, "cleanup.policy includes compact")

@@ -1,7 +1,7 @@
 """Sets of offsets as half-open ranges, with union, intersection, difference and overlaps. Pure.
 
-A partition of a billion offsets with a hundred holes has a hundred and one ranges here, and each operation walks over
-them once.
+A partition of a billion offsets with a hundred holes has a hundred and one ranges here, and each operation
+walks over them once.
 """
 
 from __future__ import annotations

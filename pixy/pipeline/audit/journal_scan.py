@@ -1,8 +1,9 @@
 """Read a journal in Spark: functions that run over its records, batch by batch, with vectors.
 
-There are two passes. :func:`survey` collects what each batch says about itself and about assignments. That is little,
-and all of it goes to the driver, which numbers names and finds holes (:mod:`pixy.pipeline.audit.journal_view`).
-:func:`to_facts` then turns ten million events into facts, one buffer per column: no event ever becomes an object.
+There are two passes. :func:`survey` collects what each batch says about itself and about assignments. That is
+little, and all of it goes to the driver, which numbers names and finds holes
+(:mod:`pixy.pipeline.audit.journal_view`). :func:`to_facts` then turns ten million events into facts, one
+buffer per column: no event ever becomes an object.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The driver's view of a journal: who wrote it, where it has holes, and which group owned which partition when.
+"""The driver's view of a journal: its daemons, its holes, and the groups' assignments.
 
-Pure. An epoch is one run of one daemon's journal. Its batches are numbered, so a missing one shows; each says until
-when it is complete, so a daemon that died shows too.
+Pure. An epoch is one run of one daemon's journal. Its batches are numbered, so a missing one shows; each says
+until when it is complete, so a daemon that died shows too.
 """
 
 from __future__ import annotations
@@ -235,7 +235,7 @@ class JournalView:
 
 
 def _skipped(assignments: Sequence[AssignmentEvent], committed: int) -> tuple[tuple[int, int], ...]:
-    """Ranges that the group's position moved past between one daemon's revocation and the next one's assignment.
+    """Ranges that the group's position moved past between a revocation and the next assignment.
 
     An offset reset causes them, or a member that keeps no journal.
     """

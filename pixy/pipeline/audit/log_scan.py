@@ -1,7 +1,7 @@
 """Scan a broker's log around missing offsets: batch headers, and records only where they are needed.
 
-Only the neighbourhood of missing offsets is fetched, so a gap in a terabyte costs one request. A batch whose record
-count matches its offsets is not decompressed.
+Only the neighbourhood of missing offsets is fetched, so a gap in a terabyte costs one request. A batch whose
+record count matches its offsets is not decompressed.
 """
 
 from __future__ import annotations

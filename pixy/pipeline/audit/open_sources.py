@@ -1,7 +1,7 @@
 """Open the audit's sources, in an order that makes them consistent with each other.
 
-The groups' committed offsets are read *before* the end of the journal is determined, with a pause in between in which
-the daemons write their pending events. So the journal has every ack that a committed offset counts.
+The groups' committed offsets are read *before* the end of the journal is determined, with a pause in between
+in which the daemons write their pending events. So the journal has every ack that a committed offset counts.
 """
 
 from __future__ import annotations

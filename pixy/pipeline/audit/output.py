@@ -1,4 +1,4 @@
-"""Write the audit's folder: Parquet tables, the JSON summary and the report. Each file is replaced as a whole."""
+"""Write the audit's tables, summary and report. Each file is replaced as a whole."""
 
 from __future__ import annotations
 

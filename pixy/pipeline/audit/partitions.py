@@ -1,4 +1,4 @@
-"""Inspect each partition for missing offsets: lake against log, confirmations against log, ranges against each other."""
+"""Inspect each partition for offsets that the lake or the log lacks, and for overlapping archived ranges."""
 
 from __future__ import annotations
 

@@ -54,7 +54,8 @@ def read_previous_run(folder: str) -> PreviousRun:
             raise PipelineError(f"{summary} is not the summary of an audit")
         if document.get("version") != VERSION:
             raise UnknownVersion(
-                f"{summary} has format version {document.get('version')!r}; this program reads version {VERSION}"
+                f"{summary} has format version {document.get('version')!r}; "
+                f"this program reads version {VERSION}"
             )
         rows = pq.read_table(Path(folder, WINDOWS)).to_pylist()
         sketches = pq.read_table(Path(folder, LATENCIES)).to_pylist()

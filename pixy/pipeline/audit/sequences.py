@@ -1,8 +1,8 @@
-"""Track the sequence numbers of idempotent producers: find numbers that are missing from the log or occur twice. Pure.
+"""Find sequence numbers of idempotent producers that are missing from the log or occur twice. Pure.
 
-An idempotent producer numbers its records in each partition from 0, and starts again with each epoch; a batch's header
-has the first number (KIP-98). A missing number is a record that the producer sent and the log never got, or lost. A
-repeated number is a retry that was written again. Counts and offsets show neither.
+An idempotent producer numbers its records in each partition from 0, and starts again with each epoch; a
+batch's header has the first number (KIP-98). A missing number is a record that the producer sent and the log
+never got, or lost. A repeated number is a retry that was written again. Counts and offsets show neither.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class _Producer:
 
 
 class SequenceTracker:
-    """Track one partition's batches, given by offset. Memory grows with the number of producers in the log."""
+    """Track one partition's batches in order. Memory grows with the number of producers."""
 
     def __init__(self) -> None:
         self._producers: dict[int, _Producer] = {}

@@ -22,7 +22,7 @@ from pixy.pipeline.errors import SourceError
 from pixy.wire.types import TopicPartition
 
 _RECORDS_PER_BATCH = 1000
-"""Records per Arrow batch sent to Python. A journal's record has some 10 kB, so Spark's 10,000 would be too many."""
+"""Records per Arrow batch; a journal's record has some 10 kB, so Spark's 10,000 would be too many."""
 
 _PACKED_TOGETHER = 500
 """Arrow batches that are packed together: half a million facts."""
@@ -115,7 +115,9 @@ def read_log(
     schema: str,
     **options: str,
 ) -> DataFrame | None:
-    """Read ranges of the broker's log with ``format("pixy")``, one task per partition; expired offsets are left out.
+    """Read ranges of the broker's log with ``format("pixy")``, one task per partition.
+
+    Expired offsets are left out.
 
     Args:
         spark: the session to run on.
@@ -156,7 +158,7 @@ def read_log(
 
 
 def merge(tallies: pa.Table) -> pa.Table:
-    """Merge the tallies of many blocks: counts and sketches are added, of maxima the largest stays, ranges all stay."""
+    """Merge the tallies of blocks: add counts and sketches, take the largest maxima, keep all ranges."""
     kind = tallies.column("kind").to_numpy()
     is_maximum = (kind >= FIRST_MAXIMUM) & (kind < FIRST_RANGE)
     keys = ["kind", "tp_id", "group", "window", "bucket"]
@@ -176,7 +178,8 @@ def run(query: Callable[[], T], failure: str) -> T:
         failure: begins the error's text.
 
     Raises:
-        SourceError: Spark cannot run the query; the text has the lines of its error that name files and causes.
+        SourceError: Spark cannot run the query; the text has the lines of its error that name files and
+            causes.
     """
     try:
         return query()

@@ -1,4 +1,4 @@
-"""Summarize an audit in one JSON document: verdict, totals by topic and group, quantiles from merged sketches."""
+"""Summarize an audit in one JSON document: verdict, totals by topic and group, quantiles, findings."""
 
 from __future__ import annotations
 

@@ -33,8 +33,8 @@ NO_WINDOW = -1
 class TallyKind(IntEnum):
     """The quantity that a tally holds.
 
-    Up to 49: ``n`` events in a window. From 50: ``n`` latencies in a sketch's bucket. From 60: ``n`` is the largest
-    latency. From 70: a range of offsets, ``window`` up to ``bucket``.
+    Up to 49: ``n`` events in a window. From 50: ``n`` latencies in a sketch's bucket. From 60: ``n`` is the
+    largest latency. From 70: a range of offsets, ``window`` up to ``bucket``.
     """
 
     # counts of a topic

@@ -3,11 +3,13 @@
     from pixy.pipeline.datasource import register
 
     register(spark)
-    spark.read.format("pixy").option("kafka.bootstrap.servers", "localhost:9092").option("subscribe", "orders").load()
+    options = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "orders"}
+    spark.read.format("pixy").options(**options).load()
 
-It has columns that Spark's own source lacks: producer, epoch and sequence number of each record; codec, leader epoch and
-checksum of its batch. With ``mode=batches`` it returns the batches themselves, from their headers, without decompressing.
-Executors need this package, but no Java connector: install it there, or ship it with ``--py-files``.
+It has columns that Spark's own source lacks: producer, epoch and sequence number of each record; codec,
+leader epoch and checksum of its batch. With ``mode=batches`` it returns the batches themselves, from their
+headers, without decompressing. Executors need this package, but no Java connector: install it there, or ship
+it with ``--py-files``.
 
 To follow a read, open the files in this order:
 

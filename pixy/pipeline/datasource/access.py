@@ -1,6 +1,7 @@
 """Access to a cluster, from ``kafka.*`` options as for Java's client, or from the daemon's configuration.
 
-Access travels to the executors, so it holds certificates and keys as text: their files may exist only on the driver.
+Access travels to the executors, so it holds certificates and keys as text: their files may exist only on the
+driver.
 """
 
 from __future__ import annotations
@@ -121,7 +122,7 @@ class Access:
 
 
 def _ascii(text: str) -> str:
-    """Remove non-ASCII characters, which ``ssl`` refuses: comments in systems' bundles name authorities with them."""
+    """Remove non-ASCII characters, which ``ssl`` refuses; systems' bundles have them in comments."""
     return text.encode("ascii", "ignore").decode()
 
 

@@ -39,8 +39,8 @@ _TIMES: Final = ("baseTimestamp", "maxTimestamp")
 class BatchRows:
     """Turns the headers of one range into Arrow batches.
 
-    A batch belongs to the range that contains its last offset. So each is in exactly one range, however the log is
-    divided, including the batch that the log starts in the middle of.
+    A batch belongs to the range that contains its last offset. So each is in exactly one range, however the
+    log is divided, including the batch that the log starts in the middle of.
 
     Args:
         source: the checked options.

@@ -1,7 +1,7 @@
-"""The driver's queries to the brokers: topics with partitions and ids, first and last offsets, offsets of timestamps.
+"""The driver's queries to the brokers: topics, partitions, ids, and offsets.
 
-Each broker gets one ListOffsets request, not one per partition. Connections last for one call. A failure is retried
-``retries`` times, ``interval`` seconds apart; the error names the query.
+Each broker gets one ListOffsets request, not one per partition. Connections last for one call. A failure is
+retried ``retries`` times, ``interval`` seconds apart; the error names the query.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class _RetriableError(Exception):
 
 
 def topic_id(entry: Mapping[str, Any]) -> str:
-    """Return the id of a topic in a Metadata response, as Kafka writes it; empty if the broker does not send it."""
+    """Return a topic's id from a Metadata response, as Kafka writes it; empty if it has none."""
     found = entry.get("TopicId")
     if not isinstance(found, uuid.UUID) or not found.int:
         return ""
@@ -104,7 +104,7 @@ class ClusterReader:
         return cls(source.access, source.retries, source.retry_interval)
 
     def topics(self, selection: Selection) -> dict[str, Topic]:
-        """Return the selected topics and partitions that exist; the caller decides whether missing ones matter."""
+        """Return the selected topics and partitions that exist; missing ones are no error here."""
         body = self._retry(lambda: self._metadata(selection), "for the topics")
         found: dict[str, Topic] = {}
         for each in body["Topics"]:
@@ -241,7 +241,8 @@ class ClusterReader:
             committed: whether LATEST is the last stable offset.
 
         Raises:
-            SourceError: a partition has no record as late as the timestamp, and the position does not allow that.
+            SourceError: a partition has no record as late as the timestamp, and the position does not allow
+                that.
         """
         wanted = position.wanted(partitions)
         asked = {tp: value for tp, value in wanted.items() if value < 0 or position.by_time}

@@ -101,8 +101,8 @@ def arrow_schema(mode: str, wanted: Sequence[str]) -> pa.Schema:
 def check_schema(schema: StructType, mode: str) -> tuple[str, ...]:
     """Return the columns that a schema asks for.
 
-    Spark 4.0 does not tell a Python source which columns a query needs; a schema with fewer columns leaves the others
-    out.
+    Spark 4.0 does not tell a Python source which columns a query needs; a schema with fewer columns leaves
+    the others out.
 
     Args:
         schema: the query's schema.

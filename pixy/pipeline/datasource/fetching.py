@@ -1,8 +1,8 @@
 """Fetch one range of offsets of one partition, batch by batch, through one connection. Runs in a task.
 
 Transient errors (a broker is down, the leader moved) are retried until the partition has returned nothing for
-``poll_timeout``. Other errors are raised with topic, partition and offset. Nothing is left out silently: deleted
-offsets, a wrong checksum or a recreated topic end the task.
+``poll_timeout``. Other errors are raised with topic, partition and offset. Nothing is left out silently:
+deleted offsets, a wrong checksum or a recreated topic end the task.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class RangeFetcher:
         return result
 
     def _pause(self, fetcher: PartitionFetcher, why: str, *, final: bool) -> None:
-        """Wait before the next attempt, which may go to another broker; raises SourceError once time is up."""
+        """Wait before the next attempt, perhaps at another broker; raises SourceError once time is up."""
         limits = self._source.limits
         waited = self._clock() - self._last_progress
         if final or waited >= limits.poll_timeout:
@@ -161,7 +161,8 @@ class RangeFetcher:
         if waited >= self._source.limits.poll_timeout:
             end = result.last_stable_offset if self._source.read_committed else result.high_watermark
             raise SourceError(
-                f"{self._range}: offsets {self._position} to {self._range.end - 1} did not come in {waited:.0f} s "
+                f"{self._range}: offsets {self._position} to {self._range.end - 1} did not come in "
+                f"{waited:.0f} s "
                 f"(kafkaConsumer.pollTimeoutMs); the log ends at {end}"
             )
         self._sleep(self._source.limits.backoff)
@@ -189,7 +190,7 @@ class RangeFetcher:
         self._last_progress = self._clock()
 
     def _check_id(self) -> None:
-        """Check that the topic is the one that the range was planned for: a recreated topic has another id."""
+        """Check the topic's id: a recreated topic is not the one that the range was planned for."""
         planned = self._range.topic_id
         if not planned:
             return

@@ -1,7 +1,7 @@
 """The options of ``format("pixy")``: those of Spark's Kafka source under the same names, and some of our own.
 
-Unknown options and impossible values are errors that name the option: a mistyped option that was ignored would read the
-wrong data. Pure, except for the files that options name.
+Unknown options and impossible values are errors that name the option: a mistyped option that was ignored
+would read the wrong data. Pure, except for the files that options name.
 """
 
 from __future__ import annotations
@@ -182,8 +182,8 @@ def parse(options: Mapping[str, str], *, streaming: bool | None = None) -> Sourc
     cluster_access, limits = _access(given), _limits(given)
     if limits.fetch_wait_ms >= cluster_access.request_timeout * 1000:
         raise UsageError(
-            f"option kafka.fetch.max.wait.ms: {limits.fetch_wait_ms} must be less than kafka.request.timeout.ms, "
-            f"which is {cluster_access.request_timeout * 1000:.0f}"
+            f"option kafka.fetch.max.wait.ms: {limits.fetch_wait_ms} must be less than "
+            f"kafka.request.timeout.ms, which is {cluster_access.request_timeout * 1000:.0f}"
         )
     return Source(
         access=cluster_access,
@@ -262,7 +262,7 @@ def _end(given: Mapping[str, str]) -> Position:
 
 
 def _position(given: Mapping[str, str], side: str, refused: int, or_latest: bool) -> Position | None:
-    """A timestamp for all partitions precedes timestamps by partition, and these precede offsets, as in Spark's source."""
+    """As in Spark's source, one timestamp precedes timestamps by partition, and these precede offsets."""
     name = f"{side}Timestamp"
     if name.lower() in given:
         return positions.parse_time(given[name.lower()], name, or_latest)

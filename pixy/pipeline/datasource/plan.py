@@ -39,8 +39,8 @@ def limit_offsets(
 ) -> dict[TopicPartition, int]:
     """Return the end of a trigger: each partition gets its share of ``limit`` offsets, but at least one.
 
-    This is the rule of Spark's Kafka source; with many small partitions the sum exceeds ``limit`` by up to one offset per
-    partition.
+    This is the rule of Spark's Kafka source; with many small partitions the sum exceeds ``limit`` by up to
+    one offset per partition.
 
     Args:
         start: next offset of each partition.
@@ -61,8 +61,8 @@ def limit_offsets(
 def split(ranges: Iterable[Range], least: int | None) -> list[Range]:
     """Divide ranges into about ``least`` tasks; empty ranges are left out.
 
-    This is the rule of Spark's Kafka source (``minPartitions``): a partition's share of the tasks is its share of the
-    offsets; small ranges stay whole and do not count for the shares of the others.
+    This is the rule of Spark's Kafka source (``minPartitions``): a partition's share of the tasks is its
+    share of the offsets; small ranges stay whole and do not count for the shares of the others.
 
     Args:
         ranges: the ranges to divide.

@@ -1,4 +1,4 @@
-"""Starting and ending positions, as options give them: ``earliest``, ``latest``, JSON of offsets or of timestamps."""
+"""Starting and ending positions: ``earliest``, ``latest``, offsets by partition, or timestamps."""
 
 from __future__ import annotations
 

@@ -3,10 +3,10 @@
     {"version": 1, "topics": {"orders": {"id": "<Kafka's UUID>", "next": {"0": 42}}},
      "from": {"orders": {"0": 0}}, "initial": true}
 
-``from`` has the first offsets of partitions that are new in this document. Until the first batch is committed, Spark
-does not keep the result of ``initialOffset`` and asks for it again after a restart. If the brokers were asked then,
-``latest`` would have moved, and the offsets of the planned batch would be skipped. So the end of a batch also says where
-it starts, and a batch that is planned again is the same batch.
+``from`` has the first offsets of partitions that are new in this document. Until the first batch is
+committed, Spark does not keep the result of ``initialOffset`` and asks for it again after a restart. If the
+brokers were asked then, ``latest`` would have moved, and the offsets of the planned batch would be skipped.
+So the end of a batch also says where it starts, and a batch that is planned again is the same batch.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Mode ``records``: convert Kafka's batches to Arrow batches, column by column, and only the wanted columns.
 
-The wire library returns records as tuples; all further work is done by column. Fields of a batch are kept once per batch
-and repeated by numpy.
+The wire library returns records as tuples; all further work is done by column. Fields of a batch are kept
+once per batch and repeated by numpy.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ CODECS: Final = [codec.name.lower() for codec in compression.Codec]
 
 @contextlib.contextmanager
 def _gc_disabled() -> Iterator[None]:
-    """Disable garbage collection: records form no cycles, and the collector would visit each of them several times.
+    """Disable garbage collection: records form no cycles, and the collector visits each several times.
 
-    With 50,000 records of 1 KB in zstd, twenty alternating rounds on a busy machine: 246,000 records per second of
-    processor time without collection, 199,000 with it; the median ratio of the pairs is 1.21.
+    With 50,000 records of 1 KB in zstd, twenty alternating rounds on a busy machine: 246,000 records per
+    second of processor time without collection, 199,000 with it; the median ratio of the pairs is 1.21.
     """
     was = gc.isenabled()
     gc.disable()
@@ -177,13 +177,13 @@ class _Rows:
         self._batch_fields = batch_fields
 
     def of_batch(self, at: int) -> Ints:
-        """Return a field of the batches, repeated for each record; ``at`` is its index in ``batch_fields``."""
+        """Return field ``at`` of the batches, repeated for each of their records."""
         values: Ints = np.repeat(self._batch_fields[:, at], self._batch_fields[:, 0])
         return values
 
 
 def _sequences(rows: _Rows) -> pa.Array:
-    """The batch's first number, plus the distance of the offsets (also after compaction); 0 follows 2^31 - 1."""
+    """The batch's first number plus the distance of the offsets; 0 follows 2^31 - 1."""
     first = rows.of_batch(5)
     own = (first + rows.offsets - rows.of_batch(1)) & 0x7FFFFFFF
     return pa.array(np.where(first >= 0, own, -1).astype(np.int32))
@@ -219,8 +219,8 @@ def _text(key: str) -> str:
 def micros(timestamps: Any) -> pa.Array:
     """Return Spark timestamps of Kafka's milliseconds.
 
-    -1 (none) becomes a millisecond before 1970, as in Spark's Kafka source. Values beyond 64 bits of microseconds are
-    clipped.
+    -1 (none) becomes a millisecond before 1970, as in Spark's Kafka source. Values beyond 64 bits of
+    microseconds are clipped.
     """
     largest = columns.LARGEST_MILLIS
     values = np.clip(np.asarray(timestamps, np.int64), -largest, largest) * 1000

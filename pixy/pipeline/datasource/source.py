@@ -1,7 +1,7 @@
 """The data source that Spark calls: schema, batch reader, stream reader.
 
-Spark runs each part in its own Python process: the driver's process checks options and plans ranges, the executors'
-processes read ranges. So readers hold plain data, and connections are opened where they are used.
+Spark runs each part in its own Python process: the driver's process checks options and plans ranges, the
+executors' processes read ranges. So readers hold plain data, and connections are opened where they are used.
 """
 
 from __future__ import annotations
@@ -97,10 +97,10 @@ class PixyReader(DataSourceReader):
 
 
 class PixyStreamReader(DataSourceStreamReader):
-    """A stream. Its offsets are documents of :mod:`pixy.pipeline.datasource.progress`, kept in the checkpoint.
+    """A stream; its offsets are documents of :mod:`pixy.pipeline.datasource.progress`.
 
-    Nothing is committed to Kafka. Spark 4.0 has no admission control for Python sources, so ``latestOffset`` itself
-    obeys ``maxOffsetsPerTrigger``.
+    Nothing is committed to Kafka. Spark 4.0 has no admission control for Python sources, so ``latestOffset``
+    itself obeys ``maxOffsetsPerTrigger``.
     """
 
     def __init__(self, source: Source, wanted: tuple[str, ...]) -> None:
@@ -148,7 +148,7 @@ def _check_range(
     offsets: Mapping[TopicPartition, int],
     bounds: Mapping[TopicPartition, tuple[int, int]],
 ) -> dict[TopicPartition, int]:
-    """Check that offsets given by an option exist; with ``failOnDataLoss=false``, move them into the partition's range."""
+    """Check that an option's offsets exist; with ``failOnDataLoss=false``, move them into range."""
     result = dict(offsets)
     if position.kind is not Kind.OFFSETS:
         return result

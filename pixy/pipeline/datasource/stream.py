@@ -1,7 +1,8 @@
 """Plan the batches of a stream: each starts where the one before ended, and obeys ``maxOffsetsPerTrigger``.
 
-Spark 4.0 calls ``latestOffset`` without a start, so the planner remembers the end of the last planned batch. It learns
-that end when Spark plans a batch; after a restart, Spark plans an empty batch at the checkpoint's last offset.
+Spark 4.0 calls ``latestOffset`` without a start, so the planner remembers the end of the last planned batch.
+It learns that end when Spark plans a batch; after a restart, Spark plans an empty batch at the checkpoint's
+last offset.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ class StreamPlanner:
     def initial(self) -> dict[str, Any]:
         """Return the start of the stream; the same at each call.
 
-        When the first batch is planned again after a restart, the start comes from that batch's end and not from the
-        brokers, see :mod:`pixy.pipeline.datasource.progress`.
+        When the first batch is planned again after a restart, the start comes from that batch's end and not
+        from the brokers, see :mod:`pixy.pipeline.datasource.progress`.
         """
         at = self._start()
         return (at if at.initial else Progress(at.begin, at.ids, initial=True)).document()
@@ -63,7 +64,8 @@ class StreamPlanner:
             start: where the next batch starts; None for the end of the last planned batch.
 
         Raises:
-            SourceError: a topic was deleted, recreated, or ends below the offset that was reached; the text names it.
+            SourceError: a topic was deleted, recreated, or ends below the offset that was reached; the text
+                names it.
         """
         at = self._start() if start is None else Progress.of(start)
         if self._announced is None or self._announced == at or (start is not None and start != at.document()):

@@ -85,7 +85,7 @@ class Topic:
         )
 
     def gaps(self, *lost: int) -> list[Gap]:
-        """Explain the offsets that a consumer does not get, and those in ``lost``, which are treated alike."""
+        """Explain the offsets that a consumer does not get, and those in ``lost``."""
         missing = Intervals.span(0, self.bounds[1]) - Intervals.offsets(self.read() - set(lost))
         return explain_gaps(missing, self.log(missing))
 

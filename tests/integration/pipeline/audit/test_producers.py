@@ -1,7 +1,7 @@
 """Gaps and repeats of sequence numbers, and duplicate contents, planted in a real log.
 
-A broker refuses sequence numbers out of order as long as it knows the producer. The broker of these tests expires
-producers at once, so it accepts batches like a broker that lost its producers' state.
+A broker refuses sequence numbers out of order as long as it knows the producer. The broker of these tests
+expires producers at once, so it accepts batches like a broker that lost its producers' state.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ def test_rows_equal_those_of_sparks_own_source(world: World, name: str, everythi
         make(world, name)
     found = {}
     for level in LEVELS:
-        # The log cleaner may run between the reads, so only rows that are there before and after are compared.
+        # The log cleaner may run between the reads: compare rows that are there before and after.
         theirs = rows(jvm(world, name, **{"kafka.isolation.level": level}))
         mine = rows(ours(world, name, isolationLevel=level))
         again = rows(jvm(world, name, **{"kafka.isolation.level": level}))

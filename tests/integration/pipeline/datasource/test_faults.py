@@ -41,7 +41,7 @@ def test_a_damaged_batch_is_an_error_that_names_its_offset(spark: Any) -> None:
 
 
 def secure(kafka: Cluster, folder: Path, listener: str) -> dict[str, str]:
-    """Return options as for Java's client, and write the same access to a configuration file of the daemon."""
+    """Return options of Java's client, and write the same access to a configuration of the daemon."""
     assert kafka.certificates is not None
     sasl = listener.startswith("SASL")
     certificate, _, both = kafka.certificates.issue(f"client-{listener}")

@@ -1,4 +1,4 @@
-"""A broker on a real socket with a log of one partition, for faults that real brokers cannot be made to have."""
+"""A fake broker with a log of one partition, for faults that real brokers do not produce."""
 
 from __future__ import annotations
 

@@ -162,7 +162,7 @@ def test_a_checkpoint_of_another_source_is_an_error() -> None:
 def test_every_offset_is_read_once_through_restarts_and_crashes(
     events: list[tuple[str, int, int]], limit: int
 ) -> None:
-    """The test plays Spark: it records a batch's end before it runs the batch, and repeats the last one after a crash."""
+    """Like Spark, the test records a batch's end before it runs it, and repeats it after a crash."""
     cluster = FakeCluster({("t", 0): (0, 20)})
 
     def fresh() -> StreamPlanner:
