@@ -13,7 +13,8 @@ from __future__ import annotations
 from actors.tracing.crashes import Crashes
 from actors.tracing.flow import Edge, Flow
 from actors.tracing.loop_watch import LoopWatch
-from actors.tracing.spans import Span, Trace, Tracer
+from actors.tracing.spans import Tracer
+from actors.tracing.traces import Span, Trace
 from actors.tracing.waits import wait_graph
 
 __all__ = ["Crashes", "Edge", "Flow", "LoopWatch", "Span", "Trace", "Tracer", "wait_graph"]

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from actors._system import ActorSystem
-    from actors.tracing.spans import Trace, Tracer
+    from actors.tracing.spans import Tracer
+    from actors.tracing.traces import Trace
 
 INTERVAL = 1.0
 """Seconds between two ticks."""

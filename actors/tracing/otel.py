@@ -21,7 +21,8 @@ except ImportError as error:
 
 if TYPE_CHECKING:
     from actors._system import ActorSystem
-    from actors.tracing.spans import Span, Trace, Tracer
+    from actors.tracing.spans import Tracer
+    from actors.tracing.traces import Span, Trace
 
 SCOPE = "actors"
 """The instrumentation scope of the spans."""

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from actors._core.cell import Cell
     from actors._events import Event
     from actors.tracing.flow import Edge
-    from actors.tracing.spans import Trace
+    from actors.tracing.traces import Trace
 
 VERSION = 1
 

@@ -27,21 +27,13 @@ from pykka.messages import ProxyCall, ProxyGetAttr, ProxySetAttr
 from actors._core.instruments import Instrument
 from actors._core.timers import TimerFired
 from actors._trace import TraceContext
+from actors.tracing.traces import KEPT_ERRORS, KEPT_SLOWEST, RING, Span, Trace, TraceStore
 
 if TYPE_CHECKING:
     from actors._core.cell import Cell
     from actors._core.envelope import Envelope
 
 logger = logging.getLogger("actors")
-
-RING = 256
-"""Number of latest finished traces to keep."""
-
-KEPT_ERRORS = 64
-"""Number of latest finished traces with an error to keep in addition."""
-
-KEPT_SLOWEST = 32
-"""Number of slowest finished traces to keep in addition."""
 
 MAX_OPEN = 1_000
 """Most open traces; one more ends the trace without activity for longest, as incomplete."""
@@ -54,55 +46,6 @@ MAX_WATCHES = 100
 
 QUIET_NS = 5_000_000_000
 """Nanoseconds without activity after which a trace that still waits for a message ends."""
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """One message in one actor. Times are nanoseconds of the system's clock.
-
-    The message waited from ``sent`` to ``began`` and was handled from ``began`` to ``ended``, including the
-    time that a coroutine handler awaited. ``parent_id`` is the span of the sender, None for the root.
-    ``error`` is the name of the exception's type; it is ``"Aborted"`` if the handler was cut off because its
-    actor stopped or restarted.
-    """
-
-    trace_id: str
-    span_id: str
-    parent_id: str | None
-    path: str
-    actor_class: str
-    message: str
-    sender: str | None
-    sent: int
-    began: int
-    ended: int
-    error: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Trace:
-    """A finished trace: its spans in the order in which they ended.
-
-    ``complete`` is False if the trace was ended before all its messages were handled. ``lost`` counts the
-    spans beyond ``MAX_SPANS``.
-    """
-
-    trace_id: str
-    spans: tuple[Span, ...]
-    complete: bool
-    lost: int
-
-    @property
-    def duration(self) -> float:
-        """Seconds from the sending of the first message to the end of the last handler."""
-        if not self.spans:
-            return 0.0
-        return (max(each.ended for each in self.spans) - min(each.sent for each in self.spans)) / 1e9
-
-    @property
-    def failed(self) -> bool:
-        """Whether any handler failed."""
-        return any(each.error is not None for each in self.spans)
 
 
 def message_name(message: Any) -> str:
@@ -174,10 +117,7 @@ class Tracer(Instrument):
         self._watches: deque[_Watch] = deque(maxlen=MAX_WATCHES)
         self._begun: dict[Cell, tuple[TraceContext, str | None, Envelope, int]] = {}
         self._open: OrderedDict[str, _OpenTrace] = OrderedDict()
-        self._ring: deque[Trace] = deque(maxlen=ring)
-        self._errors: deque[Trace] = deque(maxlen=errors)
-        self._slowest: list[tuple[float, Trace]] = []
-        self._keep_slowest = slowest
+        self._store = TraceStore(ring, errors, slowest)
         self._listeners: list[Callable[[Trace], None]] = []
         self._lock = threading.RLock()
 
@@ -202,9 +142,7 @@ class Tracer(Instrument):
     def traces(self) -> list[Trace]:
         """Return the finished traces that are kept (the latest, the failed, the slowest), oldest first."""
         with self._lock:
-            slowest = (trace for _, trace in self._slowest)
-            kept = {id(each): each for each in (*self._ring, *self._errors, *slowest)}
-        return sorted(kept.values(), key=lambda trace: trace.spans[-1].ended)
+            return self._store.traces()
 
     def listen(self, listener: Callable[[Trace], None]) -> Callable[[], None]:
         """Call a function with each finished trace, on the thread where the trace ends.
@@ -341,26 +279,13 @@ class Tracer(Instrument):
         if not ended.spans:
             return  # none of its messages was ever handled
         trace = Trace(trace_id, tuple(ended.spans), complete, ended.lost)
-        self._ring.append(trace)
-        if trace.failed:
-            self._errors.append(trace)
-        self._keep_if_slow(trace)
+        self._store.add(trace)
         for listener in tuple(self._listeners):
             try:
                 listener(trace)
             except Exception:
                 logger.exception("the trace listener %r failed and is removed", listener)
                 self._forget(listener)
-
-    def _keep_if_slow(self, trace: Trace) -> None:
-        # Most traces are not slow; comparing with the fastest kept trace costs a tenth of sorting.
-        duration = trace.duration
-        full = len(self._slowest) >= self._keep_slowest
-        if full and (not self._slowest or duration <= self._slowest[-1][0]):
-            return
-        self._slowest.append((duration, trace))
-        self._slowest.sort(key=lambda each: each[0], reverse=True)
-        del self._slowest[self._keep_slowest :]
 
 
 __all__ = ["Span", "Trace", "Tracer", "message_name"]

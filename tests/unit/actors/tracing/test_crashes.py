@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -29,7 +31,11 @@ class Fails(Actor):
 
 
 @virtual_time
-async def test_failures_are_grouped_counted_and_shown_without_payload() -> None:
+async def test_failures_are_grouped_counted_and_shown_without_payload(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seconds = itertools.count(1_000.0)
+    monkeypatch.setattr(module, "time", SimpleNamespace(time=lambda: next(seconds)))
     async with virtual_system() as system:
         with Crashes(system) as crashes:
             for name in ("a", "b"):
@@ -48,7 +54,7 @@ async def test_failures_are_grouped_counted_and_shown_without_payload() -> None:
     runtime = next(report for report in reports if report["error"] == "RuntimeError")
     assert runtime["causes"] == ["ValueError", "OSError"] and sorted(runtime["paths"]) == ["/a", "/b"]
     assert runtime["stack"].endswith(" one") and runtime["message"] == "int"
-    assert runtime["first"] <= runtime["last"] and runtime["directive"] == "restart"
+    assert 1_000 <= runtime["first"] < runtime["last"] < 1_006 and runtime["directive"] == "restart"
     assert [header[0] for header in runtime["recent"]][-1] == "int"
 
 

@@ -122,9 +122,9 @@ async def test_errors_and_the_slowest_outlive_the_ring() -> None:
     assert [trace.failed for trace in failures.traces()] == [True, False]
     (failed,) = (trace for trace in traces if trace.failed)
     assert failed.spans[0].error == "ValueError"
-    assert len(traces) <= 3 + 2 + 1 and len(tracer._ring) == 3
+    assert len(traces) <= 3 + 2 + 1 and len(tracer._store._ring) == 3
     longest = max(traces, key=lambda trace: trace.duration)
-    assert [trace for _, trace in tracer._slowest] == [longest]
+    assert [trace for _, trace in tracer._store._slowest] == [longest]
 
 
 @virtual_time
