@@ -1,14 +1,14 @@
 """The actor: a ``pykka.Actor`` whose inbox, future and loop are asyncio's.
 
 ``on_start``, ``on_stop``, ``on_failure`` and ``on_receive`` may be plain methods or coroutines. An
-actor handles one message at a time: while a coroutine handler waits, the mailbox waits.
+actor handles one message at a time: while a coroutine handler awaits something, the mailbox waits.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, overload
 
 import pykka
 
@@ -20,7 +20,7 @@ from actors._default import default_system
 from actors._dispatch import Handlers, handlers_of
 from actors._events import Unhandled
 from actors._future import Future
-from actors._messages import Piped
+from actors._messages import Piped, Request
 from actors._policy import STOP_ON_FAILURE, Supervision
 from actors._ref import ActorRef
 from actors._router import Router, start_pool
@@ -32,25 +32,26 @@ if TYPE_CHECKING:
     from actors._overflow import Overflow
 
 A = TypeVar("A", bound="Actor")
+R = TypeVar("R")
 
 
 class Actor(pykka.Actor):
     """Base class of actors. Start one with :meth:`start`, ``system.spawn`` or ``self.spawn``."""
 
     supervision: Supervision = Supervision()
-    """How this actor supervises the children that it spawns."""
+    """How this actor supervises its children."""
 
     mailbox_capacity: int | None = None
-    """The mailbox's bound; None takes the system's."""
+    """The mailbox's bound in messages; None takes the system's."""
 
     overflow: Overflow | None = None
-    """What a full mailbox does with one more message; None takes the system's policy."""
+    """The policy of a full mailbox; None takes the system's."""
 
     stash_capacity: int = 1000
-    """How many messages :meth:`stash` may put aside."""
+    """Bound of the messages that :meth:`stash` puts aside."""
 
     max_tasks: int = 10_000
-    """How many tasks :meth:`start_task` and :meth:`pipe_to_self` may have under way."""
+    """Bound of the unfinished tasks of :meth:`start_task` and :meth:`pipe_to_self`."""
 
     _cell_class: ClassVar[type[Cell]] = Cell
     _dispatch_table: ClassVar[Handlers] = {}
@@ -62,7 +63,7 @@ class Actor(pykka.Actor):
     def __init__(self, *_args: Any, **_kwargs: Any) -> None:
         cell = building.get()
         if cell is None or cell.actor_class is not type(self):
-            # Constructed by hand, and never started: as in pykka it has an identity all the same.
+            # Constructed by hand and never started: it has an identity, as in pykka.
             cell = default_system().detached(type(self))
         cell.actor = self
         self._cell = cell
@@ -74,39 +75,43 @@ class Actor(pykka.Actor):
     def start(cls: type[A], *args: Any, **kwargs: Any) -> ActorRef[A]:
         """Start the actor at the top of the default system; see :meth:`pykka.Actor.start`.
 
-        On a thread that runs an event loop the actor lives on that loop; elsewhere on one loop
-        that a daemon thread runs for all of them.
+        On a thread that runs an event loop, the actor lives on that loop. Other threads share one
+        loop, which a daemon thread runs.
+
+        Args:
+            args: for the constructor.
+            kwargs: for the constructor.
         """
         return default_system().start(cls, args, kwargs)
 
     def __str__(self) -> str:
         return self._cell.label
 
-    # -- what an actor may do -----------------------------------------------------------------
+    # -- identity and family --------------------------------------------------------------------
 
     @property
     def actor_urn(self) -> str:  # type: ignore[override]
-        """The actor's URN, a uuid4; the same through all its lives."""
+        """The actor's URN (a uuid4); it survives restarts."""
         return self._cell.urn
 
     @property
     def path(self) -> str:
-        """This actor's place in its system."""
+        """Where the actor stands in its system, such as ``/service/default/g1``."""
         return self._cell.path
 
     @property
     def system(self) -> ActorSystem:
-        """The system that this actor belongs to."""
+        """The system that the actor belongs to."""
         return self._cell.system
 
     @property
     def actor_ref(self) -> ActorRef[Any]:
-        """This actor's own reference."""
+        """The actor's own reference."""
         return self._cell.ref
 
     @property
     def children(self) -> tuple[ActorRef[Any], ...]:
-        """References of the living children, oldest first."""
+        """The living children, oldest first."""
         return tuple(child.ref for child in tuple(self._cell.children.values()))
 
     def spawn(
@@ -120,12 +125,15 @@ class Actor(pykka.Actor):
         """Start a child that this actor supervises.
 
         Args:
-            actor_class: the child's class; further arguments go to its constructor, at each restart.
-            name: its name among the siblings; generated from the class if None.
-            supervision: how to supervise this child; None takes the class's ``supervision``.
+            actor_class: the child's class.
+            args: for its constructor, at the start and at each restart.
+            name: its name among its siblings; None generates one from the class.
+            supervision: how to supervise this child; None takes this actor's ``supervision``.
+            kwargs: for its constructor, like ``args``.
 
         Raises:
             ValueError: a living child has that name, or it contains a slash.
+            ActorDeadError: this actor is stopping.
         """
         return spawn_child(self._cell, actor_class, args, kwargs, name, supervision or self.supervision)
 
@@ -139,18 +147,20 @@ class Actor(pykka.Actor):
         supervision: Supervision | None = None,
         **kwargs: Any,
     ) -> Router[A]:
-        """Start a :class:`Pool` of equal workers as a child, and get the router that reaches them.
+        """Start a :class:`Pool` of equal workers as a child; return the router that reaches them.
 
         Args:
-            actor_class: the workers' class; further arguments go to its constructor.
-            size: how many of them.
-            routing: who gets a message.
-            name: the pool's name among this actor's children; generated if None.
-            supervision: how the pool supervises the workers; None takes this class's. The pool
-                itself escalates: when it gives up, this actor fails.
+            actor_class: the workers' class.
+            args: for its constructor.
+            size: how many workers, 1 or more.
+            routing: the policy that chooses a message's worker.
+            name: the pool's name among this actor's children; None generates one.
+            supervision: how the pool supervises the workers; None takes this actor's ``supervision``.
+                The pool itself escalates: when it gives up, this actor fails.
+            kwargs: for the workers' constructor.
 
         Raises:
-            ValueError: no worker at all, or the name is taken or has a slash.
+            ValueError: the size is below 1, or the name is taken or has a slash.
         """
         return start_pool(
             self.spawn,
@@ -164,7 +174,7 @@ class Actor(pykka.Actor):
         )
 
     def free_name(self, wanted: str) -> str:
-        """``wanted`` as a child's name, made path-safe and, if a sibling has it, unique."""
+        """Turn ``wanted`` into a child's name: without slashes, and with a suffix if a child has it."""
         name = base = wanted.replace("/", "_") or "_"
         suffix = 1
         while name in self._cell.children:
@@ -173,85 +183,106 @@ class Actor(pykka.Actor):
         return name
 
     def watch(self, ref: ActorRef[Any]) -> None:
-        """Be told, by a :class:`Terminated` message, when that actor is gone for good.
+        """Ask for a :class:`Terminated` message when an actor has stopped for good.
 
-        Once per actor, at once if it is gone already. A restart is not an end. Watches end with
-        this life.
+        It comes once per watched actor, at once if the actor has stopped already. A restart is not a
+        stop. This actor's own restart or stop ends its watches.
         """
         death_watch.watch(self._cell, ref)
 
     def unwatch(self, ref: ActorRef[Any]) -> None:
-        """Not any more, even if the message is on its way already."""
+        """End a watch; no message comes, even if it is in the mailbox already."""
         death_watch.unwatch(self._cell, ref)
 
     # -- replies ----------------------------------------------------------------------------------
 
     @property
     def is_asked(self) -> bool:
-        """Whether somebody waits for a reply to the message that is being handled."""
+        """Whether the current message is an ask whose reply the handler still owes."""
         return self._cell.reply is not None
 
-    def take_reply(self) -> Future[Any]:
-        """Take over the duty to answer the ask that is being handled; settle it later.
+    @overload
+    def take_reply(self, request: Request[R]) -> Future[R]: ...
+    @overload
+    def take_reply(self, request: None = None) -> Future[Any]: ...
+    def take_reply(self, request: Request[Any] | None = None) -> Future[Any]:
+        """Take over the reply to the current message, to settle it after the handler has returned.
 
-        Use ``try_set`` and ``try_fail`` on it: they say whether somebody still waits. When this
-        actor stops or fails first, the asker gets ``ActorDeadError``. For a tell it is a future
+        Settle it with ``try_set`` or ``try_fail``: they tell whether somebody still waits. If this
+        actor stops or fails first, the asker gets ``ActorDeadError``. The reply to a tell is a future
         that nobody waits for.
+
+        Args:
+            request: the current message, so that a type checker knows the future's type; not used
+                otherwise.
         """
         return actions.take_reply(self._cell)
 
     # -- the mailbox ----------------------------------------------------------------------------
 
     def stash(self) -> None:
-        """Put the message that is being handled aside, its asker included.
+        """Put the current message aside; its asker, if any, waits on.
 
         Raises:
             StashFull: ``stash_capacity`` messages are put aside already.
+            ValueError: this message is stashed already, or no message is being handled.
         """
         actions.stash(self._cell)
 
     def unstash_all(self) -> None:
-        """Handle what was put aside next, in order. A restart does so by itself."""
+        """Handle the stashed messages next, in order. A restart does so by itself."""
         actions.unstash_all(self._cell)
 
     def become(self, behaviour: Callable[[Any], Any], *, discard_old: bool = True) -> None:
-        """Have another function (plain or coroutine) in the place of ``on_receive``.
+        """Handle messages with another function in place of ``on_receive``, until the next restart.
 
         Args:
-            behaviour: gets each message; the next life begins with ``on_receive`` again.
+            behaviour: gets each message; a plain or a coroutine function.
             discard_old: False puts the current behaviour on a stack for :meth:`unbecome`.
         """
         actions.become(self._cell, behaviour, discard_old=discard_old)
 
     def unbecome(self) -> None:
-        """Back to the behaviour below on the stack, or to ``on_receive``."""
+        """Return to the behaviour below on the stack, or to ``on_receive``."""
         actions.unbecome(self._cell)
 
     def set_receive_timeout(self, seconds: float | None) -> None:
-        """Get a :class:`ReceiveTimeout` whenever no message came for so long; None: no more."""
+        """Send this actor a :class:`ReceiveTimeout` after each so many seconds without a message.
+
+        None ends that.
+        """
         actions.set_receive_timeout(self._cell, seconds)
 
     # -- time and work ----------------------------------------------------------------------------
 
     def set_timer(self, key: Any, delay: float, message: Any, *, every: float | None = None) -> None:
-        """Have ``message`` delivered to this actor (system lane) after ``delay`` seconds.
+        """Send this actor a message later, in the system lane.
 
-        A timer with the same key is replaced, even if its message is on its way already. With
-        ``every`` it goes on, that many seconds after each delivery.
+        Args:
+            key: names the timer. A timer with the same key is replaced, even if its message is in the
+                mailbox already.
+            delay: seconds until the message, 0 or more.
+            message: what to send.
+            every: seconds from the handling of each message to the next one; None sends one only.
+
+        Raises:
+            ValueError: ``delay`` is below 0, or ``every`` is not above 0.
         """
         self._cell.timers.set(key, delay, message, every)
 
     def cancel_timer(self, key: Any) -> None:
-        """Forget a timer; its message does not arrive any more."""
+        """Cancel a timer if it is set; its message is not handled, even if it is in the mailbox."""
         self._cell.timers.cancel(key)
 
     def has_timer(self, key: Any) -> bool:
-        """Whether the timer is set and has not fired (for the last time)."""
+        """Whether a timer is set: it has a message still to come."""
         return self._cell.timers.has(key)
 
     def start_task(self, coroutine: Coroutine[Any, Any, Any]) -> None:
-        """Run a coroutine beside the mailbox. It ends with this life of the actor; an exception in
-        it is a failure of the actor. It must not touch the actor's state: send a message for that.
+        """Run a coroutine beside the mailbox, until this life of the actor ends.
+
+        An exception in it is a failure of the actor. It must not touch the actor's state: it sends a
+        message to do that.
 
         Raises:
             TooManyTasks: ``max_tasks`` of them are under way.
@@ -266,15 +297,18 @@ class Actor(pykka.Actor):
         on_error: Callable[[BaseException], Any] | None = None,
         tag: Any = None,
     ) -> None:
-        """Await something beside the mailbox and get its outcome as a message (priority lane).
+        """Await something beside the mailbox and receive its outcome as a message (priority lane).
+
+        If this life ends first, the work is cancelled and no message comes.
 
         Args:
-            work: a coroutine, an asyncio future or one of this runtime.
-            on_value: makes the message from the value.
-            on_error: makes the message from the error.
-            tag: what the :class:`Piped` carries that comes where no such function is given.
+            work: a coroutine, an asyncio future or an :class:`actors.Future`.
+            on_value: makes the message from the value; None sends a :class:`Piped`.
+            on_error: makes the message from the error; None sends a :class:`Piped`.
+            tag: the ``tag`` of the :class:`Piped`.
 
-        If this life ends first, the work is cancelled and nothing comes.
+        Raises:
+            TooManyTasks: ``max_tasks`` tasks are under way.
         """
         self.start_task(self._pipe(work, on_value, on_error, tag))
 
@@ -299,12 +333,16 @@ class Actor(pykka.Actor):
     # -- hooks ----------------------------------------------------------------------------------
 
     def on_receive(self, message: Any) -> Any:
-        """Handle a message; what it returns is the reply. See :meth:`pykka.Actor.on_receive`.
+        """Handle a message; the value returned is the reply. See :meth:`pykka.Actor.on_receive`.
 
-        Unless overridden, calls the method that :func:`actors.handles` marks for the message's type.
+        Calls the method that :func:`actors.handles` marks for the message's type. An override calls it
+        with ``super().on_receive(message)``.
         """
-        handler = self._dispatch_table.get(type(message))
-        if handler is not None:
+        try:  # half the time of dict.get(), which an actor would pay for each message
+            handler = self._dispatch_table[type(message)]
+        except KeyError:
+            pass
+        else:
             return handler(self, message)
         events = self._cell.system.events
         if events.wants(Unhandled):
@@ -312,24 +350,24 @@ class Actor(pykka.Actor):
         return super().on_receive(message)
 
     def on_child_stopped(self, ref: ActorRef[Any]) -> Any:
-        """A child has stopped for good (not: will be restarted)."""
+        """Called when a child has stopped for good; a restart of a child is not a stop."""
 
     def before_restart(self, error: BaseException) -> Any:
-        """On the old instance, after ``on_failure``: a new life follows."""
+        """Called on the old instance after ``on_failure``, before the pause and the next life."""
 
     def after_restart(self, error: BaseException) -> Any:
-        """On the new instance, before ``on_start``."""
+        """Called on the new instance, before ``on_start``."""
 
     @property
     def failed_message(self) -> Any:
-        """In ``on_failure``: the message whose handling failed; None if it was something else."""
+        """In ``on_failure``, the message whose handler failed; None if something else failed."""
         return self._cell.failed_message
 
-    # -- what pykka asks of a runtime -------------------------------------------------------------
+    # -- the part of a runtime, as pykka defines it -----------------------------------------------
 
     @staticmethod
     def _create_actor_inbox() -> Mailbox:  # type: ignore[override]
-        raise NotImplementedError("the cell makes the mailbox")
+        raise RuntimeError("the cell makes the mailbox")
 
     @staticmethod
     def _create_future() -> Future[Any]:
@@ -339,7 +377,7 @@ class Actor(pykka.Actor):
         begin(self._cell)
 
     def stop(self) -> None:
-        """Stop this actor after the messages that it has now."""
+        """Stop this actor after the messages that are in its mailbox now."""
         self._cell.ref.stop(block=False)
 
 

@@ -1,6 +1,6 @@
-"""The default system: where ``Actor.start()`` puts an actor, as pykka does, without being told where.
+"""The default systems, in which ``Actor.start()`` starts an actor without being told where, as in pykka.
 
-Each event loop has one; threads without a loop share the one of a background thread.
+Each event loop has one. Threads without a loop share the one of a background thread.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from actors._core.context import current
 from actors._system import ActorSystem
 
 _systems: dict[asyncio.AbstractEventLoop, ActorSystem] = {}
-"""Default systems by loop; those of closed loops leave when the next one is asked for."""
+"""Default systems by loop; those of closed loops are removed by the next :func:`default_system`."""
 _background: asyncio.AbstractEventLoop | None = None
 _lock = threading.Lock()
 
 
 def default_system() -> ActorSystem:
-    """The system of the running loop, or of the one that a daemon thread runs for all others."""
+    """The system of the running loop; without one, of the loop that a daemon thread runs."""
     cell = current.get()
     if cell is not None and cell.threaded and cell.system.registered:
         return cell.system

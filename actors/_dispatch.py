@@ -1,7 +1,7 @@
-"""Dispatch by message type: a method names the messages it handles.
+"""Dispatch by message type: a decorator names the messages that a method handles.
 
-One dictionary lookup by the message's exact type, in a table made once per class. An actor with its
-own ``on_receive`` does as it likes, and reaches the table through ``super().on_receive(message)``.
+Each actor class has a table, made once; a message costs one lookup by its exact type. An actor that
+overrides ``on_receive`` reaches the table through ``super().on_receive(message)``.
 """
 
 from __future__ import annotations
@@ -19,13 +19,19 @@ _MARK = "_handled_messages"
 def handles(*messages: type) -> Callable[[H], H]:
     """Make a method of an actor the handler of messages of exactly these types.
 
-    What the method returns is the reply, as with ``on_receive``; a coroutine function is awaited. A
-    subclass that overrides the method replaces the handler. A message that no method handles is
-    unhandled, as if there were no ``on_receive``.
+    The value that the method returns is the reply, as with ``on_receive``; a coroutine is awaited. An
+    override of the method in a subclass replaces the handler, with or without the decorator. A message
+    whose type no method handles is treated as pykka treats messages without an ``on_receive``: with a
+    warning in the log, and an :class:`~actors.Unhandled` event.
 
     Args:
-        messages: classes; a message of a subclass of theirs is not handled.
+        messages: one or more classes. Messages of their subclasses are not handled.
+
+    Raises:
+        TypeError: no class at all, or something that is not a class.
     """
+    if not messages or not all(isinstance(message, type) for message in messages):
+        raise TypeError(f"@handles() takes the classes of messages, not {messages!r}")
 
     def mark(method: H) -> H:
         setattr(method, _MARK, messages)
@@ -35,7 +41,7 @@ def handles(*messages: type) -> Callable[[H], H]:
 
 
 def handlers_of(actor_class: type) -> Handlers:
-    """The table of an actor class: message type to the function that handles it.
+    """Make the table of an actor class: from a message's type to the function that handles it.
 
     Raises:
         TypeError: two methods of one class handle the same message.

@@ -8,28 +8,28 @@ class ActorError(Exception):
 
 
 class MailboxFull(ActorError):
-    """The actor's mailbox is at its bound; the message was not accepted, or was dropped later."""
+    """The actor's mailbox is at its bound: the message was refused, or dropped later."""
 
 
 class StashFull(ActorError):
-    """The actor has put aside as many messages as its ``stash_capacity`` allows."""
+    """The actor has stashed as many messages as its ``stash_capacity`` allows."""
 
 
 class TooManyTasks(ActorError):
-    """The actor has as many tasks beside its mailbox as its ``max_tasks`` allows."""
+    """The actor has as many unfinished tasks as its ``max_tasks`` allows."""
 
 
 class WouldDeadlock(ActorError):
     """A blocking call was made on the event loop's own thread.
 
-    The reply could never arrive, because the thread that would deliver it is the one that waits.
+    The reply could never arrive: the thread that would deliver it is the one that waits.
     """
 
 
 class AskCycle(WouldDeadlock):
-    """An actor waits for a reply that can not come before its own handler has ended.
+    """An actor waits for a reply that cannot come before its own handler has ended.
 
-    ``paths`` are the actors that wait for each other, the first one repeated at the end.
+    ``paths`` are those of the actors that wait for each other, with the first one again at the end.
     """
 
     def __init__(self, paths: tuple[str, ...]) -> None:
@@ -44,7 +44,7 @@ class AskCycle(WouldDeadlock):
 class Escalated(ActorError):
     """A child failed more often than its supervision allows (or its directive was to escalate).
 
-    ``path`` is the child's path, ``__cause__`` the child's last failure.
+    ``path`` is the child's, ``__cause__`` the child's last failure.
     """
 
     def __init__(self, path: str, reason: str) -> None:

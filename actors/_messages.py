@@ -1,4 +1,4 @@
-"""Messages of the runtime itself. ``Terminated`` and ``ReceiveTimeout`` are what actors get to see."""
+"""Messages of the runtime itself; actors see ``Terminated``, ``ReceiveTimeout`` and ``Piped``."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 class Request(Generic[R_co]):
-    """A message that names the type of its reply, for a type checker; a base class of messages.
+    """Base class of messages that tell a type checker the type of their reply.
 
-    ``class GetSize(Request[int])`` makes ``await ref.ask(GetSize(), block=False)`` an ``int``. Any
-    other message can be asked as well; its reply is ``Any``. Nothing is checked at run time.
+    With ``class GetSize(Request[int])``, ``await ref.ask(GetSize(), block=False)`` is an ``int``, and
+    so is what ``take_reply(message)`` is to be settled with. Other messages can be asked as well; their
+    reply is ``Any``. Nothing is checked at run time.
     """
 
     __slots__ = ()
@@ -25,7 +26,7 @@ class Request(Generic[R_co]):
 
 @dataclass(frozen=True, slots=True)
 class Terminated:
-    """A watched actor is gone for good; ``error`` is what ended it, None if it was stopped."""
+    """A watched actor has stopped for good; ``error`` is its last failure, None if it was stopped."""
 
     ref: ActorRef[Any]
     error: BaseException | None = None
@@ -33,12 +34,12 @@ class Terminated:
 
 @dataclass(frozen=True, slots=True)
 class ReceiveTimeout:
-    """No message came for as long as :meth:`actors.Actor.set_receive_timeout` says."""
+    """No message came for the time that :meth:`actors.Actor.set_receive_timeout` sets."""
 
 
 @dataclass(frozen=True, slots=True)
 class Piped:
-    """What a ``pipe_to_self`` without mappers delivers: a value, or the error instead of it."""
+    """The outcome of a ``pipe_to_self`` without mappers: a value, or an error instead."""
 
     value: Any
     error: BaseException | None
@@ -47,27 +48,27 @@ class Piped:
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """A ``Terminated`` that was stashed: its watch is over, it is delivered all the same."""
+    """A stashed ``Terminated``: handled although its watch has ended."""
 
     message: Terminated
 
 
 @dataclass(frozen=True, slots=True)
 class ChildStopped:
-    """To the parent: a child is gone."""
+    """To the parent: a child has stopped for good."""
 
     ref: ActorRef[Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """To the watched: tell this cell of your end."""
+    """To the watched actor: tell this cell when you have stopped."""
 
     watcher: Cell
 
 
 @dataclass(frozen=True, slots=True)
 class Unwatch:
-    """To the watched: the opposite of :class:`Watch`."""
+    """To the watched actor: forget this watcher."""
 
     watcher: Cell

@@ -1,9 +1,10 @@
-"""What a full mailbox does with one more message, as values.
+"""Overflow policies: what a full mailbox does with one more message.
 
-``FAIL`` (the default) refuses it: :class:`~actors.MailboxFull` for a tell, the future's error for an
-ask. ``DROP_NEW`` and ``DROP_OLD`` throw a message away, and whoever asked it gets ``MailboxFull``.
-``Wait`` makes senders wait: a thread in ``tell``, a coroutine in ``await ref.send(...)``. A tell on
-the event loop never waits, it fails: blocking there would stop the actor that is to make room.
+``FAIL`` (the default) refuses it: a tell raises :class:`~actors.MailboxFull`, an ask's future gets it
+as its error. ``DROP_NEW`` and ``DROP_OLD`` drop a message; the asker of a dropped ask gets
+``MailboxFull``. ``Wait`` makes senders wait: a thread in ``tell``, a coroutine in ``await
+ref.send(...)``. A tell on the event loop fails instead of waiting: blocking the loop would stop the
+actor that has to make room.
 """
 
 from __future__ import annotations
@@ -17,12 +18,20 @@ if TYPE_CHECKING:
 
 
 class Overflow:
-    """Base of the policies: one method, called for a message that does not fit."""
+    """Base class of the policies."""
 
     __slots__ = ()
 
     def resolve(self, mailbox: Mailbox, envelope: Envelope) -> None:
-        """Take the message, drop one, or raise :class:`~actors.MailboxFull`."""
+        """Called for a message that does not fit: take it, drop one, or refuse.
+
+        Args:
+            mailbox: the full mailbox.
+            envelope: the message with its reply and sender.
+
+        Raises:
+            MailboxFull: the message is refused.
+        """
         raise NotImplementedError
 
 
@@ -37,7 +46,7 @@ class Fail(Overflow):
 
 @dataclass(frozen=True, slots=True)
 class DropNew(Overflow):
-    """Throw the new message away."""
+    """Drop the new message."""
 
     def resolve(self, mailbox: Mailbox, envelope: Envelope) -> None:
         """See :meth:`Overflow.resolve`."""
@@ -46,7 +55,7 @@ class DropNew(Overflow):
 
 @dataclass(frozen=True, slots=True)
 class DropOld(Overflow):
-    """Throw the oldest message away to make room."""
+    """Drop the oldest message to make room."""
 
     def resolve(self, mailbox: Mailbox, envelope: Envelope) -> None:
         """See :meth:`Overflow.resolve`."""
@@ -57,7 +66,7 @@ class DropOld(Overflow):
 
 @dataclass(frozen=True, slots=True)
 class Wait(Overflow):
-    """Let a sender in another thread wait for room, ``timeout`` seconds at most (None: for ever)."""
+    """Let a sender in another thread wait for room, ``timeout`` seconds at most (None: without a limit)."""
 
     timeout: float | None = None
 
@@ -66,7 +75,7 @@ class Wait(Overflow):
         reply = envelope[1]
         room = mailbox.wait_for_room(envelope)
         if room is None or reply is not None:
-            return  # there was room by now; or an ask, whose own future waits
+            return  # the message is in; or it is an ask, whose own future waits
         mailbox.block_for_room(room, self.timeout)
 
 

@@ -1,7 +1,7 @@
 """The supervisor of a number of equal workers.
 
-Messages do not pass through it: see :mod:`actors._router`. It keeps the workers at their number, and
-tells the router who they are.
+It keeps their number constant and tells the router who they are. Messages do not pass through it: see
+:mod:`actors._router`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pykka import ActorDeadError
 
 from actors._actor import Actor
 from actors._core.lifecycle import spawn_child
+from actors._dispatch import handles
 from actors._errors import Escalated
 from actors._policy import RestartHistory, Supervision
 from actors._pool_messages import Resize, StopPool
@@ -24,33 +25,38 @@ if TYPE_CHECKING:
     from actors._router import Router
 
 FIRST_LOOK, LAST_LOOK = 0.001, 0.05
-"""Seconds between two looks whether leaving workers are done: doubled from the first to the last."""
+"""Seconds between checks whether leaving workers are done: doubled from the first to the last."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Replace:
+    """Timer message: start a new worker in the place of a failed one."""
+
     place: int
 
 
-class _Look:
-    """Timer message: see whether those that leave are done."""
+class _CheckLeaving:
+    """Timer message: check whether the leaving workers are done."""
+
+
+_CHECK_LEAVING = _CheckLeaving()
 
 
 class Pool(Actor):
     """Keeps a number of workers alive; made by ``spawn_pool``, which returns its router.
 
-    A worker that fails is restarted as ``supervision`` says, and keeps its ref and mailbox. One that
-    has stopped for good (by itself, by ``ref.stop()``, by a directive) is replaced in its place: at
-    once if it was stopped, after ``supervision.backoff`` if it failed. What its mailbox held is dead
-    letters. More than ``supervision.intensity`` allows of either is the pool's own failure
-    (:class:`Escalated`), which its owner gets as if the workers were the owner's children.
+    A worker that fails is restarted as ``supervision`` says, and keeps its ref and mailbox. A worker
+    that has stopped for good (by itself, by ``ref.stop()``, by a directive) is replaced: at once if it
+    was stopped, after ``supervision.backoff`` if it failed. The messages in its mailbox become dead
+    letters. More restarts or replacements than ``supervision.intensity`` allows are a failure of the pool
+    (:class:`Escalated`), which the pool's parent gets as if the workers were its own children.
 
     Args:
-        router: is told who the workers are, and knows how many there should be.
-        worker: their class.
+        router: told who the workers are; knows how many there should be.
+        worker: the workers' class.
         args: for its constructor.
         kwargs: for its constructor.
-        workers: how to supervise them.
+        workers: how to supervise the workers.
     """
 
     def __init__(
@@ -67,31 +73,14 @@ class Pool(Actor):
         self._worker, self._args, self._kwargs = worker, args, kwargs
         self._places: dict[int, ActorRef[Any]] = {}
         self._leaving: set[ActorRef[Any]] = set()
-        self._resizes: list[tuple[set[ActorRef[Any]], int, Future[Any]]] = []
+        self._resizes: list[tuple[set[ActorRef[Any]], int, Future[int]]] = []
         self._history = RestartHistory()
         self._stopping = False
         self._pause = FIRST_LOOK
         router.leaving = 0
-        # In the constructor: its failure goes to the caller of spawn_pool, and the workers take
-        # messages as soon as there is a router. A restart of the pool comes through here again.
+        # In the constructor, so that a failure goes to the caller of spawn_pool, and the workers take
+        # messages as soon as there is a router. A restart of the pool runs it again.
         self._fill(router.wanted)
-
-    def on_receive(self, message: Any) -> Any:
-        """Resize, stop, and what timers bring."""
-        match message:
-            case Resize(size):
-                return self._resize(size)
-            case StopPool():
-                self.take_reply()  # settled by the pool's end
-                self._stopping = True
-                self._leave(list(self._places))
-            case _Replace(place):
-                self._replace(place)
-            case _Look():
-                self._look()
-            case _:
-                return super().on_receive(message)
-        return None
 
     # -- coming ---------------------------------------------------------------------------------
 
@@ -121,38 +110,47 @@ class Pool(Actor):
             tuple(self._places[place] for place in places), tuple(str(place) for place in places)
         )
 
-    def _resize(self, size: int) -> int | None:
+    @handles(Resize)
+    def _resize(self, message: Resize) -> int | None:
         if self._stopping:
             raise ActorDeadError(f"{self.actor_ref} is stopping")
+        size = message.size
         self._fill(size)
         surplus = [place for place in self._places if place >= size]
         if not surplus:
             return size
         gone = {self._places[place] for place in surplus}
-        self._resizes.append((gone, size, self.take_reply()))
+        self._resizes.append((gone, size, self.take_reply(message)))
         self._leave(surplus)
         return None
 
     # -- leaving --------------------------------------------------------------------------------
+
+    @handles(StopPool)
+    def _stop_asked(self, _: StopPool) -> None:
+        self.take_reply()  # settled by the pool's end
+        self._stopping = True
+        self._leave(list(self._places))
 
     def _leave(self, places: list[int]) -> None:
         for place in sorted(places, reverse=True):
             self._leaving.add(self._places.pop(place))
         self._publish()
         self._pause = FIRST_LOOK
-        self._look()
+        self._check_leaving(_CHECK_LEAVING)
 
-    def _look(self) -> None:
-        # Not ref.stop(): a thread that had chosen the worker before it left, or a sender that waits
-        # for room, would put its message behind the request to stop, and it would be lost.
+    @handles(_CheckLeaving)
+    def _check_leaving(self, _: _CheckLeaving) -> None:
+        # Not ref.stop(): a thread that chose the worker before it left, or a sender that waits for room,
+        # would put its message behind the request to stop, where it would be lost.
         busy = [ref for ref in self._leaving if ref.is_alive() and not _close_if_done(ref._cell)]
         if busy:
-            self.set_timer(_Look, self._pause, _Look())
+            self.set_timer(_CheckLeaving, self._pause, _CHECK_LEAVING)
             self._pause = min(self._pause * 2, LAST_LOOK)
         self._settle()
 
     def on_child_stopped(self, ref: ActorRef[Any]) -> None:
-        """A worker is gone: expected, or to be replaced."""
+        """Replace a worker that has stopped, unless it was to leave."""
         self._leaving.discard(ref)
         place = next((place for place, worker in self._places.items() if worker is ref), None)
         if place is not None:
@@ -185,12 +183,14 @@ class Pool(Actor):
                 ref.path, f"{count} workers of the pool stopped for good within {window:g} s"
             ) from error
         if error is None:
-            self._replace(place)
+            self._replace(_Replace(place))
         else:
             pause = self.supervision.backoff.delay(history.in_a_row, self.system.rng)
             self.set_timer(_Replace(place), pause, _Replace(place))
 
-    def _replace(self, place: int) -> None:
+    @handles(_Replace)
+    def _replace(self, message: _Replace) -> None:
+        place = message.place
         if self._stopping or place in self._places or place >= self._router.wanted:
             return
         self._places[place] = self._spawn_worker(place)
@@ -199,10 +199,10 @@ class Pool(Actor):
 
 
 def _close_if_done(cell: Cell) -> bool:
-    """Stop an actor that has nothing left to do; whether it is so.
+    """Stop an actor that has nothing left to do; tell whether it was so.
 
-    Whoever puts at this moment is either in before (and the actor goes on) or is refused: the
-    mailbox is seen empty and closed under one lock.
+    One lock covers the look into the mailbox and its closing: a message that is sent at this moment is
+    either in before, and the actor goes on, or it is refused.
     """
     if cell.task is not None or cell.envelope is not None:
         return False

@@ -1,4 +1,4 @@
-"""What passes between a router and its pool."""
+"""Messages and replies between a router and its pool."""
 
 from __future__ import annotations
 
@@ -9,30 +9,32 @@ from pykka import ActorDeadError
 
 from actors._core.mailbox import ControlMessage
 from actors._future import Future
+from actors._messages import Request
 
 if TYPE_CHECKING:
     from actors._core.stats import ActorStatistics
 
 
 @dataclass(frozen=True, slots=True)
-class Resize(ControlMessage):
-    """To the pool: have so many workers."""
+class Resize(ControlMessage, Request[int]):
+    """To the pool: have ``size`` workers. The reply is the size, once the others have left."""
 
     size: int
 
 
 @dataclass(frozen=True, slots=True)
 class StopPool(ControlMessage):
-    """To the pool: let the workers finish what they have, then stop."""
+    """To the pool: let the workers handle the messages that they have, then stop."""
 
 
 @dataclass(frozen=True, slots=True)
 class RouterStatistics:
     """A router at one moment.
 
-    ``size`` is how many workers there should be, ``alive`` how many take messages, ``leaving`` how
-    many finish what they have since the pool was made smaller, ``replaced`` how many workers took
-    the place of one that stopped for good. ``depth`` sums up what waits in the mailboxes.
+    ``path`` is the pool's, ``routing`` the policy's class. ``size`` is the number of workers that there
+    should be, ``alive`` of those that take messages, ``leaving`` of those that handle their last
+    messages after a resize, ``replaced`` of those that took the place of a stopped one. ``depth`` is the
+    number of messages in all mailboxes.
     """
 
     path: str | None
@@ -46,17 +48,17 @@ class RouterStatistics:
 
 
 class Stopped(Future[bool]):
-    """The reply to a stop: the pool's end is what it waits for, however it comes about.
+    """The reply to a stop: True when the pool has stopped, for whatever reason.
 
-    It can not be given up: a stop goes on when nobody waits for it any more.
+    It cannot be cancelled: the stop goes on when nobody waits for it any more.
     """
 
     def try_fail(self, error: BaseException) -> bool:
-        """The pool is gone: True."""
+        """Take the pool's death as success."""
         if isinstance(error, ActorDeadError):
             return self.try_set(True)
         return super().try_fail(error)
 
     def cancel(self) -> bool:
-        """Never."""
+        """Refuse: always False."""
         return False

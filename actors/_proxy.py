@@ -1,10 +1,10 @@
 """pykka's proxy, for actors on an event loop.
 
-Reading an attribute and calling a method are asks, as in pykka. Assigning waits for the actor, which
-is impossible on the loop's thread: there it raises, and ``await proxy.set_attr(...)`` is the way.
+Reading an attribute and calling a method are asks, as in pykka. Assigning to an attribute waits for the
+actor, which the loop's thread cannot do: there it raises, and ``await proxy.set_attr(...)`` replaces it.
 
-pykka merges the dicts of all classes once per attribute (84 microseconds for a small actor); here
-they are merged once per object.
+pykka merges the dicts of all base classes once per attribute (84 microseconds for a small actor); this
+module merges them once per object.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class ActorProxy(pykka.ActorProxy[A], Generic[A]):
         attr_path = (*self._attr_path, name)
         info = self._known_attrs.get(attr_path)
         if info is None:
-            # A restart makes another instance; attributes may also have been added since.
+            # A restart makes another instance, and attributes may have been added.
             actor = self.actor_ref._actor_weakref()
             if actor is not None:
                 self._actor = actor
@@ -75,13 +75,21 @@ class ActorProxy(pykka.ActorProxy[A], Generic[A]):
     def __setattr__(self, name: str, value: Any) -> None:
         if name != "actor_ref" and not name.startswith("_") and on_event_loop():
             raise WouldDeadlock(
-                f"assigning to {name!r} waits for the actor, which the event loop's thread can not; "
+                f"assigning to {name!r} waits for the actor, which the event loop's thread cannot; "
                 f"use 'await proxy.set_attr({name!r}, value)' instead"
             )
         super().__setattr__(name, value)
 
     def set_attr(self, name: str, value: Any) -> Future[None]:
-        """Set an attribute of the actor; await the future to know that it is set, or why not."""
+        """Set an attribute of the actor.
+
+        Args:
+            name: the attribute's.
+            value: the new value.
+
+        Returns:
+            a future that is done when the attribute is set, or has the actor's error.
+        """
         message = ProxySetAttr(attr_path=(*self._attr_path, name), value=value)
         return self.actor_ref.ask(message, block=False)  # type: ignore[return-value]
 
@@ -90,7 +98,7 @@ class CallableProxy(pykka.CallableProxy[A], Generic[A]):
     """See :class:`pykka.CallableProxy`."""
 
     def send(self, *args: Any, **kwargs: Any) -> Any:
-        """Like ``defer``, but to be awaited: waits for room in the mailbox."""
+        """Like ``defer``, but a coroutine that waits for room in the mailbox."""
         ref: Any = self.actor_ref
         return ref.send(ProxyCall(attr_path=self._attr_path, args=args, kwargs=kwargs))
 
@@ -108,7 +116,7 @@ def _introspect(root: Any, proxy: ActorProxy[Any]) -> dict[AttrPath, AttrInfo]:
                 continue
             attr = attrs[name]
             here = (*path, name)
-            if proxy == attr:  # the proxy's own __eq__: attr's may be anything
+            if proxy == attr:  # in this order, it is the proxy's own __eq__
                 logger.warning(
                     "%s attribute %r is a proxy to itself. Consider making it private by renaming it to %r.",
                     root,

@@ -29,10 +29,10 @@ R = TypeVar("R")
 
 
 class ActorRef(pykka.ActorRef[A], Generic[A]):
-    """A reference that survives restarts: same ref, same mailbox, new actor behind it.
+    """A reference to an actor, for any thread. It survives restarts: same ref, same mailbox, new instance.
 
-    It can be used from any thread. ``await ref`` waits until the actor has started and gives the
-    ref; if it never does, that raises what prevented it.
+    ``await ref`` waits until the actor has started and returns the ref; if the actor stops before that,
+    it raises ``ActorDeadError``, caused by the actor's failure.
     """
 
     actor_inbox: Mailbox  # type: ignore[assignment]
@@ -41,8 +41,8 @@ class ActorRef(pykka.ActorRef[A], Generic[A]):
         self._cell = cell
         self.actor_inbox = cell.mailbox
 
-    # What pykka keeps as attributes is read from the cell: a ref is made for every actor, and most
-    # are never asked for their URN (a uuid4 takes 2.7 us).
+    # Properties in place of pykka's attributes: a ref is made for every actor, and most are never asked
+    # for their URN (a uuid4 takes 2.7 us).
 
     @property
     def actor_class(self) -> type[A]:  # type: ignore[override]
@@ -51,7 +51,7 @@ class ActorRef(pykka.ActorRef[A], Generic[A]):
 
     @property
     def actor_urn(self) -> str:  # type: ignore[override]
-        """The actor's URN (a uuid4); the same through all its lives."""
+        """The actor's URN (a uuid4); it survives restarts."""
         return self._cell.urn
 
     @property
@@ -92,8 +92,8 @@ class ActorRef(pykka.ActorRef[A], Generic[A]):
 
         Args:
             message: what to send.
-            urgent: use the lane that is served first and works when the mailbox is full (a
-                :class:`ControlMessage` always does).
+            urgent: use the priority lane, which is served first and has room when the normal lane is
+                full. A :class:`ControlMessage` always uses it.
 
         Raises:
             ActorDeadError: the actor has stopped.
@@ -109,7 +109,7 @@ class ActorRef(pykka.ActorRef[A], Generic[A]):
         if urgent or isinstance(message, ControlMessage):
             mailbox.push_priority(envelope)
         elif (
-            # What ``Mailbox.push`` does with the usual message: one more call is 50 ns.
+            # The rest repeats ``Mailbox.push`` for the usual message: a call would take 50 ns.
             get_ident() != mailbox.home or mailbox.hooks is not None or mailbox.closed or mailbox.waiting
         ):
             mailbox.push(envelope)
@@ -123,11 +123,14 @@ class ActorRef(pykka.ActorRef[A], Generic[A]):
                 cell.wake()
 
     def notify(self, message: Any, *, urgent: bool = False) -> bool:
-        """Tell, if the actor is there to hear it; whether it was. Never raises.
+        """Tell, and return whether the mailbox took the message, instead of raising.
 
-        True also if an overflow policy then threw the message, or an older one, away.
+        A refused message is a dead letter, or counted as rejected. True also if an overflow policy has
+        dropped the message, or an older one.
 
-        A message that could not be delivered is a dead letter (or counted as rejected).
+        Args:
+            message: what to send.
+            urgent: as for :meth:`tell`.
         """
         try:
             self.tell(message, urgent=urgent)
@@ -138,10 +141,14 @@ class ActorRef(pykka.ActorRef[A], Generic[A]):
     async def send(self, message: Any, *, timeout: float | None = None) -> None:
         """Send a message; wait for room if the mailbox is full, whatever its overflow policy.
 
-        Messages of senders that wait enter in the order in which they began to wait.
+        Waiting senders get room in the order in which they began to wait.
+
+        Args:
+            message: what to send.
+            timeout: seconds to wait at most; None waits without a limit.
 
         Raises:
-            ActorDeadError: the actor has stopped, or did while this waited.
+            ActorDeadError: the actor has stopped, possibly during the wait.
             MailboxFull: no room within ``timeout`` seconds, or too many senders wait.
         """
         cell = self._cell
@@ -163,14 +170,19 @@ class ActorRef(pykka.ActorRef[A], Generic[A]):
                 async with asyncio.timeout(timeout):
                     await room
             except TimeoutError:
-                if room.value_set():  # it got in at the same moment
+                if room.value_set():  # the message got in at the same moment
                     return
                 raise mailbox.full() from None
 
     def forward(self, message: Any, reply_to: Future[Any], *, urgent: bool = False) -> None:
-        """Send a message whose reply goes to a future that exists already (see ``take_reply``).
+        """Send a message whose reply goes to an existing future, such as one of ``take_reply``.
 
-        A full mailbox or a dead actor is that future's error.
+        A full mailbox or a dead actor is the future's error, never an exception of this call.
+
+        Args:
+            message: what to send.
+            reply_to: gets the reply.
+            urgent: as for :meth:`tell`.
         """
         cell = self._cell
         sender = current.get()
@@ -231,16 +243,22 @@ class ActorRef(pykka.ActorRef[A], Generic[A]):
         timeout: float | None = None,
         urgent: bool = False,
     ) -> Any:
-        """Send a message and get its reply: a future with ``block=False``, else the value.
+        """Send a message and return its reply, or with ``block=False`` a future of it.
 
-        A full mailbox or a dead actor is the future's error, never an exception of this call. After
-        ``timeout`` seconds the ask is given up: it is not executed if it has not begun, and a late
-        reply reaches nobody. A :class:`actors.Request` tells a type checker what the reply is.
+        A full mailbox or a dead actor is the future's error, never an exception of a call with
+        ``block=False``.
+
+        Args:
+            message: what to send. A :class:`actors.Request` tells a type checker the reply's type.
+            block: whether to wait for the reply in this thread.
+            timeout: seconds until the ask is given up: the actor does not handle the message if it has not
+                begun to, and ignores the reply. None waits without a limit.
+            urgent: as for :meth:`tell`.
 
         Raises:
             WouldDeadlock: a blocking ask on the event loop's thread.
-            pykka.Timeout: a blocking ask had no reply within ``timeout`` seconds (the future's
-                error with ``block=False``).
+            pykka.Timeout: a blocking ask had no reply within ``timeout`` seconds. With ``block=False``
+                it is the future's error.
         """
         if block and on_event_loop():
             raise WouldDeadlock(
@@ -263,9 +281,18 @@ class ActorRef(pykka.ActorRef[A], Generic[A]):
             raise
 
     def stop(self, *, block: bool = True, timeout: float | None = None) -> Any:
-        """Stop the actor after the messages that it has now; see :meth:`pykka.ActorRef.stop`.
+        """Stop the actor after the messages that are in its mailbox now; see :meth:`pykka.ActorRef.stop`.
 
-        The future's (or the call's) value is False if the actor was dead already.
+        Args:
+            block: whether to wait in this thread until the actor has stopped.
+            timeout: seconds that a blocking call waits; the stop goes on after that.
+
+        Returns:
+            a future, or with ``block`` its value: False if the actor was dead already.
+
+        Raises:
+            WouldDeadlock: a blocking stop on the event loop's thread.
+            pykka.Timeout: a blocking stop took longer than ``timeout`` seconds.
         """
         if block and on_event_loop():
             raise WouldDeadlock(
@@ -281,7 +308,7 @@ class ActorRef(pykka.ActorRef[A], Generic[A]):
         return future.get(timeout=timeout) if block else future
 
     def proxy(self) -> ActorProxy[A]:
-        """An object whose attributes and methods are the actor's; see :meth:`pykka.ActorRef.proxy`."""
+        """Make an object with the actor's attributes and methods; see :meth:`pykka.ActorRef.proxy`."""
         return ActorProxy(actor_ref=self)
 
     def statistics(self) -> ActorStatistics:

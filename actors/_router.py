@@ -1,10 +1,10 @@
 """Routers: one handle for many equal workers.
 
-There is no router actor between sender and worker. The sender's own thread picks the worker and puts
-the message into its mailbox: a hop through another mailbox would double the cost of a message, make
-one actor the bottleneck of all the workers, hide full mailboxes from the sender (the bound would hold
-for the router's mailbox only), and reorder nothing for the better. What the choice needs is an
-immutable view of the workers, replaced as a whole by the pool; so any thread may choose without a lock.
+No router actor stands between sender and worker. The sender's own thread picks the worker and puts the
+message into its mailbox. A hop through another mailbox would double the cost of a message, make one
+actor the bottleneck of all workers, and hide full mailboxes from the sender, who would see the router's
+bound only. The choice reads an immutable view of the workers, which the pool replaces as a whole; so any
+thread may choose without a lock.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from actors._core.context import ambient, current
 from actors._core.mailbox import ControlMessage
 from actors._errors import MailboxFull, WouldDeadlock
 from actors._future import Future, on_event_loop
+from actors._messages import Request
 from actors._policy import ESCALATE, Supervision
 from actors._pool_messages import Resize, RouterStatistics, Stopped, StopPool
 from actors._routing import ROUND_ROBIN, Broadcast, Members, Routing
@@ -31,21 +32,26 @@ if TYPE_CHECKING:
     from actors._ref import ActorRef
 
 A = TypeVar("A", bound=pykka.Actor)
+R = TypeVar("R")
 
 
 class Router(Generic[A]):
     """Sends each message to one (or all) of several actors. Usable from any thread.
 
-    Made by ``spawn_pool`` or :meth:`of`. Messages of one sender to one worker keep their order; two
-    messages that go to different workers have none. A worker that has stopped is skipped; a message
-    is never handled twice because of that. ``await router`` waits until all workers have started.
+    Made by ``spawn_pool`` or :meth:`of`. Messages of one sender to one worker keep their order; messages
+    to different workers have no order. A router skips workers that have stopped, and never delivers a
+    message twice because of that. ``await router`` waits until all workers have started.
+
+    Args:
+        routing: the policy that chooses a message's worker.
+        size: the number of workers that there should be.
     """
 
     def __init__(self, routing: Routing, size: int = 0) -> None:
         self.routing = routing
-        """The policy."""
+        """The policy that chooses a message's worker."""
         self.pool: ActorRef[Pool] | None = None
-        """The actor that supervises the workers (to be watched, say); None for a group."""
+        """The actor that supervises the workers; None for a group made by :meth:`of`."""
         self.wanted = size
         self.leaving = self.replaced = 0
         self._to_all = isinstance(routing, Broadcast)
@@ -55,12 +61,12 @@ class Router(Generic[A]):
 
     @classmethod
     def of(cls, refs: Iterable[ActorRef[A]], routing: Routing = ROUND_ROBIN) -> Router[A]:
-        """A router for actors that exist already, and that others supervise.
+        """Make a router for actors that exist already and that others supervise.
 
         Args:
-            refs: the actors. One that stops is not replaced: the others get its share. For
-                :class:`ConsistentHash` their paths count, so they must differ.
-            routing: the policy.
+            refs: the actors. One that stops is not replaced: the others get its share.
+                :class:`ConsistentHash` goes by their paths, so those must differ.
+            routing: the policy that chooses a message's worker.
         """
         group = tuple(refs)
         router = cls(routing, len(group))
@@ -68,7 +74,12 @@ class Router(Generic[A]):
         return router
 
     def publish(self, refs: tuple[ActorRef[A], ...], keys: tuple[str, ...]) -> None:
-        """From now on these are the workers. For the pool."""
+        """Replace the workers; the pool calls it.
+
+        Args:
+            refs: the workers.
+            keys: a name for each worker's place, which a replacement inherits.
+        """
         members = Members(self.routing, refs, keys, self._turn)
         with self._lock:
             self._members = members
@@ -81,7 +92,7 @@ class Router(Generic[A]):
         return len(self.refs)
 
     def __bool__(self) -> bool:
-        return True  # also without a living worker
+        return True  # even without a living worker
 
     def __await__(self) -> Generator[Any, None, Router[A]]:
         for ref in self.refs:
@@ -90,7 +101,7 @@ class Router(Generic[A]):
 
     @property
     def refs(self) -> tuple[ActorRef[A], ...]:
-        """The workers that are alive, in the order of their places."""
+        """The living workers, in the order of their places."""
         return tuple(ref for ref in self._members.refs if ref.is_alive())
 
     # -- choosing -------------------------------------------------------------------------------
@@ -105,7 +116,7 @@ class Router(Generic[A]):
                 return ref
             living = members.living(self.routing)
             with self._lock:
-                if self._members is members:  # else the pool was quicker
+                if self._members is members:  # otherwise the pool was faster
                     self._members = living
 
     def _dead(self) -> ActorDeadError:
@@ -127,10 +138,10 @@ class Router(Generic[A]):
             urgent: as for :meth:`ActorRef.tell`.
 
         Raises:
-            ActorDeadError: no worker is alive (also while the only one is being replaced).
-            MailboxFull: the chosen worker's mailbox is full and its overflow policy refuses; the
-                others are not tried. With ``LeastMailbox`` all are full then. With ``Broadcast``
-                one was full at least, and all the others have got the message.
+            ActorDeadError: no worker is alive (the only one may be about to be replaced).
+            MailboxFull: the chosen worker's mailbox is full and its overflow policy refuses; no other
+                worker is tried. With ``LeastMailbox``, all are full then. With ``Broadcast``, at
+                least one is full, and all others have the message.
         """
         if self._to_all:
             refused = self._tell_all(message, urgent)[1]
@@ -142,7 +153,7 @@ class Router(Generic[A]):
             try:
                 ref.tell(message, urgent=urgent)
             except ActorDeadError:
-                continue  # it stopped in between: it has not got the message
+                continue  # it stopped in between, without the message
             return
 
     def _tell_all(self, message: Any, urgent: bool) -> tuple[int, MailboxFull | None]:
@@ -160,9 +171,16 @@ class Router(Generic[A]):
         return taken, refused
 
     def broadcast(self, message: Any, *, urgent: bool = False) -> int:
-        """Send a message to all workers, whatever the policy; how many have taken it.
+        """Send a message to all workers, whatever the policy.
 
-        Workers that finish what they have (after a :meth:`resize`) do not get it.
+        Workers that leave (after a :meth:`resize`) do not get it.
+
+        Args:
+            message: what to send.
+            urgent: as for :meth:`ActorRef.tell`.
+
+        Returns:
+            the number of workers that took it.
 
         Raises:
             ActorDeadError: no worker is alive.
@@ -170,7 +188,12 @@ class Router(Generic[A]):
         return self._tell_all(message, urgent)[0]
 
     def notify(self, message: Any, *, urgent: bool = False) -> bool:
-        """Tell, if a worker is there to take it; whether it was. Errors of sending are swallowed."""
+        """Tell, and return whether a worker took the message, instead of raising.
+
+        Args:
+            message: what to send.
+            urgent: as for :meth:`ActorRef.tell`.
+        """
         try:
             self.tell(message, urgent=urgent)
         except (ActorDeadError, MailboxFull):
@@ -180,9 +203,13 @@ class Router(Generic[A]):
     async def send(self, message: Any, *, timeout: float | None = None) -> None:
         """Send a message; wait for room if the chosen worker's mailbox is full.
 
-        The choice is made once: who waits keeps its place in the queue of that worker, and
-        ``LeastMailbox`` counts such senders, so that they spread. Only if the worker stops
-        meanwhile (the message has not entered then) is another one chosen.
+        The worker is chosen once: a waiting sender keeps its place in that worker's queue, and
+        ``LeastMailbox`` counts waiting senders, so that they spread. Another worker is chosen only if
+        this one stops before it has the message.
+
+        Args:
+            message: what to send.
+            timeout: seconds to wait at most; None waits without a limit.
 
         Raises:
             ActorDeadError: no worker is alive.
@@ -204,12 +231,30 @@ class Router(Generic[A]):
     @overload
     def ask(
         self,
+        message: Request[R],
+        *,
+        block: Literal[False],
+        timeout: float | None = None,
+        urgent: bool = False,
+    ) -> Future[R]: ...
+    @overload
+    def ask(
+        self,
         message: Any,
         *,
         block: Literal[False],
         timeout: float | None = None,
         urgent: bool = False,
     ) -> Future[Any]: ...
+    @overload
+    def ask(
+        self,
+        message: Request[R],
+        *,
+        block: Literal[True] = True,
+        timeout: float | None = None,
+        urgent: bool = False,
+    ) -> R: ...
     @overload
     def ask(
         self,
@@ -229,7 +274,14 @@ class Router(Generic[A]):
     ) -> Any:
         """Ask the worker that the policy chooses; see :meth:`ActorRef.ask`.
 
-        With ``Broadcast`` the reply is the list of all workers' replies, or the first error.
+        With ``Broadcast`` the reply is the list of all workers' replies, or the first error: ask a message
+        that is no :class:`Request` then, whose type would be that of one reply.
+
+        Args:
+            message: what to send.
+            block: whether to wait for the reply in this thread, instead of returning a future.
+            timeout: seconds until the ask is given up; None waits without a limit.
+            urgent: as for :meth:`ActorRef.tell`.
 
         Raises:
             WouldDeadlock: a blocking ask on the event loop's thread.
@@ -257,7 +309,7 @@ class Router(Generic[A]):
         future: Future[Any] = Future()
         try:
             while not self._put(self._pick(message), message, future, urgent):
-                pass  # it stopped in between: it has not got the message
+                pass  # it stopped in between, without the message
         except (ActorDeadError, MailboxFull) as error:
             future.try_fail(error)
         cell = future.target
@@ -266,7 +318,7 @@ class Router(Generic[A]):
         return future
 
     def _put(self, ref: ActorRef[A], message: Any, future: Future[Any], urgent: bool) -> bool:
-        # As ActorRef.ask does it, but a dead actor's refusal is told from an ask that it dropped.
+        # Like ActorRef.ask, but it tells a dead actor's refusal from an ask that the actor dropped.
         cell, sender = ref._cell, current.get()
         trace = ambient.get()
         if trace is None and sender is not None:
@@ -296,31 +348,39 @@ class Router(Generic[A]):
     # -- the pool -------------------------------------------------------------------------------
 
     def resize(self, size: int) -> Future[int]:
-        """Have ``size`` workers. Done (with ``size``) when the new ones are there and those that
-        are too many have left, after they have handled all that was sent to them.
+        """Change the number of workers.
 
-        Workers leave youngest place first; no message that was accepted is lost by it. The tasks,
-        the stash and the taken replies of a leaving worker end with it, as with a stop.
+        Surplus workers leave after they have handled all messages that were sent to them, the youngest
+        place first; no accepted message is lost. A leaving worker's tasks, stash and taken replies end
+        with it, as with a stop.
+
+        Returns:
+            a future whose value is ``size``, once the new workers are there and the surplus has left. Its
+            error is ActorDeadError if the pool stops or has stopped, or the exception of a new worker's
+            constructor (the size is unchanged then).
 
         Raises:
             ValueError: a size below 1.
             TypeError: a group of actors (:meth:`of`) has no pool.
-
-        The future's error is ActorDeadError if the pool has stopped or is stopping, and what a new
-        worker's constructor has raised (the size is unchanged then).
         """
         if size < 1:
             raise ValueError(f"a pool has one worker at least, not {size}")
         if self.pool is None:
-            raise TypeError(f"{self!r} has no pool: it can not be resized")
+            raise TypeError(f"{self!r} has no pool: it cannot be resized")
         return self.pool.ask(Resize(size), block=False)
 
     def stop(self, *, block: bool = True, timeout: float | None = None) -> Any:
-        """Stop all workers after the messages that they have, then the pool; a group's actors too.
+        """Stop all workers after the messages that they have, then the pool. A group's actors stop, too.
 
-        The future's (or the call's) value is False if all was dead already. Messages that arrive
-        meanwhile are handled or refused, never lost in silence (a group's actors stop as
-        :meth:`ActorRef.stop` has it). The stop goes on if ``timeout`` ends the wait for it.
+        Messages that arrive meanwhile are handled or refused, never lost in silence; those to a group's
+        actors as with :meth:`ActorRef.stop`.
+
+        Args:
+            block: whether to wait in this thread, instead of returning a future.
+            timeout: seconds that a blocking call waits; the stop goes on after that.
+
+        Returns:
+            a future, or with ``block`` its value: False if the pool or all actors were dead already.
 
         Raises:
             WouldDeadlock: a blocking stop on the event loop's thread.
@@ -344,7 +404,7 @@ class Router(Generic[A]):
         return future.get(timeout=timeout) if block else future
 
     def statistics(self) -> RouterStatistics:
-        """The workers at this moment, and the pool."""
+        """Statistics of the router and its living workers."""
         workers = tuple(ref.statistics() for ref in self.refs)
         return RouterStatistics(
             path=None if self.pool is None else self.pool.path,

@@ -1,8 +1,8 @@
-"""Actors for blocking work: the same tree, supervision and API, a thread of their own.
+"""Actors for blocking work: the same tree, supervision and API, with a thread each.
 
-All that the actor's class does (``__init__`` excepted, as in pykka) runs in the actor's thread; its
-lives, children, timers and tasks are kept by the system's loop as for every other actor. A message
-goes straight from the sender to the thread: the loop has no part in it.
+All methods of the actor except ``__init__`` run in its thread, as in pykka. The system's loop keeps
+the actor's lives, children, timers and tasks, as it does for every actor. A message goes straight from
+the sender to the thread, past the loop.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _HOOKS = (
 
 
 class Worker:
-    """One thread that does jobs in order, until the cell is gone."""
+    """One thread that does jobs in order, until :meth:`end`."""
 
     __slots__ = ("_jobs", "thread")
 
@@ -52,11 +52,11 @@ class Worker:
             job()
 
     def submit(self, job: Callable[[], None]) -> None:
-        """Do this after what was submitted before."""
+        """Do a job after those that were submitted before."""
         self._jobs.put(job)
 
     def end(self) -> None:
-        """No more jobs after those that wait."""
+        """End the thread after the jobs that wait."""
         self._jobs.put(None)
 
 
@@ -71,12 +71,12 @@ class ThreadedCell(Cell):
         super().__init__(*args)
         self._worker: Worker | None = None
         self._halted = False
-        """The thread has handed over to the loop (a failure, a stop) and waits for its word."""
+        """Whether the thread waits for the loop, which deals with a failure or a stop."""
 
     def _submit(self, job: Callable[[], None]) -> None:
         if self._worker is None:
             actor_class: Any = self.actor_class
-            # A copy: two threads can not be in one context, and the loop runs tasks in ours.
+            # A copy: two threads cannot be in one context, and the loop runs tasks in ours.
             self._worker = Worker(
                 f"{actor_class.__name__}-{next(_numbers)}",
                 actor_class.use_daemon_thread,
@@ -112,10 +112,10 @@ class ThreadedCell(Cell):
         account(self, envelope, self.began, error)
         self._handler_failed(envelope, error)
 
-    # -- what the loop does for it ----------------------------------------------------------------
+    # -- what is left to the loop -----------------------------------------------------------------
 
     def fail(self, error: BaseException, where: str, *, resumable: bool = False) -> None:
-        """See :meth:`Life.fail`; a failure in the thread is decided on by the loop."""
+        """See :meth:`Cell.fail`; the loop decides on a failure in the thread."""
         if asyncio._get_running_loop() is self.loop:
             super().fail(error, where, resumable=resumable)
         else:
@@ -124,12 +124,12 @@ class ThreadedCell(Cell):
 
     def _fail_on_loop(self, error: BaseException, where: str, resumable: bool) -> None:
         super().fail(error, where, resumable=resumable)
-        if self.state is RUNNING:  # its directive was to resume
+        if self.state is RUNNING:  # the directive was RESUME
             self._halted = False
             self.wake()
 
     def request_stop(self) -> None:
-        """See :meth:`Life.request_stop`."""
+        """See :meth:`Cell.request_stop`; the loop carries it out."""
         if asyncio._get_running_loop() is self.loop:
             super().request_stop()
         else:
@@ -137,10 +137,18 @@ class ThreadedCell(Cell):
             self.system.on_loop(super().request_stop)
 
     async def call(self, hook: str, *args: Any) -> None:
-        """Run a hook in the thread; give up waiting for a thread that does not come back."""
+        """Run a hook in the thread; stop waiting for a thread that does not come back.
+
+        Args:
+            hook: the hook's name.
+            args: for the hook.
+
+        Raises:
+            ActorError: the thread is still in a handler after twice the system's ``stop_grace``.
+        """
         idle = hook in ("before_restart", "after_restart", "on_start")
         if idle and getattr(type(self.actor), hook) is getattr(Actor, hook):
-            return  # nothing to run, nothing to wait for
+            return  # not overridden: nothing to run
         done: Future[None] = Future()
         self._submit(lambda: self._run_hook(hook, args, done))
         patience = None if self.state is STARTING else 2 * self.system.stop_grace
@@ -164,7 +172,7 @@ class ThreadedCell(Cell):
             done.try_set(None)
 
     def cut_off(self) -> None:
-        """Nothing: a thread's handler ends by itself, before anything else runs in the thread."""
+        """Do nothing: a thread's handler ends by itself, before anything else runs in the thread."""
 
     def start_task(self, coroutine: Coroutine[Any, Any, Any]) -> None:
         """See :meth:`actors.Actor.start_task`; the coroutine runs on the system's loop."""
@@ -188,9 +196,9 @@ class ThreadedActor(Actor):
     """An actor whose handlers and hooks may block: they run in a thread of its own.
 
     They are plain functions; blocking calls (``ask``, ``Future.get``, ``stop``) are allowed in them.
-    ``start_task`` and ``pipe_to_self`` run on the system's loop. A thread can not be cancelled: when
-    the actor is to stop, the handler gets twice the system's ``stop_grace``; then the thread is
-    abandoned, and the stop's report says so.
+    ``start_task`` and ``pipe_to_self`` run on the system's loop. A thread cannot be cancelled: when the
+    actor stops, its handler gets twice the system's ``stop_grace`` to end; then the thread is abandoned,
+    and the :class:`~actors.StopReport` names the actor.
     """
 
     use_daemon_thread: ClassVar[bool] = False
@@ -200,9 +208,12 @@ class ThreadedActor(Actor):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        for hook in (*_HOOKS, *(handler.__name__ for handler in cls._dispatch_table.values())):
-            if inspect.iscoroutinefunction(getattr(cls, hook)):
+        hooks = {hook: getattr(cls, hook) for hook in _HOOKS}
+        for name, function in (
+            hooks | {each.__name__: each for each in cls._dispatch_table.values()}
+        ).items():
+            if inspect.iscoroutinefunction(function):
                 raise TypeError(
-                    f"{cls.__qualname__}.{hook} is a coroutine function: a ThreadedActor has no "
+                    f"{cls.__qualname__}.{name} is a coroutine function: a ThreadedActor has no "
                     "loop to run it on; make it a plain function, or the actor an Actor"
                 )

@@ -1,14 +1,14 @@
-"""``handles``: dispatch by the message's exact type."""
+"""``handles`` dispatches by the message's exact type; ``Request`` names the reply's type."""
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, assert_type
 
 import pytest
 
-from actors import Actor, ActorSystem, Request, ThreadedActor, Unhandled, handles
+from actors import Actor, ActorSystem, Future, Request, ThreadedActor, Unhandled, handles
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +71,36 @@ async def test_on_receive_reaches_the_table_through_super() -> None:
         assert await ref.ask(Add(1), block=False) == 1
 
 
+async def test_a_key_error_of_a_handler_is_the_reply() -> None:
+    class Lookup(Actor):
+        @handles(Add)
+        def add(self, message: Add) -> int:
+            return {1: 1}[message.number]
+
+    unhandled: list[Any] = []
+    async with ActorSystem() as system:
+        system.events.subscribe(unhandled.append, Unhandled)
+        with pytest.raises(KeyError):
+            await system.spawn(Lookup).ask(Add(2), block=False)
+    assert not unhandled
+
+
+async def test_a_handler_takes_the_reply_with_its_type() -> None:
+    class Later(Actor):
+        @handles(Add)
+        def add(self, message: Add) -> None:
+            reply = self.take_reply(message)
+            assert_type(reply, Future[int])
+            reply.try_set(message.number)
+
+    async with ActorSystem() as system:
+        assert_type(system.spawn(Later).ask(Add(2), block=False), Future[int])
+        assert await system.spawn(Later).ask(Add(2), block=False) == 2
+        router = system.spawn_pool(Later, size=2)
+        assert_type(router.ask(Add(2), block=False), Future[int])
+        assert await router.ask(Add(2), block=False) == 2
+
+
 async def test_a_subclass_of_a_handled_message_is_not_handled() -> None:
     unhandled: list[Any] = []
     async with ActorSystem() as system:
@@ -79,6 +109,16 @@ async def test_a_subclass_of_a_handled_message_is_not_handled() -> None:
         ref.tell(Strange(1))
         assert await ref.ask(Add(1), block=False) == 1
     assert [type(event.message) for event in unhandled] == [Strange]
+
+
+def test_only_classes_are_handled() -> None:
+    with pytest.raises(TypeError, match="takes the classes of messages"):
+        handles()
+    with pytest.raises(TypeError, match="takes the classes of messages"):
+
+        class Bare(Actor):
+            @handles  # type: ignore[arg-type]
+            def add(self, _message: Add) -> None: ...
 
 
 def test_two_methods_for_one_message_are_refused() -> None:
