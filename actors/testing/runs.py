@@ -42,7 +42,7 @@ def _start(scenario: Scenario, sim: Sim) -> Awaitable[Any]:
     return scenario(sim.system)
 
 
-def failed(error: BaseException) -> bool:
+def is_failure(error: BaseException) -> bool:
     """Return whether this exception is a failure of the scenario, not a skipped test or Ctrl-C."""
     # pytest.fail(), and pytest.raises() if nothing is raised, raise a BaseException of pytest's own.
     return isinstance(error, Exception) or type(error).__name__ == "Failed"
@@ -70,7 +70,7 @@ def _simulate(scenario: Scenario, seed: int | str, mode: str, options: dict[str,
         value = sim.run(_start(scenario, sim))
         sim.finish()
     except BaseException as error:
-        if not failed(error):
+        if not is_failure(error):
             raise
         what = getattr(scenario, "__name__", repr(scenario))
         raise SimulationFailed(sim, what, error) from error
