@@ -1,4 +1,4 @@
-"""Killed at any point, an archive or a replay goes on and nothing is lost or there twice."""
+"""Killed at any point, an archive or a replay resumes; no record is lost or doubled."""
 
 from __future__ import annotations
 
@@ -9,19 +9,26 @@ import signal
 import subprocess
 import sys
 import threading
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
+from pixy.pipeline.archive.batch_writer import BatchWriter
+from pixy.pipeline.errors import PipelineError
+from pixy.pipeline.lake.store import LocalStore
 from pixy.pipeline.replay.state import ReplayState
 from tests.integration.pipeline.support import FAST_START, World, assert_sound, command
 from tests.support import ROOT
 
-KILLS = 10
+KILLS = ((0, 3.0, True), (1, 1.0, False), (2, 1.0, False), (2, 1.0, True), (5, 0.3, True))
+"""Batches to wait for, the most seconds to wait then, and whether the JVM is killed with Python."""
 
 
 class Running:
-    """A command that is going to be killed; its stderr is watched."""
+    """A command to kill; a thread collects its stderr."""
 
     def __init__(self, *arguments: str) -> None:
         self.process = subprocess.Popen(
@@ -48,10 +55,21 @@ class Running:
             self._seen.notify_all()
 
     def wait_for(self, text: str, timeout: float = 300.0) -> None:
-        """Until a line begins with ``text``, or the command ends."""
+        """Wait until a line begins with ``text``, or the command ends."""
         with self._seen:
             assert self._seen.wait_for(
                 lambda: any(line.startswith(text) or not line for line in self.lines), timeout
+            ), self.lines
+
+    def wait_for_count(self, text: str, count: int, timeout: float = 300.0) -> None:
+        """Wait until so many lines begin with ``text``, or the command ends."""
+        with self._seen:
+            assert self._seen.wait_for(
+                lambda: (
+                    sum(line.startswith(text) for line in self.lines) >= count
+                    or any(not line for line in self.lines)
+                ),
+                timeout,
             ), self.lines
 
     def kill(self, *, all_of_it: bool) -> None:
@@ -63,14 +81,124 @@ class Running:
         self.process.wait()
 
     def end(self) -> tuple[int, dict[str, object]]:
-        """Exit code and summary."""
+        """Wait for the end; return exit code and summary."""
         output, _ = self.process.stdout.read(), self.process.wait(300)  # type: ignore[union-attr]
         assert output, self.lines
         return self.process.returncode, json.loads(output)
 
 
+class Killed(RuntimeError):
+    """Ends an archive as a kill does: no code after it changes a file."""
+
+
+class KillPoints:
+    """Kill points of an archive: before each change of a file, halfway through each new file, and after a batch.
+
+    From the kill on every change is refused, so that the files stay as a kill leaves them.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.visited: list[str] = []
+        self._dead = False
+        self._counts: Counter[str] = Counter()
+        for method in ("publish", "replace", "move", "remove"):
+            self._wrap(monkeypatch, LocalStore, method)
+        self._wrap(monkeypatch, BatchWriter, "_read_back")  # Spark has written to staging
+        write = BatchWriter.write
+
+        def write_and_die(writer: BatchWriter, *args: Any) -> Any:
+            manifest = write(writer, *args)
+            self._die_once("a batch before Spark commits it")
+            return manifest
+
+        monkeypatch.setattr(BatchWriter, "write", write_and_die)
+
+    def restart(self) -> None:
+        """Begin another run: it ends at the first point that no run before it has visited."""
+        self._dead = False
+        self._counts.clear()
+
+    def _wrap(self, monkeypatch: pytest.MonkeyPatch, owner: Any, method: str) -> None:
+        original = getattr(owner, method)
+
+        def wrapped(self_: Any, path: str, *args: Any) -> Any:
+            target = args[0] if method == "move" else path
+            what = f"{method} {target.partition('/')[0]}"
+            self._die_once(f"{what}, before it")
+            if method == "publish":
+                torn = Path(self_.root, path)
+                torn.parent.mkdir(parents=True, exist_ok=True)
+                draft = torn.with_name(f".{torn.name}.torn")
+                draft.write_bytes(args[0][: len(args[0]) // 2])
+                self._die_once(f"{what}, half of it")
+                draft.unlink()
+            return original(self_, path, *args)
+
+        monkeypatch.setattr(owner, method, wrapped)
+
+    def _die_once(self, what: str) -> None:
+        self._counts[what] += 1
+        point = f"{what} ({self._counts[what]})"
+        if self._dead:
+            raise Killed(f"killed already: {point}")
+        if point not in self.visited:
+            self.visited.append(point)
+            self._dead = True
+            raise Killed(f"killed at {point}")
+
+
+def produce_over_midnight(world: World, topic: str) -> None:
+    """Two partitions, one of them with records of two days: its file is split."""
+    producer = Producer({"bootstrap.servers": world.kafka.bootstrap()[0], "linger.ms": 5})
+    midnight = 1_700_006_400_000
+    for number in range(20):
+        late = number % 4 == 1
+        producer.produce(topic, b"value %d" % number, partition=number % 2, timestamp=midnight - late)
+    assert producer.flush(30) == 0
+
+
+@pytest.mark.timeout(600)
+def test_an_archive_killed_at_each_point_resumes(
+    world: World, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.kafka.create_topic(name, 2, **{"retention.ms": "-1"})
+    with monkeypatch.context() as patched:
+        points = KillPoints(patched)
+        for _ in range(60):
+            produce_over_midnight(world, name)
+            points.restart()
+            try:
+                world.archive(name)
+            except (Killed, PipelineError) as error:
+                assert "killed" in str(error), points.visited
+            else:
+                break
+        else:
+            raise AssertionError(f"there is no end of points: {points.visited}")
+    for wanted in (
+        "publish _lake.json, before it (1)",
+        "publish _lake.json, half of it (1)",
+        "publish pixy.json, half of it (1)",
+        "remove _staging, before it (2)",
+        "_read_back _staging, before it (2)",
+        "move data, before it (3)",
+        "publish _manifests, before it (1)",
+        "publish _manifests, half of it (1)",
+        "a batch before Spark commits it (1)",
+    ):
+        assert wanted in points.visited
+    lake = world.lake()
+    assert_sound(lake)
+    assert lake.state().partition_stats(name) == world.truth(name)
+    assert [each.batch for each in lake.manifests()] == list(range(lake.state().seq + 1))
+
+
 @pytest.mark.timeout(1200)
-def test_ten_kills_of_an_archive(world: World, name: str) -> None:
+def test_kills_of_an_archive(world: World, name: str) -> None:
+    """Kill -9 of real processes: before the first batch, within batches, and at the end.
+
+    Each starts Spark, so there is one for each phase and way to kill; the test above has every point in between.
+    """
     chance = random.Random(name)
     world.kafka.create_topic(name, 3)
     arguments = (
@@ -81,6 +209,8 @@ def test_ten_kills_of_an_archive(world: World, name: str) -> None:
         name,
         "--lake",
         str(world.folder / "lake"),
+        "--job",
+        "job",
         "--batch-records",
         "300",
         "--master",
@@ -88,27 +218,32 @@ def test_ten_kills_of_an_archive(world: World, name: str) -> None:
         "--conf",
         "spark.driver.memory=512m",
     )
-    killed = 0
-    while killed < KILLS:
-        world.produce(name, 1500, 3)
-        running = Running(*arguments)
-        running.wait_for("archiving")
-        try:
-            running.process.wait(chance.uniform(0.0, 6.0))
-        except subprocess.TimeoutExpired:
-            running.kill(all_of_it=chance.random() < 0.5)
-            killed += 1
-        else:
-            assert running.process.returncode == 0, running.lines
-    code, summary = Running(*arguments).end()
-    assert (code, summary["ok"]) == (0, True)
+    published = -1
+    for line, delay, all_of_it in KILLS:
+        killed = False
+        while not killed:
+            world.produce(name, 1500, 3)
+            running = Running(*arguments)
+            running.wait_for("archiving")
+            if line:
+                running.wait_for_count("batch ", line)
+            try:
+                running.process.wait(chance.uniform(0.0, delay))
+            except subprocess.TimeoutExpired:
+                running.kill(all_of_it=all_of_it)
+                killed = True
+            else:
+                assert running.process.returncode == 0, running.lines
+        if (world.folder / "lake").exists():
+            published = world.lake().state().seq
+    assert published >= 0, "the kills met nothing"
+    assert world.archive(name, batch_records=300).records > 0
     lake = world.lake()
     assert_sound(lake)
     assert lake.state().partition_stats(name) == world.truth(name)
     manifests = list(lake.manifests())
-    assert len(manifests) > KILLS, "the kills met nothing"
     assert [each.batch for each in manifests] == list(range(len(manifests)))
-    # A reader that knows nothing of manifests sees each record once as well, now that all is done.
+    # A reader that ignores the manifests sees each record once as well, now that the job is done.
     assert world.spark.read.parquet(str(world.folder / "lake" / "data")).count() == sum(
         stats.count for stats in world.truth(name).values()
     )
@@ -167,7 +302,7 @@ def test_kills_of_a_replay(world: World, name: str) -> None:
 
 
 @pytest.mark.timeout(400)
-def test_asked_to_stop_it_ends_after_a_batch(world: World, name: str) -> None:
+def test_an_archive_asked_to_stop_ends_after_a_batch(world: World, name: str) -> None:
     world.kafka.create_topic(name, 1)
     world.produce(name, 2000)
     metrics = world.folder / "metrics.prom"
