@@ -1,4 +1,4 @@
-"""Real Spark on real Kafka: one JVM for all tests that can share it, the audit's among them."""
+"""Real Spark on real Kafka: the tests of all folders below share one session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topics with everything that a record, a batch or a log can be."""
+"""Topics with every odd record, batch and log that Kafka allows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.integration.pipeline.support import World
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 T = 1_700_000_000_123
-"""A time whose milliseconds are not zero."""
+"""A timestamp with milliseconds other than zero."""
 
 RECORDS: list[tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]] = [
     (None, None, []),  # neither key nor value
@@ -34,7 +34,7 @@ def _producer(world: World, **config: Any) -> Producer:
 
 def _write(producer: Producer, topic: str, partition: int, start: int) -> None:
     for number, (key, value, headers) in enumerate(RECORDS):
-        # Days apart, not in order: late records go to the day they belong to.
+        # Days apart and out of order: late records go to their own day.
         timestamp = start + number + (number % 3) * 86_400_000
         producer.produce(topic, value, key, partition, timestamp=timestamp, headers=headers or None)
     assert producer.flush(30) == 0
@@ -58,18 +58,18 @@ def everything(world: World, topic: str) -> None:
 
 
 def appended(world: World, topic: str) -> None:
-    """The broker's clock."""
+    """Timestamps of the broker's clock."""
     world.kafka.create_topic(topic, 1, **{"message.timestamp.type": "LogAppendTime"})
     _write(_producer(world), topic, 0, T)
 
 
 def more(world: World, topic: str) -> None:
-    """The same records once more, in one partition."""
+    """Write the same records again, to one partition."""
     _write(_producer(world), topic, 0, T)
 
 
 def compacted(world: World, topic: str) -> None:
-    """A log with holes: 5 keys, of which older values were removed."""
+    """A log with gaps: 5 keys, whose older values are compacted away."""
     world.kafka.create_topic(
         topic,
         1,
@@ -90,8 +90,8 @@ def compacted(world: World, topic: str) -> None:
             producer.produce(topic, b"value %d" % number, b"key %d" % (number % 5), 0, timestamp=T + number)
         assert producer.flush(30) == 0
         [(start, end)] = world.view.bounds([(topic, 0)]).values()
-        there = world.truth(topic)[0].count
-        if there < end - start - 20:
+        count = world.truth(topic)[0].count
+        if count < end - start - 20:
             return
-        assert time.monotonic() < deadline, "the log cleaner does nothing"
+        assert time.monotonic() < deadline, "the log cleaner does not run"
         time.sleep(0.3)

@@ -1,4 +1,4 @@
-"""What the pipeline's tests do again and again; truth comes from librdkafka and pure Python."""
+"""Helpers of the pipeline's tests. ``truth`` reads Kafka with librdkafka and hashes in pure Python."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from tests.kafka.cluster import Cluster
 from tests.support import ROOT
 
 FAST_START = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-"""A JVM that lives for seconds need not be the fastest in the end."""
+"""A JVM that lives for seconds starts faster with the simple compiler and collector."""
 
 
 @dataclass
 class World:
-    """See the fixture."""
+    """A cluster, a Spark session, and a folder for lakes."""
 
     spark: Any
     kafka: Cluster
@@ -43,7 +43,7 @@ class World:
         return ClusterView(settings.admin(self.proxy))
 
     def config(self) -> str:
-        """The daemon's configuration file for this cluster."""
+        """Write the daemon's configuration for this cluster; return its path."""
         path = self.folder / "pixy.yaml"
         path.write_text(json.dumps({"proxies": {"main": {"kafka": {"seed_peers": self.kafka.bootstrap()}}}}))
         return str(path)
@@ -55,7 +55,7 @@ class World:
         assert producer.flush(30) == 0
 
     def archive(self, *topics: str, lake: str = "lake", **fields: Any) -> Any:
-        """Run an archive once; returns its progress."""
+        """Run an archive once; return its progress."""
         from pixy.pipeline.archive.archive import Archive
         from pixy.pipeline.archive.job import Job
         from pixy.pipeline.archive.subscription import Subscription
@@ -70,12 +70,12 @@ class World:
         return Lake.open(str(self.folder / name))
 
     def truth(self, topic: str) -> dict[int, Stats]:
-        """What Kafka has, as read by librdkafka and hashed in Python; timestamps are CreateTime."""
+        """Compute the stats of Kafka's records, read by librdkafka and hashed in Python."""
         kinds = {"CreateTime": 0, "LogAppendTime": 1}
         kind = kinds[self.view.topic_settings(topic)["message.timestamp.type"]]
-        places = [(topic, number) for number in range(self.view.topics()[topic])]
+        partitions = [(topic, number) for number in range(self.view.topics()[topic])]
         found: dict[int, Stats] = {}
-        for (_, partition), (start, end) in self.view.bounds(places, committed=False).items():
+        for (_, partition), (start, end) in self.view.bounds(partitions, committed=False).items():
             for record in read_range(settings.common(self.proxy), topic, partition, start, end):
                 content = content_hash(record.timestamp, record.key, record.value, record.headers)
                 found[partition] = found.get(partition, Stats()) + Stats(
@@ -92,14 +92,14 @@ class World:
 
 
 def assert_sound(lake: Lake) -> None:
-    """The lake verifies, every record of it."""
+    """Verify every record of the lake."""
     verdict = verify(lake)
     assert verdict.problems == []
     assert verdict.files and verdict.records
 
 
 def contents(lake: Lake, topic: str) -> dict[int, tuple[int, int]]:
-    """Count and content checksum by partition: what a replay must keep."""
+    """Return count and content checksum by partition, which a replay must keep."""
     return {
         partition: (stats.count, stats.content_checksum)
         for partition, stats in lake.state().partition_stats(topic).items()
@@ -107,7 +107,7 @@ def contents(lake: Lake, topic: str) -> dict[int, tuple[int, int]]:
 
 
 def command(*arguments: str, timeout: float = 120.0) -> tuple[int, dict[str, Any], str]:
-    """Run ``kafka-pixy pipeline ... --json``: exit code, summary, stderr."""
+    """Run ``kafka-pixy pipeline ... --json``; return exit code, summary and stderr."""
     done = subprocess.run(
         [sys.executable, "-m", "pixy.cli.main", "pipeline", *arguments, "--json"],
         cwd=ROOT,

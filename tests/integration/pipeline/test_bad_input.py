@@ -1,4 +1,4 @@
-"""What is wrong is named, and what was published stays as it was."""
+"""Errors name what is wrong, and published batches stay as they were."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from tests.kafka.cluster import PASSWORD, USER, Cluster
 pytestmark = pytest.mark.timeout(240)
 
 
-def spark_files(world: World, what: str) -> Path:
-    return world.folder / "lake" / "_checkpoints" / "job" / "spark" / what
+def spark_files(world: World, kind: str) -> Path:
+    return world.folder / "lake" / "_checkpoints" / "job" / "spark" / kind
 
 
-def test_a_topic_made_anew_is_not_mixed_in(world: World, name: str) -> None:
+def test_a_topic_created_again_is_refused(world: World, name: str) -> None:
     world.kafka.create_topic(name)
     world.produce(name, 10)
     world.archive(name)
@@ -44,7 +44,7 @@ def test_a_topic_made_anew_is_not_mixed_in(world: World, name: str) -> None:
     assert world.lake().state() == before
 
 
-def test_offsets_that_expired_unread(world: World, name: str) -> None:
+def test_offsets_that_expired_unread_are_refused_or_skipped(world: World, name: str) -> None:
     world.kafka.create_topic(name)
     world.produce(name, 10)
     world.archive(name)
@@ -57,7 +57,7 @@ def test_offsets_that_expired_unread(world: World, name: str) -> None:
     assert_sound(world.lake())
 
 
-def test_checkpoints_and_log_must_fit(world: World, name: str) -> None:
+def test_checkpoint_and_log_must_match(world: World, name: str) -> None:
     world.kafka.create_topic(name)
     world.produce(name, 10)
     world.archive(name)
@@ -68,10 +68,10 @@ def test_checkpoints_and_log_must_fit(world: World, name: str) -> None:
     world.produce(name, 5)
     assert world.archive(name).records == 5
     assert [each.batch for each in lake.manifests()] == [0, 1]
-    # Of another job, by its folder.
+    # The checkpoint of another job, named by its folder.
     with pytest.raises(CheckpointError, match="its job is job, this job's is other"):
         world.archive(name, name="other", checkpoint=str(world.folder / "lake/_checkpoints/job"))
-    # Another job that would archive the same once more.
+    # Another job that would archive the same offsets again.
     with pytest.raises(
         PipelineError, match=rf"offsets 0 to 9 of {name}/0 are in the lake already, from batch 0 of job job"
     ):
@@ -83,20 +83,20 @@ def test_checkpoints_and_log_must_fit(world: World, name: str) -> None:
     with pytest.raises(CheckpointError, match="done batch 1, and the lake's log has only batches up to 0"):
         world.archive(name)
     last.write_bytes(kept)
-    # The checkpoint is gone: the log says where to go on.
+    # The checkpoint is gone: the log says where to resume.
     world.produce(name, 7)
     shutil.rmtree(world.folder / "lake/_checkpoints/job")
     assert world.archive(name).records == 7
     assert_sound(lake)
     assert lake.state().partition_stats(name) == world.truth(name)
-    # One entry altered: nothing is added to a log that is not whole.
+    # An altered entry: nothing is added to a damaged log.
     first = Path(lake.path(manifest_path(0)))
     first.write_text(first.read_text().replace('"count": 10', '"count": 9'))
     with pytest.raises(LakeError, match=r"000000000000.json was altered"):
         world.archive(name)
 
 
-def test_where_it_begins_and_what_a_pattern_takes_in(world: World, name: str) -> None:
+def test_starting_offsets_and_patterns(world: World, name: str) -> None:
     topics = [f"{name}-a", f"{name}-b"]
     world.kafka.create_topic(topics[0], 2)
     world.produce(topics[0], 10, 2)
@@ -114,9 +114,9 @@ def test_where_it_begins_and_what_a_pattern_takes_in(world: World, name: str) ->
 
 @contextmanager
 def small_files(spark: Any, size: int) -> Iterator[None]:
-    """The JVM can make no file larger than ``size``: a full disk that takes no rights to make.
+    """Limit the JVM's files to ``size`` bytes, which acts as a full disk and needs no privileges.
 
-    The error is EFBIG where a full disk's is ENOSPC; the way it goes is the same."""
+    The error is EFBIG instead of ENOSPC; the code that handles it is the same."""
     pid = int(spark._jvm.java.lang.ProcessHandle.current().pid())
     soft, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
     resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, hard))
@@ -159,9 +159,7 @@ def test_damage_is_not_compacted_away(world: World, name: str) -> None:
     good = path.read_bytes()
     for bad in (
         b"PAR1" + b"\0" * (len(good) - 8) + b"PAR1",  # no footer
-        good[:60]
-        + bytes(255 - byte for byte in good[60:200])
-        + good[200:],  # a footer, and pages that are none
+        good[:60] + bytes(255 - byte for byte in good[60:200]) + good[200:],  # a good footer, damaged pages
     ):
         path.write_bytes(bad)
         with pytest.raises(LakeError, match=rf"^{path} cannot be read: .*; {name} of .* is left as it is$"):
@@ -179,8 +177,8 @@ def test_damage_is_not_compacted_away(world: World, name: str) -> None:
     assert_sound(lake)
 
 
-def test_any_hadoop_file_system(world: World, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Through Hadoop's interface, on the one file system that needs no other server."""
+def test_a_lake_on_a_hadoop_file_system(world: World, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Archive through Hadoop's interface, on the one file system that needs no server."""
 
     def store_for(uri: str, spark: Any) -> HadoopStore:
         return HadoopStore(spark, f"file://{uri}" if uri.startswith("/") else uri)

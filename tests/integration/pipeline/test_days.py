@@ -1,4 +1,4 @@
-"""A file holds one topic and one day, whichever way the batch was written."""
+"""Every file holds one topic and one day, however the batch was written."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ def produce(world: World, topic: str, partitions: int, times: list[int]) -> None
 
 
 @pytest.fixture
-def ways(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """How batches were written: flat, split, by day."""
-    taken: list[str] = []
+def writes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Record how batches are written: flat, or by day (also to split a file)."""
+    made: list[str] = []
     split, by_day = BatchWriter._split, BatchWriter._save_by_day
 
     def splitting(self: BatchWriter, written: Any, staging: str) -> Any:
-        taken.append("flat")
+        made.append("flat")
         return split(self, written, staging)
 
     def saving(self: BatchWriter, *args: Any) -> Any:
-        taken.append("by day")
+        made.append("by day")
         return by_day(self, *args)
 
     monkeypatch.setattr(BatchWriter, "_split", splitting)
     monkeypatch.setattr(BatchWriter, "_save_by_day", saving)
-    return taken
+    return made
 
 
 def check(world: World, topic: str, dates: set[str]) -> None:
@@ -55,18 +55,18 @@ def check(world: World, topic: str, dates: set[str]) -> None:
             assert stats.min_timestamp // DAY == stats.max_timestamp // DAY, file
 
 
-def test_one_day_is_written_once(world: World, name: str, ways: list[str]) -> None:
+def test_a_batch_of_one_day_is_written_once(world: World, name: str, writes: list[str]) -> None:
     world.kafka.create_topic(name, 2, **{"retention.ms": "-1"})
     produce(world, name, 2, [MIDNIGHT + at for at in range(40)])
     world.archive(name)
-    assert ways == ["flat"]
+    assert writes == ["flat"]
     assert len(world.lake().state().files) == 2
     check(world, name, {"2023-11-15"})
 
 
-def test_midnight_splits_the_file_it_falls_into(world: World, name: str, ways: list[str]) -> None:
+def test_a_file_across_midnight_is_split(world: World, name: str, writes: list[str]) -> None:
     world.kafka.create_topic(name, 2, **{"retention.ms": "-1"})
-    # Partition 0 is of one day, partition 1 has late records and one before 1970's second day.
+    # Partition 0 has one day, partition 1 late records and one of the first day of 1970.
     produce(
         world,
         name,
@@ -74,21 +74,21 @@ def test_midnight_splits_the_file_it_falls_into(world: World, name: str, ways: l
         [MIDNIGHT + 5 if at % 2 == 0 else MIDNIGHT - 20 + at for at in range(40)] + [MIDNIGHT, 7],
     )
     world.archive(name)
-    assert ways == ["flat", "by day"]
+    assert writes == ["flat", "by day"]
     check(world, name, {"2023-11-14", "2023-11-15", "1970-01-01"})
-    # Half of it was of several days: the next batch of the same run is written by day at once.
+    # Half of the records were in partitions with several days: the next batch of the run is written by day.
     produce(world, name, 2, [MIDNIGHT + at % 4 * DAY for at in range(80)])
-    ways.clear()
+    writes.clear()
     world.archive(name, batch_records=40)
-    assert ways[:2] == ["flat", "by day"] and set(ways[2:]) == {"by day"}
+    assert writes[:2] == ["flat", "by day"] and set(writes[2:]) == {"by day"}
     check(world, name, {"1970-01-01", *(f"2023-11-{day}" for day in range(14, 19))})
 
 
-def test_many_thin_partitions_share_files(world: World, name: str, ways: list[str]) -> None:
+def test_many_thin_partitions_share_files(world: World, name: str, writes: list[str]) -> None:
     world.kafka.create_topic(name, 7, **{"retention.ms": "-1"})
     produce(world, name, 7, [MIDNIGHT + at % 3 * DAY for at in range(70)])
     world.archive(name)
-    assert ways == ["by day"]
+    assert writes == ["by day"]
     assert len(world.lake().state().files) <= 6
     check(world, name, {"2023-11-15", "2023-11-16", "2023-11-17"})
 

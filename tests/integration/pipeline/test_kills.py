@@ -19,11 +19,13 @@ from confluent_kafka import Producer
 from pixy.pipeline.archive.batch_writer import BatchWriter
 from pixy.pipeline.errors import PipelineError
 from pixy.pipeline.lake.store import LocalStore
+from pixy.pipeline.lake.verify import verify
 from pixy.pipeline.replay.state import ReplayState
+from tests.integration.pipeline.delta import delta_commits, read_by_delta, read_by_manifests
 from tests.integration.pipeline.support import FAST_START, World, assert_sound, command
 from tests.support import ROOT
 
-KILLS = ((0, 3.0, True), (1, 1.0, False), (2, 1.0, False), (2, 1.0, True), (5, 0.3, True))
+KILLS = ((0, 3.0, True), (1, 1.0, False), (3, 1.0, False), (5, 0.3, True))
 """Batches to wait for, the most seconds to wait then, and whether the JVM is killed with Python."""
 
 
@@ -189,6 +191,7 @@ def test_an_archive_killed_at_each_point_resumes(
         assert wanted in points.visited
     lake = world.lake()
     assert_sound(lake)
+    assert verify(lake).unlisted == [], "files of killed runs are written again under the same names"
     assert lake.state().partition_stats(name) == world.truth(name)
     assert [each.batch for each in lake.manifests()] == list(range(lake.state().seq + 1))
 
@@ -303,7 +306,10 @@ def test_kills_of_a_replay(world: World, name: str) -> None:
 
 @pytest.mark.timeout(400)
 def test_an_archive_asked_to_stop_ends_after_a_batch(world: World, name: str) -> None:
+    """From the command line, with metrics and group offsets, into a lake that has a Delta table."""
     world.kafka.create_topic(name, 1)
+    world.produce(name, 100)
+    world.archive(name, delta=True)
     world.produce(name, 2000)
     metrics = world.folder / "metrics.prom"
     running = Running(
@@ -314,6 +320,8 @@ def test_an_archive_asked_to_stop_ends_after_a_batch(world: World, name: str) ->
         name,
         "--lake",
         str(world.folder / "lake"),
+        "--job",
+        "job",
         "--trigger",
         "100ms",
         "--max-rate",
@@ -323,14 +331,15 @@ def test_an_archive_asked_to_stop_ends_after_a_batch(world: World, name: str) ->
         "--commit-as",
         f"{name}-lag",
     )
-    running.wait_for("batch 0")
+    running.wait_for("batch 1")
     running.process.send_signal(signal.SIGTERM)
     code, summary = running.end()
     assert (code, summary["ended"]) == (0, "asked to stop")
-    assert 0 < int(str(summary["records"])) < 2000
+    records = int(str(summary["records"]))
+    assert 0 < records < 2000
     assert_sound(world.lake())
-    assert (
-        f'kafka_pixy_archive_records{{job="{summary["job"]}",topic="{name}"}} {float(str(summary["records"]))}'
-        in metrics.read_text()
-    )
-    assert world.view.committed(f"{name}-lag", [(name, 0)])[name, 0][0] == summary["records"]
+    assert f'kafka_pixy_archive_records{{job="job",topic="{name}"}} {float(records)}' in metrics.read_text()
+    assert world.view.committed(f"{name}-lag", [(name, 0)])[name, 0][0] == 100 + records
+    # The lake has a table, so the command follows it without being told.
+    assert delta_commits(world) == list(range(world.lake().state().seq + 1))
+    assert read_by_delta(world) == read_by_manifests(world)

@@ -1,4 +1,4 @@
-"""The Kubernetes examples against Kubernetes' own types, which Spark brings along: no field that there is not."""
+"""Check the fields of the Kubernetes examples against Kubernetes' own types, which Spark contains."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.unit.docs.test_kubernetes import FILES, documents
 
 
 def unknown(jvm: Any, value: Any, path: str) -> Iterator[str]:
-    """Fields that the types do not know; they keep them aside."""
+    """Yield the fields that the types do not know."""
     if type(value).__name__ == "JavaList":
         for at, each in enumerate(value):
             yield from unknown(jvm, each, f"{path}[{at}]")
@@ -34,13 +34,13 @@ def check(spark: Any, document: dict[str, Any]) -> list[str]:
     typed = jvm.io.fabric8.kubernetes.client.utils.KubernetesSerialization().unmarshal(
         yaml.safe_dump(document)
     )
-    assert typed.getClass().getSimpleName() == document["kind"], "no such kind in this version of the API"
+    assert typed.getClass().getSimpleName() == document["kind"], "this version of the API lacks the kind"
     return list(unknown(jvm, typed, document["kind"]))
 
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("file", FILES, ids=[file.name for file in FILES])
-def test_every_field_is_one_of_kubernetes(spark: Any, file: Any) -> None:
+def test_kubernetes_knows_every_field(spark: Any, file: Any) -> None:
     for document in documents(file):
         assert check(spark, document) == []
 

@@ -1,4 +1,4 @@
-"""Archive, replay, archive again: what comes out is what went in, byte for byte."""
+"""Archive, replay, archive again: every record comes back byte for byte."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def replay(world: World, topic: str, to: str, *, state: str = "", find: Any = No
     ).run()
 
 
-def test_every_oddity_comes_back(world: World, name: str) -> None:
+def test_odd_records_come_back(world: World, name: str) -> None:
     makers = (oddities.everything, oddities.appended, oddities.compacted)
     topics = [f"{name}-{make.__name__}" for make in makers]
     for make, topic in zip(makers, topics, strict=True):
@@ -40,14 +40,14 @@ def test_every_oddity_comes_back(world: World, name: str) -> None:
     assert_sound(lake)
     state = lake.state()
     for topic in topics:
-        if "compacted" in topic:  # the cleaner may go on: what was there is what was archived
+        if "compacted" in topic:  # the cleaner may continue, so Kafka may have fewer records by now
             assert state.partition_stats(topic)[0].count < state.ranges[topic, 0][-1].range.end
         else:
             assert state.partition_stats(topic) == world.truth(topic), topic
     assert progress.records == sum(
         stats.count for topic in topics for stats in state.partition_stats(topic).values()
     )
-    # Aborted records are not there; the offsets they took are known to have been looked at.
+    # Aborted records are left out; the range covers their offsets.
     everything = state.ranges[topics[0], 2][-1].range
     assert everything.end - everything.start > everything.stats.count + len(oddities.RECORDS)
 
@@ -57,7 +57,7 @@ def test_every_oddity_comes_back(world: World, name: str) -> None:
     world.archive(*[f"{topic}-again" for topic in topics], lake="again")
     for topic in topics:
         assert contents(lake, topic) == contents(world.lake("again"), f"{topic}-again"), topic
-    # Headers as they are in the files: null, empty and repeated ones told apart.
+    # The files keep null, empty and repeated headers apart.
     assert any(
         [(each["key"], each["value"]) for each in row] == [("h", None), ("h", b""), ("h", b"1"), ("h", None)]
         for file in world.lake("again").state().select(f"{topics[0]}-again")
@@ -65,7 +65,7 @@ def test_every_oddity_comes_back(world: World, name: str) -> None:
         if row
     )
 
-    # Compaction changes files, and nothing else. A second batch, so that a day has files enough.
+    # Compaction changes only files. A second batch gives a day several files.
     oddities.more(world, topics[1])
     world.archive(*topics)
     before = {topic: contents(lake, topic) for topic in topics}
@@ -77,7 +77,7 @@ def test_every_oddity_comes_back(world: World, name: str) -> None:
     assert_sound(lake)
 
 
-def test_selections_map_and_groups(world: World, name: str) -> None:
+def test_selections_offset_map_and_groups(world: World, name: str) -> None:
     from confluent_kafka import Consumer, TopicPartition
 
     from pixy.pipeline.spark.predicate import find
@@ -120,17 +120,17 @@ def test_selections_map_and_groups(world: World, name: str) -> None:
     assert {(row["partition"], row["offset"], row["new_partition"], row["new_offset"]) for row in rows} == {
         (number, offset, number, offset - 5) for number in (0, 1) for offset in range(5, 40)
     }
-    # Offset 10 is now 5; 45 is after all that was replayed, so the group is at the end.
+    # Offset 10 is now 5; 45 is after the replayed records, so the group is at the end.
     assert {row["partition"]: (row["offset"], row["lag"]) for row in kept.groups} == {0: (5, 30), 1: (35, 0)}
     found = world.view.committed(name, [(f"{name}-kept", 0), (f"{name}-kept", 1)])
     assert [found[f"{name}-kept", number][0] for number in (0, 1)] == [5, 35]
-    # Partitions made anew: nothing that the group had not done lies before its new offsets.
+    # With another partitioner no unprocessed record is before the group's new offsets.
     todo = {(0, offset) for offset in range(10, 50)} | {(1, offset) for offset in range(45, 50)}
     at = {row["partition"]: row["offset"] for row in moved.groups}
     for row in ReplayState(str(world.folder / f"{name}-moved")).map().to_pylist():
         if (row["partition"], row["offset"]) in todo:
             assert row["new_offset"] >= at[row["new_partition"]]
-    # The same once more writes nothing.
+    # Running it again writes nothing.
     again = replay(world, name, f"{name}-moved", partitioner="murmur2_random")
     assert (again.ended, again.progress.records) == ("done before", 0)
     assert sum(stats.count for stats in world.truth(f"{name}-moved").values()) == 100

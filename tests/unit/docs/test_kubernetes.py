@@ -1,4 +1,4 @@
-"""The Kubernetes examples: the daemon's configuration in them is one, the commands are commands, names fit."""
+"""The Kubernetes examples: their configuration and command lines are valid, and names that refer to each other match."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def documents(file: Path) -> list[dict[str, Any]]:
 
 
 def pods(document: Any) -> Iterator[dict[str, Any]]:
-    """The pod specifications in a document."""
+    """Yield the pod specifications in a document."""
     if isinstance(document, dict):
         if "containers" in document:
             yield document
@@ -40,7 +40,7 @@ def containers() -> list[tuple[str, dict[str, Any]]]:
     ]
 
 
-def test_there_are_some() -> None:
+def test_the_examples_are_found() -> None:
     assert [file.name for file in FILES] == ["archive.yaml", "executors.yaml"]
     assert len(containers()) == 4
 
@@ -54,7 +54,7 @@ def test_the_arguments_are_a_command_line(name: str, container: dict[str, Any]) 
     assert all("=" in setting for setting in args.conf)
 
 
-def test_the_configuration_is_the_daemon_s(tmp_path: Path) -> None:
+def test_the_configuration_is_valid(tmp_path: Path) -> None:
     [text] = [
         document["data"]["pixy.yaml"]
         for file in FILES
@@ -74,22 +74,22 @@ def test_the_configuration_is_the_daemon_s(tmp_path: Path) -> None:
         assert arguments.get("cluster", "main") == "main"
 
 
-def test_what_is_mounted_is_there() -> None:
+def test_mounts_and_volumes_match() -> None:
     for file in FILES:
         for document in documents(file):
             for pod in pods(document):
                 volumes = {volume["name"] for volume in pod["volumes"]}
                 every = [*pod.get("initContainers", ()), *pod["containers"]]
                 assert {mount["name"] for each in every for mount in each["volumeMounts"]} == volumes
-                places = [mount["mountPath"] for each in every for mount in each["volumeMounts"]]
+                mounts = [mount["mountPath"] for each in every for mount in each["volumeMounts"]]
                 for each in every:
                     for argument in each["args"]:
                         name, _, path = argument.partition("=")
                         if name in ("--lake", "--out", "--config", "--prometheus") and path.startswith("/"):
-                            assert any(path.startswith(place) for place in places), argument
+                            assert any(path.startswith(mount) for mount in mounts), argument
 
 
-def test_names_that_refer_to_each_other() -> None:
+def test_references_lead_to_something() -> None:
     kinds = {
         (document["kind"], document["metadata"]["name"]) for file in FILES for document in documents(file)
     }

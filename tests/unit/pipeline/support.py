@@ -1,4 +1,4 @@
-"""Lakes without Spark: the same files, written by pyarrow, and the same log."""
+"""Build lakes without Spark: pyarrow writes the same files, and the log is the same."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pixy.pipeline.lake.state import State
 from pixy.wire.types import RecordHeaders
 
 Row = tuple[int, int, int, bytes | None, bytes | None, RecordHeaders | None]
-"""partition, offset, timestamp, key, value, headers"""
+"""Partition, offset, timestamp, key, value, headers."""
 
 
 def stats_of(topic: str, rows: Sequence[Row]) -> dict[int, Stats]:
@@ -40,7 +40,7 @@ def stats_of(topic: str, rows: Sequence[Row]) -> dict[int, Stats]:
 def write_file(
     lake: Lake, topic: str, date: str, name: str, rows: Sequence[Row], **options: object
 ) -> DataFile:
-    """A data file as Spark makes it."""
+    """Write a data file as Spark does."""
     path = f"{data_folder(topic, date)}/{name}.parquet"
     at = Path(lake.path(path))
     at.parent.mkdir(parents=True, exist_ok=True)
@@ -69,7 +69,7 @@ def make_lake(folder: Path) -> Lake:
 def publish(
     lake: Lake, state: State, batch: int, files: Sequence[DataFile], ends: dict[int, tuple[int, int]]
 ) -> Manifest:
-    """One batch; ``ends`` has (start, end) by partition."""
+    """Publish one batch; ``ends`` has (start, end) by partition."""
     topic = files[0].topic
     stats: dict[int, Stats] = {}
     for file in files:

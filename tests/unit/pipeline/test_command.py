@@ -61,7 +61,7 @@ def test_help_and_usage(capsys: pytest.CaptureFixture[str]) -> None:
         (["compact", "--lake", "{folder}/l", "--dry-run"], 1, "is not a lake"),
     ],
 )
-def test_errors_name_the_thing(
+def test_errors_name_what_is_wrong(
     argv: list[str], code: int, named: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = tmp_path / "pixy.yaml"

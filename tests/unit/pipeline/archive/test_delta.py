@@ -29,7 +29,7 @@ def data_file(**partitions: Stats) -> DataFile:
     )
 
 
-def test_a_batch_adds_its_files_under_its_number() -> None:
+def test_a_batch_adds_its_files_with_its_number_as_version() -> None:
     file = data_file(
         p0=Stats(4, 1, 10, 13, 1_700_000_000_123, 1_700_000_000_999),
         p3=Stats(5, 1, 2, 8, 1_700_000_000_007, 1_700_000_000_500),
@@ -64,12 +64,12 @@ def test_a_compaction_changes_no_data() -> None:
 
 
 @pytest.mark.parametrize("times", [(-1, 5), (5, 1 << 62)])
-def test_times_that_have_no_date_are_left_out(times: tuple[int, int]) -> None:
+def test_timestamps_without_a_date_are_left_out(times: tuple[int, int]) -> None:
     _, add = list(actions_of(manifest(BATCH, (data_file(p0=Stats(4, 1, 10, 13, *times)),)), "app"))
     assert set(json.loads(add["add"]["stats"])["minValues"]) == {"partition", "offset"}
 
 
-def test_every_column_is_in_the_table() -> None:
+def test_the_table_has_every_column() -> None:
     assert SCHEMA.fieldNames() == [
         "topic",
         "partition",

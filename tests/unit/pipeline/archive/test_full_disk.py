@@ -1,4 +1,4 @@
-"""A disk that is full: told so, and nothing half is left."""
+"""A full disk is named in the error, and leaves no partial file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def small_files(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_an_entry_that_does_not_fit_leaves_nothing(tmp_path: Path) -> None:
+def test_an_entry_that_does_not_fit_leaves_no_file(tmp_path: Path) -> None:
     store = LocalStore(str(tmp_path))
     store.replace("kept", b"old")
     for write in (store.publish, store.replace):
@@ -41,9 +41,9 @@ def test_an_entry_that_does_not_fit_leaves_nothing(tmp_path: Path) -> None:
     assert store.read("kept") == b"old"
 
 
-@pytest.mark.parametrize("said", ["No space left on device", "Disk quota exceeded", "File too large"])
-def test_spark_s_words_for_it(said: str) -> None:
+@pytest.mark.parametrize("text", ["No space left on device", "Disk quota exceeded", "File too large"])
+def test_spark_s_texts_are_recognized(text: str) -> None:
     job = Job("main", Proxy(), "/lake", Subscription(("t",)), "job")
-    text = f"Job aborted.\n\tat x\nCaused by: java.io.IOException: {said}\n\tat y\n"
-    assert "the disk of /lake (or Spark's temporary folder) is full" in str(explain(text, job))
-    assert cause(text) == f"java.io.IOException: {said}"
+    trace = f"Job aborted.\n\tat x\nCaused by: java.io.IOException: {text}\n\tat y\n"
+    assert "the disk of /lake (or Spark's temporary folder) is full" in str(explain(trace, job))
+    assert cause(trace) == f"java.io.IOException: {text}"

@@ -1,4 +1,4 @@
-"""Which day a file is of, and when a batch is written by day."""
+"""The day of a staged file, and the share of records that makes a batch be written by day."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def stats(low: int, high: int, count: int = 1) -> Stats:
         (-1, 0, ""),
         (DAY - 1, DAY, ""),
         (1_700_006_400_000, 1_700_006_400_000, "2023-11-15"),
-        (1 << 60, 1 << 60, ""),  # a year of more than four digits is Spark's to name
+        (1 << 60, 1 << 60, ""),  # a year of more than four digits: Spark names it
     ],
 )
 def test_the_day_of_a_range_of_times(low: int, high: int, day: str) -> None:
@@ -41,7 +41,7 @@ def test_a_file_of_several_days_has_no_date_until_it_is_split() -> None:
         staged_file("s/flat/f", 9, {("t", 0): one, ("u", 0): one})
 
 
-def test_the_share_of_records_in_partitions_of_several_days() -> None:
+def test_the_share_of_records_in_partitions_with_several_days() -> None:
     def file(date: str, **counts: int) -> StagedFile:
         return StagedFile(
             "", DataFile("", "t", date, 0, 0, {int(n[1:]): stats(0, 0, count) for n, count in counts.items()})

@@ -1,4 +1,4 @@
-"""The checksum tells apart what a lake must not confuse. Spark's side is compared in the integration tests."""
+"""The checksum distinguishes all records that differ. The integration tests compare Spark's side."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RECORD = st.tuples(st.integers(-1, 2**45), BYTES, BYTES, HEADERS)
 
 
 def test_the_definition_does_not_change() -> None:
-    """Values that Spark 4.0.0 gave; lakes in the world are made of them."""
+    """Values computed by Spark 4.0.0; existing lakes contain them."""
     assert content_hash(5, None, b"", [("a", None), ("b", b"x")]) == 16904627948125731359
     assert record_hash("t", 3, 77, 1, 16904627948125731359) == 0x9DD1688ECE22CAC0
 
@@ -40,17 +40,17 @@ def test_different_records_differ(one: tuple, other: tuple) -> None:
         ((1, b"", b"", None), (2, b"", b"", None)),
     ],
 )
-def test_what_must_not_be_confused(one: tuple, other: tuple) -> None:
+def test_similar_records_differ(one: tuple, other: tuple) -> None:
     assert content_hash(*one) != content_hash(*other)
 
 
-def test_no_headers_is_no_headers() -> None:
+def test_null_headers_equal_empty_headers() -> None:
     assert content_hash(1, b"", b"", None) == content_hash(1, b"", b"", [])
 
 
-def test_the_place_counts() -> None:
-    places = [("t", 0, 0, 0), ("u", 0, 0, 0), ("t", 1, 0, 0), ("t", 0, 1, 0), ("t", 0, 0, 1)]
-    assert len({record_hash(*place, 7) for place in places}) == len(places)
+def test_the_position_counts() -> None:
+    positions = [("t", 0, 0, 0), ("u", 0, 0, 0), ("t", 1, 0, 0), ("t", 0, 1, 0), ("t", 0, 0, 1)]
+    assert len({record_hash(*position, 7) for position in positions}) == len(positions)
 
 
 def test_payload_size() -> None:

@@ -1,4 +1,4 @@
-"""The log: whole entries in a chain, or an error that names the one that is not."""
+"""The log is a chain of whole entries; an error names the entry that is missing or altered."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_lake_is_read_back(lake: Lake) -> None:
     assert far.state() == state
 
 
-def test_it_reads_the_same_through_arrow(lake: Lake) -> None:
+def test_a_lake_reads_the_same_through_pyarrow(lake: Lake) -> None:
     from pixy.pipeline.lake.arrow_store import ArrowStore
 
     far = Lake.open("x", ArrowStore("file://" + lake.store.root))
@@ -70,7 +70,7 @@ def test_it_reads_the_same_through_arrow(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize(
-    ("harm", "named"),
+    ("damage", "named"),
     [
         (lambda e: e.write_text(e.read_text().replace('"count": 10', '"count": 11', 1)), "was altered"),
         (lambda e: e.write_text(e.read_text()[:-40]), "not JSON"),
@@ -80,8 +80,8 @@ def test_it_reads_the_same_through_arrow(lake: Lake) -> None:
         (lambda e: e.write_bytes(e.with_name("000000000000.json").read_bytes()), "is entry 0, not 1"),
     ],
 )
-def test_a_harmed_entry_is_named(lake: Lake, harm: object, named: str) -> None:
-    harm(entry(lake, 1))  # type: ignore[operator]
+def test_a_damaged_entry_is_named(lake: Lake, damage: object, named: str) -> None:
+    damage(entry(lake, 1))  # type: ignore[operator]
     with pytest.raises(ManifestError if "version" not in named else UnknownVersion, match=named) as caught:
         lake.state()
     assert "000000000001" in str(caught.value)
@@ -97,7 +97,7 @@ def test_an_exchanged_entry_breaks_the_chain(lake: Lake, tmp_path: Path) -> None
         lake.state()
 
 
-def test_files_are_held_against_the_log(lake: Lake) -> None:
+def test_files_are_compared_with_the_log(lake: Lake) -> None:
     first, second, third, *_ = (Path(lake.path(path)) for path in lake.state().files)
     first.unlink()
     second.write_bytes(second.read_bytes()[:-1])
@@ -108,7 +108,7 @@ def test_files_are_held_against_the_log(lake: Lake) -> None:
     assert f"{third} cannot be read" in found
 
 
-def test_a_record_that_changed_is_named(lake: Lake) -> None:
+def test_an_altered_record_is_named(lake: Lake) -> None:
     file = write_file(
         lake, "t", "2023-11-16", "plain", rows(0, [30, 31]), compression="none", use_dictionary=False
     )
@@ -131,13 +131,13 @@ def test_columns_of_another_format_are_refused(lake: Lake) -> None:
         examine(str(path), "t")
 
 
-def test_leftovers_are_no_problem_and_counted(lake: Lake) -> None:
+def test_unlisted_files_are_counted_and_no_problem(lake: Lake) -> None:
     write_file(lake, "t", "2023-11-14", "leftover", rows(0, [99]))
     verdict = verify(lake)
     assert verdict.problems == [] and [Path(path).stem for path in verdict.unlisted] == ["leftover"]
 
 
-def test_twice_and_skipped_offsets_are_found(lake: Lake) -> None:
+def test_doubled_and_skipped_offsets_are_found(lake: Lake) -> None:
     state = lake.state()
     publish(lake, state, 3, [write_file(lake, "t", "2023-11-16", "a", rows(0, [25]))], {0: (25, 26)})
     publish(lake, state, 4, [write_file(lake, "t", "2023-11-16", "b", rows(0, [40]))], {0: (40, 41)})
@@ -146,7 +146,7 @@ def test_twice_and_skipped_offsets_are_found(lake: Lake) -> None:
     assert "offsets 30 to 39 of t/0 were skipped" in found
 
 
-def test_an_end_that_was_cut_off_is_betrayed_by_the_checkpoint(lake: Lake) -> None:
+def test_the_checkpoint_reveals_entries_missing_at_the_end(lake: Lake) -> None:
     commits = Path(lake.path("_checkpoints/job/spark/commits"))
     commits.mkdir(parents=True)
     (commits / "2").touch()
@@ -197,7 +197,7 @@ def test_an_entry_is_never_overwritten(tmp_path: Path) -> None:
     assert store.read("a/b.json") == b"1" and store.names("a") == ["b.json"]
 
 
-def test_no_lake_another_lake_and_a_folder_with_something_else(tmp_path: Path) -> None:
+def test_folders_that_are_not_this_cluster_s_lake_are_refused(tmp_path: Path) -> None:
     with pytest.raises(LakeError, match=r"is not a lake: it has no _lake.json"):
         Lake.open(str(tmp_path))
     (tmp_path / "photo.jpg").touch()

@@ -1,4 +1,4 @@
-"""Records of a partition come in the order of their offsets, whatever files they lie in."""
+"""Records of a partition are read in offset order, however they are spread over files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = 1_700_000_000_000
 
 @pytest.fixture(params=range(4))
 def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lake:
-    """Offsets 0 to 999 of two partitions, spread over days by chance, as late records are."""
+    """Offsets 0 to 999 of two partitions, spread over days at random, as late records are."""
     chance = random.Random(request.param)
     lake = make_lake(tmp_path / "lake")
     state = State()
@@ -75,6 +75,6 @@ def test_conditions(lake: Lake, fields: dict, wanted: range) -> None:
     assert offsets(lake, 0, **fields) == list(wanted)
 
 
-def test_what_was_archived_later_is_not_in_it(lake: Lake) -> None:
+def test_records_archived_after_the_selection_are_left_out(lake: Lake) -> None:
     state = lake.state()
     assert count(lake, state, "t", (0, 1), Selection(ends={0: 250, 1: 0})) == {0: 250, 1: 0}

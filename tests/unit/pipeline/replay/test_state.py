@@ -11,14 +11,14 @@ from pixy.pipeline.replay.group_offsets import last_by, translate_offset
 from pixy.pipeline.replay.state import ReplayState
 
 
-def test_the_map_is_kept_in_parts(tmp_path: Path) -> None:
-    kept = ReplayState(str(tmp_path / "state"))
-    with kept.locked():
-        kept.add(0, [1, 2], 0, [11, 12])
-        kept.flush()
-        kept.add(1, [5], 0, [13])
-        kept.flush()
-        kept.flush()
+def test_the_map_is_written_in_parts(tmp_path: Path) -> None:
+    state = ReplayState(str(tmp_path / "state"))
+    with state.locked():
+        state.add(0, [1, 2], 0, [11, 12])
+        state.flush()
+        state.add(1, [5], 0, [13])
+        state.flush()
+        state.flush()
     again = ReplayState(str(tmp_path / "state"))
     with again.locked():
         again.add(1, [6], 0, [14])
@@ -43,28 +43,28 @@ def test_the_map_is_kept_in_parts(tmp_path: Path) -> None:
         ({0: 9}, {0: 16}),  # all done: the end
     ],
 )
-def test_a_group_goes_on_where_it_was(tmp_path: Path, committed: dict, wanted: dict) -> None:
-    kept = ReplayState(str(tmp_path))
-    kept.add(0, [1, 2, 5, 6], 0, [11, 12, 14, 15])
-    kept.flush()
-    assert translate_offset(kept.map(), committed, {0: 10}) == wanted
+def test_a_group_resumes_at_its_offset(tmp_path: Path, committed: dict, wanted: dict) -> None:
+    state = ReplayState(str(tmp_path))
+    state.add(0, [1, 2, 5, 6], 0, [11, 12, 14, 15])
+    state.flush()
+    assert translate_offset(state.map(), committed, {0: 10}) == wanted
 
 
-def test_a_group_on_new_partitions_loses_nothing(tmp_path: Path) -> None:
-    kept = ReplayState(str(tmp_path))
-    kept.add(0, [0, 1, 2], 5, [0, 1, 2])
-    kept.add(1, [0, 1], 5, [3, 4])
-    kept.add(1, [2], 6, [0])
-    kept.flush()
-    assert translate_offset(kept.map(), {0: 2, 1: 0}, {5: 0, 6: 0, 7: 0}) == {5: 2, 6: 0, 7: 0}
-    assert translate_offset(kept.map(), {0: 3, 1: 2}, {5: 0, 6: 0}) == {5: 5, 6: 0}
-    # A partition of which it never committed anything is to be read from its begin.
-    assert translate_offset(kept.map(), {0: 3}, {5: 0, 6: 0}) == {5: 3, 6: 0}
+def test_a_group_loses_nothing_on_new_partitions(tmp_path: Path) -> None:
+    state = ReplayState(str(tmp_path))
+    state.add(0, [0, 1, 2], 5, [0, 1, 2])
+    state.add(1, [0, 1], 5, [3, 4])
+    state.add(1, [2], 6, [0])
+    state.flush()
+    assert translate_offset(state.map(), {0: 2, 1: 0}, {5: 0, 6: 0, 7: 0}) == {5: 2, 6: 0, 7: 0}
+    assert translate_offset(state.map(), {0: 3, 1: 2}, {5: 0, 6: 0}) == {5: 5, 6: 0}
+    # A partition that the group never committed is read from its beginning.
+    assert translate_offset(state.map(), {0: 3}, {5: 0, 6: 0}) == {5: 3, 6: 0}
 
 
-def test_another_replays_folder_is_refused(tmp_path: Path) -> None:
-    kept = ReplayState(str(tmp_path))
-    kept.save({"asked": {"topic": "a", "to": "b"}})
-    assert kept.load({"topic": "a", "to": "b"}) is not None
+def test_the_folder_of_another_replay_is_refused(tmp_path: Path) -> None:
+    state = ReplayState(str(tmp_path))
+    state.save({"asked": {"topic": "a", "to": "b"}})
+    assert state.load({"topic": "a", "to": "b"}) is not None
     with pytest.raises(PipelineError, match="belongs to another replay: its to is 'b', this one's is 'c'"):
-        kept.load({"topic": "a", "to": "c"})
+        state.load({"topic": "a", "to": "c"})

@@ -17,8 +17,8 @@ def test_missing_java_maven_and_jars(
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv(jars.ENVIRONMENT, str(tmp_path / "jars"))
     assert jars.main() == 1
-    said = capsys.readouterr().err
-    assert "!!!" in said and "Java 17 or later is needed" in said and "Maven is needed" in said
+    shown = capsys.readouterr().err
+    assert "!!!" in shown and "Java 17 or later is needed" in shown and "Maven is needed" in shown
     with pytest.raises(SetupError, match=r"lacks spark-sql-kafka.*make pipeline-install"):
         jars.find()
     java = tmp_path / "java"
@@ -64,5 +64,5 @@ def test_jars_by_coordinates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         found = jars.find_delta("io.delta:delta-spark_2.13:4.0.1")
         assert {Path(path).parent for path in found} == {tmp_path / "delta-spark_2.13-4.0.1"}
     [pom] = fetched
-    assert pom.count("<dependency>") == 2, "the jar it needs comes along"
+    assert pom.count("<dependency>") == 2, "delta-storage is fetched too"
     assert "<artifactId>delta-storage</artifactId><version>4.0.1</version>" in pom
