@@ -2,8 +2,8 @@
 
     python examples/pipeline_query_pyarrow.py LAKE TOPIC
 
-Which files count is what the lake's log says: a file that it does not list (the rest of a job that was
-killed, or one that a compaction has replaced) must not be read. docs/pipeline.md documents the columns.
+The lake's log lists the files to read. Do not read other files: a killed job may have left them, or a
+compaction has replaced them. docs/pipeline.md documents the columns.
 """
 
 import sys
@@ -21,7 +21,7 @@ def main(uri: str, topic: str) -> None:
         sys.exit(f"{uri} has no records of {topic}; it has {', '.join(lake.state().topics()) or 'nothing'}")
     records = ds.dataset(files, format="parquet", filesystem=filesystem_of(lake.store))
 
-    # Figures need not touch the payload: the columns size and hash stand for it.
+    # Sums need not read the payload: the columns size and hash stand for it.
     found = records.to_table(columns=["partition", "offset", "timestamp", "size"])
     print(
         f"{topic}: {found.num_rows:,} records, {pc.sum(found['size']).as_py():,} bytes in {len(files)} files"
@@ -40,7 +40,7 @@ def main(uri: str, topic: str) -> None:
             f"{row['size_sum']:,} bytes, the last of {row['timestamp_max']:%Y-%m-%d %H:%M:%S}"
         )
 
-    # A filter is pushed into the files: row groups that cannot match are not read.
+    # pyarrow pushes the filter into the files: it skips row groups that cannot match.
     first = records.to_table(filter=(ds.field("partition") == 0) & (ds.field("offset") < 3))
     for row in first.sort_by("offset").to_pylist():
         print(

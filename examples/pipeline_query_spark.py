@@ -2,9 +2,9 @@
 
     python examples/pipeline_query_spark.py LAKE TOPIC ["SELECT ... FROM records ..."]
 
-Which files count is what the lake's log says: `spark.read.parquet(LAKE)` would also read the rest of a
-job that was killed, and what a compaction has replaced. The view `records` has the columns of Spark's Kafka
-source, and `size` and `hash` (docs/pipeline.md).
+The lake's log lists the files to read: `spark.read.parquet(LAKE)` would also read files of killed jobs, and
+files that a compaction has replaced. The view `records` has the columns of Spark's Kafka source, and `size` and
+`hash` (docs/pipeline.md).
 """
 
 import sys

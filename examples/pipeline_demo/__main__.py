@@ -1,7 +1,7 @@
-"""``make pipeline-demo``: messages through the proxy, into a lake, back into Kafka, and the proof of it.
+"""``make pipeline-demo``: send messages through the proxy, into a lake and back to Kafka, and prove it.
 
-Everything is real: a Kafka broker and the daemon as child processes, Spark for the archive. The archive
-is killed in the middle (kill -9) and goes on. Exit code 0 only if every count and checksum agrees.
+Everything is real: a Kafka broker and the daemon as child processes, Spark for the archive. The archive is
+killed in the middle (kill -9) and run again. Exit code 0 only if every count and checksum agrees.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "build" / "pipeline-demo"
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 0, 1, 2, 130
-LEAST = 1000
+MIN_MESSAGES = 1000
 
 
 def _messages(text: str) -> int:
     number = text.replace("_", "").replace(",", "")
-    if not number.isdecimal() or int(number) < LEAST:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of at least {LEAST:,}")
+    if not number.isdecimal() or int(number) < MIN_MESSAGES:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of at least {MIN_MESSAGES:,}")
     return int(number)
 
 
@@ -33,14 +33,18 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "--messages", type=_messages, default=1_000_000, metavar="N", help="how many (default: %(default)s)"
+        "--messages",
+        type=_messages,
+        default=1_000_000,
+        metavar="N",
+        help="number of messages (default: %(default)s)",
     )
     parser.add_argument(
         "--out",
         type=Path,
         default=FOLDER,
         metavar="DIR",
-        help="for lake and report (default: build/pipeline-demo)",
+        help="folder for lake and report (default: build/pipeline-demo)",
     )
     parser.add_argument(
         "--master", default="local[*]", metavar="URL", help="Spark's master (default: %(default)s)"
@@ -53,7 +57,7 @@ def _interrupt(*_: Any) -> None:
 
 
 def main() -> int:
-    """Run the demo; returns its exit code."""
+    """Run the demo; return its exit code."""
     args = _parser().parse_args()
     from .demo import Demo, DemoError, console
 
@@ -69,16 +73,16 @@ def main() -> int:
         code = EXIT_OK if demo.run() else EXIT_FAILED
     except KeyboardInterrupt:
         code = EXIT_INTERRUPTED
-        console.print("interrupted: stopping what was started ...")
+        console.print("interrupted: stopping all processes ...")
     except Exception as error:
         if not isinstance(error, DemoError):
             console.print_exception()
         console.print(f"the demo failed: {error}", style="bold red", markup=False, soft_wrap=True)
     finally:
-        for number in (signal.SIGINT, signal.SIGTERM):  # what is stopped is stopped to the end
+        for number in (signal.SIGINT, signal.SIGTERM):  # a second signal must not interrupt the clean-up
             signal.signal(number, signal.SIG_IGN)
         demo.close(keep=code != EXIT_INTERRUPTED)
-    console.print(f"{time.monotonic() - began:,.0f} s in all; nothing is left running")
+    console.print(f"{time.monotonic() - began:,.0f} s in all; no process is left")
     return code
 
 

@@ -1,4 +1,4 @@
-"""What the demo compares: sums over the lake's live files, and the report as a browser shows it."""
+"""Read what the demo compares: sums over the lake's live files, and the report in a browser."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ import pyarrow.dataset as ds
 
 from pixy.pipeline.lake import Lake
 
-from .house import DemoError
+from .processes import DemoError
 from .traffic import Tally
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 _PATIENCE = 120.0
 
-Figures = dict[int, tuple[int, int, int]]
-"""By partition: records, bytes, checksum of the content."""
+PartitionSums = dict[int, tuple[int, int, int]]
+"""Records, bytes and content checksum by partition."""
 
 
-def figures(lake: Lake, topic: str) -> Figures:
-    """What the lake's log says of a topic."""
+def partition_sums(lake: Lake, topic: str) -> PartitionSums:
+    """Read a topic's sums from the lake's log."""
     return {
         partition: (stats.count, stats.bytes, stats.content_checksum)
         for partition, stats in lake.state().partition_stats(topic).items()
@@ -32,7 +32,7 @@ def figures(lake: Lake, topic: str) -> Figures:
 
 
 def read(lake: Lake, topic: str) -> Tally:
-    """What is in the live files, counted as the clients counted what they sent."""
+    """Sum up the messages in the live files, as the clients did when they sent them."""
     tally = Tally()
     files = [lake.path(file.path) for file in lake.state().select(topic)]
     for batch in ds.dataset(files, format="parquet").to_batches(columns=["key", "value"]):
@@ -42,15 +42,23 @@ def read(lake: Lake, topic: str) -> Tally:
 
 
 def find_browser() -> str | None:
-    """A browser that can look at a page without a screen."""
+    """Find a browser that can open a page without a screen."""
     return next((path for name in BROWSERS if (path := shutil.which(name))), None)
 
 
-def look_at(report: Path, picture: Path, browser: str) -> tuple[str, int]:
-    """Open the report as a file: its verdict and how many plots the browser has drawn; takes a picture.
+def open_report(report: Path, picture: Path, browser: str) -> tuple[str, int]:
+    """Open the report in a browser and take a picture.
+
+    Args:
+        report: the HTML file.
+        picture: the PNG file to write.
+        browser: path of the browser.
+
+    Returns:
+        The verdict and the number of plots on the page.
 
     Raises:
-        DemoError: the browser shows something else than a report.
+        DemoError: the browser does not show a report.
     """
     with tempfile.TemporaryDirectory(prefix="pipeline-demo-") as profile:
         options = [

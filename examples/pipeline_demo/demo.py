@@ -1,4 +1,4 @@
-"""The demo's steps in their order, and the table of what was compared at the end."""
+"""The steps of the demo in their order, and the table of comparisons at the end."""
 
 from __future__ import annotations
 
@@ -22,14 +22,15 @@ from pixy.pipeline.spark import jars
 from tests.kafka.cluster import Cluster, Unavailable, free_port
 
 from . import checks, traffic
-from .house import Command, Daemon, DemoError
+from .processes import Command, Daemon, DemoError
 
 TOPIC, REPLAYED, JOURNAL, GROUP = "orders", "orders-replayed", "journal", "billing"
 PARTITIONS = 4
 MOST_CONSUMED = 50_000
 BATCHES, KILL_AFTER = 8, 3
 MARK = ".pipeline-demo"
-_SAY_EVERY = 5.0
+_LINE_EVERY = 5.0
+"""Seconds between lines of progress."""
 
 console = Console(highlight=False)
 if not console.is_terminal:
@@ -37,7 +38,16 @@ if not console.is_terminal:
 
 
 class Demo:
-    """One run. ``run`` once, then ``close``, whatever has happened."""
+    """One run of the demo: call ``run`` once, then ``close``, whatever has happened.
+
+    Args:
+        messages: number of messages.
+        folder: for lake and report; empty, or left by an earlier demo.
+        master: Spark's master.
+
+    Raises:
+        DemoError: the folder has other files, or Java or a jar is missing.
+    """
 
     def __init__(self, messages: int, folder: Path, master: str) -> None:
         self.messages, self.folder, self.master = messages, folder, master
@@ -46,7 +56,7 @@ class Demo:
         self._rows: list[tuple[str, str, str, bool]] = []
         if folder.is_dir() and any(folder.iterdir()):
             if not (folder / MARK).exists():
-                raise DemoError(f"--out {folder} is not empty and not of an earlier demo")
+                raise DemoError(f"--out {folder} has files that no earlier demo has written")
             shutil.rmtree(folder)
         _check_java()
         folder.mkdir(parents=True, exist_ok=True)
@@ -55,18 +65,18 @@ class Demo:
         self.config = folder / "pixy.yaml"
 
     def close(self, *, keep: bool) -> None:
-        """Stop all that was started; without ``keep`` remove the folder too."""
+        """Stop all processes; without ``keep`` remove the folder too."""
         self._stack.close()
         if not keep:
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def run(self) -> bool:
-        """All steps; whether everything that was compared is equal. Raises DemoError."""
-        with self._telling("a Kafka broker of its own"):
+        """Run all steps; return whether all comparisons are equal. Raises DemoError if a step fails."""
+        with self._heading("a Kafka broker and the daemon"):
             daemon = self._start()
         sent, taken = self._traffic(daemon)
         self._archive()
-        with self._telling(f"replay of {TOPIC} to {REPLAYED}"):
+        with self._heading(f"replay of {TOPIC} to {REPLAYED}"):
             replay = self._command(
                 "replay",
                 "--topic",
@@ -78,27 +88,27 @@ class Demo:
                 str(self.folder / "replay"),
             )
             console.print(f"  {replay['records']:,} records, {replay['records_per_second']:,.0f} a second")
-        with self._telling(f"archive of {REPLAYED}"):
-            self._told_rate(self._command("archive", "--topics", REPLAYED, "--trigger", "once"))
-        with self._telling("verification: every record of the lake against its checksums"):
+        with self._heading(f"archive of {REPLAYED}"):
+            self._print_rate(self._command("archive", "--topics", REPLAYED, "--trigger", "once"))
+        with self._heading("verification: every record of the lake against its checksums"):
             verified = self._command("verify", cluster=False)
             console.print(
                 f"  {verified['records']:,} records in {verified['files']:,} files: {verified['verdict']}"
             )
-        with self._telling("audit of both topics"):
+        with self._heading("audit of both topics"):
             audit = self._audit()
-        with self._telling("comparison"):
+        with self._heading("comparison"):
             self._compare(sent, taken, replay, audit)
-        with self._telling("report"):
+        with self._heading("report"):
             self._report(audit)
         return self._verdict()
 
     # -- the steps --------------------------------------------------------------------------------
 
     def _start(self) -> Daemon:
-        console.print("  the first time Maven fetches its jars, about 60 MB")
+        console.print("  on the first run Maven fetches the broker's jars, about 60 MB")
         try:
-            # With the default delay of 3 s nothing is different but the time.
+            # The default delay of 3 s would change nothing but the time.
             kafka = Cluster(rebalance_delay=0)
         except Unavailable as error:
             raise DemoError(str(error)) from error
@@ -124,12 +134,12 @@ class Demo:
         )
         daemon = Daemon(self.config, self.folder / "daemon.log", grpc, rest)
         self._stack.callback(daemon.close)
-        console.print(f"  and the daemon with its journal on: gRPC 127.0.0.1:{grpc}, REST 127.0.0.1:{rest}")
+        console.print(f"  daemon with the journal on: gRPC 127.0.0.1:{grpc}, REST 127.0.0.1:{rest}")
         return daemon
 
     def _traffic(self, daemon: Daemon) -> tuple[traffic.Tally, int]:
         wanted = min(self.messages // 20, MOST_CONSUMED)
-        with self._telling(
+        with self._heading(
             f"{self.messages:,} messages through the proxy, one a request; {wanted:,} consumed by group {GROUP}"
         ):
             began = time.monotonic()
@@ -139,7 +149,7 @@ class Demo:
             rate = f"{sent.count / producing:,.0f} a second"
             console.print(
                 f"  {sent.count:,} sent in {producing:.1f} s ({rate}), {taken:,} consumed and acknowledged; "
-                f"the daemon has drained after {time.monotonic() - began:.1f} s"
+                f"the daemon drained after {time.monotonic() - began:.1f} s"
             )
         return sent, taken
 
@@ -165,20 +175,20 @@ class Demo:
             "--batch-records",
             str(-(-self.messages // BATCHES)),
         )
-        with self._telling("archive, killed in the middle"):
+        with self._heading("archive, killed in the middle"):
             running = self._begin(*arguments)
             running.wait_for(f"batch {KILL_AFTER - 1}:")
-            time.sleep(random.uniform(0.0, 0.5))  # somewhere within the next batch
+            time.sleep(random.uniform(0.0, 0.5))  # at a random moment within the next batch
             running.kill()
             published = self._published()
             console.print(
                 f"  kill -9 with {published:,} of {self.messages:,} records published", style="yellow"
             )
             if not 0 < published < self.messages:
-                raise DemoError("that was not in the middle")
-        with self._telling("archive, the same command again"):
+                raise DemoError("the kill was not in the middle")
+        with self._heading("archive, the same command again"):
             rest = self._command(*arguments)
-            self._told_rate(rest)
+            self._print_rate(rest)
             both = published + rest["records"]
             self._row(
                 "published before the kill + after it",
@@ -188,7 +198,7 @@ class Demo:
             )
 
     def _published(self) -> int:
-        return sum(stats[0] for stats in checks.figures(Lake.open(str(self.lake)), TOPIC).values())
+        return sum(stats[0] for stats in checks.partition_sums(Lake.open(str(self.lake)), TOPIC).values())
 
     def _audit(self) -> dict[str, Any]:
         found = self._command(
@@ -216,12 +226,12 @@ class Demo:
                 sent.count == read.count == self.messages,
             )
             self._row(
-                "their keys' and values' checksum",
+                "checksum of their keys and values",
                 f"{sent.checksum:016x}",
                 f"{read.checksum:016x}",
                 sent.checksum == read.checksum,
             )
-        first, second = checks.figures(lake, TOPIC), checks.figures(lake, REPLAYED)
+        first, second = checks.partition_sums(lake, TOPIC), checks.partition_sums(lake, REPLAYED)
         for partition in sorted(first.keys() | second.keys()):
             one, other = first.get(partition, (0, 0, 0)), second.get(partition, (0, 0, 0))
             self._row(
@@ -239,29 +249,29 @@ class Demo:
         by_topic = {row["topic"]: row for row in audit["topics"]}
         answered = by_topic[TOPIC]["answered"]
         self._row(
-            "messages that the journal knows as written",
+            "messages confirmed in the journal",
             f"{answered:,}",
             f"{self.messages:,}",
             answered == self.messages,
         )
         [group] = [row for row in audit["groups"] if row["topic"] == TOPIC]
         self._row(
-            "consumed, acknowledged in the journal",
+            "messages consumed, and acknowledged in the journal",
             f"{taken:,}",
             f"{group['acked']:,}",
             group["acked"] == taken,
         )
         lost = sum(row["archive_lost"] + row["log_lost"] for row in by_topic.values()) + group["lost"]
-        self._row("lost, says the audit", str(lost), "0", lost == 0)
-        self._row("the audit's verdict", audit["verdict"], "clean", audit["verdict"] == "clean")
+        self._row("lost messages in the audit", str(lost), "0", lost == 0)
+        self._row("verdict of the audit", audit["verdict"], "clean", audit["verdict"] == "clean")
 
     def _report(self, audit: dict[str, Any]) -> None:
         report = self.folder / "audit" / "report.html"
         browser = checks.find_browser()
         if browser is None:
-            console.print("  no chromium or chrome was found that could open it; any browser can")
+            console.print("  found no chromium or chrome to open it; open it in any browser")
             return
-        verdict, plots = checks.look_at(report, self.folder / "report.png", browser)
+        verdict, plots = checks.open_report(report, self.folder / "report.png", browser)
         self._row(
             f"the report in {Path(browser).name}: verdict, plots",
             f"{verdict}, {plots}",
@@ -269,18 +279,18 @@ class Demo:
             (verdict, plots) == (audit["verdict"], 2),
         )
 
-    # -- telling ----------------------------------------------------------------------------------
+    # -- output -----------------------------------------------------------------------------------
 
     @contextmanager
-    def _telling(self, what: str) -> Iterator[None]:
+    def _heading(self, title: str) -> Iterator[None]:
         self._step += 1
-        console.print(f"\n[bold]{self._step}. {what}[/bold]")
+        console.print(f"\n[bold]{self._step}. {title}[/bold]")
         began = time.monotonic()
         yield
         console.print(f"  done in {time.monotonic() - began:.1f} s", style="dim")
 
     @staticmethod
-    def _told_rate(result: dict[str, Any]) -> None:
+    def _print_rate(result: dict[str, Any]) -> None:
         console.print(
             f"  {result['records']:,} records in {result['batches']} batches, {result['records_per_second']:,.0f} a second"
         )
@@ -296,10 +306,10 @@ class Demo:
         console.print(table)
         good = all(row[3] for row in self._rows)
         console.print(
-            f"[bold green]Counts and checksums are equal: {self.messages:,} messages went through, into the lake, "
-            "out and in again; none lost, none doubled, none changed.[/bold green]"
+            f"[bold green]Counts and checksums are equal: {self.messages:,} messages went through the proxy, "
+            "into the lake, back to Kafka and into the lake again; none lost, none doubled, none changed.[/bold green]"
             if good
-            else "[bold red]Something is not equal.[/bold red]"
+            else "[bold red]Not all comparisons are equal.[/bold red]"
         )
         out = Console(highlight=False, soft_wrap=True)
         out.print(f"\nreport: {(self.folder / 'audit' / 'report.html').as_uri()}", markup=False)
@@ -338,19 +348,19 @@ Bar = Callable[[str, int], Callable[[int], None]]
 
 @contextmanager
 def _progress() -> Iterator[Bar]:
-    """Bars on a terminal, else a line every few seconds."""
+    """Show bars on a terminal, otherwise a line every few seconds."""
     if not console.is_terminal:
 
         def lines(what: str, total: int) -> Callable[[int], None]:
             last = time.monotonic()
 
-            def tell(done: int) -> None:
+            def show(done: int) -> None:
                 nonlocal last
-                if time.monotonic() - last >= _SAY_EVERY:
+                if time.monotonic() - last >= _LINE_EVERY:
                     last = time.monotonic()
                     console.print(f"  {done:,} of {total:,} {what}", style="dim")
 
-            return tell
+            return show
 
         yield lines
         return

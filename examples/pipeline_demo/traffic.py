@@ -1,8 +1,8 @@
-"""The demo's clients: one message a request, as any service would send and take them.
+"""Clients of the demo: one message a request, as a service sends and consumes them.
 
-Producing is asynchronous REST over a few connections with some requests in flight on each (HTTP/1.1
-pipelining): the client costs a tenth of what the proxy costs, so the rate is the proxy's. Consuming is
-gRPC: each call acknowledges the message before and takes the next.
+Producing is asynchronous REST over a few connections with several requests in flight on each (HTTP/1.1
+pipelining): the client costs a tenth of the proxy, so the rate is the proxy's. Consuming is gRPC: each call
+acknowledges the previous message and takes the next.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Message = tuple[bytes, bytes]
 
 @dataclass(slots=True)
 class Tally:
-    """How many messages, and a sum of their hashes that does not depend on the order."""
+    """Number of messages, and a sum of their hashes that does not depend on the order."""
 
     count: int = 0
     checksum: int = 0
@@ -44,20 +44,33 @@ class Tally:
 
 
 def message(number: int) -> Message:
-    """An order of one of a thousand customers; the same number is the same message."""
+    """Make the order of one of a thousand customers; the same number makes the same message."""
     value = {"order": number, "amount": number * 7919 % 100_000 / 100, "item": f"No. {number * 31 % 5003}"}
     return b"customer-%d" % (number * 2_654_435_761 % CUSTOMERS), json.dumps(value).encode()
 
 
-async def produce(port: int, topic: str, count: int, told: Callable[[int], None]) -> Tally:
-    """Send ``count`` messages; what was sent. Raises RuntimeError with what the proxy refused."""
+async def produce(port: int, topic: str, count: int, on_progress: Callable[[int], None]) -> Tally:
+    """Send messages to the proxy.
+
+    Args:
+        port: the proxy's REST port.
+        topic: topic to produce to.
+        count: number of messages.
+        on_progress: called with the number of messages sent.
+
+    Returns:
+        The tally of all messages.
+
+    Raises:
+        RuntimeError: the proxy refused a message.
+    """
     numbers, sent = iter(range(count)), Tally()
-    await asyncio.gather(*(_sender(port, topic, numbers, sent, told) for _ in range(CONNECTIONS)))
+    await asyncio.gather(*(_sender(port, topic, numbers, sent, on_progress) for _ in range(CONNECTIONS)))
     return sent
 
 
 async def _sender(
-    port: int, topic: str, numbers: Iterator[int], sent: Tally, told: Callable[[int], None]
+    port: int, topic: str, numbers: Iterator[int], sent: Tally, on_progress: Callable[[int], None]
 ) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
@@ -68,10 +81,10 @@ async def _sender(
                 batch = await _send(reader, writer, topic, batch)
                 if not batch:
                     break
-                await asyncio.sleep(_PAUSE)  # 429: a bounded queue is full, the message was not taken
+                await asyncio.sleep(_PAUSE)  # 429: a bounded queue is full, the message was not accepted
             else:
                 raise RuntimeError(f"the proxy was too busy for {_TRIES * _PAUSE:.0f} s")
-            told(sent.count)
+            on_progress(sent.count)
     finally:
         writer.close()
 
@@ -79,7 +92,7 @@ async def _sender(
 async def _send(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, topic: str, batch: list[Message]
 ) -> list[Message]:
-    """Send and read the answers; the messages that the proxy had no room for."""
+    """Send the messages and read the answers; return the messages that the proxy had no room for."""
     writer.write(
         b"".join(
             [
@@ -103,8 +116,19 @@ async def _send(
     return refused
 
 
-async def consume(port: int, topic: str, group: str, count: int, told: Callable[[int], None]) -> int:
-    """Take ``count`` messages as a group and acknowledge each; how many were taken."""
+async def consume(port: int, topic: str, group: str, count: int, on_progress: Callable[[int], None]) -> int:
+    """Consume messages as a group and acknowledge each.
+
+    Args:
+        port: the proxy's gRPC port.
+        topic: topic to consume.
+        group: the group.
+        count: number of messages.
+        on_progress: called with the number of messages consumed.
+
+    Returns:
+        The number of messages consumed.
+    """
     taken = left = 0
     left = count
 
@@ -121,10 +145,10 @@ async def consume(port: int, topic: str, group: str, count: int, told: Callable[
             except grpc.RpcError as error:
                 if error.code() is not grpc.StatusCode.NOT_FOUND:
                     raise
-                last, left = None, left + 1  # nothing came within the long poll; the ack was taken
+                last, left = None, left + 1  # no message came within the long poll; the ack was accepted
                 continue
             taken += 1
-            told(taken)
+            on_progress(taken)
         if last is not None:
             await stub.Ack(pb.AckRq(topic=topic, group=group, partition=last.partition, offset=last.offset))
 

@@ -1,4 +1,4 @@
-"""What the demo starts: Kafka, the daemon, the pipeline's commands. Whatever happens, it ends with it."""
+"""Child processes of the demo: the daemon and the pipeline's commands. They end with the demo, whatever happens."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _STOP = 60.0
 
 
 class DemoError(Exception):
-    """A step failed; the text says which and how."""
+    """A step failed; the text names the step and the reason."""
 
 
 def _die_with_parent() -> None:
-    # Even if the demo is killed, nothing may be left running.
+    # Even if the demo is killed, no process may be left.
     ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL)
 
 
 def start(arguments: list[str], **streams: Any) -> subprocess.Popen[Any]:
-    """``kafka-pixy ...`` in a session of its own: the terminal's ctrl-C goes to the demo alone."""
+    """Start ``kafka-pixy ...`` in a session of its own, so that the terminal's Ctrl-C reaches only the demo."""
     return subprocess.Popen(
         [sys.executable, "-m", "pixy.cli.main", *arguments],
         cwd=ROOT,
@@ -44,7 +44,7 @@ def start(arguments: list[str], **streams: Any) -> subprocess.Popen[Any]:
 
 
 class Daemon:
-    """The proxy, logging into a file."""
+    """The proxy, with its log in a file."""
 
     def __init__(self, config: Path, log: Path, grpc: int, rest: int) -> None:
         self.grpc, self.rest, self._log = grpc, rest, log
@@ -57,7 +57,7 @@ class Daemon:
             time.sleep(0.05)
 
     def stop(self) -> None:
-        """Drain; raises DemoError unless it says that everything was written."""
+        """Drain and stop; raise DemoError unless the daemon reports that everything was written."""
         self._process.terminate()
         if self._process.wait(_STOP) != 0:
             raise DemoError(
@@ -65,7 +65,7 @@ class Daemon:
             )
 
     def close(self) -> None:
-        """End it whatever it does."""
+        """Kill it if it still runs."""
         if self._process.poll() is None:
             self._process.kill()
             self._process.wait()
@@ -80,13 +80,18 @@ def _listens(port: int) -> bool:
 
 
 class Command:
-    """``kafka-pixy pipeline ... --json``; what it says on stderr is passed on line by line."""
+    """A running ``kafka-pixy pipeline ... --json``.
 
-    def __init__(self, arguments: list[str], told: Callable[[str], None]) -> None:
+    Args:
+        arguments: the command and its options.
+        on_line: called with each line of stderr.
+    """
+
+    def __init__(self, arguments: list[str], on_line: Callable[[str], None]) -> None:
         self.name = arguments[0]
-        self._told = told
+        self._on_line = on_line
         self._lines: list[str] = []
-        self._news = threading.Condition()
+        self._changed = threading.Condition()
         self._process = start(
             ["pipeline", *arguments, "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
@@ -95,42 +100,42 @@ class Command:
 
     def _read(self) -> None:
         for line in self._process.stderr:  # type: ignore[union-attr]
-            with self._news:
+            with self._changed:
                 self._lines.append(line.rstrip())
-                self._news.notify_all()
-            self._told(line.rstrip())
-        with self._news:
+                self._changed.notify_all()
+            self._on_line(line.rstrip())
+        with self._changed:
             self._lines.append("")
-            self._news.notify_all()
+            self._changed.notify_all()
 
     def wait_for(self, text: str) -> None:
-        """Until it says a line that begins with ``text``; raises DemoError if it ends before."""
-        with self._news:
-            self._news.wait_for(lambda: any(line.startswith(text) or not line for line in self._lines))
+        """Wait for a line that begins with ``text``; raise DemoError if the command ends first."""
+        with self._changed:
+            self._changed.wait_for(lambda: any(line.startswith(text) or not line for line in self._lines))
             if not any(line.startswith(text) for line in self._lines):
-                raise DemoError(f"{self.name} ended before it said {text!r}: {self._said()}")
+                raise DemoError(f"{self.name} ended before the line {text!r}: {self._last_lines()}")
 
     def kill(self) -> None:
-        """Kill -9: it and all that it started, Spark's JVM too."""
+        """Kill -9 the command and its children, Spark's JVM too."""
         self.close()
         if self._process.returncode != -signal.SIGKILL:
-            raise DemoError(f"{self.name} had ended before it was killed: {self._said()}")
+            raise DemoError(f"{self.name} had ended before it was killed: {self._last_lines()}")
 
     def result(self) -> dict[str, Any]:
-        """Its summary; raises DemoError unless it ended well."""
+        """Return its summary; raise DemoError unless the exit code is 0."""
         output = self._process.stdout.read()  # type: ignore[union-attr]
         code = self._process.wait()
         self._reader.join()
         if code != 0:
-            raise DemoError(f"{self.name} ended with exit code {code}: {self._said()}")
+            raise DemoError(f"{self.name} ended with exit code {code}: {self._last_lines()}")
         found: dict[str, Any] = json.loads(output)
         return found
 
-    def _said(self) -> str:
-        return "\n".join(line for line in self._lines[-10:] if line) or "it said nothing"
+    def _last_lines(self) -> str:
+        return "\n".join(line for line in self._lines[-10:] if line) or "no output"
 
     def close(self) -> None:
-        """End it whatever it does."""
+        """Kill it if it still runs."""
         if self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
