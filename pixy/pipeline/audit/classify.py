@@ -41,7 +41,7 @@ class GroupHistory:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What the classification of every block needs.
+    """Windows, groups and positions, which the classification of every block needs.
 
     Attributes:
         window: length of a window, milliseconds.

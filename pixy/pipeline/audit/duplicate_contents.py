@@ -45,7 +45,7 @@ class DuplicateRange:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Offsets by partition, by what is known of their producer.
+    """Offsets by partition, for each fact that is known of their producers.
 
     Attributes:
         confirmed: a daemon confirmed them to a producer (from the journal).

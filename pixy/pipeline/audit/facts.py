@@ -1,4 +1,4 @@
-"""Facts: what the sources say about single offsets, as plain numbers.
+"""Facts: the sources' statements about single offsets, as plain numbers.
 
 The driver numbers topics, partitions, groups and daemons beforehand: ten million numbers sort, travel and
 compare several times faster than ten million strings.

@@ -25,13 +25,14 @@ from pixy.pipeline.audit.result import AuditResult
 from pixy.pipeline.audit.tables import Names
 from pixy.pipeline.audit.tallies import NO_GROUP, NO_WINDOW, TALLIES, TallyKind
 from pixy.pipeline.errors import UsageError
+from pixy.wire.types import TopicPartition
 
 Histories = dict[tuple[str, int, str], GroupHistory]
 """By (topic, partition, group)."""
 
 
 def audit(spark: SparkSession, request: AuditRequest, on_progress: Callable[[str], None]) -> AuditResult:
-    """Audit the sources and merge the windows with those of the earlier run. Writes nothing.
+    """Audit the sources and merge the windows with those of the earlier run; writes nothing.
 
     Args:
         spark: the session to run on; the audit changes one of its settings.
@@ -130,7 +131,7 @@ def _packed(facts: DataFrame | None) -> DataFrame | None:
     return None if facts is None else spark_jobs.packed(facts)
 
 
-def _unarchived(sources: AuditSources) -> dict[tuple[str, int], tuple[int, int]]:
+def _unarchived(sources: AuditSources) -> dict[TopicPartition, tuple[int, int]]:
     """The part of the log above the lake's end; the whole log where there is no lake."""
     return {
         tp: (max(begin, sources.archived_end(tp) or 0), end) for tp, (begin, end) in sources.bounds.items()

@@ -18,6 +18,7 @@ import pyarrow as pa
 from pixy.journal import Column, JournalBatch, JournalFormatError, Kind, decode
 from pixy.pipeline.audit.facts import BLOCK_BITS, FACTS, pack
 from pixy.pipeline.audit.tallies import Ints
+from pixy.wire.types import TopicPartition
 
 RECORDS_DDL = "partition int, offset bigint, value binary"
 """Input of both passes: columns of Spark's Kafka source and of the lake."""
@@ -41,7 +42,7 @@ def column(packed: Column, count: int) -> Ints:
 
 
 class _Survey:
-    """What one task learns of the journal; small, whatever the number of events."""
+    """The survey of one task; small, whatever the number of events."""
 
     def __init__(self) -> None:
         self.epochs: dict[tuple[str, int], dict[str, Any]] = {}
@@ -120,7 +121,7 @@ def survey(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def to_facts(
     streams: Mapping[StreamKey, int],
-    partitions: Mapping[tuple[str, int], int],
+    partitions: Mapping[TopicPartition, int],
     skip: frozenset[tuple[int, int]],
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the second pass, for ``mapInArrow``: events become packed facts.
@@ -161,7 +162,7 @@ def _records(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, int, byte
 
 
 def _facts(
-    batch: JournalBatch, streams: Mapping[StreamKey, int], partitions: Mapping[tuple[str, int], int]
+    batch: JournalBatch, streams: Mapping[StreamKey, int], partitions: Mapping[TopicPartition, int]
 ) -> list[Ints] | None:
     if not batch.count:
         return None
@@ -187,7 +188,7 @@ def _facts(
     return every if len(wanted) == count else [each[wanted] for each in every]
 
 
-def _tp_ids(batch: JournalBatch, partitions: Mapping[tuple[str, int], int]) -> Ints:
+def _tp_ids(batch: JournalBatch, partitions: Mapping[TopicPartition, int]) -> Ints:
     # A message that was never written has no partition: it counts for partition 0 of its topic.
     return np.array(
         [partitions.get((topic, max(partition, 0)), -1) for topic, partition, _, _ in batch.streams], np.int64

@@ -208,7 +208,7 @@ class JournalView:
         return frozenset(record for epoch in self.epochs.values() for record in epoch.repeated_records())
 
     def history(self, tp: TopicPartition, group: str, committed: int | None, now: int) -> GroupHistory | None:
-        """Return what the journal tells about a group in a partition; None if it tells nothing.
+        """Return the journal's account of a group in a partition; None if it has no events of them.
 
         Args:
             tp: the partition.

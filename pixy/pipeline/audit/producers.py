@@ -1,4 +1,4 @@
-"""Check what producers wrote: gaps in their sequence numbers, and content that was written twice."""
+"""Check producers' records: gaps in their sequence numbers, and content that was written twice."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ _OBSERVATIONS_DDL = (
 
 @dataclass(slots=True)
 class Sequences:
-    """What the headers of a log show, by partition.
+    """Sequence numbers in the headers of a log, by partition.
 
     Attributes:
         observations: missing and repeated sequence numbers.
@@ -83,7 +83,7 @@ def scan_sequences(
         spark: the session to run on.
         proxy: the cluster.
         bounds: by partition, the offsets ``[start, end)`` to read.
-        configs: tell which topics are compacted.
+        configs: topic settings, which say whether a topic is compacted.
 
     Raises:
         SourceError: a batch cannot be read.
@@ -186,7 +186,7 @@ def _collect(table: pa.Table) -> Sequences:
 
 
 def sequence_findings(sequences: Sequences, configs: Configs) -> Iterator[Finding]:
-    """Return a finding for each missing or repeated range; ``configs`` tell which topics are compacted."""
+    """Return a finding for each missing or repeated range; ``configs`` says which topics are compacted."""
     for (topic, partition), observations in sequences.observations.items():
         for observation in observations:
             severity, kind, why = _explain(observation, _is_compacted(configs, topic))

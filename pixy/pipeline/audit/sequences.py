@@ -17,7 +17,7 @@ _MODULUS = 1 << 31
 
 
 class ObservationKind(StrEnum):
-    """What an observation says about its offsets."""
+    """The meaning of an observation."""
 
     MISSING = "missing"
     """Sequence numbers are missing."""
@@ -96,7 +96,7 @@ class SequenceTracker:
         self._start = self._end = 0
 
     def add(self, header: Header) -> Iterator[Observation]:
-        """Add the next batch; yields what it shows."""
+        """Add the next batch; yields its observations."""
         yield from self._numbered_or_not(header)
         if header.producer_id >= 0 and header.base_sequence >= 0 and not header.is_control:
             observation = self._check(header)

@@ -41,7 +41,7 @@ def survey_journal(records: DataFrame) -> list[bytes]:
 def journal_facts(
     records: DataFrame,
     streams: dict[StreamKey, int],
-    partitions: dict[tuple[str, int], int],
+    partitions: dict[TopicPartition, int],
     skip: frozenset[tuple[int, int]],
 ) -> DataFrame:
     """Return the packed facts of a journal's events; for the arguments see :func:`journal_scan.to_facts`."""

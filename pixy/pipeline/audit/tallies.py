@@ -1,4 +1,4 @@
-"""Tallies: what the classification of a block returns, as plain numbers that merge over blocks."""
+"""Tallies: the results of the classification, as plain numbers that merge over blocks."""
 
 from __future__ import annotations
 

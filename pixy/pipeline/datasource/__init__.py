@@ -16,12 +16,12 @@ To follow a read, open the files in this order:
 1. ``source``: the calls that Spark makes.
 2. ``options``, ``access``, ``positions``: the options are checked.
 3. ``columns``: the schema.
-4. ``stream`` (streams only): where each batch of the stream starts and ends.
-5. ``cluster``: the driver asks the brokers for topics and offsets.
-6. ``progress`` (streams only): the offsets as documents in the checkpoint.
-7. ``plan``: ranges are divided into tasks.
-8. ``record_rows``, or ``batch_rows`` in mode ``batches``: a task turns Kafka's batches into rows.
-9. ``fetching``: a task fetches those batches from the partition's leader.
+4. ``cluster``: the driver asks the brokers for topics and offsets.
+5. ``stream``, ``progress`` (streams only): where each batch of the stream starts and ends, and the offsets as
+   documents in the checkpoint.
+6. ``plan``: ranges are divided into tasks.
+7. ``record_rows``, or ``batch_rows`` in mode ``batches``: a task turns Kafka's batches into rows.
+8. ``fetching``: a task fetches those batches from the partition's leader.
 """
 
 from __future__ import annotations

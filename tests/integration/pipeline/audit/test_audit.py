@@ -62,7 +62,7 @@ def test_traffic_without_faults_is_clean(world: AuditWorld, spark: Any) -> None:
         assert 0 < p50 <= p95 <= p99 <= most < 60_000
     assert 0 < topic["archive_delay_p50_ms"] < 600_000
     assert {(each.topic, each.log) for each in result.partitions} == {
-        (world.topic, (0, each.rows)) for each in result.partitions
+        (world.topic, (0, each.archived_records)) for each in result.partitions
     }
 
     files = output.write(result, summary, render(result, summary))

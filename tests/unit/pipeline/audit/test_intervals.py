@@ -1,4 +1,4 @@
-"""Sets of offsets as ranges, against Python's own sets."""
+"""Sets of offsets as ranges agree with Python's own sets."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def members(made: Intervals) -> set[int]:
     return {offset for start, end in made for offset in range(start, end)}
 
 
-def plain(of: list[tuple[int, int]]) -> set[int]:
-    return {offset for start, end in of for offset in range(start, end)}
+def plain(ranges: list[tuple[int, int]]) -> set[int]:
+    return {offset for start, end in ranges for offset in range(start, end)}
 
 
 def well_formed(made: Intervals) -> Intervals:
@@ -30,7 +30,7 @@ def well_formed(made: Intervals) -> Intervals:
 
 
 @given(ranges, ranges)
-def test_the_algebra_is_that_of_sets(a: list[tuple[int, int]], b: list[tuple[int, int]]) -> None:
+def test_operations_agree_with_those_of_sets(a: list[tuple[int, int]], b: list[tuple[int, int]]) -> None:
     left, right = well_formed(Intervals.of(a)), well_formed(Intervals.of(b))
     assert members(left) == plain(a)
     assert left.count == len(plain(a))
@@ -42,7 +42,9 @@ def test_the_algebra_is_that_of_sets(a: list[tuple[int, int]], b: list[tuple[int
 
 
 @given(ranges, st.integers(0, 60), st.integers(0, 60))
-def test_the_complement_is_what_is_missing(a: list[tuple[int, int]], start: int, end: int) -> None:
+def test_the_complement_has_the_offsets_that_are_missing(
+    a: list[tuple[int, int]], start: int, end: int
+) -> None:
     assert members(well_formed(Intervals.of(a).complement(start, end))) == set(range(start, end)) - plain(a)
 
 
@@ -56,11 +58,11 @@ def test_offsets_become_ranges(offsets: list[int]) -> None:
 
 
 @given(ranges)
-def test_overlaps_are_the_offsets_that_are_covered_twice(a: list[tuple[int, int]]) -> None:
+def test_overlaps_are_the_offsets_that_several_ranges_cover(a: list[tuple[int, int]]) -> None:
     depth = Counter(offset for start, end in a for offset in range(start, end))
     found = overlaps(a)
     assert {offset: times for start, end, times in found for offset in range(start, end)} == {
         offset: times for offset, times in depth.items() if times > 1
     }
     for (_, end, times), (start, _, again) in pairwise(found):
-        assert end < start or times != again, "neighbours of one depth are one"
+        assert end < start or times != again, "adjacent parts of one depth are merged"

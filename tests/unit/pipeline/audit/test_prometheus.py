@@ -20,7 +20,7 @@ def summary(**more: Any) -> dict[str, Any]:
     topics = [
         {
             "topic": topic,
-            **{what.name.lower(): 0 for what in TOPIC_COUNTS},
+            **{kind.name.lower(): 0 for kind in TOPIC_COUNTS},
             "produced": produced,
             "archive_lost": lost,
         }
@@ -30,7 +30,7 @@ def summary(**more: Any) -> dict[str, Any]:
     group = {
         "topic": "a",
         "group": "g",
-        **{what.name.lower(): 0 for what in GROUP_COUNTS},
+        **{kind.name.lower(): 0 for kind in GROUP_COUNTS},
         "acked": 6,
         "offer_ack_p99_ms": 12.5,
     }

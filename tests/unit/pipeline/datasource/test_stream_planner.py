@@ -185,17 +185,17 @@ def test_every_offset_is_read_once_through_restarts_and_crashes(
             run_batch(stream)
             done += 1
 
-    for what, number, amount in events:
+    for change, number, amount in events:
         partitions = len(cluster.bounds_)
-        if what == "grow":
+        if change == "grow":
             begin, end = cluster.bounds_[("t", number % partitions)]
             cluster.bounds_[("t", number % partitions)] = (begin, end + amount)
-        elif what == "partition":
+        elif change == "partition":
             cluster.bounds_[("t", partitions)] = (0, amount)
-        elif what == "trigger":
+        elif change == "trigger":
             trigger(stream)
         else:
-            if what == "crash":
+            if change == "crash":
                 end = json.dumps(stream.latest())
                 if not log or end != log[-1]:
                     log.append(end)
