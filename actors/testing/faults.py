@@ -73,7 +73,12 @@ class Fault(Instrument):
         return mine
 
     def hit(self, cell: Cell, envelope: Envelope) -> bool:
-        """Decide whether to hit this message, and count it."""
+        """Decide whether to hit this message, and count it.
+
+        Args:
+            cell: the receiving actor.
+            envelope: the message with its sender and reply.
+        """
         if not self.matches(cell, envelope[0]):
             return False
         self.seen += 1
@@ -85,7 +90,12 @@ class Fault(Instrument):
         return True
 
     def matches(self, cell: Cell, message: Any) -> bool:
-        """Return whether path and message match, regardless of the counters."""
+        """Return whether path and message match, regardless of the counters.
+
+        Args:
+            cell: the receiving actor.
+            message: the message.
+        """
         if not fnmatch.fnmatchcase(cell.path, self.path):
             return False
         if isinstance(self.message, (type, tuple)):

@@ -168,7 +168,12 @@ def oldest(cell: Cell) -> int:
 
 
 def identity(cell: Cell, number: int) -> tuple[Any, ...]:
-    """Build a row of :data:`IDENTITY`."""
+    """Build a row of :data:`IDENTITY`.
+
+    Args:
+        cell: the actor.
+        number: the id that the actor's rows refer to.
+    """
     return number, cell.path, cell.actor_class.__name__
 
 
@@ -222,7 +227,12 @@ def asks_of(cell: Cell) -> list[dict[str, Any]]:
 
 
 def event(happened: Event, redact: Redact) -> dict[str, Any]:
-    """Convert an event to plain data; messages and errors go through ``redact``."""
+    """Convert an event to plain data.
+
+    Args:
+        happened: the event.
+        redact: maps each message and error in it to the value that is shown.
+    """
     found: dict[str, Any] = {"type": type_name(happened)}
     for field in dataclasses.fields(happened):
         value = getattr(happened, field.name)
