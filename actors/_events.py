@@ -1,6 +1,6 @@
-"""What happens in a system, for whoever wants to know: lifecycle, failures, letters that nobody read.
+"""Events of a system and their subscribers: lifecycle, failures, dead letters.
 
-Events are rare next to messages. Publishing without a subscriber costs one look into a dict.
+Events are rare compared with messages. Without a subscriber, an event costs one look into a dict.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class ActorStarted(Event):
-    """``on_start`` has ended well; ``restarts`` is 0 for the first life."""
+    """An actor's ``on_start`` has succeeded; ``restarts`` is 0 in its first life."""
 
     path: str
     actor_class: str
@@ -36,7 +36,7 @@ class ActorStarted(Event):
 
 @dataclass(frozen=True, slots=True)
 class ActorStopped(Event):
-    """An actor is gone for good; ``error`` is what ended it, None for a stop."""
+    """An actor has stopped for good; ``error`` is its last failure, None if it was stopped."""
 
     path: str
     actor_class: str
@@ -47,10 +47,11 @@ class ActorStopped(Event):
 class ActorFailed(Event):
     """A crash report.
 
-    ``where`` is the hook that failed, or ``on_receive``; ``directive`` what supervision decided;
-    ``failures`` how many lie in the window. ``message`` is the type of the message that was handled
-    (its content is not kept), ``recent`` the last messages' headers, newest last: (type, sender's
-    path or None, seconds since it was sent). ``mailbox`` is the depth.
+    ``where`` is the hook that failed, ``on_receive`` or ``task``; ``directive`` is the supervisor's
+    decision (``ignored`` if the actor was between lives or stopping); ``failures`` is their number in the
+    window of the intensity. ``message`` is the type of the message whose handler failed (its content is
+    not kept); ``mailbox`` is the number of messages that wait. ``recent`` has the headers of the last
+    messages, newest last: (type, sender's path or None, seconds since it was sent).
     """
 
     path: str
@@ -66,7 +67,7 @@ class ActorFailed(Event):
 
 @dataclass(frozen=True, slots=True)
 class ActorRestarting(Event):
-    """The next life begins in ``delay`` seconds; ``restarts`` lie in the window of ``intensity``."""
+    """A restart follows in ``delay`` seconds, the ``restarts``-th of ``intensity`` allowed in the window."""
 
     path: str
     delay: float
@@ -76,7 +77,7 @@ class ActorRestarting(Event):
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter(Event):
-    """A message to an actor that has stopped, or was left in its mailbox."""
+    """A message to a stopped actor, or one that was left in its mailbox."""
 
     message: Any
     recipient: str
@@ -86,7 +87,7 @@ class DeadLetter(Event):
 
 @dataclass(frozen=True, slots=True)
 class Dropped(Event):
-    """A message that a full mailbox's policy (or an instrument) threw away."""
+    """A message that a full mailbox's policy, or an instrument, has dropped."""
 
     message: Any
     recipient: str
@@ -96,7 +97,7 @@ class Dropped(Event):
 
 @dataclass(frozen=True, slots=True)
 class Unhandled(Event):
-    """A message that the actor's ``on_receive`` did not know."""
+    """A message that no handler of the actor handles."""
 
     message: Any
     recipient: str
@@ -104,7 +105,7 @@ class Unhandled(Event):
 
 @dataclass(frozen=True, slots=True)
 class SlowHandler(Event):
-    """A plain handler kept the loop for ``seconds``."""
+    """A plain handler ran for ``seconds`` on the loop's thread (or the actor's own)."""
 
     path: str
     message: str
@@ -113,7 +114,10 @@ class SlowHandler(Event):
 
 @dataclass(frozen=True, slots=True)
 class LoopBlocked(Event):
-    """The loop did not turn for ``seconds`` (and may not yet); ``stack`` is where its thread is."""
+    """The loop has not turned for ``seconds`` and may still be blocked.
+
+    ``path`` is the actor whose code runs, if any; ``stack`` is the stack of the loop's thread.
+    """
 
     seconds: float
     path: str | None
@@ -122,7 +126,10 @@ class LoopBlocked(Event):
 
 @dataclass(frozen=True, slots=True)
 class AskCycleFound(Event):
-    """Actors would have waited for each other for ever; the last one's ask was refused."""
+    """An ask was refused because its actors would wait for each other for ever.
+
+    ``paths`` are the actors', with the first one again at the end.
+    """
 
     paths: tuple[str, ...]
 
@@ -132,18 +139,22 @@ Subscriber = Callable[[Any], None]
 
 
 class EventStream:
-    """Publish and subscribe. A subscriber that raises, or whose mailbox is dead, is removed."""
+    """Publish and subscribe. A subscriber that raises, or an actor that has stopped, is removed."""
 
     def __init__(self) -> None:
         self._subscribers: dict[type[Event], list[Subscriber]] = {}
 
     def subscribe(self, subscriber: ActorRef[Any] | Subscriber, *kinds: type[Event]) -> Callable[[], None]:
-        """Have events (of these classes, or all) told to an actor or passed to a function.
+        """Pass events to an actor (as messages) or to a function.
+
+        Args:
+            subscriber: the actor's ref or the function.
+            kinds: classes of events; none, or :class:`Event`, stands for all.
 
         Returns:
             a function that ends the subscription.
         """
-        # An object of its own per subscription: the same function may have several.
+        # One object per subscription: a function may have several.
         listener = _Call(subscriber) if callable(subscriber) else _Teller(subscriber)
         for kind in kinds or ALL:
             for each in _family(kind):
@@ -151,11 +162,11 @@ class EventStream:
         return lambda: self._remove(listener)
 
     def wants(self, kind: type[Event]) -> bool:
-        """Whether anybody would hear of such an event."""
+        """Whether events of this class have a subscriber."""
         return kind in self._subscribers
 
     def publish(self, event: Event) -> None:
-        """Tell all subscribers."""
+        """Pass an event to its subscribers."""
         for listener in tuple(self._subscribers.get(type(event), ())):
             try:
                 listener(event)
@@ -173,7 +184,7 @@ class EventStream:
 
 
 class _Call:
-    """Passes events on to a function."""
+    """Passes events to a function."""
 
     def __init__(self, function: Subscriber) -> None:
         self._function = function
@@ -186,14 +197,14 @@ class _Call:
 
 
 class _Teller:
-    """Passes events on to an actor; what its mailbox has no room for is counted and lost."""
+    """Passes events to an actor; events that its mailbox has no room for are counted and lost."""
 
     def __init__(self, ref: ActorRef[Any]) -> None:
         self._ref = ref
         self.lost = 0
 
     def __call__(self, event: Event) -> None:
-        # An event about the subscriber's own mailbox must not make another such event.
+        # An event about the subscriber's own mailbox must not cause another one.
         if getattr(event, "recipient", None) == self._ref.path:
             return
         try:

@@ -12,6 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from actors._core.waiting import block_for_room, wait_for_room
+
 if TYPE_CHECKING:
     from actors._core.envelope import Envelope
     from actors._core.mailbox import Mailbox
@@ -73,10 +75,10 @@ class Wait(Overflow):
     def resolve(self, mailbox: Mailbox, envelope: Envelope) -> None:
         """See :meth:`Overflow.resolve`."""
         reply = envelope[1]
-        room = mailbox.wait_for_room(envelope)
+        room = wait_for_room(mailbox, envelope)
         if room is None or reply is not None:
             return  # the message is in; or it is an ask, whose own future waits
-        mailbox.block_for_room(room, self.timeout)
+        block_for_room(mailbox, room, self.timeout)
 
 
 FAIL = Fail()

@@ -1,4 +1,4 @@
-"""Supervision policies as small values: what to do, with whom, how often, and after what pause."""
+"""Supervision policies as small values: what to do with whom, how often, and after which pause."""
 
 from __future__ import annotations
 
@@ -10,18 +10,21 @@ from dataclasses import dataclass, field
 
 
 class Directive(enum.Enum):
-    """What a supervisor does with a child that failed."""
+    """A supervisor's decision on a child that failed."""
 
     RESUME = "resume"
-    """Go on with the next message; the instance and its state stay. Only for a handler's failure:
-    an actor that could not start is restarted instead."""
+    """Go on with the next message and the same instance. Only after a handler's failure: an actor whose
+    start or task failed is restarted instead."""
     RESTART = "restart"
+    """Make a new instance behind the same ref and mailbox."""
     STOP = "stop"
+    """Stop the child for good."""
     ESCALATE = "escalate"
+    """Stop the child for good, and fail in turn."""
 
 
 class Strategy(enum.Enum):
-    """Whom a restart concerns (Erlang/OTP's terms)."""
+    """The children that a restart concerns, in Erlang/OTP's terms."""
 
     ONE_FOR_ONE = "one_for_one"
     """The child that failed."""
@@ -33,10 +36,10 @@ class Strategy(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Pause before the n-th restart in a row: ``first * factor**n`` seconds, at most ``most``.
+    """The pauses before restarts in a row: ``first * factor**n`` seconds (n = 0, 1, ...), at most ``most``.
 
-    ``jitter`` takes away up to that share of the pause, so that siblings do not come back in step.
-    After ``reset`` seconds without a failure the pauses begin at ``first`` again.
+    ``jitter`` (0 to 1) takes away up to that share of a pause, so that siblings do not come back in
+    step. After ``reset`` seconds without a failure the pauses begin at ``first`` again.
     """
 
     first: float = 0.05
@@ -46,8 +49,8 @@ class Backoff:
     reset: float = 60.0
 
     def delay(self, failures: int, rng: random.Random) -> float:
-        """Seconds to wait after ``failures`` (1, 2, ...) failures in a row."""
-        # The exponent is capped: 2.0 ** 2000 is an OverflowError, and `most` wins long before.
+        """The pause in seconds after ``failures`` (1, 2, ...) failures in a row, with jitter from ``rng``."""
+        # The exponent is capped: 2.0 ** 2000 raises OverflowError, and `most` is reached long before.
         pause = min(self.first * self.factor ** min(failures - 1, 64), self.most)
         return pause * (1.0 - self.jitter * rng.random())
 
@@ -61,16 +64,16 @@ class Intensity:
 
 
 def restart_always(_exc: BaseException) -> Directive:
-    """The default: whatever went wrong, a new life."""
+    """The default ``decide``: restart after any failure."""
     return Directive.RESTART
 
 
 @dataclass(frozen=True, slots=True)
 class Supervision:
-    """How a parent treats children that fail.
+    """How a parent treats a child that fails.
 
-    ``decide`` gets the exception and answers with a directive; a ``decide`` that raises escalates.
-    ``intensity`` counts per child with ``ONE_FOR_ONE``, else over all the siblings together.
+    ``decide`` gets the exception and returns a directive; if it raises, the failure escalates.
+    ``intensity`` bounds the restarts: per child with ``ONE_FOR_ONE``, else over all siblings together.
     """
 
     decide: Callable[[BaseException], Directive] = restart_always
@@ -81,7 +84,11 @@ class Supervision:
 
 @dataclass(frozen=True, slots=True)
 class OnError:
-    """A ``decide`` from a table of exception classes; the first that matches wins.
+    """A ``decide`` from a table of exception classes; the first match wins.
+
+    Args:
+        table: pairs of an exception class and a directive.
+        otherwise: the directive if no class matches.
 
     >>> decide = OnError((ValueError, Directive.RESUME), (OSError, Directive.ESCALATE))
     """
@@ -98,19 +105,19 @@ class OnError:
         object.__setattr__(self, "otherwise", otherwise)
 
     def __call__(self, error: BaseException) -> Directive:
-        """What to do about ``error``."""
+        """The directive for ``error``."""
         return next((to_do for kind, to_do in self.table if isinstance(error, kind)), self.otherwise)
 
 
 STOP_ON_FAILURE = Supervision(decide=lambda _exc: Directive.STOP)
-"""What pykka does: an actor without a supervisor dies of its first failure."""
+"""Stop at the first failure, as pykka does with every actor."""
 
 ESCALATE = Supervision(decide=lambda _exc: Directive.ESCALATE)
-"""The parent fails with the child."""
+"""Stop the child and fail in turn."""
 
 
 class RestartHistory:
-    """Counts failures within the window of an :class:`Intensity`, and those in a row."""
+    """Counts failures: within the window of an :class:`Intensity`, and in a row."""
 
     __slots__ = ("_failures", "_in_a_row", "_last")
 
@@ -120,7 +127,7 @@ class RestartHistory:
         self._in_a_row = 0
 
     def record(self, now: float, supervision: Supervision) -> int:
-        """Note a failure at ``now``; return how many lie in the window, this one included."""
+        """Note a failure at ``now`` (the loop's time, in seconds); return the number in the window with it."""
         if now - self._last >= supervision.backoff.reset:
             self._in_a_row = 0
         self._last = now
@@ -129,16 +136,16 @@ class RestartHistory:
         failures.append(now)
         while failures[0] <= now - supervision.intensity.window:
             failures.popleft()
-        # One more than allowed says it all: the count does not grow with a window of days.
+        # One more than allowed is enough to know: a long window needs no more memory.
         while len(failures) > supervision.intensity.restarts + 1:
             failures.popleft()
         return len(failures)
 
     @property
     def in_a_row(self) -> int:
-        """Failures without a pause of ``Backoff.reset`` seconds between them."""
+        """The failures without ``Backoff.reset`` seconds between two of them."""
         return self._in_a_row
 
     def exceeded(self, supervision: Supervision) -> bool:
-        """Whether the next restart would be one too many."""
+        """Whether another restart would be more than the intensity allows."""
         return len(self._failures) > supervision.intensity.restarts

@@ -15,6 +15,7 @@ from actors._core.inspection import statistics_of
 from actors._core.lifecycle import started
 from actors._core.mailbox import ControlMessage, Mailbox
 from actors._core.pykka_names import ActorStop
+from actors._core.waiting import wait_for_room
 from actors._errors import MailboxFull, WouldDeadlock
 from actors._future import Future, on_event_loop
 from actors._messages import Request
@@ -164,7 +165,7 @@ class ActorRef(pykka.ActorRef[A], Generic[A]):
         hooks = mailbox.hooks
         if hooks is not None and not hooks.admits(cell, envelope, "normal"):
             return
-        room = mailbox.wait_for_room(envelope)
+        room = wait_for_room(mailbox, envelope)
         if room is not None:
             try:
                 async with asyncio.timeout(timeout):

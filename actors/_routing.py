@@ -1,8 +1,7 @@
-"""Routing policies: which of the workers of a pool or group gets a message, as small frozen values.
+"""Routing policies: small frozen values that choose the worker of a pool or group for a message.
 
-A policy keeps no state of its own: what a choice depends on is in :class:`Members`, an immutable
-view of the workers that is replaced as a whole when one comes or goes. So one policy may serve many
-routers, and any thread may choose.
+A policy has no state of its own. A choice depends on :class:`Members`, an immutable view of the workers,
+replaced as a whole when one comes or goes. So one policy may serve many routers, in any thread.
 """
 
 from __future__ import annotations
@@ -18,20 +17,24 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import pykka
 
+from actors._core.lifecycle import RUNNING
+
 if TYPE_CHECKING:
     from actors._ref import ActorRef
 
 A = TypeVar("A", bound=pykka.Actor)
 
-RUNNING = "running"
-
 
 class Members(Generic[A]):
-    """The workers at one moment, at least one of them when a policy gets to see it.
+    """The workers at one moment; a policy sees at least one.
 
-    ``keys`` name their places: a worker that replaces another one has its key. ``turn`` counts the
-    choices of the router (``next`` of it is atomic), ``prepared`` is what the policy's
-    :meth:`Routing.prepare` made of the keys.
+    Args:
+        routing: the policy.
+        refs: the workers.
+        keys: the names of their places: a worker that replaces another one has its key.
+        turn: counts the router's choices; its ``next`` is atomic.
+
+    ``prepared`` is the result of the policy's :meth:`Routing.prepare`.
     """
 
     __slots__ = ("keys", "prepared", "refs", "turn")
@@ -47,28 +50,33 @@ class Members(Generic[A]):
         self.prepared = routing.prepare(keys)
 
     def living(self, routing: Routing) -> Members[A]:
-        """The same without those that have stopped."""
+        """The same members without those that have stopped."""
         left = [pair for pair in zip(self.refs, self.keys, strict=True) if pair[0].is_alive()]
         return Members(routing, tuple(ref for ref, _ in left), tuple(key for _, key in left), self.turn)
 
 
 class Routing:
-    """Base of the policies. A choice may fall on a dead worker: the router drops it, asks again."""
+    """Base class of the policies. A choice may be a dead worker: the router drops it and asks again."""
 
     __slots__ = ()
 
     def prepare(self, keys: tuple[str, ...]) -> Any:
-        """What is computed once for a set of workers; see :attr:`Members.prepared`."""
+        """Compute ``Members.prepared``, once for a set of workers, from the keys of their places."""
         return None
 
     def pick(self, members: Members[A], message: Any) -> ActorRef[A]:
-        """The worker for a message. What this raises, the sender gets."""
+        """Choose the worker for a message. An exception goes to the sender.
+
+        Args:
+            members: the workers, at least one.
+            message: the message.
+        """
         raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
 class RoundRobin(Routing):
-    """One after the other, whether or not its mailbox has room."""
+    """Chooses one worker after the other, full mailboxes included."""
 
     def pick(self, members: Members[A], message: Any) -> ActorRef[A]:
         """See :meth:`Routing.pick`."""
@@ -80,10 +88,10 @@ ROUND_ROBIN = RoundRobin()
 
 @dataclass(frozen=True, slots=True)
 class LeastMailbox(Routing):
-    """The worker with the fewest messages before it is free; among equals one after the other.
+    """Chooses the worker with the fewest messages before it is free; equal workers in turn.
 
-    Counts what waits in the mailbox, the senders that wait for room, and what is being handled: an
-    idle worker comes before one that is busy with its last message.
+    Counts the messages in the mailbox, the senders that wait for room, and the message that is being
+    handled: an idle worker comes before one that is busy with its last message.
     """
 
     def pick(self, members: Members[A], message: Any) -> ActorRef[A]:
@@ -102,7 +110,7 @@ class LeastMailbox(Routing):
 
 
 def load(ref: ActorRef[Any]) -> int:
-    """How many messages an actor has before it, the one in its hands included."""
+    """The number of messages that an actor has to handle, the current one included."""
     cell = ref._cell
     mailbox = cell.mailbox
     busy = cell.envelope is not None or cell.state != RUNNING
@@ -111,7 +119,7 @@ def load(ref: ActorRef[Any]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Random(Routing):
-    """Any of them. ``rng`` is for tests to seed; it may be shared by threads."""
+    """Chooses any worker with equal probability. ``rng`` is for tests to seed; threads may share it."""
 
     rng: random.Random = field(default_factory=random.Random)
 
@@ -122,25 +130,24 @@ class Random(Routing):
 
 @dataclass(frozen=True, slots=True)
 class ConsistentHash(Routing):
-    """Messages with the same key go to the same worker, in every process and after every restart.
+    """Sends messages with the same key to the same worker, in every process and after every restart.
 
-    Each worker has ``replicas`` points on a ring of 64-bit hashes (Karger et al., 1997); a key
-    belongs to the next point. When one of n workers goes only its keys move (about 1/n), and they
-    come back to the worker that takes its place. Python's ``hash`` would not do: for strings it
-    differs from process to process.
+    Each worker has ``replicas`` points on a ring of 64-bit hashes (Karger et al., 1997); a key belongs to
+    the next point. When one of n workers leaves, only its keys move (about 1/n), and they return to the
+    worker that takes its place. Python's ``hash`` is no alternative: for strings it differs between
+    processes.
 
     Args:
-        key: gets the message and gives its key, a str, bytes or int (anything else is a
-            TypeError in the sender).
-        replicas: more of them share the keys out more evenly (the shares of 64 vary by about 12 %)
-            and take longer to set up, about 1 us each.
+        key: returns a message's key, a str, bytes or int; anything else is a TypeError in the sender.
+        replicas: points per worker. More of them share the keys out more evenly (with 64, shares vary by
+            about 12 %) and take longer to set up, about 1 us each.
     """
 
     key: Callable[[Any], str | bytes | int]
     replicas: int = 64
 
     def prepare(self, keys: tuple[str, ...]) -> tuple[list[int], list[int]]:
-        """The ring: the points in order, and whose they are."""
+        """Make the ring: the points in order, and the index of each one's worker."""
         ring = sorted(
             (point, index) for index, name in enumerate(keys) for point in _points(name, self.replicas)
         )
@@ -155,7 +162,7 @@ class ConsistentHash(Routing):
 
 
 def key_hash(key: str | bytes | int) -> int:
-    """The 64-bit hash of a key: the first 8 bytes of its BLAKE2b, big-endian."""
+    """Hash a key to 64 bits: the first 8 bytes of its BLAKE2b, big-endian."""
     if isinstance(key, int):
         key = str(int(key))
     if isinstance(key, str):
@@ -172,4 +179,4 @@ def _points(name: str, replicas: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Broadcast(Routing):
-    """Every message goes to all workers; the reply to an ask is the list of theirs."""
+    """Sends every message to all workers; the reply to an ask is the list of all replies."""

@@ -44,34 +44,35 @@ RESTART = Supervision()
 
 @dataclass(frozen=True, slots=True)
 class StopReport:
-    """How a stop went: ``left`` names each actor that did not stop in time and what it was at."""
+    """The outcome of a stop: ``left`` has a line for each actor that did not stop in time."""
 
     left: tuple[str, ...] = ()
 
     @property
     def clean(self) -> bool:
-        """Whether everything stopped."""
+        """Whether all actors stopped."""
         return not self.left
 
 
 class ActorSystem:
     """A tree of actors on the event loop that is running when the system is made.
 
-    ``async with ActorSystem() as system: ref = system.spawn(MyActor)`` stops all at the end,
-    youngest first. ``failure`` is done when a top-level actor gave up.
+    ``async with ActorSystem() as system: ref = system.spawn(MyActor)`` stops all actors at the end,
+    youngest first. ``failure`` is done when a top-level actor has given up.
 
     Args:
-        name: for people.
-        loop: another loop than the running one.
-        rng: chance (jitter of restarts), to be seeded by tests.
-        clock: nanoseconds for statistics.
-        mailbox_capacity: the bound of mailboxes whose actor class names none.
-        overflow: what they do with one more message.
+        name: names the system in logs and errors.
+        loop: the loop to run on; None takes the running one.
+        rng: random numbers (jitter of restarts), for tests to seed.
+        clock: nanoseconds, for statistics.
+        mailbox_capacity: the bound, in messages, of mailboxes whose actor class sets none.
+        overflow: the policy of full mailboxes whose actor class sets none.
         stop_grace: seconds that a coroutine handler may go on when its actor stops, before it is
-            cancelled; and again seconds to wait for that.
-        stop_timeout: seconds that ``async with`` gives the whole stop at its end.
+            cancelled; then as many seconds again to end.
+        stop_timeout: seconds that the stop at the end of ``async with`` may take; None sets no limit.
         slow_handler: seconds after which a plain handler is reported (:class:`SlowHandler`).
-        dispatcher: who decides which actor goes next.
+        dispatcher: decides which actor goes next; None leaves that to the loop.
+        registered: whether pykka's ``ActorRegistry`` knows the actors.
     """
 
     def __init__(
@@ -92,7 +93,7 @@ class ActorSystem:
         self.name = name
         self.loop = loop or asyncio.get_running_loop()
         self.thread = threading.get_ident() if asyncio._get_running_loop() is self.loop else 0
-        """Where the loop runs; 0 until that is known. (Asking asyncio is a system call in 3.11.)"""
+        """The loop's thread; 0 until it is known. (In Python 3.11, asking asyncio is a system call.)"""
         if not self.thread:
             self.loop.call_soon_threadsafe(self._arrive)
         self.rng = rng or random.Random()
@@ -137,9 +138,18 @@ class ActorSystem:
         supervision: Supervision = STOP_ON_FAILURE,
         **kwargs: Any,
     ) -> ActorRef[A]:
-        """Start an actor at the top of the tree; see :meth:`actors.Actor.spawn`. From any thread.
+        """Start an actor at the top of the tree, from any thread; see :meth:`actors.Actor.spawn`.
 
-        Without a ``supervision`` it dies of its first failure, as in pykka.
+        Args:
+            actor_class: the actor's class.
+            args: for its constructor, at the start and at each restart.
+            name: its name at the top of the tree; None generates one from the class.
+            supervision: how to treat its failures. By default the first one stops it, as in pykka.
+            kwargs: for its constructor, like ``args``.
+
+        Raises:
+            ValueError: a living top-level actor has that name, or it contains a slash.
+            RuntimeError: the event loop is closed.
         """
         return self.add(self._cell(actor_class, args, kwargs, name, supervision), self.top)
 
@@ -153,9 +163,18 @@ class ActorSystem:
         supervision: Supervision = RESTART,
         **kwargs: Any,
     ) -> Router[A]:
-        """Start a :class:`Pool` at the top of the tree; see :meth:`actors.Actor.spawn_pool`.
+        """Start a :class:`Pool` at the top of the tree, from any thread; return its router.
 
-        When it gives up, ``failure`` is done. From any thread.
+        When the pool gives up, ``failure`` is done. See :meth:`actors.Actor.spawn_pool`.
+
+        Args:
+            actor_class: the workers' class.
+            args: for its constructor.
+            size: how many workers, 1 or more.
+            routing: the policy that chooses a message's worker.
+            name: the pool's name at the top of the tree; None generates one.
+            supervision: how the pool supervises the workers.
+            kwargs: for the workers' constructor.
         """
         return start_pool(
             self.spawn,
@@ -169,13 +188,19 @@ class ActorSystem:
         )
 
     def start(self, actor_class: type[A], args: tuple[Any, ...], kwargs: dict[str, Any]) -> ActorRef[A]:
-        """Start an actor as :meth:`pykka.Actor.start` does."""
+        """Start an actor at the top of the tree as :meth:`pykka.Actor.start` does.
+
+        Args:
+            actor_class: the actor's class.
+            args: for its constructor.
+            kwargs: for its constructor.
+        """
         cell = self._cell(actor_class, args, kwargs, None, STOP_ON_FAILURE)
         cell.pykka_like = True
         return self.add(cell, self.top)
 
     def detached(self, actor_class: type[Actor]) -> Cell:
-        """A cell for an actor that is constructed by hand and never started."""
+        """Make a cell for an actor that is constructed by hand and never started."""
         cell = self._cell(actor_class, (), {}, None, STOP_ON_FAILURE)
         cell.pykka_like = True
         return cell
@@ -192,7 +217,16 @@ class ActorSystem:
         return actor_class._cell_class(self, None, actor_class, args, kwargs, name, supervision)
 
     def add(self, cell: Cell, siblings: dict[str, Cell]) -> ActorRef[Any]:
-        """Construct a new cell's actor, give it its place in the tree and start it."""
+        """Construct a new cell's actor, enter it into the tree and start it.
+
+        Args:
+            cell: the new actor's.
+            siblings: the living children of its parent, or the top of the tree.
+
+        Raises:
+            ValueError: the name is taken, empty or has a slash.
+            RuntimeError: the event loop is closed.
+        """
         name = cell.name
         if not name or "/" in name:
             raise ValueError(f"{name!r} is no name for an actor: it is empty or has a slash")
@@ -218,7 +252,12 @@ class ActorSystem:
     # -- stopping -------------------------------------------------------------------------------
 
     async def stop(self, timeout: float | None = None) -> StopReport:
-        """Stop all actors, youngest first; after ``timeout`` seconds report what is left."""
+        """Stop all actors, youngest first.
+
+        Args:
+            timeout: seconds after which to return with the actors that have not stopped; None sets no
+                limit.
+        """
         try:
             async with asyncio.timeout(timeout):
                 while self.top:  # a last hook may spawn another one
@@ -228,16 +267,16 @@ class ActorSystem:
         return StopReport(tuple(self._abandoned))
 
     def abandon(self, cell: Cell) -> None:
-        """A thread does not come back; remembered for the stop's report."""
+        """Note for the stop's report that an actor's thread does not come back."""
         self._abandoned.append(inspection.describe(cell))
 
     def stop_all_soon(self) -> None:
-        """Ask all top-level actors to stop, youngest first, without waiting."""
+        """Ask all top-level actors to stop, youngest first; do not wait for that."""
         for cell in reversed(tuple(self.top.values())):
             cell.ref.stop(block=False)
 
     def escalated(self, error: Escalated) -> None:
-        """A top-level actor gave up."""
+        """Settle ``failure``: a top-level actor has given up."""
         if not self.failure.done():
             self.failure.set_result(error)
 
@@ -282,14 +321,14 @@ class ActorSystem:
     # -- instruments ----------------------------------------------------------------------------
 
     def instrument(self, instrument: Instrument) -> Callable[[], None]:
-        """Have every message watched; the function that is returned ends it."""
+        """Install an instrument, which sees every message; return a function that removes it."""
         self._hooks.add(instrument)
         self._hooks_changed()
         return lambda: self._hooks.remove(instrument)
 
     @property
     def hooks_in_use(self) -> Hooks | None:
-        """The hooks, or None if no instrument is installed."""
+        """The instruments' hooks; None if no instrument is installed."""
         return self._hooks if self._hooks.instruments else None
 
     def _hooks_changed(self) -> None:
@@ -300,7 +339,15 @@ class ActorSystem:
     # -- for the cells --------------------------------------------------------------------------
 
     def on_loop(self, call: Callable[..., object], *args: Any) -> bool:
-        """Call on the loop's thread: now if this is it, else soon. False if the loop is closed."""
+        """Call a function on the loop's thread: now if this is that thread, else soon.
+
+        Args:
+            call: the function.
+            args: for it.
+
+        Returns:
+            False if the loop is closed.
+        """
         if asyncio._get_running_loop() is self.loop:
             call(*args)
             return True
@@ -311,7 +358,7 @@ class ActorSystem:
         return True
 
     def expire(self, future: Future[Any], timeout: float) -> None:
-        """Give an ask up after ``timeout`` seconds."""
+        """Give up an ask (its ``future``) after ``timeout`` seconds."""
 
         def arm() -> None:
             if not future.done():
@@ -321,12 +368,12 @@ class ActorSystem:
             self.loop_closed()
 
     def check_loop(self) -> None:
-        """Nobody who blocks may wait for a loop that is closed."""
+        """Settle all futures if the loop is closed, so that nobody blocks for ever."""
         if self.loop.is_closed():
             self.loop_closed()
 
     def loop_closed(self) -> None:
-        """The loop ended before the actors were stopped: they are dead, and say so."""
+        """Declare the actors dead: the loop was closed before they were stopped."""
         for cell in self.walk():
             if cell.state != STOPPED:
                 left = termination.depart(cell)
@@ -336,7 +383,13 @@ class ActorSystem:
         self.top.clear()
 
     def dead_letter(self, envelope: Envelope, cell: Cell, reason: str = "stopped") -> None:
-        """A message that nobody will read."""
+        """Count and publish a message that no actor will handle.
+
+        Args:
+            envelope: the message with its reply and sender.
+            cell: the recipient.
+            reason: for the event.
+        """
         self.dead_letters += 1
         if self.events.wants(DeadLetter):
             sender = envelope[3]
@@ -345,7 +398,13 @@ class ActorSystem:
             )
 
     def message_dropped(self, envelope: Envelope, cell: Cell, reason: str) -> None:
-        """A message that an overflow policy threw away."""
+        """Publish a message that an overflow policy or an instrument has dropped.
+
+        Args:
+            envelope: the message with its reply and sender.
+            cell: the recipient.
+            reason: for the event.
+        """
         if self.events.wants(Dropped):
             sender = envelope[3]
             self.events.publish(
@@ -353,7 +412,7 @@ class ActorSystem:
             )
 
     def ask_cycle(self, error: AskCycle) -> None:
-        """An ask that would never be answered; raises ``error``."""
+        """Report an ask that would never be answered, and raise ``error``."""
         logger.error("%s: %s", self.name, error)
         if self.events.wants(AskCycleFound):
             self.events.publish(AskCycleFound(error.paths))

@@ -1,4 +1,4 @@
-"""W3C trace context: which trace a message belongs to (https://www.w3.org/TR/trace-context/)."""
+"""W3C trace context: the trace that a message belongs to (https://www.w3.org/TR/trace-context/)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,11 @@ _HEADER = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})
 
 @dataclass(frozen=True, slots=True)
 class TraceContext:
-    """One span of a trace: 32 and 16 lower-case hexadecimal digits, and whether it is recorded."""
+    """One span of a trace.
+
+    ``trace_id`` and ``span_id`` have 32 and 16 lower-case hexadecimal digits; ``sampled`` tells whether
+    the span is recorded.
+    """
 
     trace_id: str
     span_id: str
@@ -23,16 +27,16 @@ class TraceContext:
 
     @classmethod
     def new(cls, rng: random.Random, *, sampled: bool = True) -> TraceContext:
-        """The root of a new trace."""
+        """Make the root span of a new trace, with ids from ``rng``."""
         return cls(f"{rng.getrandbits(128) or 1:032x}", f"{rng.getrandbits(64) or 1:016x}", sampled)
 
     def child(self, rng: random.Random) -> TraceContext:
-        """Another span of the same trace."""
+        """Make another span of the same trace, with an id from ``rng``."""
         return TraceContext(self.trace_id, f"{rng.getrandbits(64) or 1:016x}", self.sampled)
 
     @classmethod
     def parse(cls, header: str) -> TraceContext | None:
-        """A ``traceparent`` header; None if it is not one (the standard says: begin a new trace)."""
+        """Parse a ``traceparent`` header; None if it is invalid (the standard: begin a new trace then)."""
         found = _HEADER.fullmatch(header.strip())
         if found is None:
             return None
@@ -44,13 +48,16 @@ class TraceContext:
 
     @property
     def header(self) -> str:
-        """As a ``traceparent`` header."""
+        """The context as a ``traceparent`` header."""
         return f"00-{self.trace_id}-{self.span_id}-{self.sampled:02x}"
 
 
 @contextlib.contextmanager
 def trace_as(context: TraceContext | None) -> Iterator[None]:
-    """Messages sent inside carry this context, in an actor's code instead of its message's."""
+    """Send messages with this context inside the ``with`` block.
+
+    In an actor's code it takes precedence over the context of the message that is being handled.
+    """
     token = ambient.set(context)
     try:
         yield

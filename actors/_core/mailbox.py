@@ -1,20 +1,20 @@
-"""A bounded mailbox with lanes of their own for what must work when it is full.
+"""The bounded mailbox of an actor; urgent messages have lanes of their own, which work when it is full.
 
-Lanes, in the order in which they are served, each first in, first out:
+Lanes, in the order of service, each first in, first out:
 
-- *system*: stop by a parent, supervision, watches, timers. Never full: its senders are the runtime
-  itself, and each message in it answers something that is bounded elsewhere.
-- *priority*: for ``urgent=True`` and :class:`ControlMessage` (acks, events whose number is bounded
-  by what the actor itself asked for). Its bound is ``PRIORITY_FACTOR`` times the capacity.
-- *unstashed*: what the actor had put aside and wants now.
-- *normal*: ``capacity`` messages; one more meets the overflow policy.
+- *system*: stops by a parent, supervision, watches, timers. Never full: only the runtime sends to it, and
+  each message in it answers something that has a bound elsewhere.
+- *priority*: messages with ``urgent=True`` and :class:`ControlMessage` (acks, events whose number is
+  bounded by the actor's own requests). Its bound is ``PRIORITY_FACTOR`` times the capacity.
+- *unstashed*: messages that the actor had put aside and wants now.
+- *normal*: ``capacity`` messages; the overflow policy decides on one more.
 
-Closing and putting exclude each other: an ask can not slip into a mailbox that nobody will ever read
-again (pykka 4.5 loses such asks). Senders in other threads do it under a lock. On the loop where the
-actor itself lives nobody takes or closes meanwhile, so the usual message is put without it
-(``with lock`` was 150 to 300 of a tell's 650 ns), and taken back under it if it stands beyond the
-bound then: a look before would not help, for a sender in a thread can take the last place after it.
-Taking needs no lock: one reader, and ``deque.popleft`` is atomic.
+Putting and closing exclude each other, so an ask cannot slip into a mailbox that nobody reads any more
+(pykka 4.5 loses such asks). Senders in other threads put under a lock. On the actor's own loop nobody
+takes or closes meanwhile, so the usual message is put without the lock (``with lock`` took 150 to 300
+of a tell's 650 ns); if the lane is beyond its bound then, the message is taken back under the lock. A
+check before the put would not help: a sender in a thread can take the last place after it. Taking needs no
+lock: there is one reader, and ``deque.popleft`` is atomic.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ from collections.abc import Iterator
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
-from pykka import ActorDeadError, Timeout
+from pykka import ActorDeadError
 
+from actors._core import waiting
 from actors._core.pykka_names import ActorStop
 from actors._core.stats import MailboxStatistics
 from actors._core.termination import dead_letter
-from actors._errors import AskCycle, MailboxFull
+from actors._errors import MailboxFull
 from actors._future import Future, on_event_loop
 from actors._overflow import FAIL, Overflow
 
@@ -41,33 +42,37 @@ if TYPE_CHECKING:
 
 DEFAULT_CAPACITY = 10_000
 PRIORITY_FACTOR = 16
-MAX_WAITING = 10_000
-"""Senders that may wait for room in one mailbox at the same time."""
 
 NORMAL, PRIORITY, SYSTEM = "normal", "priority", "system"
 
 
 class ControlMessage:
-    """Base class for messages that always use the priority lane."""
+    """Base class of messages that always use the priority lane."""
 
     __slots__ = ()
 
 
 class Mailbox:
-    """Any thread puts, the actor takes. Also what pykka calls an inbox: ``put``, ``get``, ``empty``."""
+    """Any thread puts, the actor takes. Also pykka's inbox: ``put``, ``get``, ``empty``.
+
+    Args:
+        cell: the actor's.
+        capacity: the bound of the normal lane in messages, 1 or more.
+        overflow: the policy when it is full.
+    """
 
     __slots__ = (
-        "_cell",
-        "_lock",
         "_priority",
         "_system",
         "_unstashed",
         "asleep",
         "capacity",
+        "cell",
         "closed",
         "dropped",
         "home",
         "hooks",
+        "lock",
         "normal",
         "overflow",
         "rare",
@@ -82,14 +87,14 @@ class Mailbox:
         self.overflow = overflow
         self.closed = False
         self.asleep = False
-        """Whether the actor waits for a message: the next one put has to wake it."""
+        """Whether the next message has to wake the actor."""
         self.rare = False
-        """Whether to look beyond the normal lane: set after putting there, reset before looking."""
+        """Whether to look beyond the normal lane: set after a put there, reset before a look."""
         self.dropped = self.rejected = 0
         self.hooks = cell.hooks
-        self._cell = cell
+        self.cell = cell
         self.home = 0 if cell.threaded else cell.system.thread
-        self._lock = threading.Lock()
+        self.lock = threading.Lock()
         self.normal: deque[Envelope] = deque()
         # Made when needed: an empty deque takes 760 bytes.
         self._system: deque[Envelope] | None = None
@@ -110,7 +115,7 @@ class Mailbox:
             yield from tuple(lane)
 
     def empty(self) -> bool:
-        """Whether nothing waits in any lane."""
+        """Whether all lanes are empty."""
         return not (self.normal or self._priority or self._system or self._unstashed)
 
     # -- putting --------------------------------------------------------------------------------
@@ -122,7 +127,7 @@ class Mailbox:
             ActorDeadError: the actor has stopped.
             MailboxFull: no room, and the overflow policy refuses.
         """
-        if self.hooks is not None and not self.hooks.admits(self._cell, envelope, NORMAL):
+        if self.hooks is not None and not self.hooks.admits(self.cell, envelope, NORMAL):
             return
         if get_ident() != self.home or self.closed or self.waiting:
             self._push_locked(envelope)
@@ -135,11 +140,11 @@ class Mailbox:
             self.rouse()
 
     def _push_locked(self, envelope: Envelope) -> None:
-        lock = self._lock
+        lock = self.lock
         lock.acquire()  # half of what ``with`` takes
         try:
             closed = self.closed
-            # Whoever waits for room comes first: a place that was just freed is theirs.
+            # Senders that wait for room come first.
             fits = not closed and len(self.normal) < self.capacity and not self.waiting
             if fits:
                 self.normal.append(envelope)
@@ -153,8 +158,8 @@ class Mailbox:
             self.overflow.resolve(self, envelope)
 
     def look_again(self, envelope: Envelope) -> None:
-        """Take a message back that stands beyond the bound. (A request to stop may stand there.)"""
-        with self._lock:
+        """Take the last message back if it is beyond the bound, where only requests to stop may stand."""
+        with self.lock:
             beyond = len(self.normal) > self.capacity and self.normal[-1] is envelope
             if beyond:
                 self.normal.pop()
@@ -165,10 +170,10 @@ class Mailbox:
 
     def push_priority(self, envelope: Envelope) -> None:
         """Add a message to the priority lane. Raises as :meth:`push` does."""
-        if self.hooks is not None and not self.hooks.admits(self._cell, envelope, PRIORITY):
+        if self.hooks is not None and not self.hooks.admits(self.cell, envelope, PRIORITY):
             return
         bound = self.capacity * PRIORITY_FACTOR
-        with self._lock:
+        with self.lock:
             if self._priority is None:
                 self._priority = deque()
             closed = self.closed
@@ -181,8 +186,8 @@ class Mailbox:
         self.rouse()
 
     def push_system(self, envelope: Envelope) -> bool:
-        """Add one of the runtime's own messages; False if the actor has stopped."""
-        with self._lock:
+        """Add one of the runtime's messages to the system lane; False if the actor has stopped."""
+        with self.lock:
             if self.closed:
                 return False
             if self._system is None:
@@ -193,8 +198,8 @@ class Mailbox:
         return True
 
     def push_stop(self, envelope: Envelope) -> bool:
-        """Add a request to stop after what is in the mailbox now; False if the actor has stopped."""
-        with self._lock:
+        """Add a request to stop behind the messages of the normal lane; False if the actor has stopped."""
+        with self.lock:
             if self.closed:
                 return False
             self.normal.append(envelope)
@@ -202,8 +207,13 @@ class Mailbox:
         return True
 
     def deliver(self, envelope: Envelope, lane: str = NORMAL) -> None:
-        """Put a message that an instrument held back; a full mailbox drops it."""
-        with self._lock:
+        """Put a message that an instrument held back; a full mailbox drops it.
+
+        Args:
+            envelope: the message with its reply and sender.
+            lane: ``NORMAL`` or ``PRIORITY``.
+        """
+        with self.lock:
             room = not self.closed and (lane != NORMAL or len(self.normal) < self.capacity)
             if room and lane == NORMAL:
                 self.normal.append(envelope)
@@ -215,24 +225,24 @@ class Mailbox:
         if room:
             self.rouse()
         elif self.closed:
-            dead_letter(self._cell, envelope)
+            dead_letter(self.cell, envelope)
         else:
             self.drop(envelope, "held back too long")
 
     def put(self, envelope: Any) -> None:
-        """pykka's way to put an envelope of its own."""
-        self.push((envelope.message, envelope.reply_to, self._cell.system.clock(), None, None))
+        """Put one of pykka's envelopes."""
+        self.push((envelope.message, envelope.reply_to, self.cell.system.clock(), None, None))
 
     def rouse(self) -> None:
         """Wake the actor if it sleeps."""
         if self.asleep:
             self.asleep = False
-            self._cell.wake()
+            self.cell.wake()
 
     # -- taking ---------------------------------------------------------------------------------
 
     def get(self) -> Envelope | None:
-        """Take the next message; None if there is none. Never blocks."""
+        """Take the next message; None if the mailbox is empty. Never blocks."""
         if self.rare:
             self.rare = False
             urgent = self._system or self._priority or self._unstashed
@@ -242,36 +252,36 @@ class Mailbox:
             elif self.normal:
                 envelope = self.normal.popleft()
                 if self.waiting:
-                    self._let_in()
+                    waiting.let_in(self)
             if self._system or self._priority or self._unstashed or self.waiting:
                 self.rare = True
             return envelope
         return self.normal.popleft() if self.normal else None
 
     def put_back(self, envelopes: list[Envelope]) -> None:
-        """What was stashed comes before the normal lane, in order."""
+        """Put stashed messages before the normal lane, in order."""
         if self._unstashed is None:
             self._unstashed = deque()
         self._unstashed.extendleft(reversed(envelopes))
         self.rare = True
 
     def close(self) -> list[Envelope]:
-        """Accept nothing more; return what was left, in order. Senders that wait get an error."""
-        with self._lock:
+        """Accept nothing more; return the messages left, in order. Waiting senders get an error."""
+        with self.lock:
             self.closed = True
             left = list(self)
-            waiting, self.waiting = self.waiting, None
+            senders, self.waiting = self.waiting, None
             self._system = self._priority = self._unstashed = None
             self.normal.clear()
-        for envelope, room in waiting or ():
+        for envelope, room in senders or ():
             if envelope[1] is not None:
                 left.append(envelope)
-            room.try_fail(ActorDeadError(f"{self._cell.ref} not found"))
+            room.try_fail(ActorDeadError(f"{self.cell.ref} not found"))
         return left
 
     def close_if_empty(self) -> bool:
-        """Accept nothing more if nothing is in it and nobody waits; whether it was so."""
-        with self._lock:
+        """Accept nothing more if no message and no sender waits; tell whether it was so."""
+        with self.lock:
             if not self.empty() or any(not room.done() for _, room in self.waiting or ()):
                 return False
             self.closed = True
@@ -280,28 +290,36 @@ class Mailbox:
     # -- overflow -------------------------------------------------------------------------------
 
     def full(self, bound: int | None = None) -> MailboxFull:
-        """The error for a message that is refused; counts it."""
+        """Count a refused message; return its error, with ``bound`` (None: the capacity) in the text."""
         self.rejected += 1
         hint = "; 'await ref.send(...)' waits for room" if on_event_loop() else ""
-        return MailboxFull(f"mailbox of {self._cell.path} is full ({bound or self.capacity} messages){hint}")
+        return MailboxFull(f"mailbox of {self.cell.path} is full ({bound or self.capacity} messages){hint}")
 
     def dead(self, envelope: Envelope) -> ActorDeadError:
-        """The error for a message to an actor that has stopped."""
-        self._cell.system.dead_letter(envelope, self._cell)
-        return ActorDeadError(f"{self._cell.ref} not found")
+        """Report a message to a stopped actor; return its error."""
+        self.cell.system.dead_letter(envelope, self.cell)
+        return ActorDeadError(f"{self.cell.ref} not found")
 
     def drop(self, envelope: Envelope, reason: str) -> None:
-        """Count and report a message that is thrown away; its asker gets an error."""
+        """Count and report a dropped message; its asker gets an error.
+
+        Args:
+            envelope: the message with its reply and sender.
+            reason: for the event and the error.
+        """
         self.dropped += 1
         reply = envelope[1]
         if reply is not None:
-            reply.try_fail(MailboxFull(f"mailbox of {self._cell.path} is full: {reason}"))
-        self._cell.system.message_dropped(envelope, self._cell, reason)
+            reply.try_fail(MailboxFull(f"mailbox of {self.cell.path} is full: {reason}"))
+        self.cell.system.message_dropped(envelope, self.cell, reason)
 
     def replace_oldest(self, envelope: Envelope) -> Envelope | None:
-        """Add a message and take the oldest one out; requests to stop are never taken."""
+        """Add a message; if the lane is full, take the oldest one out and return it.
+
+        Requests to stop are never taken.
+        """
         oldest: Envelope | None = None
-        with self._lock:
+        with self.lock:
             closed = self.closed
             if not closed:
                 if len(self.normal) >= self.capacity:
@@ -313,7 +331,7 @@ class Mailbox:
         return oldest
 
     def _take_oldest(self) -> Envelope | None:
-        # Not by index: in another thread than the actor's the lane gets shorter meanwhile.
+        # Not by index: the lane may get shorter meanwhile, if the actor has another thread.
         stops: list[Envelope] = []
         oldest: Envelope | None = None
         while oldest is None and self.normal:
@@ -328,62 +346,6 @@ class Mailbox:
         self.normal.extendleft(reversed(stops))
         return oldest
 
-    def wait_for_room(self, envelope: Envelope) -> Future[None] | None:
-        """Queue a message behind a full lane: the future is done when it is in; None if it is now.
-
-        Raises:
-            ActorDeadError: the actor has stopped.
-            MailboxFull: too many senders wait already.
-        """
-        room: Future[None] | None = None
-        with self._lock:
-            closed = self.closed
-            if not closed and len(self.normal) < self.capacity and not self.waiting:
-                self.normal.append(envelope)
-            elif not closed:
-                room = self._queue(envelope)
-        if room is None:
-            if closed:
-                raise self.dead(envelope)
-            self.rouse()
-        return room
-
-    def _queue(self, envelope: Envelope) -> Future[None]:
-        if self.waiting is None:
-            self.waiting = deque()
-        if len(self.waiting) >= MAX_WAITING:
-            self.waiting = deque(each for each in self.waiting if not each[1].done())
-        if len(self.waiting) >= MAX_WAITING:
-            raise self.full(MAX_WAITING)
-        room: Future[None] = Future()
-        room.target = self._cell
-        self.waiting.append((envelope, room))
-        self.rare = True
-        return room
-
-    def block_for_room(self, room: Future[None], timeout: float | None) -> None:
-        """Wait in a thread until the message is in the lane."""
-        if on_event_loop():
-            room.cancel()
-            raise self.full()
-        try:
-            room.get(timeout=timeout)
-        except Timeout:
-            if room.cancel():
-                raise self.full() from None
-        except AskCycle:
-            room.cancel()
-            raise
-
-    def _let_in(self) -> None:
-        # Under the lock a waiting message goes straight into the freed place: nobody overtakes it.
-        with self._lock:
-            while self.waiting and len(self.normal) < self.capacity:
-                envelope, room = self.waiting.popleft()
-                reply = envelope[1]
-                if (reply is None or not reply.done()) and room.try_set(None):
-                    self.normal.append(envelope)
-
     # -- looking in -----------------------------------------------------------------------------
 
     def statistics(self) -> MailboxStatistics:
@@ -394,14 +356,14 @@ class Mailbox:
             with contextlib.suppress(IndexError):  # its actor, in another thread, was faster
                 heads.append(lane[0][2])
         oldest = min(heads, default=None)
-        now = self._cell.system.clock()
+        now = self.cell.system.clock()
         return MailboxStatistics(
             depth=len(self),
             capacity=self.capacity,
             normal=len(lanes[0]),
             priority=len(lanes[1]),
             system=len(lanes[2]),
-            stashed=len(self._cell.stashed or ()),
+            stashed=len(self.cell.stashed or ()),
             waiting=sum(not room.done() for _, room in tuple(self.waiting or ())),
             dropped=self.dropped,
             rejected=self.rejected,

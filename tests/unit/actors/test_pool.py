@@ -339,7 +339,7 @@ async def test_between_a_worker_s_last_look_and_its_end_nothing_enters() -> None
         chosen.go.set()
         late = Router.of([kept, leaving], chosen)
         mailbox = leaving._cell.mailbox
-        mailbox._lock = _Then(mailbox._lock, lambda: late.tell("late"))
+        mailbox.lock = _Then(mailbox.lock, lambda: late.tell("late"))
         assert await router.resize(1) == 1
         await until(lambda: seen)
         assert seen == [("Worker-0", "late")] and system.dead_letters == 0

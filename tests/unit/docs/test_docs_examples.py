@@ -24,7 +24,7 @@ from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
 from actors import Actor, ActorSystem, Backoff, Intensity
-from actors._core import accounting, cell, mailbox
+from actors._core import accounting, cell, mailbox, waiting
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = ("docs/actors.md", "docs/migrating-from-pykka.md", "README.md", "docs/wire.md")
@@ -84,7 +84,7 @@ def test_the_manual_names_what_exists() -> None:
     assert {each[1] for each in re.finditer(r"\]\(#([\w-]+)\)", text)} <= headings
 
     system = inspect.signature(ActorSystem).parameters
-    assert system["mailbox_capacity"].default == mailbox.MAX_WAITING == Actor.max_tasks == 10_000
+    assert system["mailbox_capacity"].default == waiting.MAX_WAITING == Actor.max_tasks == 10_000
     assert (Actor.stash_capacity, mailbox.PRIORITY_FACTOR, cell.THROUGHPUT, accounting.RECENT) == (
         1000,
         16,

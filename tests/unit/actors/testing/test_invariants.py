@@ -100,7 +100,7 @@ def test_a_reply_that_changes_is_reported(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_messages_of_one_sender_out_of_order_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def push(self: Mailbox, envelope: Any) -> None:
-        self.hooks.admits(self._cell, envelope, "normal")  # type: ignore[union-attr]
+        self.hooks.admits(self.cell, envelope, "normal")  # type: ignore[union-attr]
         self.normal.appendleft(envelope)
         self.rouse()
 
@@ -110,7 +110,7 @@ def test_messages_of_one_sender_out_of_order_are_reported(monkeypatch: pytest.Mo
 
 def test_a_mailbox_above_its_bound_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def push(self: Mailbox, envelope: Any) -> None:
-        self.hooks.admits(self._cell, envelope, "normal")  # type: ignore[union-attr]
+        self.hooks.admits(self.cell, envelope, "normal")  # type: ignore[union-attr]
         self.push_stop(envelope)
 
     monkeypatch.setattr(Mailbox, "push", push)

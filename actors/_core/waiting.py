@@ -1,0 +1,98 @@
+"""Senders that wait for room in a full mailbox: in a thread, or in a coroutine.
+
+A waiting message and its ``room``, a future that is done when the message is in the normal lane, stand in
+the mailbox's ``waiting`` queue. The actor moves them into the lane as it takes messages out.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from pykka import Timeout
+
+from actors._errors import AskCycle
+from actors._future import Future, on_event_loop
+
+if TYPE_CHECKING:
+    from actors._core.envelope import Envelope
+    from actors._core.mailbox import Mailbox
+
+MAX_WAITING = 10_000
+"""Senders that may wait for room in one mailbox at the same time."""
+
+
+def wait_for_room(mailbox: Mailbox, envelope: Envelope) -> Future[None] | None:
+    """Put a message into the normal lane, or into the queue before it if the lane is full.
+
+    Returns:
+        a future that is done when the message is in the lane; None if it is in now.
+
+    Raises:
+        ActorDeadError: the actor has stopped.
+        MailboxFull: too many senders wait already.
+    """
+    room: Future[None] | None = None
+    with mailbox.lock:
+        closed = mailbox.closed
+        if not closed and len(mailbox.normal) < mailbox.capacity and not mailbox.waiting:
+            mailbox.normal.append(envelope)
+        elif not closed:
+            room = _queue(mailbox, envelope)
+    if room is None:
+        if closed:
+            raise mailbox.dead(envelope)
+        mailbox.rouse()
+    return room
+
+
+def _queue(mailbox: Mailbox, envelope: Envelope) -> Future[None]:
+    if mailbox.waiting is None:
+        mailbox.waiting = deque()
+    if len(mailbox.waiting) >= MAX_WAITING:
+        mailbox.waiting = deque(each for each in mailbox.waiting if not each[1].done())
+    if len(mailbox.waiting) >= MAX_WAITING:
+        raise mailbox.full(MAX_WAITING)
+    room: Future[None] = Future()
+    room.target = mailbox.cell
+    mailbox.waiting.append((envelope, room))
+    mailbox.rare = True
+    return room
+
+
+def block_for_room(mailbox: Mailbox, room: Future[None], timeout: float | None) -> None:
+    """Block this thread until a waiting message is in the lane.
+
+    Args:
+        mailbox: the full mailbox.
+        room: the future of :func:`wait_for_room`.
+        timeout: seconds to wait at most; None waits without a limit.
+
+    Raises:
+        MailboxFull: no room in time, or this is an event loop's thread, which must not block.
+        AskCycle: the actor waits, in turn, for the calling one.
+    """
+    if on_event_loop():
+        room.cancel()
+        raise mailbox.full()
+    try:
+        room.get(timeout=timeout)
+    except Timeout:
+        if room.cancel():
+            raise mailbox.full() from None
+    except AskCycle:
+        room.cancel()
+        raise
+
+
+def let_in(mailbox: Mailbox) -> None:
+    """Move waiting messages into the room that has become free in the lane.
+
+    Under the lock, so that no other sender gets in before them.
+    """
+    with mailbox.lock:
+        while mailbox.waiting and len(mailbox.normal) < mailbox.capacity:
+            envelope, room = mailbox.waiting.popleft()
+            reply = envelope[1]
+            if (reply is None or not reply.done()) and room.try_set(None):
+                mailbox.normal.append(envelope)
