@@ -1,4 +1,4 @@
-"""The body of a request, read piece by piece and never further than its reader allows."""
+"""Read the body of a request in chunks, and stop where the caller's limit is reached."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ from pixy.errors import PixyError
 
 
 class UnreadableBody(Exception):
-    """It is no valid body; the text says what is wrong with it."""
+    """The body is not valid HTTP; the text says why."""
 
 
 async def read(request: web.BaseRequest, grows: Callable[[int], None]) -> bytes:
-    """The whole body, chunked or not, as it was sent.
+    """Return the whole body, chunked or not, as it was sent.
 
     Args:
-        grows: called with the number of bytes before they are kept, first with what the request says
-            of itself (0 if it does not); raises a PixyError where that is too much. A client that
-            waits for leave (RFC 9110, section 10.1.1) is told to go on after the first call.
+        request: aiohttp's.
+        grows: called with the total number of bytes before they are kept, first with Content-Length
+            (0 without one). It raises a PixyError to stop the reading. A client that expects
+            ``100 Continue`` (RFC 9110, section 10.1.1) gets it after the first call.
 
     Raises:
-        UnreadableBody: see there.
+        UnreadableBody: the body is not valid HTTP.
         ConnectionError: the client has gone.
     """
     grows(request.content_length or 0)
@@ -39,6 +40,6 @@ async def read(request: web.BaseRequest, grows: Callable[[int], None]) -> bytes:
             chunks.append(chunk)
     except (PixyError, ConnectionError):
         raise
-    except Exception as error:  # whatever aiohttp's parser finds wrong with it
+    except Exception as error:  # any error of aiohttp's parser
         raise UnreadableBody(str(error)) from error
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)

@@ -170,14 +170,14 @@ class RestV1:
 
     def busy(self, request: web.BaseRequest) -> web.Response:
         """The 429 answer to a request above ``max_concurrent_requests``."""
-        kind = TOO_MANY_REQUESTS.said("Too many requests. Consider increasing `max_concurrent_requests`")
+        kind = TOO_MANY_REQUESTS.with_text("Too many requests. Consider increasing `max_concurrent_requests`")
         return self._error(request, kind)
 
     def _failed(self, request: web.BaseRequest, error: Exception) -> web.StreamResponse:
         if not isinstance(error, PixyError):
             path = request.raw_path.partition("?")[0].partition("#")[0]
             logger.error("%s %s failed", request.method, path, exc_info=error)
-            return self._error(request, INTERNAL.said(f"Internal Server Error: {type(error).__name__}"))
+            return self._error(request, INTERNAL.with_text(f"Internal Server Error: {type(error).__name__}"))
         allowed = error.allowed if isinstance(error, NotAllowed) else frozenset()
         return self._error(request, kind_of(error), allowed)
 

@@ -1,4 +1,4 @@
-"""Bodies of requests: read within bounds, unpacked, parsed, with errors that name the place."""
+"""Read, decompress and parse the bodies of requests, within limits. Errors name the field."""
 
 from __future__ import annotations
 
@@ -16,22 +16,23 @@ from pixy.api.restv1.errors import ApiError
 T = TypeVar("T")
 
 _EMPTY = (b"", b"{}", b'""', b"null")
-_UNPACK_STEP = 256 * 1024
-_BLANKS = b" \t\r\n"
+_GUNZIP_STEP = 256 * 1024
+_WHITE_SPACE = b" \t\r\n"
 
 
 async def read(request: web.BaseRequest, limit: int, share: Share) -> bytes:
-    """The whole body, chunked or not, unpacked if it came with ``Content-Encoding: gzip``.
+    """Return the whole body, chunked or not, decompressed if it has ``Content-Encoding: gzip``.
 
     Args:
-        limit: the most bytes, packed and unpacked (``rest.max_request_bytes``).
-        share: holds what is read.
+        request: aiohttp's.
+        limit: the most bytes, both compressed and decompressed (``rest.max_request_bytes``).
+        share: takes the body's bytes from the byte budget.
 
     Raises:
-        ApiError: 413 it is longer, 415 it is packed in another way, 400 it is no valid body.
-        OverBudget: there is no room for it now.
+        ApiError: 413, the body is longer; 415, another Content-Encoding; 400, the body is not valid.
+        OverBudget: the byte budget has no room for it now.
     """
-    packed = request.body_exists and _packed(request)
+    compressed = request.body_exists and _is_gzip(request)
 
     def grows(total: int) -> None:
         if total > limit:
@@ -43,18 +44,18 @@ async def read(request: web.BaseRequest, limit: int, share: Share) -> bytes:
         body = await reading.read(request, grows)
     except reading.UnreadableBody as error:
         raise ApiError(errors.BAD_REQUEST, f"failed to read the body: {error}") from error
-    return unpack(body, limit, share) if packed and body else body
+    return gunzip(body, limit, share) if compressed and body else body
 
 
 def too_large(limit: int) -> ApiError:
-    """The error of a body above the bound."""
+    """The error for a body above the limit."""
     return ApiError(
         errors.TOO_LARGE,
         f"the request is too large, at most {limit} bytes are read (`rest.max_request_bytes`)",
     )
 
 
-def _packed(request: web.BaseRequest) -> bool:
+def _is_gzip(request: web.BaseRequest) -> bool:
     coding = request.headers.get("Content-Encoding", "").strip().lower()
     if coding in ("", "identity"):
         return False
@@ -66,22 +67,32 @@ def _packed(request: web.BaseRequest) -> bool:
     )
 
 
-def unpack(body: bytes, limit: int, share: Share) -> bytes:
-    """gunzip, at most to ``limit`` bytes: a small body must not become a large one unseen."""
-    unpacker = zlib.decompressobj(wbits=31)
+def gunzip(body: bytes, limit: int, share: Share) -> bytes:
+    """Decompress gzip in steps, so that a small body cannot become a large one unnoticed.
+
+    Args:
+        body: compressed.
+        limit: the most bytes decompressed.
+        share: takes the decompressed bytes from the byte budget.
+
+    Raises:
+        ApiError: 413, more bytes; 400, not gzip.
+        OverBudget: the byte budget has no room for them now.
+    """
+    decompressor = zlib.decompressobj(wbits=31)
     chunks: list[bytes] = []
     total = 0
     data = body
     try:
-        while data and not unpacker.eof:
-            chunk = unpacker.decompress(data, _UNPACK_STEP)
-            data = unpacker.unconsumed_tail
+        while data and not decompressor.eof:
+            chunk = decompressor.decompress(data, _GUNZIP_STEP)
+            data = decompressor.unconsumed_tail
             total += len(chunk)
             if total > limit:
                 raise too_large(limit)
             share.take(len(chunk))
             chunks.append(chunk)
-        if not unpacker.eof:
+        if not decompressor.eof:
             raise zlib.error("it ends too early")
     except zlib.error as error:
         raise ApiError(errors.BAD_REQUEST, f"the body is not gzip: {error}") from error
@@ -89,16 +100,20 @@ def unpack(body: bytes, limit: int, share: Share) -> bytes:
 
 
 def is_empty(body: bytes) -> bool:
-    """Whether a body says nothing: none, ``{}``, ``""`` or null, as some clients always send."""
-    return len(body) <= 64 and body.strip(_BLANKS) in _EMPTY
+    """Whether a body means none: empty, ``{}``, ``""`` or null, which some clients always send."""
+    return len(body) <= 64 and body.strip(_WHITE_SPACE) in _EMPTY
 
 
 def parse(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
-    """The document, typed. Unknown fields are ignored.
+    """Decode a JSON document. Unknown fields are ignored.
+
+    Args:
+        body: the document.
+        decoder: of its type.
 
     Raises:
-        ApiError: 400 it is not JSON, or not of the right type as a whole; 422 a field is not, and
-            the text names it.
+        ApiError: 400, not JSON, or the document is of another type; 422, a field is of another type,
+            and the text names it.
     """
     try:
         return decoder.decode(body)
@@ -116,6 +131,6 @@ def parse(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
 
 
 def field_error(text: str) -> tuple[str, str]:
-    """The field and the problem of msgspec's ``Expected `int`, got `str` - at `$.records[0].key```."""
-    problem, _, place = text.partition(" - at `$")
-    return place.rstrip("`").removeprefix("."), problem
+    """Split msgspec's ``Expected `int`, got `str` - at `$.records[0].key``` into field and problem."""
+    problem, _, field = text.partition(" - at `$")
+    return field.rstrip("`").removeprefix("."), problem

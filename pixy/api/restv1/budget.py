@@ -1,4 +1,4 @@
-"""The bytes that requests and answers may hold together, over the whole process."""
+"""The bytes that the bodies of all requests and answers of the process may hold together."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pixy.errors import OverBudget
 
 
 class Budget:
-    """Counts what is held; refuses what would be too much. Of one event loop, so without a lock."""
+    """Counts the bytes held and refuses more than the limit. For one event loop, so it needs no lock."""
 
     __slots__ = ("held", "limit", "most", "refused")
 
@@ -18,15 +18,15 @@ class Budget:
         self.most = 0
         """The largest sum so far."""
         self.refused = 0
-        """How often something was refused."""
+        """How many times bytes were refused."""
 
     def share(self) -> Share:
-        """Something that holds nothing yet; leave it with ``with`` and it gives all back."""
+        """A new share that holds nothing. As a context manager it gives everything back at the end."""
         return Share(self)
 
 
 class Share:
-    """What one request holds."""
+    """The bytes that one request holds."""
 
     __slots__ = ("_budget", "held")
 
@@ -35,7 +35,7 @@ class Share:
         self.held = 0
 
     def take(self, size: int) -> None:
-        """Hold ``size`` bytes more. Raises OverBudget, and then holds what it held before."""
+        """Hold ``size`` more bytes. Raises OverBudget, and then holds as many as before."""
         budget = self._budget
         if budget.held + size > budget.limit:
             budget.refused += 1
@@ -45,13 +45,13 @@ class Share:
         self.held += size
 
     def give_back(self, size: int | None = None) -> None:
-        """Let go of ``size`` bytes, or of all."""
+        """Release ``size`` bytes, or all."""
         size = self.held if size is None else min(size, self.held)
         self._budget.held -= size
         self.held -= size
 
     def hold(self, size: int) -> None:
-        """Hold ``size`` bytes from now on, whatever the limit: they are there already."""
+        """Hold exactly ``size`` bytes, even above the limit, because they exist already."""
         budget = self._budget
         budget.held += size - self.held
         budget.most = max(budget.most, budget.held)

@@ -1,4 +1,4 @@
-"""Bodies of requests about consumer instances: offsets, partitions, positions, subscriptions. Pure."""
+"""The bodies of requests about consumer instances. Pure."""
 
 from __future__ import annotations
 
@@ -37,66 +37,66 @@ class Timestamp(Partition, gc=False):
 
     @property
     def milliseconds(self) -> int:
-        """Since 1970."""
+        """The time in milliseconds since 1970. Raises ApiError (422)."""
         return to_timestamp(str(self.timestamp))
 
 
 class CommitRequest(Struct):
-    """Offsets of the last records that were dealt with."""
+    """A commit: the offsets of the last records that the client has processed."""
 
     offsets: list[Offset] | None = None
 
 
-class Partitions(Struct):
-    """Partitions."""
+class PartitionsRequest(Struct):
+    """An assignment, a lookup of committed offsets, or a seek to the beginning or end."""
 
     partitions: list[Partition] | None = None
 
 
-class Positions(Struct):
-    """Where to go on: at offsets, at times, or both."""
+class PositionsRequest(Struct):
+    """A seek to offsets, to times, or both."""
 
     offsets: list[Offset] = []
     timestamps: list[Timestamp] = []
 
 
-class Subscription(Struct):
-    """Topics or a pattern."""
+class SubscriptionRequest(Struct):
+    """A subscription to topics or to a pattern."""
 
     topics: list[str] | None = None
     topic_pattern: str | None = None
 
 
 _commit = msgspec.json.Decoder(CommitRequest)
-_partitions = msgspec.json.Decoder(Partitions)
-_positions = msgspec.json.Decoder(Positions)
-_subscription = msgspec.json.Decoder(Subscription)
+_partitions = msgspec.json.Decoder(PartitionsRequest)
+_positions = msgspec.json.Decoder(PositionsRequest)
+_subscription = msgspec.json.Decoder(SubscriptionRequest)
 
 
 def commit_request(body: bytes) -> list[Offset]:
-    """What to commit; nothing: what was handed out. Raises ApiError."""
-    return bodies.parse(_some(body), _commit).offsets or []
+    """The offsets to commit; empty: commit the instance's positions. Raises ApiError."""
+    return bodies.parse(_or_empty_object(body), _commit).offsets or []
 
 
 def partitions_request(body: bytes) -> tuple[tuple[str, int], ...]:
-    """Topics and partitions, each once. Raises ApiError."""
-    asked = bodies.parse(_some(body), _partitions).partitions
+    """The partitions of a request, without duplicates. Raises ApiError."""
+    asked = bodies.parse(_or_empty_object(body), _partitions).partitions
     if asked is None:
         raise ApiError(errors.INVALID, "partitions must be given")
     return tuple(dict.fromkeys((each.topic, each.partition) for each in asked))
 
 
-def positions_request(body: bytes) -> Positions:
-    """Raises ApiError."""
-    asked = bodies.parse(_some(body), _positions)
+def positions_request(body: bytes) -> PositionsRequest:
+    """The targets of a seek. Raises ApiError."""
+    asked = bodies.parse(_or_empty_object(body), _positions)
     for each in asked.timestamps:
-        _ = each.milliseconds  # a time that is none is said before anything is sought
+        _ = each.milliseconds  # raises for a bad time, before anything is sought
     return asked
 
 
-def subscription_request(body: bytes) -> Subscription:
-    """Raises ApiError: neither topics nor a pattern (422), or both (409/40903)."""
-    asked = bodies.parse(_some(body), _subscription)
+def subscription_request(body: bytes) -> SubscriptionRequest:
+    """The topics or the pattern. Raises ApiError: neither (422), or both (409/40903)."""
+    asked = bodies.parse(_or_empty_object(body), _subscription)
     if asked.topics and asked.topic_pattern:
         raise ApiError(
             errors.ILLEGAL_STATE,
@@ -109,5 +109,5 @@ def subscription_request(body: bytes) -> Subscription:
     return asked
 
 
-def _some(body: bytes) -> bytes:
+def _or_empty_object(body: bytes) -> bytes:
     return b"{}" if bodies.is_empty(body) else body

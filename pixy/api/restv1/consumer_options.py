@@ -1,4 +1,4 @@
-"""The options with which a consumer instance is created, numbers and flags as text or not. Pure."""
+"""The options of a new consumer instance; clients send numbers and flags as JSON or as text. Pure."""
 
 from __future__ import annotations
 
@@ -27,12 +27,16 @@ _decoder = msgspec.json.Decoder(dict[str, Any])
 
 
 def parse_options(body: bytes, conf: Instances) -> tuple[str | None, InstanceSpec]:
-    """The name (None: to be generated) and what the instance is to be.
+    """Return the name (None: to be generated) and the spec of an instance.
 
     Unknown options are ignored: clients send those of other servers.
 
+    Args:
+        body: the request's JSON.
+        conf: the defaults.
+
     Raises:
-        ApiError: 422 with 40001 or 42204, or another code, and a text that names the option.
+        ApiError: 422 with 40001, 42204 or 422; the text names the option.
     """
     options = bodies.parse(b"{}" if bodies.is_empty(body) else body, _decoder)
     name = _text(options, "name") or _text(options, "id") or None

@@ -1,10 +1,10 @@
-"""Consumer instances over REST: KIP-80's paths, and those of the v1 and v2 REST proxies."""
+"""The endpoints of consumer instances: KIP-80's paths, and those of the v1 and v2 REST proxies."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import TypeVar
 
 from aiohttp import web
 
@@ -31,6 +31,8 @@ from pixy.engine.instances.messages import (
     GetAssignment,
     GetCommitted,
     GetSubscription,
+    InstanceRequest,
+    Progress,
     ReadRecords,
     SeekTo,
     SubscribeTo,
@@ -42,6 +44,8 @@ from pixy.kafka.settings import group_id
 _RECORD_COST = 200
 _ON_LOOP = 1000
 
+R = TypeVar("R")
+
 Answer = Callable[[Call, bytes], Awaitable[web.StreamResponse]]
 
 
@@ -52,28 +56,28 @@ async def _create(call: Call) -> web.StreamResponse:
     group = group_id(call.params["group"])
     body = await call.body()
     name, spec = parse_options(body, call.cluster.proxy.instances)
-    answer = await call.peers.elsewhere(call.request, group, name, body)
-    if answer is not None:
-        return answer
+    forwarded = await call.peers.forward(call.request, group, name, body)
+    if forwarded is not None:
+        return forwarded
     made = await call.cluster.instances.create(group, name, spec)
     uri = call.peers.base_uri(call.request, group, made)
     return await call.json({"id": made, "url": uri, "instance_id": made, "base_uri": uri})
 
 
 def _of_instance(answer: Answer) -> Callable[[Call], Awaitable[web.StreamResponse]]:
-    """A handler that answers for an instance of this daemon, and asks its owner for another's."""
+    """A handler that answers if this daemon owns the instance, and else forwards to its owner."""
 
     async def handler(call: Call) -> web.StreamResponse:
         body = await call.body()
         params = call.params
-        elsewhere = await call.peers.elsewhere(call.request, params["group"], params["instance"], body)
-        return elsewhere if elsewhere is not None else await answer(call, body)
+        forwarded = await call.peers.forward(call.request, params["group"], params["instance"], body)
+        return forwarded if forwarded is not None else await answer(call, body)
 
     return handler
 
 
-async def _ask(call: Call, message: Any) -> Any:
-    return await call.cluster.instances.ask(call.params["group"], call.params["instance"], message)
+async def _ask(call: Call, request: InstanceRequest[R]) -> R:
+    return await call.cluster.instances.ask(call.params["group"], call.params["instance"], request)
 
 
 async def _delete(call: Call, _body: bytes) -> web.StreamResponse:
@@ -85,7 +89,7 @@ async def _delete(call: Call, _body: bytes) -> web.StreamResponse:
 
 
 async def _read_topic(call: Call, _body: bytes) -> web.StreamResponse:
-    topic = call.params.get("topic", "offsets")  # KIP-80's path of a topic of that name
+    topic = call.params.get("topic", "offsets")  # /consumers/{group}/{instance}/offsets names that topic
     check_topic(topic)
     return await _read(call, topic)
 
@@ -96,7 +100,7 @@ async def _records(call: Call, _body: bytes) -> web.StreamResponse:
 
 async def _read(call: Call, topic: str | None) -> web.StreamResponse:
     config = call.config
-    # Half of the bound for the bytes, half for what stands around them in JSON.
+    # Half of the limit is for keys and values, half for the JSON around them.
     most = max(1, config.max_response_bytes // 2)
     max_bytes = call.integer("max_bytes", -1, least=-1)
     timeout = call.integer("timeout", -1, least=-1)
@@ -112,7 +116,7 @@ async def _read(call: Call, topic: str | None) -> web.StreamResponse:
     call.deliver(batch)
     records = batch.records
     embedded: Format = "json" if batch.format == "json" else "binary"
-    # Only now: a read that waits holds nothing. What does not fit is given back, not lost.
+    # Taken only now, so that waiting reads hold nothing. Records that do not fit are given back.
     call.share.take(batch.size * 4 // 3 + _RECORD_COST * len(records))
     if len(records) <= _ON_LOOP:
         body = render(records, embedded)
@@ -127,7 +131,7 @@ async def _read(call: Call, topic: str | None) -> web.StreamResponse:
 async def _commit(call: Call, body: bytes) -> web.StreamResponse:
     asked = commit_request(body)
     if asked:
-        # The client tells the last record that it has dealt with; the group goes on after it.
+        # The client names the last record it has processed; the committed offset is the next one.
         await _ask(
             call,
             CommitOffsets(
@@ -136,7 +140,7 @@ async def _commit(call: Call, body: bytes) -> web.StreamResponse:
                 )
             ),
         )
-        rows: list[Any] = []
+        rows: Progress = []
     else:
         rows = await _ask(call, CommitPositions())
     if call.negotiated.api == "v2" or asked:
@@ -193,7 +197,7 @@ def _seek_to(where: int) -> Answer:
     return answer
 
 
-# -- what is consumed -----------------------------------------------------------------------------
+# -- subscriptions and assignments ----------------------------------------------------------------
 
 
 async def _subscribe(call: Call, body: bytes) -> web.StreamResponse:

@@ -11,7 +11,11 @@ _MAX_AGE = "600"
 
 
 class Cors:
-    """Says what a browser may show to a page. Without origins it says nothing."""
+    """Adds the CORS headers for the allowed origins; does nothing without any.
+
+    Args:
+        origins: as in the Origin header; ``*`` allows every origin.
+    """
 
     def __init__(self, origins: Sequence[str]) -> None:
         self._any = "*" in origins
@@ -26,7 +30,7 @@ class Cors:
         return origin if origin.rstrip("/").lower() in self._origins else ""
 
     def preflight(self, request: web.BaseRequest) -> web.Response | None:
-        """The answer to a browser that asks before it sends; None for any other request."""
+        """The answer to a preflight request; None for any other request."""
         if (
             not self._origins
             or request.method != "OPTIONS"
@@ -44,7 +48,7 @@ class Cors:
         return response
 
     def allow(self, request: web.BaseRequest, response: web.StreamResponse) -> bool:
-        """Put the permission on an answer, if the origin has it."""
+        """Add the CORS headers to an answer. Returns whether the request's origin is allowed."""
         if not self._origins:
             return False
         allowed = self._allowed(request)

@@ -1,9 +1,8 @@
-"""Keys and values as they stand in JSON: base64 (binary) or any JSON value (json). Pure.
+"""Keys and values embedded in JSON: base64 (binary) or any JSON value (json). Pure.
 
-Null, empty, ``0``, ``false``, ``""`` and ``{}`` are different things and stay so: JSON null is a
-null key or a tombstone, in both formats; the empty string is no bytes in binary and two quotes in
-json. A JSON value is stored as the client wrote it, less the white space between its tokens, so
-numbers keep their digits.
+Null, empty, ``0``, ``false``, ``""`` and ``{}`` stay different. JSON null is a null key or a tombstone
+in both formats. The empty string is zero bytes in binary, and two quotes in json. A JSON value is stored
+as the client wrote it, without the white space between its tokens, so numbers keep their digits.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class HeaderView(Struct, gc=False):
 
 
 class RecordView(Struct, gc=False, kw_only=True):
-    """A record of an answer. ``bytes`` become base64; what is UNSET is left out."""
+    """A record of an answer. ``bytes`` become base64; UNSET fields are left out."""
 
     topic: str
     key: bytes | Raw | None
@@ -46,7 +45,7 @@ class RecordView(Struct, gc=False, kw_only=True):
     error_code: int | UnsetType = UNSET
     error: str | UnsetType = UNSET
     raw_key: bytes | UnsetType | None = UNSET
-    """Beside ``error``: the key as it is."""
+    """With ``error``: the key's bytes."""
     raw_value: bytes | UnsetType | None = UNSET
 
 
@@ -55,10 +54,14 @@ _encode = msgspec.json.Encoder().encode
 
 
 def record_view(message: Any, embedded: Format) -> RecordView:
-    """A consumed message (the methods of confluent-kafka's) for an answer.
+    """Convert a consumed message for an answer.
 
-    One that is not JSON in the json format becomes an entry with ``error_code``, ``error`` and its
-    bytes in ``raw_key`` and ``raw_value``: it does not take the batch with it.
+    A record that is not JSON, in the json format, becomes an entry with ``error_code``, ``error`` and its
+    bytes in ``raw_key`` and ``raw_value``, so that the other records are returned all the same.
+
+    Args:
+        message: with the methods of confluent-kafka's Message.
+        embedded: the format of key and value.
     """
     key, value = message.key(), message.value()
     view = RecordView(
@@ -81,7 +84,7 @@ def _show_headers(view: RecordView, message: Any) -> None:
     try:
         headers = message.headers()
     except UnicodeDecodeError:
-        # confluent-kafka refuses names that are not UTF-8 and then tells none of the headers.
+        # confluent-kafka refuses all headers of a record if a name is not UTF-8.
         view.error_code = errors.SERIALIZATION.code
         view.error = "the names of the record's headers are not UTF-8; its headers are left out"
         return
@@ -102,7 +105,15 @@ def _show_json(view: RecordView, key: bytes | None, value: bytes | None) -> None
 
 
 def json_or_none(data: bytes | None, what: str) -> Raw | None:
-    """Stored bytes as a part of a JSON document; None for null. Raises ValueError."""
+    """Stored bytes as a part of a JSON document.
+
+    Args:
+        data: the key or value; None for null.
+        what: ``key`` or ``value``, for the error.
+
+    Raises:
+        ValueError: the bytes are not JSON.
+    """
     if data is None:
         return None
     try:
@@ -116,7 +127,7 @@ def json_or_none(data: bytes | None, what: str) -> Raw | None:
 
 
 def encoded_size(message: Any) -> int:
-    """About how many bytes of a binary answer a message takes; for budgets."""
+    """About how many bytes a message takes in a binary answer; for the byte budget."""
     size = len(message)  # the value's length
     key = message.key()
     if key:
@@ -125,7 +136,7 @@ def encoded_size(message: Any) -> int:
 
 
 def encode_records(records: list[RecordView]) -> bytes:
-    """The document."""
+    """The JSON document of these records."""
     return _encode(records)
 
 
@@ -133,15 +144,16 @@ def encode_records(records: list[RecordView]) -> bytes:
 
 
 def decode_value(raw: Raw | bytes, what: str, embedded: Format, *, v2: bool = False) -> bytes | None:
-    """An embedded key or value as bytes; None for null.
+    """Decode an embedded key or value; None for null.
 
     Args:
-        raw: the JSON text that stands in the request.
+        raw: its JSON text in the request.
         what: ``key`` or ``value``, for the error.
-        v2: whether the error is to be that of v2.
+        embedded: its format.
+        v2: whether to raise v2's error.
 
     Raises:
-        ApiError: it is not base64 (binary format only).
+        ApiError: the text is not base64 (binary format only).
     """
     text = bytes(raw).strip()
     if text == _NULL:
@@ -158,12 +170,18 @@ def decode_value(raw: Raw | bytes, what: str, embedded: Format, *, v2: bool = Fa
 
 
 def decode_base64(text: str) -> bytes:
-    """Standard base64; white space, as some encoders fold lines, is ignored. Raises ValueError."""
+    """Decode standard base64. White space is ignored, as some encoders fold lines. Raises ValueError."""
     return binascii.a2b_base64("".join(text.split()).encode("ascii"), strict_mode=True)
 
 
 def bad_base64(what: str, text: bytes, *, v2: bool) -> ApiError:
-    """The error of each version."""
+    """The error for text that is not base64.
+
+    Args:
+        what: ``key`` or ``value``.
+        text: the text.
+        v2: whether to return v2's error or v1's.
+    """
     if v2:
         shown = text.decode("utf-8", "replace")
         if len(shown) > 80:
@@ -173,7 +191,7 @@ def bad_base64(what: str, text: bytes, *, v2: bool) -> ApiError:
 
 
 def compact(text: bytes) -> bytes:
-    """A valid JSON document without white space between its tokens."""
+    """Remove the white space between the tokens of a valid JSON document."""
     if any(blank in text for blank in _BLANKS):
         return msgspec.json.format(text, indent=-1)
     return text

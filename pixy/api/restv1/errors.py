@@ -1,4 +1,4 @@
-"""Every error of this API in one place: status, code and text, and what each exception becomes.
+"""Every error of this API: its status, code and text, and the exceptions that it answers.
 
 An error's body is ``{"error_code": int, "message": str}``. The code is the HTTP status, or that
 status with two more digits. The texts of :class:`ErrorKind` are a contract with existing clients.
@@ -13,14 +13,14 @@ from pixy import errors
 
 @dataclass(frozen=True, slots=True)
 class ErrorKind:
-    """A status, its code, and its text where the API has a fixed one."""
+    """A status, its code, and its text if the API has a fixed one."""
 
     status: int
     code: int
     text: str = ""
 
-    def said(self, text: str) -> ErrorKind:
-        """The same with another text."""
+    def with_text(self, text: str) -> ErrorKind:
+        """The same error with another text."""
         return replace(self, text=text)
 
 
@@ -42,7 +42,7 @@ FORMAT_MISMATCH = ErrorKind(
     "The requested embedded data format does not match the deserializer for this consumer instance",
 )
 SERIALIZATION = ErrorKind(408, 40801)
-"""Also the ``error_code`` of a record that can not be shown in the format that was asked for."""
+"""Also the ``error_code`` of a record that cannot be shown in the requested format."""
 CONFLICT = ErrorKind(409, 409)
 ALREADY_SUBSCRIBED = ErrorKind(
     409,
@@ -55,7 +55,7 @@ INSTANCE_EXISTS = ErrorKind(
     "Consumer with specified consumer ID already exists in the specified consumer group.",
 )
 ILLEGAL_STATE = ErrorKind(409, 40903, "Illegal state: ")
-"""Its text goes on with what is illegal about it."""
+"""Its text continues with the reason."""
 TOO_LARGE = ErrorKind(413, 413)
 UNSUPPORTED_MEDIA_TYPE = ErrorKind(415, 415, "HTTP 415 Unsupported Media Type")
 INVALID = ErrorKind(422, 422)
@@ -83,28 +83,32 @@ BROKER_NOT_AVAILABLE = ErrorKind(503, 50302, "Kafka error: ")
 
 
 class ApiError(errors.PixyError):
-    """An answer that is an error.
+    """An error to answer with.
 
     Args:
-        kind: what it is.
-        detail: goes on where a text of the kind ends with a blank; replaces it elsewhere.
+        kind: status, code and text.
+        detail: appended if the text ends with a blank; replaces it otherwise.
     """
 
     def __init__(self, kind: ErrorKind, detail: str = "") -> None:
         text = kind.text + detail if kind.text.endswith(" ") else detail or kind.text
         super().__init__(text)
-        self.kind = kind.said(text)
+        self.kind = kind.with_text(text)
 
 
 class NotAllowed(ApiError):
-    """The path is known, with other methods."""
+    """405: the path exists with other methods.
+
+    Args:
+        allowed: those methods.
+    """
 
     def __init__(self, allowed: frozenset[str]) -> None:
         super().__init__(METHOD_NOT_ALLOWED)
         self.allowed = allowed
 
 
-# The first class that fits counts. KafkaError has rules of its own, below.
+# The first class that matches counts. KafkaError has its own rules, below.
 _KINDS: tuple[tuple[type[Exception], ErrorKind], ...] = (
     (errors.UnknownPartition, PARTITION_NOT_FOUND),
     (errors.UnknownTopic, TOPIC_NOT_FOUND),
@@ -138,18 +142,18 @@ _NO_BROKER = frozenset({"_ALL_BROKERS_DOWN", "_TRANSPORT", "_TIMED_OUT", "BROKER
 
 
 def kind_of(error: Exception) -> ErrorKind:
-    """What an exception is answered with, text included."""
+    """The error, with its text, that answers an exception."""
     if isinstance(error, ApiError):
         return error.kind
     for cls, kind in _KINDS:
         if isinstance(error, cls):
-            # Fixed texts are the contract; for the rest the exception knows more.
-            return kind.said(kind.text if kind.code != kind.status and kind.text else str(error))
+            # Fixed texts are the contract; otherwise the exception has the details.
+            return kind.with_text(kind.text if kind.code != kind.status and kind.text else str(error))
     if isinstance(error, errors.IllegalState):
-        return ILLEGAL_STATE.said(ILLEGAL_STATE.text + str(error))
+        return ILLEGAL_STATE.with_text(ILLEGAL_STATE.text + str(error))
     if isinstance(error, errors.KafkaError):
         kind = _kafka_kind(error)
-        return kind if kind is LEADER_NOT_AVAILABLE else kind.said(kind.text + str(error))
+        return kind if kind is LEADER_NOT_AVAILABLE else kind.with_text(kind.text + str(error))
     return INTERNAL
 
 
@@ -170,10 +174,10 @@ def _kafka_kind(error: errors.KafkaError) -> ErrorKind:
 
 
 def entry_code(error: Exception) -> int:
-    """The ``error_code`` of one record of a produce request that failed alone.
+    """The ``error_code`` of one failed record of a produce request.
 
-    50003: trying again may help. 50002: it will not. 40101, 40301: the proxy may not write there.
-    What is wrong with the record itself keeps its own code.
+    50003: a retry may succeed. 50002: it will not. 40101, 40301: the proxy is not allowed to write to the
+    topic. An error in the record itself keeps its own code.
     """
     if isinstance(error, ApiError):
         return error.kind.code

@@ -1,4 +1,4 @@
-"""Topics, partitions, offsets and brokers."""
+"""The endpoints of topics, partitions, offsets and brokers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def _partitions(call: Call) -> web.StreamResponse:
 
 
 async def _partition(call: Call) -> web.StreamResponse:
-    """The partition; with ``offset`` or ``timestamp`` its records (KIP-80)."""
+    """A partition's metadata; with ``offset`` or ``timestamp``, its records (KIP-80)."""
     if reads.wants_records(call):
         return await reads.fetch_many(call)
     number = call.partition

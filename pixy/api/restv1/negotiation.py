@@ -1,7 +1,7 @@
-"""Which API version and embedded format a request means, from Accept and Content-Type. Pure.
+"""Find the API version and embedded format of a request from Accept and Content-Type. Pure.
 
-Media types look like ``application/vnd.kafka[.{format}].{v1|v2}+json``. What a client sends is read
-leniently; what it gets is exactly one of the types it said it takes.
+Media types look like ``application/vnd.kafka[.{format}].{v1|v2}+json``. The types that a client sends are
+read leniently; the type of the answer is exactly one that the client accepts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pixy.api.restv1.errors import ApiError
 Api = Literal["v1", "v2"]
 Format = Literal["binary", "json"]
 Answers = Literal["plain", "records"]
-"""``records``: the answer embeds keys and values; its type names their format."""
+"""``records``: the answer embeds keys and values, and its type names their format."""
 
 FORMATS: tuple[Format, ...] = ("binary", "json")
 SCHEMA_FORMATS = frozenset({"avro", "jsonschema", "protobuf"})
@@ -28,28 +28,28 @@ _GENERIC = f"{_PREFIX}+json"
 
 @dataclass(frozen=True, slots=True)
 class Negotiated:
-    """What a request means."""
+    """The versions and formats of a request and its answer."""
 
     api: Api
     request_format: Format
-    """How the records of the body are embedded."""
+    """The format of the records in the body."""
     response_format: Format | None
-    """How records of the answer are to be embedded; None if the client does not say."""
+    """The format of the records in the answer; None if the client does not say."""
     content_type: str
-    """Of the answer. For one with records see :meth:`records_type`."""
+    """Of the answer. For an answer with records see :meth:`records_type`."""
     explicit: bool = False
     """Whether Accept names that type."""
     request_api: Api = "v1"
-    """The version of the body, where its type names one; else that of the answer."""
+    """The version of the body if its type names one; else that of the answer."""
 
     def records_type(self, embedded: Format) -> str:
-        """The type of an answer with records in this format."""
+        """The Content-Type of an answer with records in this format."""
         return self.content_type if self.explicit else media_type(self.api, embedded)
 
 
 @dataclass(frozen=True, slots=True)
 class MediaType:
-    """A media type in lower case, without parameters, taken apart."""
+    """The parts of a media type, in lower case, without parameters."""
 
     full: str
     kafka: bool = False
@@ -58,13 +58,13 @@ class MediaType:
 
 
 def media_type(api: Api, embedded: str = "") -> str:
-    """``application/vnd.kafka.v2+json``, or with an embedded format in it."""
+    """``application/vnd.kafka.v2+json``, or with a format ``application/vnd.kafka.json.v2+json``."""
     return f"{_PREFIX}.{embedded}.{api}+json" if embedded else f"{_PREFIX}.{api}+json"
 
 
 @functools.lru_cache(maxsize=512)
 def parse(text: str) -> MediaType:
-    """One media type; parameters are dropped."""
+    """Parse one media type; its parameters are dropped."""
     full = text.partition(";")[0].strip().lower()
     if not full.startswith(_PREFIX) or not full.endswith("+json"):
         return MediaType(full)
@@ -81,7 +81,7 @@ def parse(text: str) -> MediaType:
 
 @functools.lru_cache(maxsize=512)
 def parse_accept(text: str) -> tuple[MediaType, ...]:
-    """The types that a client takes, best first; those with q=0 are left out (RFC 9110, 12.5.1)."""
+    """The types that a client accepts, best first, without those of q=0 (RFC 9110, section 12.5.1)."""
     weighted: list[tuple[float, float, int, MediaType]] = []
     for at, element in enumerate(text.split(",")):
         name, _, parameters = element.partition(";")
@@ -94,7 +94,7 @@ def parse_accept(text: str) -> tuple[MediaType, ...]:
 
 
 def _preference(kind: MediaType) -> float:
-    """The weights of the v1 proxy, which decide among types that a client likes equally."""
+    """The v1 proxy's weights, which decide between types of equal quality."""
     if kind.kafka:
         return 0.9 if kind.version else 0.8
     return 0.5 if kind.full == _JSON else 0.1
@@ -112,7 +112,12 @@ def _quality(parameters: str) -> float:
 
 
 def speaks_kafka(accept: str | None, content_type: str | None) -> bool:
-    """Whether ``vnd.kafka`` is named: such a request means this API where a path is shared."""
+    """Whether a header names ``vnd.kafka``: on a path that both APIs have, the request is for this one.
+
+    Args:
+        accept: the Accept header.
+        content_type: the Content-Type header.
+    """
     return bool(accept and _PREFIX in accept.lower()) or bool(
         content_type and _PREFIX in content_type.lower()
     )
@@ -127,15 +132,17 @@ def negotiate(
     *,
     has_body: bool = False,
 ) -> Negotiated:
-    """Read both headers.
+    """Find the versions and formats of a request and its answer.
 
     Args:
-        answers: what the answer holds.
-        only: the version of an endpoint that exists in one of them only.
-        has_body: whether the Content-Type is to be obeyed; without a body it only hints.
+        accept: the Accept header.
+        content_type: the Content-Type header.
+        answers: the content of the answer.
+        only: the version of an endpoint that exists in one version only.
+        has_body: whether Content-Type must be a type of this API; without a body it is a mere hint.
 
     Raises:
-        ApiError: 415, the body's type is not one of this API; 406, no type that the client takes is.
+        ApiError: 415, the body's type is not one of this API; 406, the client accepts no type of it.
     """
     sent = parse(content_type) if content_type and content_type.strip() else None
     if has_body and sent is not None:
@@ -177,7 +184,7 @@ def _format(text: str) -> Format | None:
 
 
 def _choose(accept: str | None, hint: Api | None, answers: Answers) -> tuple[Api, MediaType | None]:
-    """The version, and the type to answer with (None: the default of the version)."""
+    """The version, and the type of the answer (None: the version's default)."""
     if not accept or not accept.strip():
         return hint or "v1", None
     for kind in parse_accept(accept):

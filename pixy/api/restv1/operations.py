@@ -1,4 +1,4 @@
-"""What operators and tools ask for: probes, the contract, its human page."""
+"""The endpoints for operators: probes, the OpenAPI document and its HTML page."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def _ready(call: Call) -> web.StreamResponse:
 
 
 async def _openapi(call: Call) -> web.StreamResponse:
-    # Parsing the contract takes a moment, once.
+    # Parsing the document takes a moment, the first time.
     return await call.answer(await asyncio.to_thread(document.as_json))
 
 

@@ -1,8 +1,8 @@
-"""Consumer instances live in one daemon; here requests for another daemon's find their way to it.
+"""Forward requests about a consumer instance to the daemon that owns it.
 
-Who owns an instance can be told from its name alone: a generated one carries the node, any other
-one belongs to the node that rendezvous hashing finds (the highest hash of node and name wins), so a
-name is unique over all daemons and no lookup is ever needed.
+The name alone determines the owner: a generated name contains the node, and any other name belongs to the
+node that rendezvous hashing selects (the highest hash of node and name). So a name is unique over all
+daemons, and finding its owner takes no lookup.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pixy.config.model import Rest
 from pixy.engine.instances.registry import node_of
 
 HOP_HEADER = "X-Kafka-Pixy-Forwarded-By"
-"""Names the node that sent a request on; such a request is not sent on again."""
+"""Names the node that has forwarded a request; such a request is not forwarded again."""
 
 _HOP_BY_HOP = frozenset(
     {
@@ -42,7 +42,7 @@ _CHUNK = 64 * 1024
 
 
 class Peers:
-    """This daemon and the others, as ``rest.node_id`` and ``rest.peers`` tell."""
+    """This daemon and its peers, from ``rest.node_id`` and ``rest.peers``."""
 
     def __init__(self, config: Rest) -> None:
         self._node = config.node_id
@@ -53,7 +53,12 @@ class Peers:
         self._session: aiohttp.ClientSession | None = None
 
     def owner(self, group: str, name: str | None) -> str | None:
-        """The peer that owns an instance; None: this daemon, as of one that it will name itself."""
+        """The peer that owns an instance; None: this daemon owns it.
+
+        Args:
+            group: the id of the instance's group.
+            name: None: this daemon will generate it, and owns the instance.
+        """
         if not self._urls or name is None:
             return None
         node = node_of(name)
@@ -61,13 +66,22 @@ class Peers:
             node = max((*self._urls, self._node), key=lambda each: _weight(each, group, name))
         return None if node == self._node else node
 
-    async def elsewhere(
+    async def forward(
         self, request: web.BaseRequest, group: str, name: str | None, body: bytes
     ) -> web.StreamResponse | None:
-        """The answer of the daemon that owns the instance; None if that is this one.
+        """Forward a request to the owner of an instance and return its answer.
+
+        Args:
+            request: aiohttp's.
+            group: the id of the instance's group.
+            name: the instance's; None: to be generated.
+            body: of the request.
+
+        Returns:
+            The answer; None if this daemon owns the instance.
 
         Raises:
-            ApiError: 503, it can not be reached.
+            ApiError: 503, the owner cannot be reached.
         """
         owner = self.owner(group, name)
         if owner is None or HOP_HEADER in request.headers:
@@ -75,11 +89,9 @@ class Peers:
         url = self._urls[owner] + request.raw_path
         if self._redirect:
             return web.Response(status=307, headers={"Location": url})
-        return await self._forward(request, owner, url, body)
+        return await self._send(request, owner, url, body)
 
-    async def _forward(
-        self, request: web.BaseRequest, owner: str, url: str, body: bytes
-    ) -> web.StreamResponse:
+    async def _send(self, request: web.BaseRequest, owner: str, url: str, body: bytes) -> web.StreamResponse:
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 auto_decompress=False,
@@ -109,11 +121,11 @@ class Peers:
                 return response
         except (TimeoutError, aiohttp.ClientError) as error:
             if response is not None and response.prepared:
-                # The client sees that the answer is cut short.
+                # Closing the connection tells the client that the answer is cut short.
                 raise ConnectionError(f"peer {owner}: {error}") from error
             raise ApiError(
                 errors.UNAVAILABLE,
-                f"the consumer instance belongs to node {owner}, which can not be reached: {error}",
+                f"the consumer instance belongs to node {owner}, which cannot be reached: {error}",
             ) from error
 
     def _headers(self, request: web.BaseRequest) -> dict[str, str]:
@@ -125,8 +137,13 @@ class Peers:
         return headers
 
     def base_uri(self, request: web.BaseRequest, group: str, name: str) -> str:
-        """Where an instance of this daemon is found: at ``rest.advertised_url``, or where the client
-        has found us, through whatever proxies.
+        """The URL of an instance of this daemon, below ``rest.advertised_url`` or else the address that the
+        client used, also through proxies.
+
+        Args:
+            request: the one that creates the instance.
+            group: the id of the instance's group.
+            name: the instance's.
         """
         path = request.raw_path.partition("?")[0]
         below = path[: path.index("/consumers/")] if "/consumers/" in path else ""
@@ -137,19 +154,19 @@ class Peers:
         return f"{_origin(request)}{prefix.rstrip('/')}{below}{tail}"
 
     async def close(self) -> None:
-        """The connections."""
+        """Close the connections to peers."""
         session, self._session = self._session, None
         if session is not None:
             await session.close()
 
 
 def _weight(node: str, group: str, name: str) -> bytes:
-    # In lower case: see Instances about letter case.
+    # In lower case, because letter case does not matter in names (see Instances).
     return hashlib.blake2b(f"{node}\0{group}\0{name.casefold()}".encode("utf-8", "replace")).digest()
 
 
 def _origin(request: web.BaseRequest) -> str:
-    """Scheme and host as the client wrote them (RFC 7239, or its forerunners X-Forwarded-*)."""
+    """The scheme and host that the client used (RFC 7239, or its forerunners X-Forwarded-*)."""
     headers = request.headers
     scheme, host = request.scheme, request.host
     if request.forwarded:

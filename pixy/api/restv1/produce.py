@@ -1,8 +1,7 @@
-"""Producing: a request's records in one message to the topic's producer, a result for each.
+"""The endpoints that produce: a request's records go to the topic's producer in one message.
 
-A correct binary request is decoded, base64 included, in one call into C. Only when that finds
-something wrong is it decoded again record by record, to tell which record it is and to let the
-others pass.
+A correct binary request is decoded, base64 included, in one call into C. A request with an error is decoded
+again record by record, to report the bad records and to write the others.
 """
 
 from __future__ import annotations
@@ -38,8 +37,8 @@ class _Record(Struct, kw_only=True, gc=False):
 
 
 class Record(_Record, gc=False):
-    """A record as the engine takes it, once :func:`decode` has made pairs of its headers. In the
-    document key and value are base64.
+    """A record in the engine's form, once :func:`decode` has replaced its headers by pairs. Key and value
+    are base64 in the document.
     """
 
     key: bytes | None = None
@@ -60,7 +59,7 @@ class _LooseRequest(Struct):
 
 
 class _Entry(Struct, gc=False):
-    """The result of a record."""
+    """The result of one record."""
 
     partition: int | None = None
     offset: int | None = None
@@ -80,16 +79,21 @@ _encode = msgspec.json.Encoder().encode
 
 
 def decode(body: bytes, call: Call) -> list[Record | ApiError]:
-    """The records of a request, in their order; in the place of a bad one what is wrong with it.
+    """Decode the records of a request, in their order; an ApiError stands for each bad record.
+
+    Args:
+        body: of the request.
+        call: the request, for its formats.
 
     Raises:
-        ApiError: the whole request is bad: 400 not JSON, 422 a field's type or no records at all.
+        ApiError: 400, not JSON; 422, a field is of another type, or there are no records; or every record
+            is bad.
     """
     if call.negotiated.request_format == "binary":
         try:
             found = _strict.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            pass  # looked at more closely below
+            pass  # decoded again below, record by record
         else:
             return _some(found.records)
     return _decode_each(body, call)
@@ -101,7 +105,7 @@ def _some(records: list[Record] | None) -> list[Record | ApiError]:
     for record in records:
         if record.headers:
             record.headers = _pairs(record.headers)
-    return records  # type: ignore[return-value]  # a list that nobody writes to
+    return records  # type: ignore[return-value]  # nobody writes to this list
 
 
 def _pairs(headers: list[_Header] | None) -> Any:
@@ -112,7 +116,7 @@ def _decode_each(body: bytes, call: Call) -> list[Record | ApiError]:
     negotiated = call.negotiated
     if negotiated.request_format == "json":
         try:
-            body.decode()  # the parser does not look into strings that stay as they are
+            body.decode()  # the parser does not check strings that it returns as Raw
         except UnicodeDecodeError as error:
             raise ApiError(errors.BAD_REQUEST, f"the body is not UTF-8: {error}") from None
     request = bodies.parse(b"{}" if bodies.is_empty(body) else body, _loose)
@@ -184,8 +188,8 @@ async def _answer(call: Call, written: Sequence[Written]) -> web.StreamResponse:
 
 
 def _failure_of_all(failed: Sequence[PixyError]) -> PixyError | None:
-    """The error of a request none of whose records could be written for one and the same reason
-    that lies in the request or in the proxy rather than in Kafka.
+    """The error of the whole request, if no record was written and all failed alike, because of the request
+    or the proxy rather than Kafka.
     """
     first = failed[0]
     kind = errors.kind_of(first)

@@ -1,4 +1,4 @@
-"""Reading a partition by offset, without a consumer instance or a group."""
+"""The endpoints that read a partition by offset, without a consumer instance or a group."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _NUMBER = re.compile(r"[+-]?[0-9]+\Z")
 
 
 def wants_records(call: Call) -> bool:
-    """Whether a partition's path asks for records rather than for the partition."""
+    """Whether a request to a partition's path asks for records rather than metadata."""
     return "offset" in call.query or "timestamp" in call.query
 
 
 async def fetch_many(call: Call) -> web.StreamResponse:
-    """What is there from an offset or a time on, up to ``count`` and ``max_bytes``."""
+    """Answer with the records from an offset or a time on, up to ``count`` and ``max_bytes``."""
     return await _fetch(call, _MANY)
 
 
@@ -44,7 +44,7 @@ async def _fetch(call: Call, count: int) -> web.StreamResponse:
     found = await call.cluster.fetch(read)
     embedded = call.negotiated.response_format or "binary"
     call.share.take(sum(map(encoded_size, found)))
-    # A microsecond a record: many of them leave the loop to others meanwhile.
+    # A record takes a microsecond, so a large answer is rendered in a thread.
     if len(found) <= _ON_LOOP:
         body = render(found, embedded)
     else:
@@ -53,7 +53,12 @@ async def _fetch(call: Call, count: int) -> web.StreamResponse:
 
 
 def render(found: Sequence[Message], embedded: Format) -> bytes:
-    """The document with these messages."""
+    """The JSON document of these messages.
+
+    Args:
+        found: the messages, in their order.
+        embedded: the format of keys and values.
+    """
     return encode_records([record_view(message, embedded) for message in found])
 
 
@@ -77,11 +82,11 @@ def _read(call: Call, count: int) -> Read:
 
 
 def to_timestamp(text: str) -> int:
-    """Milliseconds since 1970, or ISO 8601 (without a zone: UTC)."""
+    """Convert milliseconds since 1970, or ISO 8601 (UTC without a zone), to milliseconds. Raises ApiError (422)."""
     if _NUMBER.match(text):
         return to_integer(text, "timestamp", most=2**53)
     try:
-        found = datetime.fromisoformat(text.replace(" ", "+"))  # an unescaped + reads as a blank
+        found = datetime.fromisoformat(text.replace(" ", "+"))  # an unescaped + arrives as a blank
         if found.tzinfo is None:
             found = found.replace(tzinfo=UTC)
         at = round(found.timestamp() * 1000)
@@ -100,5 +105,5 @@ def add_routes(routes: Routes) -> None:
     partition = "/topics/{topic}/partitions/{partition}"
     routes.add(Route("GET", f"{partition}/messages", _fetch_one, answers="records"))
     routes.add(Route("GET", f"{partition}/records", fetch_many, answers="records"))
-    # The example line of KIP-80.
+    # The path of KIP-80's example.
     routes.add(Route("GET", "/consume/{topic}/partitions/{partition}", fetch_many, answers="records"))

@@ -170,18 +170,18 @@ def test_bodies_that_say_nothing(body: bytes, empty: bool) -> None:
     assert bodies.is_empty(body) is empty
 
 
-def test_a_packed_body_can_not_become_larger_than_allowed() -> None:
+def test_a_gzip_body_cannot_become_larger_than_allowed() -> None:
     budget = Budget(10_000_000)
     share = budget.share()
     body = json.dumps({"records": [1] * 1000}).encode()
-    assert bodies.unpack(gzip.compress(body), 100_000, share) == body
+    assert bodies.gunzip(gzip.compress(body), 100_000, share) == body
     bomb = gzip.compress(b"x" * 5_000_000)
     with pytest.raises(ApiError) as caught:
-        bodies.unpack(bomb, 1_000_000, share)
+        bodies.gunzip(bomb, 1_000_000, share)
     assert caught.value.kind.status == 413 and budget.most < 2_000_000
     for bad in (b"nonsense", gzip.compress(body)[:-10], gzip.compress(body)[:20]):
         with pytest.raises(ApiError) as caught:
-            bodies.unpack(bad, 100_000, share)
+            bodies.gunzip(bad, 100_000, share)
         assert caught.value.kind.status == 400
 
 
