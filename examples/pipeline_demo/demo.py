@@ -7,13 +7,12 @@ import json
 import random
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from pixy.pipeline.errors import SetupError
@@ -23,14 +22,13 @@ from tests.kafka.cluster import Cluster, Unavailable, free_port
 
 from . import checks, traffic
 from .processes import Command, Daemon, DemoError
+from .progress import Bar, progress_bars
 
 TOPIC, REPLAYED, JOURNAL, GROUP = "orders", "orders-replayed", "journal", "billing"
 PARTITIONS = 4
 MOST_CONSUMED = 50_000
 BATCHES, KILL_AFTER = 8, 3
 MARK = ".pipeline-demo"
-_LINE_EVERY = 5.0
-"""Seconds between lines of progress."""
 
 console = Console(highlight=False)
 if not console.is_terminal:
@@ -143,7 +141,7 @@ class Demo:
             f"{self.messages:,} messages through the proxy, one a request; {wanted:,} consumed by group {GROUP}"
         ):
             began = time.monotonic()
-            with _progress() as bar:
+            with progress_bars(console) as bar:
                 sent, taken, producing = asyncio.run(self._clients(daemon, wanted, bar))
             daemon.stop()
             rate = f"{sent.count / producing:,.0f} a second"
@@ -231,6 +229,16 @@ class Demo:
                 f"{read.checksum:016x}",
                 sent.checksum == read.checksum,
             )
+        self._compare_partitions(lake)
+        self._row(
+            "records replayed",
+            f"{replay['records']:,}",
+            f"{self.messages:,}",
+            replay["records"] == self.messages,
+        )
+        self._compare_audit(taken, audit)
+
+    def _compare_partitions(self, lake: Lake) -> None:
         first, second = checks.partition_sums(lake, TOPIC), checks.partition_sums(lake, REPLAYED)
         for partition in sorted(first.keys() | second.keys()):
             one, other = first.get(partition, (0, 0, 0)), second.get(partition, (0, 0, 0))
@@ -240,12 +248,8 @@ class Demo:
                 f"{other[0]:,} {other[2]:016x}",
                 one == other,
             )
-        self._row(
-            "records replayed",
-            f"{replay['records']:,}",
-            f"{self.messages:,}",
-            replay["records"] == self.messages,
-        )
+
+    def _compare_audit(self, taken: int, audit: dict[str, Any]) -> None:
         by_topic = {row["topic"]: row for row in audit["topics"]}
         answered = by_topic[TOPIC]["answered"]
         self._row(
@@ -341,43 +345,6 @@ class Demo:
 
     def _command(self, name: str, *arguments: str, cluster: bool = True) -> dict[str, Any]:
         return self._begin(name, *arguments, cluster=cluster).result()
-
-
-Bar = Callable[[str, int], Callable[[int], None]]
-
-
-@contextmanager
-def _progress() -> Iterator[Bar]:
-    """Show bars on a terminal, otherwise a line every few seconds."""
-    if not console.is_terminal:
-
-        def lines(what: str, total: int) -> Callable[[int], None]:
-            last = time.monotonic()
-
-            def show(done: int) -> None:
-                nonlocal last
-                if time.monotonic() - last >= _LINE_EVERY:
-                    last = time.monotonic()
-                    console.print(f"  {done:,} of {total:,} {what}", style="dim")
-
-            return show
-
-        yield lines
-        return
-    with Progress(
-        TextColumn("  {task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-    ) as shown:
-
-        def bars(what: str, total: int) -> Callable[[int], None]:
-            task = shown.add_task(what, total=total)
-            return lambda done: shown.update(task, completed=done)
-
-        yield bars
 
 
 def _check_java() -> None:

@@ -62,6 +62,11 @@ def add_parser(commands: Any) -> None:
         help="delta: keep a Delta table over the same files, LAKE/data (default: the lake's format; parquet for a new lake)",
     )
     add_delta_jars(parser)
+    _add_job_options(parser)
+    parser.set_defaults(run=run)
+
+
+def _add_job_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--job", default="", help="name of the job (default: derived from cluster and topics)"
     )
@@ -105,7 +110,6 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--metrics-port", metavar="PORT", type=_positive, default=0, help="serve the same metrics over HTTP"
     )
-    parser.set_defaults(run=run)
 
 
 def _positive(text: str) -> int:
@@ -159,42 +163,46 @@ def _delta(args: argparse.Namespace) -> bool:
     )
 
 
+def _job(args: argparse.Namespace) -> Any:
+    from pixy.pipeline.archive.job import Job
+    from pixy.pipeline.archive.subscription import Subscription, check_job_name
+
+    cluster, proxy = load_cluster(args)
+    topics = tuple(dict.fromkeys(topic.strip() for topic in (args.topics or "").split(",") if topic.strip()))
+    subscription = Subscription(topics, args.pattern or "")
+    return Job(
+        cluster,
+        proxy,
+        args.lake,
+        subscription,
+        check_job_name(args.job) if args.job else subscription.job_name(cluster),
+        checkpoint=args.checkpoint,
+        interval=args.trigger,
+        start=args.start,
+        batch_records=args.batch_records,
+        max_rate=args.max_rate,
+        read_committed=args.read_committed,
+        skip_lost=args.on_data_loss == "skip",
+        commit_as=args.commit_as,
+        delta=_delta(args),
+    )
+
+
 def run(args: argparse.Namespace) -> int:
     """Run the command; return its exit code."""
     set_up_logging(args)
     # Starting Spark takes seconds: refuse first whatever can be refused.
     from pixy.pipeline.archive.archive import Archive, admin_view
-    from pixy.pipeline.archive.job import Job
     from pixy.pipeline.archive.metrics import Metrics
-    from pixy.pipeline.archive.subscription import Subscription, check_job_name
     from pixy.pipeline.spark.session import open_session
 
-    cluster, proxy = load_cluster(args)
-    topics = tuple(dict.fromkeys(topic.strip() for topic in (args.topics or "").split(",") if topic.strip()))
-    subscription = Subscription(topics, args.pattern or "")
-    name = check_job_name(args.job) if args.job else subscription.job_name(cluster)
-    job = Job(
-        cluster,
-        proxy,
-        args.lake,
-        subscription,
-        name,
-        args.checkpoint,
-        args.trigger,
-        args.start,
-        args.batch_records,
-        args.max_rate,
-        args.read_committed,
-        args.on_data_loss == "skip",
-        args.commit_as,
-        _delta(args),
-    )
-    view = admin_view(proxy)
-    subscription.find(view.topics())
-    metrics = Metrics(name, args.metrics_file, args.metrics_port)
+    job = _job(args)
+    view = admin_view(job.proxy)
+    job.subscription.find(view.topics())
+    metrics = Metrics(job.name, args.metrics_file, args.metrics_port)
     console.print("starting Spark ...")
     spark = open_session(
-        f"archive {subscription}",
+        f"archive {job.subscription}",
         args.master,
         args.jars,
         args.conf,
@@ -208,29 +216,31 @@ def run(args: argparse.Namespace) -> int:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: archive.stopping.set())
         began = time.monotonic()
-        console.print(f"archiving {subscription} of {cluster} into {args.lake}, job {name}", markup=False)
+        console.print(
+            f"archiving {job.subscription} of {job.cluster} into {args.lake}, job {job.name}", markup=False
+        )
         ended = archive.run()
         seconds = time.monotonic() - began
     finally:
         spark.stop()
-    done = archive.progress
-    return report(
-        args,
-        {
-            "job": name,
-            "lake": args.lake,
-            "ended": ended,
-            "batches": done.batches,
-            "records": done.records,
-            "bytes": done.bytes,
-            "seconds": round(seconds, 3),
-            "records_per_second": round(done.records / seconds, 1) if seconds else 0.0,
-            "topics": [
-                {"topic": topic, "records": count, "bytes": size}
-                for topic, (count, size) in sorted(done.by_topic.items())
-            ],
-        },
-    )
+    return report(args, _summary(job, archive.progress, ended, seconds))
+
+
+def _summary(job: Any, progress: Any, ended: str, seconds: float) -> dict[str, Any]:
+    return {
+        "job": job.name,
+        "lake": job.lake,
+        "ended": ended,
+        "batches": progress.batches,
+        "records": progress.records,
+        "bytes": progress.bytes,
+        "seconds": round(seconds, 3),
+        "records_per_second": round(progress.records / seconds, 1) if seconds else 0.0,
+        "topics": [
+            {"topic": topic, "records": count, "bytes": size}
+            for topic, (count, size) in sorted(progress.by_topic.items())
+        ],
+    }
 
 
 def _show_progress(metrics: Any, progress: Any, manifest: Any) -> None:

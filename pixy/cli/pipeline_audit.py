@@ -81,6 +81,11 @@ def add_parser(commands: Any) -> None:
         default=60_000,
         help="how long after its end a window may change without being called restated (default: 1m)",
     )
+    _add_checks(parser)
+    parser.set_defaults(run=run)
+
+
+def _add_checks(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--log",
         action=argparse.BooleanOptionalAction,
@@ -119,7 +124,6 @@ def add_parser(commands: Any) -> None:
         action="store_true",
         help="exit code 3 also for unexplained duplicates and disorder",
     )
-    parser.set_defaults(run=run)
 
 
 def _names(text: str) -> tuple[str, ...]:

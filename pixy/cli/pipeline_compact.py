@@ -89,22 +89,7 @@ def run(args: argparse.Namespace) -> int:
         if delta is None and has_table(local.store):
             delta = ""
         if args.dry_run:
-            return report(
-                args,
-                {
-                    "lake": args.lake,
-                    "days": [
-                        {
-                            "topic": group.topic,
-                            "date": group.date,
-                            "files": len(group.files),
-                            "into": group.into,
-                            "bytes": group.size,
-                        }
-                        for group in groups
-                    ],
-                },
-            )
+            return report(args, _plan_summary(args.lake, groups))
         console.print(f"{len(groups)} days to compact", markup=False)
     from pixy.pipeline.spark.session import open_session
 
@@ -134,3 +119,19 @@ def run(args: argparse.Namespace) -> int:
             "deleted": done.deleted,
         },
     )
+
+
+def _plan_summary(lake: str, groups: list[Any]) -> dict[str, Any]:
+    return {
+        "lake": lake,
+        "days": [
+            {
+                "topic": group.topic,
+                "date": group.date,
+                "files": len(group.files),
+                "into": group.into,
+                "bytes": group.size,
+            }
+            for group in groups
+        ],
+    }

@@ -30,6 +30,12 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("--topic", required=True, help="topic in the lake")
     parser.add_argument("--to", required=True, metavar="TOPIC", help="topic to write to")
+    _add_selection(parser)
+    _add_options(parser)
+    parser.set_defaults(run=run)
+
+
+def _add_selection(parser: argparse.ArgumentParser) -> None:
     which = parser.add_argument_group("which records (all conditions must hold; default: all)")
     which.add_argument(
         "--from",
@@ -65,6 +71,9 @@ def add_parser(commands: Any) -> None:
         metavar="SQL",
         help="a condition in Spark SQL, such as \"cast(value as string) like '%%error%%'\"; starts Spark",
     )
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
     how = parser.add_argument_group("how")
     how.add_argument(
         "--partitioner",
@@ -104,7 +113,6 @@ def add_parser(commands: Any) -> None:
         default="",
         help="folder for progress and map (default: ./replays/<name>)",
     )
-    parser.set_defaults(run=run)
 
 
 def _offsets(text: str) -> tuple[int, tuple[int, int]]:
@@ -143,33 +151,13 @@ def run(args: argparse.Namespace) -> int:
     set_up_logging(args)
     from pixy.kafka import settings
     from pixy.kafka.blocking import ClusterView
-    from pixy.pipeline.lake import Lake
-    from pixy.pipeline.lake.arrow_store import reading_store
-    from pixy.pipeline.lake.selection import Selection
+    from pixy.pipeline.lake import Lake, reading_store
     from pixy.pipeline.replay.job import ReplayJob
-    from pixy.pipeline.replay.request import ReplayRequest
     from pixy.pipeline.replay.state import ReplayState
 
     _, proxy = load_cluster(args)
     lake = Lake.open(args.lake, reading_store(args.lake))
-    request = ReplayRequest(
-        args.topic,
-        args.to,
-        Selection(
-            args.since,
-            args.until,
-            dict(args.offsets),
-            args.partitions,
-            tuple([key.encode() for key in args.key] + args.key_hex),
-            args.where,
-        ),
-        args.partitioner,
-        args.create,
-        args.any_timestamp_type,
-        args.missing_timestamps == "now",
-        args.max_rate,
-        tuple(args.group),
-    )
+    request = _request(args)
     state = ReplayState(args.state or f"replays/{request.name(lake.identity.id)}")
     job = ReplayJob(
         lake,
@@ -182,19 +170,40 @@ def run(args: argparse.Namespace) -> int:
         lambda text: console.print(text, markup=False, soft_wrap=True),
     )
     if args.dry_run:
-        found = job.dry_run()
-        return report(
-            args,
-            {
-                "topic": args.topic,
-                "to": args.to,
-                "ended": found.ended,
-                "records": sum(found.selected.values()),
-                "partitions": [
-                    {"partition": number, "records": count} for number, count in found.selected.items()
-                ],
-            },
-        )
+        return report(args, _dry_run_summary(args, job.dry_run()))
+    _stop_on_signals(job)
+    console.print(f"replaying {args.topic} to {args.to}; state in {state.folder}", markup=False)
+    began = time.monotonic()
+    result = job.run()
+    return report(args, _summary(args, result, time.monotonic() - began, state.folder))
+
+
+def _request(args: argparse.Namespace) -> Any:
+    from pixy.pipeline.lake.selection import Selection
+    from pixy.pipeline.replay.request import ReplayRequest
+
+    return ReplayRequest(
+        args.topic,
+        args.to,
+        Selection(
+            args.since,
+            args.until,
+            dict(args.offsets),
+            args.partitions,
+            tuple([key.encode() for key in args.key] + args.key_hex),
+            args.where,
+        ),
+        partitioner=args.partitioner,
+        create=args.create,
+        any_timestamp_type=args.any_timestamp_type,
+        now_if_missing=args.missing_timestamps == "now",
+        max_rate=args.max_rate,
+        groups=tuple(args.group),
+    )
+
+
+def _stop_on_signals(job: Any) -> None:
+    """Let SIGTERM and Ctrl-C stop the writer; before it starts they interrupt."""
 
     def stop(*_: Any) -> None:
         if job.writer is not None:
@@ -204,27 +213,33 @@ def run(args: argparse.Namespace) -> int:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
-    console.print(f"replaying {args.topic} to {args.to}; state in {state.folder}", markup=False)
-    began = time.monotonic()
-    result = job.run()
-    seconds = time.monotonic() - began
+
+
+def _dry_run_summary(args: argparse.Namespace, result: Any) -> dict[str, Any]:
+    return {
+        "topic": args.topic,
+        "to": args.to,
+        "ended": result.ended,
+        "records": sum(result.selected.values()),
+        "partitions": [{"partition": number, "records": count} for number, count in result.selected.items()],
+    }
+
+
+def _summary(args: argparse.Namespace, result: Any, seconds: float, folder: Any) -> dict[str, Any]:
     done = result.progress
-    return report(
-        args,
-        {
-            "topic": args.topic,
-            "to": args.to,
-            "ended": result.ended,
-            "records": done.records,
-            "written_before": done.skipped,
-            "found_in_topic": done.found,
-            "seconds": round(seconds, 3),
-            "records_per_second": round(done.records / seconds, 1) if seconds else 0.0,
-            "state": str(state.folder),
-            "map": str(state.folder / "map"),
-            "groups": result.groups,
-        },
-    )
+    return {
+        "topic": args.topic,
+        "to": args.to,
+        "ended": result.ended,
+        "records": done.records,
+        "written_before": done.skipped,
+        "found_in_topic": done.found,
+        "seconds": round(seconds, 3),
+        "records_per_second": round(done.records / seconds, 1) if seconds else 0.0,
+        "state": str(folder),
+        "map": str(folder / "map"),
+        "groups": result.groups,
+    }
 
 
 def _finder(args: argparse.Namespace) -> Any:

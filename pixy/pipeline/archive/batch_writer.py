@@ -6,7 +6,7 @@
    split. (Opening a file for each day while writing costs a third of the batch's time, and nearly always
    there is one day.)
 3. The files are moved to names derived from job and batch, so a repeated batch has the same names.
-4. The manifest is published. Until then no reader looks at the files; from then on nobody writes them.
+4. The manifest is published. Until then no reader opens the files; from then on no job writes them.
 """
 
 from __future__ import annotations

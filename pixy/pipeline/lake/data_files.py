@@ -137,24 +137,11 @@ def examine(path: str, topic: str, filesystem: Any = None) -> FileContents:
 def _add_batch(
     found: FileContents, batch: pa.RecordBatch, topic: str, path: str, previous: tuple[int, int]
 ) -> tuple[int, int]:
-    column = batch.column
     sums: dict[int, list[int]] = {}
-    rows = zip(
-        column("topic").to_pylist(),
-        column("partition").to_pylist(),
-        column("offset").to_pylist(),
-        millis(column("timestamp")),
-        column("timestampType").to_pylist(),
-        column("key").to_pylist(),
-        column("value").to_pylist(),
-        header_lists(column("headers")),
-        column("hash").to_pylist(),
-        strict=True,
-    )
-    for name, partition, offset, timestamp, kind, key, value, headers, said in rows:
+    for name, partition, offset, timestamp, kind, key, value, headers, stored in _rows(batch):
         content = content_hash(timestamp, key, value, headers)
         size = payload_size(key, value, headers)
-        if content != said & MASK:
+        if content != stored & MASK:
             _fault(
                 found, f"{path}: the content of {name}/{partition} offset {offset} is not what was archived"
             )
@@ -182,6 +169,22 @@ def _add_batch(
         found.partitions[partition] = found.partitions.get(partition, Stats()) + Stats(*one)
     found.rows += len(batch)
     return previous
+
+
+def _rows(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
+    column = batch.column
+    return zip(
+        column("topic").to_pylist(),
+        column("partition").to_pylist(),
+        column("offset").to_pylist(),
+        millis(column("timestamp")),
+        column("timestampType").to_pylist(),
+        column("key").to_pylist(),
+        column("value").to_pylist(),
+        header_lists(column("headers")),
+        column("hash").to_pylist(),
+        strict=True,
+    )
 
 
 def _fault(found: FileContents, text: str) -> None:

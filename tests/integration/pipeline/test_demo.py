@@ -76,15 +76,19 @@ def test_the_demo(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("kafka")
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(("said", "number"), [("2. ", signal.SIGINT), ("  | archiving", signal.SIGTERM)])
-def test_an_interrupted_demo_leaves_no_process_and_no_folder(tmp_path: Path, said: str, number: int) -> None:
+@pytest.mark.parametrize(
+    ("line_start", "number"), [("2. ", signal.SIGINT), ("  | archiving", signal.SIGTERM)]
+)
+def test_an_interrupted_demo_leaves_no_process_and_no_folder(
+    tmp_path: Path, line_start: str, number: int
+) -> None:
     mark = uuid.uuid4().hex
     process = demo(tmp_path / "demo", mark, 5000)
     assert process.stdout is not None
     lines = []
     for line in process.stdout:
         lines.append(line)
-        if line.startswith(said):
+        if line.startswith(line_start):
             break
     else:
         raise AssertionError("".join(lines))

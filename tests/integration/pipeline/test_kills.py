@@ -283,8 +283,8 @@ def test_kills_of_a_replay(world: World, name: str) -> None:
                 running.process.wait(chance.uniform(0.1, 0.8))
             except subprocess.TimeoutExpired:
                 running.kill(all_of_it=True)
-        code, summary, said = command(*arguments)
-        assert code == 0, said
+        code, summary, stderr = command(*arguments)
+        assert code == 0, stderr
         assert summary["ended"] in ("done", "done before")
         source, target = world.truth(name), world.truth(to)
         assert sum(each.count for each in target.values()) == 60_000, summary
@@ -340,6 +340,6 @@ def test_an_archive_asked_to_stop_ends_after_a_batch(world: World, name: str) ->
     assert_sound(world.lake())
     assert f'kafka_pixy_archive_records{{job="job",topic="{name}"}} {float(records)}' in metrics.read_text()
     assert world.view.committed(f"{name}-lag", [(name, 0)])[name, 0][0] == 100 + records
-    # The lake has a table, so the command follows it without being told.
+    # The lake has a table, so the command keeps it without --format delta.
     assert delta_commits(world) == list(range(world.lake().state().seq + 1))
     assert read_by_delta(world) == read_by_manifests(world)

@@ -61,7 +61,7 @@ def test_stats_of_any_file(tmp_path_factory: pytest.TempPathFactory, made: list[
     }
 
 
-def test_topics_in_one_file_are_told_apart(lake: Lake) -> None:
+def test_topics_in_one_file_are_kept_apart(lake: Lake) -> None:
     both = [write_file(lake, topic, "2023-11-14", "f", rows(0, range(9))) for topic in ("a", "b")]
     tables = [pq.read_table(lake.path(file.path)) for file in both]
     path = lake.path("both.parquet")
