@@ -257,6 +257,7 @@ def test_the_command(world: AuditWorld) -> None:
         "--out": str(out),
         "--master": "local[2]",
         "--window": "1h",
+        "--conf": "spark.sql.shuffle.partitions=2",
         "--prometheus": str(file),
     }
     done = run("--json", *(word for pair in arguments.items() for word in pair))
