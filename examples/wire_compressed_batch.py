@@ -1,8 +1,8 @@
-"""Build a compressed record batch, look into it, and read it back: no broker, no client.
+"""Build a compressed record batch, inspect its header and read it back, without a broker.
 
 Usage: python examples/wire_compressed_batch.py [--compression zstd] [--output batch.bin]
 
-What it writes to --output is what a produce request carries, and what `kafka-pixy wire batch --raw` reads.
+The bytes written to --output are those of a produce request; `kafka-pixy wire batch --raw` reads them.
 """
 
 import argparse
@@ -31,7 +31,7 @@ def main() -> int:
     for name in names:
         try:
             packed = plain.compress(compression.get(name))
-        except WireError as error:  # its library is not installed
+        except WireError as error:  # the codec's library is not installed
             print(f"{name:>6}: {error}")
             continue
         mark = "  <- " + name if name == args.compression else ""
@@ -43,7 +43,7 @@ def main() -> int:
     if args.output:
         args.output.write_bytes(data)
 
-    (header,) = batch.scan(data)  # the header and the checksum, nothing decompressed
+    (header,) = batch.scan(data)  # reads the header and checks the checksum; decompresses nothing
     print(f"offsets {header.base_offset} to {header.last_offset}, checksum {header.crc:08x}")
     records = batch.unmarshal(data).records()
     assert records == plain.records()

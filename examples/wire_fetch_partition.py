@@ -1,8 +1,8 @@
-"""Read one partition with the low-level client: one connection to its leader, the offset in our own hands.
+"""Read one partition with the low-level client: one connection to its leader, and our own offset.
 
 Usage: python examples/wire_fetch_partition.py localhost:9092 TOPIC PARTITION [--from OFFSET] [--follow]
 
-Prints a JSON line for each record, from the oldest to what is the newest at the start, or on and on with --follow.
+Prints a JSON line for each record, from the oldest to the newest at the time of the start; --follow goes on.
 """
 
 import argparse
@@ -42,11 +42,11 @@ def main() -> int:
             try:
                 found = fetcher.fetch()
             except client.TransportError as error:
-                print(f"once more: {error}", file=sys.stderr)  # what is retried is for us to say
+                print(f"retry: {error}", file=sys.stderr)  # the client itself retries nothing
                 fetcher.forget()
                 continue
             if found.error_code:
-                if lookup(found.error_code).refresh:  # the leader is another one now
+                if lookup(found.error_code).refresh:  # the leader has changed
                     fetcher.forget()
                     continue
                 raise KafkaError(found.error_code)

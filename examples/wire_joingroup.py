@@ -1,9 +1,9 @@
-"""Who is in a group and who owns what: read from captured frames, as a tap or a packet capture has them.
+"""Show a group's members and their partitions from captured frames, as a tap or a packet capture records them.
 
 Usage: python examples/wire_joingroup.py [FILE]
 
-FILE has lines "> HEX" for bytes that a client sent and "< HEX" for bytes that the broker answered, on one connection;
-frames may be split over lines anywhere. Without FILE, a capture of a consumer that joins alone is read.
+FILE has lines "> HEX" for bytes that a client sent and "< HEX" for the broker's answers, on one connection; frames may
+be split anywhere. Without FILE, the example reads a built-in capture of a consumer that joins alone.
 """
 
 import sys
@@ -26,13 +26,13 @@ CAPTURE = """\
 
 
 def owners(body: dict) -> str:
-    """Topic and partitions of an assignment."""
+    """Format the topics and partitions of an assignment."""
     assigned = consumer_protocol.decode_assignment(body["Assignment"]).body["AssignedPartitions"]
     return ", ".join(f"{each['Topic']} {each['Partitions']}" for each in assigned) or "nothing"
 
 
 def tell(request: frames.Request, response: frames.Response) -> None:
-    """What a JoinGroup or a SyncGroup says."""
+    """Print a JoinGroup or SyncGroup request with its response."""
     asked, answered = request.body, response.body
     who = f"{asked['MemberId'] or '(new)'} of {asked['GroupId']}"
     if request.name == "JoinGroupRequest":

@@ -1,8 +1,8 @@
 """Derive ``pixy/wire/messages.txt`` from the JSON schemas inside two kafka-clients jars.
 
-Kafka 4 dropped old versions of many messages, and Kafka 3.9 lacks the newest: a version that the new
-jar knows is taken from the new jar, any other from the old one. The result is checked version by
-version against its sources before it is written. Without arguments the jars are fetched with Maven.
+Kafka 4 dropped old versions of many messages, and Kafka 3.9 lacks the newest. The script takes each version from the new
+jar if it has it, otherwise from the old one, and checks the result version by version against its sources before
+writing it. Without arguments it fetches the jars with Maven.
 
     python proto/kafka_messages.py [OLD.jar NEW.jar]
 """
@@ -36,7 +36,7 @@ LATEST = 32767
 
 
 def fetch(version: str) -> Path:
-    """The kafka-clients jar of ``version``, copied from Maven's repository once."""
+    """Return the kafka-clients jar of ``version``, fetching it with Maven the first time."""
     folder = ROOT / "build" / "kafka-clients"
     jar = folder / f"kafka-clients-{version}.jar"
     if not jar.exists():
@@ -56,13 +56,13 @@ def fetch(version: str) -> Path:
 
 
 def schemas(jar: Path) -> dict[str, Json]:
-    """The schemas in a jar by message name; ``commonStructs`` are expanded where they are used."""
+    """Read the schemas in a jar by message name, with ``commonStructs`` expanded where they are used."""
     found = {}
     with zipfile.ZipFile(jar) as archive:
         for name in archive.namelist():
             if re.fullmatch(r"common/message/\w+\.json", name):
                 text = archive.read(name).decode()
-                # Comments go, but not what looks like one inside a string.
+                # Remove comments, but not text inside a string that looks like one.
                 text = _TOKEN.sub(lambda token: token[0] if token[0][0] == '"' else "", text)
                 schema = json.loads(text)
                 common = {struct["name"]: struct["fields"] for struct in schema.get("commonStructs", [])}
@@ -83,7 +83,7 @@ def _expand(field: Json, common: dict[str, list[Json]]) -> None:
 
 
 def parse_range(text: str | None) -> Range:
-    """``"3-5"``, ``"3+"``, ``"3"`` or ``"none"`` as (first, last)."""
+    """Parse ``"3-5"``, ``"3+"``, ``"3"`` or ``"none"`` to (first, last)."""
     if text is None or text == "none":
         return NONE
     first, dash, last = text.partition("-")
@@ -93,13 +93,13 @@ def parse_range(text: str | None) -> Range:
 
 
 def clip(one: Range, two: Range) -> Range:
-    """The versions in both ranges."""
+    """Return the versions in both ranges."""
     first, last = max(one[0], two[0]), min(one[1], two[1])
     return (first, last) if first <= last else NONE
 
 
 def join(one: Range, two: Range) -> Range:
-    """The versions in either of two ranges, which must touch."""
+    """Return the versions in either of two ranges, which must touch."""
     if NONE in (one, two):
         return one if two == NONE else two
     assert one[1] + 1 >= two[0] and two[1] + 1 >= one[0], (one, two)
@@ -107,7 +107,7 @@ def join(one: Range, two: Range) -> Range:
 
 
 def normal(field: Json, valid: Range) -> Json:
-    """A field as the table has it, cut to the versions ``valid``."""
+    """Return a field in the table's form, clipped to the versions ``valid``."""
     tagged, nullable = parse_range(field.get("taggedVersions")), parse_range(field.get("nullableVersions"))
     versions = clip(join(parse_range(field["versions"]), tagged), valid)
     assert clip(tagged, valid) in (NONE, versions), field
@@ -133,7 +133,7 @@ def normal(field: Json, valid: Range) -> Json:
 
 
 def merge(old: list[Json], new: list[Json]) -> list[Json]:
-    """One list of fields out of those of low and of high versions, in an order that suits both."""
+    """Merge the fields of low and high versions into one list, in an order that suits both."""
     merged: list[Json] = []
     rest = list(new)
     by_name = {field["name"]: field for field in new}
@@ -159,7 +159,7 @@ def merge(old: list[Json], new: list[Json]) -> list[Json]:
 
 
 def layout(fields: list[Json], version: int) -> list[Any]:
-    """What is on the wire in one version, to compare two descriptions."""
+    """Return the layout on the wire in one version, for comparing two descriptions."""
     return [
         (
             f["name"],
@@ -176,7 +176,7 @@ def layout(fields: list[Json], version: int) -> list[Any]:
 
 
 def message(old: Json | None, new: Json | None) -> Json | None:
-    """One message out of its two schemas, or None if neither has it on the wire."""
+    """Merge the two schemas of a message; return None if neither has a valid version."""
     parts = []
     above = LATEST
     for schema in (new, old):
@@ -211,7 +211,7 @@ def message(old: Json | None, new: Json | None) -> Json | None:
 
 
 def show(versions: Range, outer: Range) -> str:
-    """A range as text; open at the end if it ends where the message does."""
+    """Format a range, open at the end if it ends with the message's last version."""
     first, last = versions
     if versions == NONE:
         return "none"
@@ -219,7 +219,7 @@ def show(versions: Range, outer: Range) -> str:
 
 
 def lines(fields: list[Json], outer: Range, depth: int = 1) -> Iterator[str]:
-    """The table's lines for some fields."""
+    """Yield the table's lines for some fields."""
     for field in fields:
         words = [field["name"], field["type"], show(field["versions"], outer)]
         if field["null"] != NONE:
@@ -235,7 +235,7 @@ def lines(fields: list[Json], outer: Range, depth: int = 1) -> Iterator[str]:
 
 
 def table(old_jar: Path, new_jar: Path) -> str:
-    """The text of the table."""
+    """Build the text of the table from two jars."""
     old, new = schemas(old_jar), schemas(new_jar)
     blocks = [HEAD]
     made = [message(old.get(name), new.get(name)) for name in {*old, *new}]

@@ -1,4 +1,4 @@
-"""``kafka-pixy wire``: Kafka's protocol at the shell, for debugging and scripts."""
+"""``kafka-pixy wire``: decode and encode Kafka's protocol at the shell, for debugging and scripts."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ SUBCOMMANDS = {
     "encode": "pixy.cli.wire_messages",
     "list": "pixy.cli.wire_messages",
 }
-"""Command to the module whose ``add_parser(subparsers)`` adds it; its parser sets the default
-``handler``, a function of the parsed arguments that returns the exit code."""
+"""Command to the module whose ``add_parser(subparsers)`` adds it. The parser's default ``handler`` takes the parsed
+arguments and returns the exit code."""
 
 
 def make_parser(wanted: str | None = None) -> argparse.ArgumentParser:
-    """The parser of one command, or of all of them."""
+    """Return the parser of the command ``wanted``, None for all commands."""
     parser = argparse.ArgumentParser(
         prog="kafka-pixy wire", description="Decode and encode Kafka's protocol at the shell."
     )
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    # Only what is called is imported: the tables of the messages are large.
+    # Import only the command that runs, because the message tables are large.
     modules = [SUBCOMMANDS[wanted]] if wanted else dict.fromkeys(SUBCOMMANDS.values())
     for module in modules:
         importlib.import_module(module).add_parser(subparsers)
@@ -36,7 +36,7 @@ def make_parser(wanted: str | None = None) -> argparse.ArgumentParser:
 
 
 def run(argv: Sequence[str]) -> int:
-    """Run one command; return the exit code. A command line that is wrong exits with 2."""
+    """Run one command and return the exit code. A wrong command line exits with 2."""
     wanted = argv[0] if argv and argv[0] in SUBCOMMANDS else None
     args = make_parser(wanted).parse_args(argv)
     try:
@@ -44,12 +44,12 @@ def run(argv: Sequence[str]) -> int:
         sys.stdout.flush()
         return code
     except WireError as error:
-        # What was decoded before the trouble has been printed: it goes out first.
+        # Flush the output decoded before the error, so that it precedes the error.
         sys.stdout.flush()
         print(f"kafka-pixy wire {args.command}: {error}", file=sys.stderr)
         return EXIT_ERROR
     except BrokenPipeError:
-        # The reader has gone (`| head`); the interpreter must not try to flush again.
+        # The reader is gone (`| head`): keep the interpreter from flushing again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_ERROR
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""``kafka-pixy wire batch``: record sets as JSON lines, and back."""
+"""``kafka-pixy wire batch``: convert record sets to JSON lines and back."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from pixy.wire.batch import Batch, Builder
 from pixy.wire.exceptions import DecodeError, EncodeError, TruncatedError
 
 _DESCRIPTION = """\
-Decode a record set, as a fetch response, a produce request or a segment file of a log holds it: one JSON line a record,
-{"offset", "timestamp" (ms), "key", "value", "headers": [{"key", "value"}]}, with key and values in base64 or null.
-A control record has "control" besides. A batch that is cut off at the end is told on stderr and left out.
-With --encode the reverse: JSON lines in, one batch out (see --records-per-batch)."""
+Decode a record set from a fetch response, a produce request or a log segment: one JSON line for each record,
+{"offset", "timestamp" (ms), "key", "value", "headers": [{"key", "value"}]}, with keys and values in base64 or null.
+Control records also have "control". A batch that is cut off at the end is left out, with a line on stderr.
+With --encode, read JSON lines and write one batch (see --records-per-batch)."""
 
 _EPILOG = """\
 examples:
@@ -25,21 +25,23 @@ examples:
   kafka-pixy wire batch --raw --batches < 00000000000000000000.log
   echo '{"value": "Z29vZCBuZXdz"}' | kafka-pixy wire batch --encode --compression zstd
 
-exit codes: 0 done; 1 the input is not right (the place is named on stderr); 2 wrong command line"""
+exit codes: 0 done; 1 invalid input (stderr names the byte); 2 wrong command line"""
 
 
 def add_parser(subparsers: Any) -> None:
-    """Add the command to the program ``kafka-pixy wire``."""
+    """Add the command to ``kafka-pixy wire``."""
     parser: argparse.ArgumentParser = subparsers.add_parser(
         "batch",
-        help="a record set to JSON lines, and back",
+        help="convert a record set to JSON lines, and back",
         description=_DESCRIPTION,
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--raw", action="store_true", help="bytes instead of hex on the binary side")
+    parser.add_argument("--raw", action="store_true", help="read or write bytes instead of hex")
     reading = parser.add_argument_group("decoding")
-    reading.add_argument("--batches", action="store_true", help="one JSON line a batch: its header")
+    reading.add_argument(
+        "--batches", action="store_true", help="print one JSON line for each batch, from its header"
+    )
     reading.add_argument("--no-control", action="store_true", help="leave control records out")
     reading.add_argument("--ignore-crc", action="store_true", help="do not check checksums")
     reading.add_argument(
@@ -47,10 +49,10 @@ def add_parser(subparsers: Any) -> None:
         type=_positive,
         default=compression.MAX_SIZE,
         metavar="BYTES",
-        help="most bytes that a batch may have when decompressed (%(default)s)",
+        help="largest size of a decompressed batch (%(default)s)",
     )
     writing = parser.add_argument_group("encoding (with --encode)")
-    writing.add_argument("--encode", action="store_true", help="JSON lines to a record set")
+    writing.add_argument("--encode", action="store_true", help="convert JSON lines to a record set")
     writing.add_argument(
         "--compression",
         choices=[codec.name.lower() for codec in compression.Codec],
@@ -58,7 +60,7 @@ def add_parser(subparsers: Any) -> None:
     )
     writing.add_argument("--level", type=int, metavar="N", help="compression level (the codec's default)")
     writing.add_argument(
-        "--records-per-batch", type=_positive, metavar="N", help="begin a batch after N records"
+        "--records-per-batch", type=_positive, metavar="N", help="start a new batch after N records"
     )
     for name, text in _NUMBERS.items():
         writing.add_argument(f"--{name}", type=int, metavar="N", help=text)
@@ -115,20 +117,20 @@ def _decode(args: argparse.Namespace) -> int:
 
 
 def from_hex(text: bytes) -> bytes:
-    """Bytes from hex with any white space. Raises DecodeError with the offset in the text."""
+    """Parse hex, ignoring white space. Raises DecodeError with the offset in the text."""
     digits = b"".join(text.split())
     try:
         return bytes.fromhex(digits.decode("ascii"))
     except ValueError:
         pass
-    for place, byte in enumerate(text):
+    for position, byte in enumerate(text):
         if not (chr(byte).isspace() or byte in b"0123456789abcdefABCDEF"):
-            raise DecodeError(f"{chr(byte)!r} is not a hex digit", place)
+            raise DecodeError(f"{chr(byte)!r} is not a hex digit", position)
     raise DecodeError(f"an odd number of hex digits, {len(digits)}", len(text))
 
 
 def print_line(out: TextIO, document: dict[str, Any]) -> None:
-    """One JSON document on a line."""
+    """Write a JSON document as one line."""
     out.write(json.dumps(document) + "\n")
 
 
@@ -186,7 +188,7 @@ def _headers(
 
 
 def codec_name(codec: int) -> str:
-    """``zstd``, or the number of one that is not known."""
+    """Return a codec's name, as ``zstd``, or the number of an unknown codec."""
     return codec.name.lower() if isinstance(codec, compression.Codec) else str(codec)
 
 
@@ -231,7 +233,7 @@ def _batches(args: argparse.Namespace) -> Iterator[Batch]:
         if len(builder) == args.records_per_batch:
             yield builder.build()
             if sequence >= 0:
-                sequence = (sequence + len(builder)) % 2**31  # KIP-98: it wraps to 0
+                sequence = (sequence + len(builder)) % 2**31  # wraps to 0 (KIP-98)
             builder = None
     if builder is not None:
         yield builder.build()

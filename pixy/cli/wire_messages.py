@@ -1,4 +1,4 @@
-"""``kafka-pixy wire decode``, ``encode`` and ``list``: protocol messages as JSON, and back."""
+"""``kafka-pixy wire decode``, ``encode`` and ``list``: convert protocol messages to JSON and back."""
 
 from __future__ import annotations
 
@@ -13,49 +13,49 @@ from pixy.wire.exceptions import DecodeError, EncodeError, UnsupportedVersionErr
 from pixy.wire.json_form import from_json, to_json
 
 MAX_INPUT: Final = 4 * frames.MAX_FRAME
-"""Bytes of standard input that are read: the hex digits of the largest frame, with as much space."""
+"""Largest input in bytes: the hex digits of the largest frame, and as much white space."""
 
 _NAMING: Final = """\
-NAME is a message of Kafka's schemas (JoinGroupRequest; case does not matter), an API (JoinGroup) or
-its number (11), which stand for the request unless --response is given. VERSION is a number or
-"latest". `kafka-pixy wire list` shows all messages, `wire list NAME` one's fields.
+NAME is a message of Kafka's schemas (JoinGroupRequest, in any case), an API (JoinGroup) or its key
+(11); the latter two mean the request unless --response is given. VERSION is a number or "latest".
+`kafka-pixy wire list` shows all messages, `wire list NAME` the fields of one.
 """
 _FORM: Final = """\
-Fields have the names of Kafka's schemas. Bytes are base64, UUIDs Kafka's 22 characters of base64url;
-tagged fields that are not known are under "_tags". With --header or --frame the JSON is
+Fields have the names of Kafka's schemas. Bytes are base64, UUIDs 22 base64url characters as Kafka
+writes them, and unknown tagged fields are under "_tags". With --header or --frame the JSON is
 {"Header": {...}, "Body": {...}}.
 """
 
 
 def add_parser(subparsers: Any) -> None:
-    """Add the commands to the program ``kafka-pixy wire``."""
+    """Add the commands to ``kafka-pixy wire``."""
     for command, text, handler in (
-        ("decode", "hex on standard input to JSON", _decode),
-        ("encode", "JSON on standard input to hex", _encode),
+        ("decode", "convert a message from hex on standard input to JSON", _decode),
+        ("encode", "convert a message from JSON on standard input to hex", _encode),
     ):
         parser: argparse.ArgumentParser = subparsers.add_parser(
             command,
-            help=f"a message: {text}",
-            description=f"A message: {text}.",
+            help=text,
+            description=f"{text[0].upper()}{text[1:]}.",
             epilog=_NAMING + _FORM,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         parser.add_argument("name", metavar="NAME", type=_name)
         parser.add_argument("version", metavar="VERSION")
-        parser.add_argument("--response", action="store_true", help="an API's name means its response")
+        parser.add_argument("--response", action="store_true", help="an API name means its response")
         whole = parser.add_mutually_exclusive_group()
-        whole.add_argument("--header", action="store_true", help="with the request's or response's header")
-        whole.add_argument("--frame", action="store_true", help="with header and, before it, the length")
+        whole.add_argument("--header", action="store_true", help="include the request's or response's header")
+        whole.add_argument("--frame", action="store_true", help="include the header and the length before it")
         if command == "decode":
             parser.add_argument("--pretty", action="store_true", help="indent the JSON")
         parser.set_defaults(handler=handler, parser=parser)
-    parser = subparsers.add_parser("list", help="the messages and their versions", epilog=_NAMING)
-    parser.add_argument("name", metavar="NAME", nargs="?", type=_name, help="show the fields of this one")
+    parser = subparsers.add_parser("list", help="list the messages and their versions", epilog=_NAMING)
+    parser.add_argument("name", metavar="NAME", nargs="?", type=_name, help="show the fields of this message")
     parser.set_defaults(handler=_list, parser=parser)
 
 
 def _name(text: str) -> str:
-    """The message or API that is meant, spelt as in the schemas."""
+    """Return the name of a message or API, spelled as in the schemas."""
     known = {each.lower(): each for each in (*messages.names(), *schema.keys().values())}
     if text.isdecimal():
         try:
@@ -71,7 +71,7 @@ def _name(text: str) -> str:
 
 
 def _message(args: argparse.Namespace) -> tuple[str, int]:
-    """Name and version of the message; ends the program with 2 if there is no such version."""
+    """Return name and version of the message. An unknown version exits with 2."""
     name: str = args.name
     if name not in messages.names():
         name += "Response" if args.response else "Request"
@@ -96,7 +96,7 @@ def _decode(args: argparse.Namespace) -> int:
         header_name, header_version = _header(args, name, version)
         header, end = messages.decode_from(header_name, header_version, data, start)
         if name == "ApiVersionsResponse" and data[end : end + 2] == b"\0#":
-            version = 0  # whatever was asked for (KIP-511)
+            version = 0  # error 35 comes in version 0 whatever was asked for (KIP-511)
         found = {"Header": header, "Body": messages.decode(name, version, data, end)}
     else:
         found = messages.decode(name, version, data)
@@ -189,7 +189,7 @@ def _parse(text: bytes) -> Any:
         raise
     except UnicodeDecodeError as error:
         raise EncodeError(f"not JSON: not UTF-8 (at byte {error.start})") from None
-    except ValueError as error:  # also of a number with thousands of digits
+    except ValueError as error:  # also for a number with thousands of digits
         raise EncodeError(f"not JSON: {error}") from None
     except RecursionError:
         raise EncodeError("not JSON that any message has: nested too deeply") from None

@@ -1,4 +1,4 @@
-"""Records as JSON: ``{"offset", "timestamp", "key", "value", "headers"}``, bytes in base64."""
+"""Convert records to and from JSON: ``{"offset", "timestamp", "key", "value", "headers"}``, bytes in base64."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _INT64 = range(-(1 << 63), 1 << 63)
 
 
 def to_json(record: Record) -> dict[str, Any]:
-    """A record as a JSON document."""
+    """Convert a record to a JSON document."""
     return {
         "offset": record.offset,
         "timestamp": record.timestamp,
@@ -31,10 +31,10 @@ def _base64(data: bytes | None) -> str | None:
 
 
 def read_lines(lines: Iterable[bytes]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """(line number, keywords of ``Builder.add``) of each line that is not empty.
+    """Yield (line number, keywords of ``Builder.add``) for each line that is not empty.
 
-    Every field may be missing: no offset is the next one, no timestamp is now, no key and no value are null. Raises
-    DecodeError that names the line, with the offset of the line in the input.
+    Every field may be missing: the offset counts on, the timestamp is now, key and value are null. Raises DecodeError
+    that names the line, with the line's offset in the input.
     """
     start = 0
     for number, line in enumerate(lines, 1):

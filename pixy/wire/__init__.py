@@ -1,4 +1,4 @@
-"""Kafka's wire protocol in Python: codecs without IO, and low-level clients on top of them.
+"""Kafka's wire protocol: codecs without IO, and low-level clients on top of them.
 
-Imports nothing of the rest of pixy and needs nothing beyond the standard library.
+Imports nothing of the rest of pixy. The standard library suffices; the extra ``wire`` adds speed, codecs and SRV lookups.
 """

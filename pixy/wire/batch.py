@@ -1,6 +1,6 @@
 """Record batches, magic 2: the unit in which Kafka stores, compresses and transfers records.
 
-Building, compressing and parsing are steps of their own, apart from producing and fetching::
+Building, compressing and parsing are separate from producing and fetching::
 
     data = Builder().add(b"key", b"value").build().compress(compression.get("zstd")).marshal()
     for batch in iter_batches(data):
@@ -41,11 +41,11 @@ _PREFIX = struct.Struct(">qiibI")
 
 @dataclass(slots=True)
 class Batch(Attributes):
-    """A batch: its header's fields, and ``payload``, the records as bytes, compressed as ``attributes`` say.
+    """A batch: the fields of its header, and ``payload``, the encoded records, compressed as ``attributes`` say.
 
-    Timestamps are milliseconds since the epoch. An idempotent producer has an id, an epoch and the sequence of its
-    first record, others -1. ``last_offset_delta`` outlives compaction, so it may exceed the number of records,
-    ``records_count``, which may be 0. ``position`` is where it was found in the buffer it came from.
+    Timestamps are milliseconds since the epoch. ``producer_id``, ``producer_epoch`` and ``base_sequence`` are -1
+    unless the producer is idempotent. Compaction removes records and keeps ``last_offset_delta``, so
+    ``records_count`` may be smaller, even 0. ``position`` is the batch's byte in the buffer that it was read from.
     """
 
     base_offset: int = 0
@@ -63,16 +63,16 @@ class Batch(Attributes):
 
     @property
     def last_offset(self) -> int:
-        """Offset of the last record that the batch ever had."""
+        """Offset of the last record that the batch had when it was written."""
         return self.base_offset + self.last_offset_delta
 
     @property
     def next_offset(self) -> int:
-        """Where to go on after this batch."""
+        """The offset after this batch."""
         return self.base_offset + self.last_offset_delta + 1
 
     def marshal(self) -> bytes:
-        """The batch as bytes. Raises EncodeError that names the field which does not fit its place."""
+        """Encode the batch. Raises EncodeError naming the field that is out of range."""
         try:
             checked = (
                 CHECKED.pack(
@@ -106,7 +106,10 @@ class Batch(Attributes):
         return f"payload of {len(payload)} bytes is too large for a batch"
 
     def compress(self, compressor: Compressor) -> Batch:
-        """The same batch with compressed records; all other attributes are kept. Compressed anew if it was already."""
+        """Return the batch with its records compressed, or recompressed; the other attributes stay.
+
+        Raises EncodeError for a codec number that does not fit the attributes.
+        """
         codec = int(compressor.codec)
         if not 0 <= codec <= CODEC_MASK:
             raise EncodeError(f"codec {codec} does not fit the attributes")
@@ -115,10 +118,15 @@ class Batch(Attributes):
         return replace(plain, attributes=plain.attributes & ~CODEC_MASK | codec, payload=payload)
 
     def decompress(self, decompressor: Decompressor | None = None, *, max_size: int = MAX_SIZE) -> Batch:
-        """The same batch with plain records; all other attributes are kept. Itself, if they are plain already.
+        """Return the batch with its records decompressed, or itself if they are not compressed.
 
-        ``decompressor``: by default the codec that the attributes name. Raises CodecUnavailableError if its library is
-        missing, DecodeError if it is unknown, what is compressed can not be read, or has more than ``max_size`` bytes.
+        Args:
+            decompressor: for the batch's codec; None for this library's own.
+            max_size: largest size of the decompressed records, in bytes.
+
+        Raises:
+            CodecUnavailableError: the codec's library is not installed.
+            DecodeError: the codec is unknown, the compressed bytes are malformed, or they exceed ``max_size``.
         """
         if not self.attributes & CODEC_MASK:
             return self
@@ -135,16 +143,22 @@ class Batch(Attributes):
         try:
             payload = decompressor.decompress(self.payload, max_size)
         except DecodeError as error:
-            # Never truncated: the batch is whole, and more bytes would not help.
+            # Not a TruncatedError: the batch is complete, so more bytes would not help.
             name = compression.Codec(self.codec).name.lower()
             raise DecodeError(f"{name}: {error.reason}", at + error.offset) from None
         return replace(self, attributes=self.attributes & ~CODEC_MASK, payload=payload)
 
     def records(self, *, max_size: int = MAX_SIZE) -> list[Record]:
-        """The records, decompressed (to ``max_size`` bytes at most) if need be.
+        """Decode the records, decompressing them first if necessary.
 
-        Raises as :meth:`decompress`, and DecodeError for malformed records. Its offset is one in the buffer the batch
-        came from; inside compressed records, where these begin, and the text tells the byte among them.
+        Args:
+            max_size: largest size of the decompressed records, in bytes.
+
+        Raises:
+            CodecUnavailableError: the codec's library is not installed.
+            DecodeError: the batch cannot be decompressed, or a record is malformed. The offset is one in the buffer
+                that the batch was read from; for compressed records, their first byte, and the text has the
+                offset among the decompressed bytes.
         """
         plain = self.decompress(max_size=max_size)
         start = self.position + batch_header.SIZE
@@ -176,10 +190,18 @@ _BITS = {
 
 
 def unmarshal(buffer: Buffer, offset: int = 0, *, check_crc: bool = True) -> Batch:
-    """The batch at ``offset`` of the buffer, which must be there whole; what follows it is not looked at.
+    """Decode the batch at ``offset`` and ignore the bytes after it.
 
-    Checks magic, then length, then checksum. Raises TruncatedError, UnsupportedMagicError, CorruptedBatchError,
-    DecodeError.
+    Args:
+        buffer: record set; must contain the whole batch.
+        offset: first byte of the batch.
+        check_crc: verify the checksum.
+
+    Raises:
+        UnsupportedMagicError: the bytes are in another format.
+        TruncatedError: the buffer ends before the batch does.
+        CorruptedBatchError: the checksum is wrong.
+        DecodeError: a field of the header is invalid.
     """
     return _from_header(buffer, batch_header.read(buffer, offset, check_crc=check_crc))
 
@@ -204,24 +226,33 @@ def _from_header(buffer: Buffer, header: Header) -> Batch:
 
 
 def iter_batches(buffer: Buffer, offset: int = 0, *, check_crc: bool = True) -> Iterator[Batch]:
-    """All whole batches of a record set, as a fetch response or a log segment holds it.
+    """Yield the whole batches of a record set, as found in a fetch response or a log segment.
 
-    What is cut off at the end is left out. Raises as :func:`unmarshal` when it comes to a batch that is not right.
+    A batch that is cut off at the end is left out. Errors and arguments are those of :func:`unmarshal`; an error is
+    raised after the batches before the invalid one have been yielded.
     """
     for header in scan(buffer, offset, check_crc=check_crc):
         yield _from_header(buffer, header)
 
 
 def wall_clock() -> int:
-    """Milliseconds since the epoch."""
+    """Return the current time in milliseconds since the epoch."""
     return time.time_ns() // 1_000_000
 
 
 class Builder:
-    """Gathers records for one batch.
+    """Builds one batch from records.
 
-    ``base_offset`` is what the broker rewrites. An idempotent producer gives ``producer_id``, ``producer_epoch`` and
-    ``base_sequence``, the sequence number of the first record. ``now`` tells the time (ms) of records without one.
+    Args:
+        base_offset: offset of the first record; the broker overwrites it.
+        partition_leader_epoch: overwritten by the broker.
+        producer_id: of an idempotent producer (KIP-98), otherwise -1.
+        producer_epoch: of an idempotent producer, otherwise -1.
+        base_sequence: sequence number of the first record, for an idempotent producer.
+        transactional: the batch is part of a transaction.
+        control: the batch holds a control record.
+        log_append_time: timestamps are set by the broker.
+        now: clock in milliseconds since the epoch, for records added without a timestamp.
     """
 
     def __init__(
@@ -262,10 +293,18 @@ class Builder:
         offset: int | None = None,
         attributes: int = 0,
     ) -> Builder:
-        """Add a record; return the builder. ``None`` is null, ``b""`` is empty.
+        """Add a record and return the builder.
 
-        ``timestamp`` in milliseconds, by default now; ``offset`` absolute, by default the one after the last record's.
-        Raises EncodeError that names the field.
+        Args:
+            key: None for null.
+            value: None for null, a tombstone.
+            headers: (key, value) pairs; values may be null.
+            timestamp: milliseconds since the epoch; None for now.
+            offset: absolute; None for the one after the last record's.
+            attributes: int8, unused by Kafka today.
+
+        Raises:
+            EncodeError: a field has the wrong type, or ``offset`` is not greater than the last record's.
         """
         if key is not None and type(key) is not bytes:
             key = _to_bytes(key, "key")
@@ -283,7 +322,7 @@ class Builder:
         return self
 
     def extend(self, records: Iterable[Record]) -> Builder:
-        """Add records as they are, with their offsets; fast. Raises EncodeError if the offsets do not ascend."""
+        """Add decoded records with their offsets, faster than :meth:`add`. Raises EncodeError if offsets do not ascend."""
         for each in records:
             if each[0] < self._next:
                 raise EncodeError(
@@ -294,7 +333,7 @@ class Builder:
         return self
 
     def build(self) -> Batch:
-        """The batch, not compressed. Raises EncodeError if there is no record, or one that the format can not hold."""
+        """Return the batch, uncompressed. Raises EncodeError if it is empty or a record cannot be encoded."""
         records = self._records
         if not records:
             raise EncodeError("a batch needs a record")

@@ -1,9 +1,9 @@
-"""The header of a record batch, magic 2, and finding batches in a record set without decoding them.
+"""Read the headers of record batches (magic 2), and find batches in a record set without decoding records.
 
-Offsets in the 61 bytes (all numbers big-endian): 0 base offset int64, 8 length int32 of what follows it, 12 leader
-epoch int32, 16 magic int8, 17 CRC-32C uint32 over all from 21 on, 21 attributes int16, 23 last offset delta int32,
+Layout of the 61 bytes, all numbers big-endian (KIP-98): 0 base offset int64, 8 length int32 of the bytes after it, 12 leader
+epoch int32, 16 magic int8, 17 CRC-32C uint32 over all bytes from 21 on, 21 attributes int16, 23 last offset delta int32,
 27 base timestamp int64, 35 max timestamp int64, 43 producer id int64, 51 producer epoch int16, 53 base sequence
-int32, 57 count of records int32. Base offset and leader epoch are the broker's to write, hence outside the checksum.
+int32, 57 count of records int32. The broker writes base offset and leader epoch, so the checksum does not cover them.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from pixy.wire.exceptions import (
 from pixy.wire.varint import Buffer
 
 SIZE = 61
-"""Bytes of the header."""
+"""Size of the header in bytes."""
 
 LAYOUT = struct.Struct(">qiibIhiqqqhii")
 CHECKED = struct.Struct(">hiqqqhii")
-"""The part of the header under the checksum, which begins at CHECKED_FROM."""
+"""The checksummed part of the header, which begins at byte CHECKED_FROM."""
 
 CHECKED_FROM = 21
 LENGTH_END = 12
@@ -43,35 +43,35 @@ DELETE_HORIZON = 0x40
 
 
 class Attributes:
-    """What the bits of a batch's attributes mean, for whatever has ``attributes``."""
+    """Properties that name the bits of ``attributes``, for classes that have such a field."""
 
     __slots__ = ()
     attributes: int
 
     @property
     def codec(self) -> int:
-        """Number of the codec of the records; a member of :class:`Codec` where it is a known one."""
+        """The records' compression codec: a member of :class:`Codec`, or the bare number of an unknown codec."""
         number = self.attributes & CODEC_MASK
         return Codec(number) if number <= Codec.ZSTD else number
 
     @property
     def is_log_append_time(self) -> bool:
-        """Whether the broker's clock made the timestamps: every record then has the batch's max timestamp."""
+        """True if the broker set the timestamps: every record then has the batch's max timestamp."""
         return bool(self.attributes & LOG_APPEND_TIME)
 
     @property
     def is_transactional(self) -> bool:
-        """Whether the batch is part of a transaction."""
+        """True if the batch is part of a transaction."""
         return bool(self.attributes & TRANSACTIONAL)
 
     @property
     def is_control(self) -> bool:
-        """Whether the batch holds a control record, such as a transaction's marker, and nothing for applications."""
+        """True if the batch holds a control record, such as a transaction marker, and no application records."""
         return bool(self.attributes & CONTROL)
 
     @property
     def has_delete_horizon(self) -> bool:
-        """Whether the base timestamp is the time from which on tombstones and markers may go (KIP-534)."""
+        """True if the base timestamp is the time after which tombstones and markers may be removed (KIP-534)."""
         return bool(self.attributes & DELETE_HORIZON)
 
 
@@ -93,41 +93,50 @@ class _Fields(NamedTuple):
 
 
 class Header(_Fields, Attributes):
-    """A batch's header as it stands in a buffer, and where: ``position`` and ``size`` in bytes.
+    """A batch's header and its place in a buffer: ``position`` and ``size``, in bytes.
 
-    ``length`` counts the bytes after itself; timestamps are milliseconds since the epoch; producer id, epoch and
-    sequence are -1 where the producer is not idempotent.
+    ``length`` counts the bytes after itself. Timestamps are milliseconds since the epoch. Producer id, epoch and
+    sequence are -1 unless the producer is idempotent.
     """
 
     __slots__ = ()
 
     @property
     def size(self) -> int:
-        """Bytes of the whole batch."""
+        """Size of the whole batch in bytes."""
         return LENGTH_END + self.length
 
     @property
     def last_offset(self) -> int:
-        """Offset of the last record that the batch ever had; compaction may have removed it."""
+        """Offset of the last record that the batch had when it was written; compaction may have removed it."""
         return self.base_offset + self.last_offset_delta
 
     @property
     def next_offset(self) -> int:
-        """Where to go on after this batch."""
+        """The offset after this batch."""
         return self.base_offset + self.last_offset_delta + 1
 
 
 def read(buffer: Buffer, position: int = 0, *, check_crc: bool = True) -> Header:
-    """The header of the batch at ``position``, which must be there whole.
+    """Read the header of the batch at ``position``.
 
-    Raises TruncatedError if it is not, UnsupportedMagicError, CorruptedBatchError for a wrong checksum, DecodeError.
+    Args:
+        buffer: record set; must contain the whole batch.
+        position: first byte of the batch.
+        check_crc: verify the checksum.
+
+    Raises:
+        UnsupportedMagicError: the bytes are in another format.
+        TruncatedError: the buffer ends before the batch does.
+        CorruptedBatchError: the checksum is wrong.
+        DecodeError: a field of the header is invalid.
     """
     size = len(buffer) - position
     if position < 0:
         raise DecodeError("position is negative", position)
     if size <= _MAGIC_AT:
         raise TruncatedError(f"header of a batch is cut off, {max(size, 0)} bytes are left", position)
-    # Magic before all else: other formats have it at the same place, and nothing else.
+    # Check magic first: it is the only field that all formats have at the same place.
     magic = buffer[_MAGIC_AT + position]
     if magic != 2:
         raise UnsupportedMagicError(_signed(magic), position + _MAGIC_AT)
@@ -141,7 +150,7 @@ def read(buffer: Buffer, position: int = 0, *, check_crc: bool = True) -> Header
         )
     header = tuple.__new__(Header, (*LAYOUT.unpack_from(buffer, position), position))
     if check_crc:
-        # A view, so that 25 GB/s of checksum are not waited for by a copy.
+        # A view avoids a copy, which would be slower than the checksum at 25 GB/s.
         found = crc32c(memoryview(buffer)[position + CHECKED_FROM : end])
         if found != header.crc:
             raise CorruptedBatchError(
@@ -157,10 +166,18 @@ def _signed(byte: int) -> int:
 
 
 def slices(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, int, int]]:
-    """Where the batches (or messages of old formats) of a record set are: (start, end, magic) of each.
+    """Yield (start, end, magic) of each batch, or message of the old formats, in a record set.
 
-    A broker cuts a record set off at the size that was asked for, so what is incomplete at the end is left out.
-    Nothing but magic and length is looked at. Raises UnsupportedMagicError, DecodeError for a length that can not be.
+    Reads magic and length only. A broker cuts a record set at the requested size, so an incomplete entry at the end is
+    left out.
+
+    Args:
+        buffer: record set.
+        position: first byte of the first batch.
+
+    Raises:
+        UnsupportedMagicError: magic is above 2.
+        DecodeError: a length is too small.
     """
     size = len(buffer)
     while position + _MAGIC_AT < size:
@@ -179,10 +196,10 @@ def slices(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, int, int]]:
 
 
 def scan(buffer: Buffer, position: int = 0, *, check_crc: bool = True) -> Iterator[Header]:
-    """Headers of all whole batches of a record set, without touching their records: for counts and audits.
+    """Yield the headers of the whole batches in a record set, without decoding records: for counts and audits.
 
-    With the checksum this runs at gigabytes a second (extra ``wire``). Raises as :func:`read`, but for a cut-off tail,
-    which is left out.
+    Runs at gigabytes a second, checksums included (extra ``wire``). Errors and arguments are those of :func:`read`, but
+    a batch that is cut off at the end is left out.
     """
     for start, _, _ in slices(buffer, position):
         yield read(buffer, start, check_crc=check_crc)

@@ -1,7 +1,7 @@
-"""Keys and values of ``__consumer_offsets``: what a group has committed.
+"""Decode and encode the committed offsets in ``__consumer_offsets``.
 
-A record of that topic is a committed offset if its key has version 0 or 1; later versions of the key describe groups.
-A null value is a tombstone: the offset was deleted. Schemas: OffsetCommitKey, OffsetCommitValue of Kafka's coordinator.
+A record of that topic is a committed offset if its key has version 0 or 1; later key versions describe groups. A null
+value is a tombstone: the offset was deleted. Schemas: OffsetCommitKey and OffsetCommitValue of Kafka's coordinator.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _TOPIC_ID_TAG = 0
 
 
 class OffsetKey(NamedTuple):
-    """Whose offset it is. Versions 0 and 1 are alike."""
+    """The group and partition of a committed offset. Versions 0 and 1 have the same layout."""
 
     group: str
     topic: str
@@ -33,7 +33,7 @@ class OffsetKey(NamedTuple):
     version: int = 1
 
     def marshal(self) -> bytes:
-        """The key as bytes. Raises EncodeError, UnsupportedVersionError."""
+        """Encode the key. Raises EncodeError, UnsupportedVersionError."""
         if self.version not in _KEY_VERSIONS:
             raise UnsupportedVersionError(f"version {self.version} of an offset's key")
         return (
@@ -45,7 +45,7 @@ class OffsetKey(NamedTuple):
 
 
 class OffsetValue(NamedTuple):
-    """What was committed. Times in milliseconds since the epoch; -1 and None where the version has no such field."""
+    """A committed offset. Times are milliseconds since the epoch; -1 or None marks a field that the version lacks."""
 
     offset: int
     metadata: str
@@ -56,7 +56,7 @@ class OffsetValue(NamedTuple):
     version: int = 3
 
     def marshal(self) -> bytes:
-        """The value as bytes. Raises EncodeError, UnsupportedVersionError."""
+        """Encode the value. Raises EncodeError, UnsupportedVersionError."""
         version = self.version
         if not 0 <= version <= _MAX_VALUE_VERSION:
             raise UnsupportedVersionError(f"version {version} of a committed offset")
@@ -74,7 +74,12 @@ class OffsetValue(NamedTuple):
 
 
 def decode_key(data: bytes) -> OffsetKey:
-    """Raises UnsupportedVersionError for the key of something else than an offset, TruncatedError, DecodeError."""
+    """Decode the key of a record.
+
+    Raises:
+        UnsupportedVersionError: the key is not that of a committed offset.
+        DecodeError: the key is malformed, or cut off (TruncatedError).
+    """
     reader = _Reader(data)
     version = reader.number(">h", "version")
     if version not in _KEY_VERSIONS:
@@ -85,7 +90,12 @@ def decode_key(data: bytes) -> OffsetKey:
 
 
 def decode_value(data: bytes) -> OffsetValue:
-    """Raises UnsupportedVersionError, TruncatedError, DecodeError."""
+    """Decode the value of a record.
+
+    Raises:
+        UnsupportedVersionError: the version is unknown.
+        DecodeError: the value is malformed, or cut off (TruncatedError).
+    """
     reader = _Reader(data)
     version = reader.number(">h", "version")
     if not 0 <= version <= _MAX_VALUE_VERSION:

@@ -1,9 +1,9 @@
-"""What consumers tell each other inside JoinGroup and SyncGroup: subscriptions and assignments.
+"""Subscriptions and assignments, which consumers exchange inside JoinGroup and SyncGroup.
 
-These bytes are the clients' own (KIP-429, KIP-792, KIP-881), no broker looks into them, and clients
-disagree in details: some send version 1 without its last field. So what is missing at the end has
-its default, and of a version above the last one known the fields that are known are read.
-Protocol types other than ``consumer`` carry other bytes.
+Clients define these bytes (KIP-429, KIP-792, KIP-881) and brokers do not read them. Clients disagree in details: some
+send version 1 without its last field. The decoders are therefore lenient: fields missing at the end get their defaults,
+and a version above the newest known one is read up to its known fields. Protocol types other than ``consumer`` carry
+other bytes.
 """
 
 from __future__ import annotations
@@ -22,33 +22,36 @@ _VERSION: Final = struct.Struct(">h")
 
 
 class Embedded(NamedTuple):
-    """A body and the version that was written before it (which may be above the last one known)."""
+    """A body and the version written before it, which may be above the newest known one."""
 
     version: int
     body: dict[str, Any]
 
 
 def decode_subscription(data: messages.Buffer) -> Embedded:
-    """The ``Metadata`` of a member: Topics, UserData, OwnedPartitions, GenerationId, RackId."""
+    """Decode a member's ``Metadata`` of JoinGroup: Topics, UserData, OwnedPartitions, GenerationId, RackId.
+
+    Raises DecodeError.
+    """
     return _decode(SUBSCRIPTION, data)
 
 
 def decode_assignment(data: messages.Buffer) -> Embedded:
-    """The ``Assignment`` of a member: AssignedPartitions, UserData.
+    """Decode a member's ``Assignment`` of SyncGroup: AssignedPartitions, UserData.
 
-    The coordinator gives an empty one to a member without partitions in some clients' groups: an
-    empty assignment, of version -1.
+    Some clients' leaders give a member without partitions no bytes at all; that is an empty assignment of version -1.
+    Raises DecodeError.
     """
     return _decode(ASSIGNMENT, data) if len(data) else Embedded(-1, messages.defaults(ASSIGNMENT, 0))
 
 
 def encode_subscription(version: int, body: Mapping[str, Any]) -> bytes:
-    """The ``Metadata`` for a JoinGroupRequest."""
+    """Encode a member's ``Metadata`` for JoinGroup. Raises EncodeError, UnsupportedVersionError."""
     return _VERSION.pack(version) + messages.encode(SUBSCRIPTION, version, body)
 
 
 def encode_assignment(version: int, body: Mapping[str, Any]) -> bytes:
-    """One member's ``Assignment`` for a SyncGroupRequest."""
+    """Encode a member's ``Assignment`` for SyncGroup. Raises EncodeError, UnsupportedVersionError."""
     return _VERSION.pack(version) + messages.encode(ASSIGNMENT, version, body)
 
 

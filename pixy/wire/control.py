@@ -1,7 +1,7 @@
-"""Control records: what brokers write among applications' records, in batches with the control bit.
+"""Control records: written by brokers among applications' records, in batches with the control bit.
 
-A control record's key is version int16 and type int16. The marker that ends a transaction has as its value version
-int16 and the epoch of the transaction coordinator, int32 (KIP-98). Markers take offsets: such a gap is not a loss.
+A control record's key holds version int16 and type int16. The value of a transaction marker holds version int16 and the
+transaction coordinator's epoch int32 (KIP-98). Control records occupy offsets, so a gap there is not a lost record.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MARKER = struct.Struct(">hi")
 
 
 class ControlType(enum.IntEnum):
-    """What a control record says; readers skip what they do not know."""
+    """The type of a control record. Readers skip unknown types."""
 
     ABORT = 0
     COMMIT = 1
@@ -32,8 +32,10 @@ class ControlType(enum.IntEnum):
 
 
 class ControlRecord(NamedTuple):
-    """A control record. ``type`` is a plain number where it is not known; only a transaction's marker has a
-    ``coordinator_epoch``, for others it is None."""
+    """A control record.
+
+    ``type`` is a bare number if it is unknown. ``coordinator_epoch`` is None unless it is a transaction marker.
+    """
 
     offset: int
     timestamp: int
@@ -44,7 +46,7 @@ class ControlRecord(NamedTuple):
 
 
 def parse(record: Record) -> ControlRecord:
-    """A record of a batch that ``is_control``. Raises DecodeError with the offset in the key or value."""
+    """Parse a record of a batch that ``is_control``. Raises DecodeError with the offset in the key or value."""
     key, value = record.key, record.value
     if key is None or len(key) < _KEY.size:
         raise TruncatedError("key of a control record is cut off", len(key or b""))
@@ -70,7 +72,19 @@ def transaction_marker(
     base_offset: int = 0,
     now: Callable[[], int] = wall_clock,
 ) -> Batch:
-    """The batch that ends a transaction, as a broker writes it: COMMIT or ABORT. Raises EncodeError."""
+    """Build the batch that ends a transaction, as a broker writes it.
+
+    Args:
+        kind: COMMIT or ABORT.
+        producer_id: of the transaction's producer.
+        producer_epoch: of the transaction's producer.
+        coordinator_epoch: of the transaction coordinator, int32.
+        base_offset: offset of the marker.
+        now: clock in milliseconds since the epoch.
+
+    Raises:
+        EncodeError: ``kind`` is another type, or a number is out of range.
+    """
     if kind not in (ControlType.ABORT, ControlType.COMMIT):
         raise EncodeError(f"{kind!r} does not end a transaction")
     try:

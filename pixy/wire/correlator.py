@@ -1,8 +1,8 @@
-"""Which request a response answers: responses say neither their API nor their version.
+"""Match responses to requests, because a response names neither its API nor its version.
 
-A broker answers the requests of a connection in their order, so the requests that wait form a queue.
-Three things disturb it: Produce with acks=0 is never answered; after SaslHandshake v0 come tokens
-without any header; and a reader may have come late.
+A broker answers the requests of a connection in order, so the unanswered requests form a queue. Three cases break the
+order: Produce with acks=0 is never answered; tokens without a header follow SaslHandshake v0; and a reader may have
+started in the middle of a connection.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pixy.wire.frames import RequestHeader, decode_request_header
 from pixy.wire.varint import decode_unsigned
 
 MAX_IN_FLIGHT: Final = 10_000
-"""Requests of one connection that may wait for an answer."""
+"""Default limit for the unanswered requests of one connection."""
 
 PRODUCE: Final = 0
 SASL_HANDSHAKE: Final = 17
@@ -26,27 +26,33 @@ SASL_HANDSHAKE: Final = 17
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A frame that is a SASL token and nothing else, as after SaslHandshake v0. Not to be logged."""
+    """A frame that is a bare SASL token, as after SaslHandshake v0. Never log its bytes."""
 
     size: int
 
 
 class Correlator:
-    """The queue of one connection. See both directions' frames through it, in the order they come."""
+    """The unanswered requests of one connection. Pass it the frames of both directions in order of arrival.
+
+    Args:
+        limit: largest number of unanswered requests.
+    """
 
     def __init__(self, limit: int = MAX_IN_FLIGHT) -> None:
         self.limit = limit
         self._waiting: deque[RequestHeader | Token] = deque()
-        self._tokens = False  # between SaslHandshake v0 and the first request after it
+        self._tokens = False  # True between SaslHandshake v0 and the next request
 
     def __len__(self) -> int:
-        """Requests that wait for an answer."""
+        """Return the number of unanswered requests."""
         return len(self._waiting)
 
     def request(self, frame: messages.Buffer) -> RequestHeader | Token:
-        """A frame to the broker: its header, or that it is a SASL token.
+        """Take a frame sent to the broker; return its header, or that it is a SASL token.
 
-        Raises DecodeError for what is no request, WireError if too many wait.
+        Raises:
+            DecodeError: the frame is no request.
+            WireError: too many requests are unanswered.
         """
         if len(self._waiting) >= self.limit:
             raise WireError(f"more than {self.limit} requests wait for an answer")
@@ -65,9 +71,10 @@ class Correlator:
         return header
 
     def response(self, frame: messages.Buffer) -> RequestHeader | Token:
-        """A frame from the broker: the header of the request that it answers.
+        """Take a frame sent by the broker; return the header of the request that it answers.
 
-        Raises DecodeError if nothing waits, or something else does.
+        Raises:
+            DecodeError: no request is unanswered, or the oldest has another correlation id.
         """
         waiting = self._waiting
         if not waiting:
@@ -87,17 +94,25 @@ class Correlator:
             raise DecodeError(f"response with correlation id {found} where {due} is due", 0)
         waiting.popleft()
         if head.key == SASL_HANDSHAKE and head.version == 0 and bytes(frame[4:6]) != b"\0\0":
-            self._tokens = False  # refused: there will be no tokens
+            self._tokens = False  # refused: no tokens follow
         return head
 
     def clear(self) -> None:
-        """Forget everything, as when the connection is closed."""
+        """Forget all requests, as when the connection is closed."""
         self._waiting.clear()
         self._tokens = False
 
 
 def produce_acks(frame: messages.Buffer, header: RequestHeader) -> int | None:
-    """The ``Acks`` of a ProduceRequest, without decoding the rest; None if it is cut."""
+    """Return the ``Acks`` of a ProduceRequest without decoding the rest.
+
+    Args:
+        frame: the request, without its length.
+        header: the request's decoded header.
+
+    Returns:
+        -1, 0 or 1, or None if the frame is cut off.
+    """
     pos = header.end
     try:
         if header.version >= 9:
@@ -119,9 +134,9 @@ def _answers(frame: messages.Buffer, waiting: RequestHeader | Token) -> bool:
 
 
 def _known(frame: messages.Buffer) -> bool:
-    """Whether a frame begins like a request: no token of any mechanism in use does.
+    """Tell whether a frame begins like a request, which no token of a mechanism in use does.
 
-    PLAIN begins with a null and text, SCRAM with text, GSSAPI with 0x60 or 0x05 0x04.
+    PLAIN tokens begin with a null and text, SCRAM's with text, GSSAPI's with 0x60 or 0x05 0x04.
     """
     if len(frame) < 8:
         return False

@@ -1,7 +1,7 @@
 """CRC-32C (Castagnoli, RFC 3720), the checksum of record batches.
 
-Takes the fastest that is installed: fastcrc (the extra ``wire``; tens of GB/s, any buffer), google-crc32c (as fast,
-but takes bytes alone and so copies other buffers), and a table in Python (some 10 MB/s) as the last resort.
+Uses the fastest implementation installed: fastcrc (extra ``wire``; tens of GB/s, any buffer), google-crc32c (as fast,
+but accepts only bytes, so other buffers are copied), or a table in Python (some 10 MB/s).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TABLE = _make_table()
 
 
 def pure_crc32c(data: Buffer) -> int:
-    """CRC-32C without any library."""
+    """Compute CRC-32C without any library."""
     table = _TABLE
     crc = 0xFFFFFFFF
     for byte in data:
@@ -52,4 +52,4 @@ def _choose() -> tuple[str, Callable[[Buffer], int]]:
 
 
 BACKEND, crc32c = _choose()
-"""``crc32c(data) -> int`` and the name of what computes it; ``crc32c(b"123456789") == 0xe3069283``."""
+"""The name of the implementation, and ``crc32c(data) -> int``; ``crc32c(b"123456789") == 0xe3069283``."""

@@ -1,4 +1,4 @@
-"""Decoders of messages: written and compiled at first use, one function a message and version."""
+"""Decoders of messages, generated and compiled at first use: one function for each message and version."""
 
 from __future__ import annotations
 
@@ -18,25 +18,32 @@ from pixy.wire.codegen import (
     append_path,
     check_version,
     literal,
+    locate,
     parts,
-    place,
 )
 from pixy.wire.exceptions import DecodeError, TruncatedError
 from pixy.wire.varint import decode_unsigned as uvarint
 
 Decoder = Callable[[bytes, int, int], tuple[dict[str, Any], int]]
-"""Takes a buffer, where to begin, and the buffer's length; returns the body and where it ended."""
+"""Takes a buffer, the body's first byte and the buffer's length; returns the body and the offset after it."""
 
 FAILURES: Final = (DecodeError, IndexError, struct.error, UnicodeDecodeError)
-"""What a decoder raises for bytes that are not right."""
+"""Exceptions that a decoder raises for malformed bytes."""
 
 
 @cache
 def decoder(name: str, version: int, tolerant: bool = False) -> Decoder:
-    """The decoder of a message in a version.
+    """Return the decoder of a message in a version.
 
-    It raises whatever it stumbles over: call :func:`explain` with that. A ``tolerant`` one lets the
-    body end before any of its outermost fields, which then have their defaults.
+    The decoder raises one of FAILURES; :func:`explain` turns it into an error for the caller.
+
+    Args:
+        name: message name, as ``JoinGroupRequest``.
+        version: version of the message.
+        tolerant: a body may end before any of its outermost fields, which then get their defaults.
+
+    Raises:
+        UnsupportedVersionError: the message or version is unknown.
     """
     message = schema.message(name)
     check_version(message, version)
@@ -62,20 +69,27 @@ def decoder(name: str, version: int, tolerant: bool = False) -> Decoder:
 
 
 def explain(function: Decoder, title: str, error: Exception, size: int) -> DecodeError:
-    """What a decoder raised, as an error for the user: which field, what, at which byte."""
-    path, variables = place(function, error.__traceback__)
+    """Turn an exception of a decoder into an error that names the field, the defect and the byte.
+
+    Args:
+        function: the decoder.
+        title: message and version, for the text.
+        error: the exception, with its traceback.
+        size: length of the buffer in bytes.
+    """
+    path, variables = locate(function, error.__traceback__)
     where = f"{title}: {path}" if path else title
     pos: int = variables["pos"]
     if isinstance(error, DecodeError):
         return type(error)(f"{where}: {error.reason}", error.offset)
     if isinstance(error, UnicodeDecodeError):
-        # The place in the buffer of the text that was decoded, which is at or soon after ``pos``.
+        # The text begins at or soon after ``pos``.
         return DecodeError(f"{where}: not UTF-8", variables["buf"].index(error.object, pos) + error.start)
     return TruncatedError(f"{where}: the message ends, {max(size - pos, 0)} bytes are left", pos)
 
 
 def _spans(buf: bytes, pos: int, size: int) -> tuple[dict[int, tuple[int, int]], int]:
-    """Where the values in a section of tagged fields are, by tag; and where the section ended."""
+    """Return (start, end) of each value in a section of tagged fields by tag, and the offset after the section."""
     count, pos = uvarint(buf, pos)
     if count * 2 > size - pos:
         raise TruncatedError(f"{count} tagged fields announced, {size - pos} bytes are left", pos)
@@ -93,13 +107,13 @@ def _spans(buf: bytes, pos: int, size: int) -> tuple[dict[int, tuple[int, int]],
 
 
 def _tags(buf: bytes, pos: int, size: int) -> tuple[dict[int, bytes], int]:
-    """A section of tagged fields none of which is known."""
+    """Read a section of tagged fields, none of them known."""
     spans, pos = _spans(buf, pos, size)
     return {tag: buf[start:end] for tag, (start, end) in spans.items()}, pos
 
 
 def _blob(buf: bytes, pos: int, size: int) -> tuple[bytes, int]:
-    """Compact bytes of any length."""
+    """Read compact bytes of any length."""
     length, pos = uvarint(buf, pos)
     end = pos + length - 1
     if not length or end > size:
@@ -108,7 +122,7 @@ def _blob(buf: bytes, pos: int, size: int) -> tuple[bytes, int]:
 
 
 def _string(buf: bytes, pos: int, size: int) -> tuple[str, int]:
-    """A compact string of any length."""
+    """Read a compact string of any length."""
     value, end = _blob(buf, pos, size)
     if len(value) > STRING_MAX:
         raise DecodeError(f"string of {len(value)} bytes, {STRING_MAX} are allowed", end - len(value))
@@ -124,7 +138,7 @@ def _bad_length(length: int, pos: int, size: int, what: str = "bytes") -> Decode
 
 
 class _Writer:
-    """Writes the code; variables are numbered, so nothing inside is taken for something outside."""
+    """Generates the code. Numbered variables keep nested structures from overwriting outer ones."""
 
     def __init__(self, source: Source, flexible: bool) -> None:
         self._source = source
@@ -132,7 +146,7 @@ class _Writer:
         self._run: list[tuple[str, str, str]] = []
 
     def struct(self, fields: Sequence[Part], path: str, tolerant: bool = False) -> str:
-        """Code for a structure; the expression of its value."""
+        """Generate code for a structure and return the expression of its value."""
         source = self._source
         names = {each.name: source.name("v") for each in fields}
         if tolerant:
@@ -179,7 +193,7 @@ class _Writer:
         return body
 
     def _known_tag(self, field: Part, name: str, spans: str, path: str) -> None:
-        """A tagged field has a length of its own, which it must fill."""
+        """Generate code for a tagged field, which must fill its length exactly."""
         source = self._source
         outer = source.name("o")
         with source.block(f"if {field.tag} in {spans}:"), source.at(path):
@@ -211,7 +225,7 @@ class _Writer:
             self._source.line(f"{name} = UUID(bytes={name})")
 
     def _flush(self) -> None:
-        """Read the fields of a fixed size that have come together with one call."""
+        """Generate one call that reads the adjacent fields of fixed size collected so far."""
         if not self._run:
             return
         source = self._source
@@ -225,7 +239,7 @@ class _Writer:
         self._run = []
 
     def _length(self, compact: bool, format_: str) -> str:
-        """Code that reads a length or a count; the variable that holds it, -1 is null."""
+        """Generate code that reads a length or count, -1 for null, and return its variable."""
         source = self._source
         name = source.name("n")
         if not compact:
@@ -233,7 +247,7 @@ class _Writer:
             self._flush()
             return name
         self._flush()
-        # A length below 127 is one byte, which spares a call.
+        # A length below 127 takes one byte and needs no call.
         source.line(f"{name} = buf[pos] - 1")
         with source.block(f"if {name} < 127:"):
             source.line("pos += 1")
@@ -259,7 +273,7 @@ class _Writer:
             self._bytes(name, length, string)
 
     def _compact(self, name: str, string: bool, nullable: bool) -> None:
-        """Up to 126 bytes without a call, the rest in a helper; the length on the wire is one more."""
+        """Generate code that reads up to 126 bytes inline and more in a helper; the length on the wire is one more."""
         source = self._source
         length, end = source.name("n"), source.name("e")
         source.line(f"{length} = buf[pos]")
@@ -308,7 +322,7 @@ class _Writer:
 
     def _elements(self, field: Part, name: str, count: str, path: str) -> None:
         source = self._source
-        # Every element takes at least ``unit`` bytes: nothing is made for a count that cannot be true.
+        # An element takes at least ``unit`` bytes, so a count beyond the buffer fails before any allocation.
         source.line(
             f"if {count} < 0 or {count} * {field.unit} > size - pos: raise bad_length({count}, pos, size, 'elements')"
         )

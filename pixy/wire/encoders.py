@@ -1,8 +1,7 @@
-"""Encoders of messages: written and compiled at first use, one function a message and version.
+"""Encoders of messages, generated and compiled at first use: one function for each message and version.
 
-The compiled function takes bodies that have every field of the version with a value of the exact
-type. Any other body goes through :mod:`pixy.wire.normalize`, which fills in defaults and finds what
-is wrong, and then comes back here.
+The compiled function takes bodies that have every field of the version with a value of the exact type. Any other body
+first goes through :mod:`pixy.wire.normalize`, which checks it and fills in defaults.
 """
 
 from __future__ import annotations
@@ -27,14 +26,24 @@ from pixy.wire.varint import encode_unsigned as uvarint
 
 Encoder = Callable[[Mapping[str, Any]], bytes]
 FAILURES: Final = (TypeError, KeyError, AttributeError, ValueError, struct.error)
-"""What a compiled encoder raises for a body that is not in the exact form."""
+"""Exceptions that an encoder raises for a body that is not in the exact form."""
 
 _SHORT: Final = [bytes([value]) for value in range(128)]
 
 
 @cache
 def encoder(name: str, version: int) -> Encoder:
-    """The encoder of a message in a version; it raises one of FAILURES for what it does not take."""
+    """Return the encoder of a message in a version.
+
+    The encoder raises one of FAILURES for a body that is not in the exact form.
+
+    Args:
+        name: message name, as ``JoinGroupRequest``.
+        version: version of the message.
+
+    Raises:
+        UnsupportedVersionError: the message or version is unknown.
+    """
     message = schema.message(name)
     check_version(message, version)
     flexible = version in message.flexible
@@ -59,7 +68,7 @@ def encoder(name: str, version: int) -> Encoder:
 
 
 def _tags(values: Mapping[int, bytes], *more: tuple[int, bytes] | None) -> bytes:
-    """A section of tagged fields, in ascending order."""
+    """Encode a section of tagged fields, in ascending order of tags."""
     known = [each for each in more if each]
     if not values and not known:
         return b"\0"
@@ -75,7 +84,7 @@ def _tags(values: Mapping[int, bytes], *more: tuple[int, bytes] | None) -> bytes
 
 
 class _Writer:
-    """Writes the code; ``add`` is the function that takes the next bytes."""
+    """Generates the code. In it, ``add`` appends the next bytes."""
 
     def __init__(self, source: Source, flexible: bool) -> None:
         self._source = source
@@ -84,14 +93,14 @@ class _Writer:
         self._run: list[tuple[str, str]] = []
 
     def body(self, fields: Sequence[Part]) -> None:
-        """Code for the outermost structure."""
+        """Generate code for the outermost structure."""
         self.struct(fields, "body")
         self._flush()
 
     def struct(self, fields: Sequence[Part], body: str) -> None:
-        """Code for a structure that is in the variable ``body``."""
+        """Generate code for a structure in the variable named ``body``."""
         source = self._source
-        # Every field is looked up below, so the right number of keys is the right keys.
+        # The code below looks up every field, so the right number of keys means the right keys.
         tags = source.name("t")
         if self._flexible:
             source.line(f"{tags} = None")
@@ -151,7 +160,7 @@ class _Writer:
         if field.kind == "uuid":
             self._run.append((f"{name}.bytes", "16s"))
             return
-        # struct takes True for 1 and anything for a bool.
+        # struct accepts True as 1, and anything as a bool.
         type_ = {"bool": "bool", "float64": "float"}.get(field.kind, "int")
         self._source.line(f"if type({name}) is not {type_}: raise TypeError")
         self._run.append((name, FORMATS[field.kind]))
@@ -163,7 +172,7 @@ class _Writer:
             self._run = []
 
     def _length(self, compact: bool, format_: str, value: str) -> None:
-        """Code that writes a length or a count."""
+        """Generate code that writes a length or count."""
         if not compact:
             self._run.append((value, format_))
             self._flush()

@@ -1,6 +1,6 @@
-"""Kafka's error codes, to Kafka 4.3: names, what they mean, and whether trying again may help.
+"""Kafka's error codes up to Kafka 4.3: names, meanings, and whether a retry may help.
 
-A code in a response is an answer, not a failure of the call; :class:`KafkaError` is for those who want to raise one.
+A code in a response is an answer, not a failure of the call. :class:`KafkaError` is for callers that raise one.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ _RETRY, _REFRESH = 1, 2
 class ErrorCode(enum.IntEnum):
     """An error code, with its name in Kafka's own table (``org.apache.kafka.common.protocol.Errors``).
 
-    ``retriable``: the same request may succeed later. ``refresh``: not before metadata or the coordinator was looked
-    up again. ``message``: what it means, in English.
+    ``retriable``: the same request may succeed later. ``refresh``: only after metadata or the coordinator has been
+    looked up again. ``message``: the meaning in English.
     """
 
     message: str
@@ -25,7 +25,7 @@ class ErrorCode(enum.IntEnum):
     refresh: bool
 
     def __new__(cls, code: int, message: str = "", again: int = 0) -> ErrorCode:
-        """A member: code, message, and whether to try again."""
+        """Make a member; ``again`` is 0, _RETRY or _REFRESH."""
         member = int.__new__(cls, code)
         member._value_ = code
         member.message = message
@@ -139,7 +139,7 @@ class ErrorCode(enum.IntEnum):
     TOPIC_DELETION_DISABLED = 73, "deletion of topics is disabled"
     FENCED_LEADER_EPOCH = 74, "the leader epoch in the request is older than the broker's", _REFRESH
     UNKNOWN_LEADER_EPOCH = 75, "the leader epoch in the request is newer than the broker's", _RETRY
-    UNSUPPORTED_COMPRESSION_TYPE = 76, "the partition's compression codec can not be sent to this client"
+    UNSUPPORTED_COMPRESSION_TYPE = 76, "the partition's compression codec cannot be sent to this client"
     STALE_BROKER_EPOCH = 77, "the broker was restarted: its epoch is old"
     OFFSET_NOT_AVAILABLE = 78, "the new leader does not know yet up to where offsets are safe", _RETRY
     MEMBER_ID_REQUIRED = 79, "join again with the member id in the answer"
@@ -204,7 +204,7 @@ class ErrorCode(enum.IntEnum):
 
 
 def lookup(code: int) -> ErrorCode:
-    """The error of a code. One that is not known, of a later Kafka, is UNKNOWN_SERVER_ERROR, as for Java's client."""
+    """Return the error of a code. An unknown code, of a later Kafka, is UNKNOWN_SERVER_ERROR, as in Java's client."""
     try:
         return ErrorCode(code)
     except ValueError:
@@ -212,7 +212,7 @@ def lookup(code: int) -> ErrorCode:
 
 
 def describe(code: int) -> str:
-    """For people: ``NOT_CONTROLLER (41): the broker is not the controller``; a number that is not known stays one."""
+    """Describe a code: ``NOT_CONTROLLER (41): the broker is not the controller``. An unknown code keeps its number."""
     if code not in ErrorCode.__members__.values():
         return f"unknown error code {code}"
     error = ErrorCode(code)
@@ -220,7 +220,7 @@ def describe(code: int) -> str:
 
 
 class KafkaError(WireError):
-    """What a broker answered, for callers that want it raised: ``code``, its ``error``, and the broker's own words."""
+    """An error code that a broker answered, with the broker's own text in ``broker_message``."""
 
     def __init__(self, code: int, message: str | None = None) -> None:
         super().__init__(describe(code) + (f": {message}" if message else ""))

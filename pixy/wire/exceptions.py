@@ -1,4 +1,4 @@
-"""What goes wrong with bytes: every codec of this package raises one of these and nothing else."""
+"""Exceptions of :mod:`pixy.wire`. Its codecs raise no others."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ from typing import Any
 
 
 class WireError(Exception):
-    """Root of what :mod:`pixy.wire` raises."""
+    """Base class of the exceptions of :mod:`pixy.wire`."""
 
 
 class DecodeError(WireError, ValueError):
-    """Bytes that are not what they should be.
+    """The bytes are malformed.
 
-    ``offset`` is where in the buffer handed in the trouble was met, in bytes; ``reason`` says what it is.
+    Args:
+        reason: description of the defect.
+        offset: its byte in the buffer that the caller passed.
     """
 
     def __init__(self, reason: str, offset: int) -> None:
@@ -21,20 +23,20 @@ class DecodeError(WireError, ValueError):
         self.offset = offset
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Exceptions travel between processes; their default pickles only the text.
+        # The default pickles only the text, and exceptions travel between processes.
         return type(self), (self.reason, self.offset)
 
 
 class TruncatedError(DecodeError):
-    """The buffer ends before the thing does: more bytes may help, unlike with other defects."""
+    """The buffer ends too early. Unlike with other defects, more bytes may help."""
 
 
 class CorruptedBatchError(DecodeError):
-    """The checksum of a batch does not match its bytes."""
+    """The checksum does not match the batch."""
 
 
 class UnsupportedMagicError(DecodeError):
-    """A record set in a format (``magic``) that is not read here."""
+    """The record set has a format (``magic``) that this function does not read."""
 
     def __init__(self, magic: int, offset: int) -> None:
         super().__init__(f"unsupported magic {magic}", offset)
@@ -45,12 +47,12 @@ class UnsupportedMagicError(DecodeError):
 
 
 class EncodeError(WireError, ValueError):
-    """A value that the protocol cannot carry; the text names the field."""
+    """A value cannot be encoded; the text names the field."""
 
 
 class CodecUnavailableError(WireError):
-    """A compression codec whose library is not installed; the text names the remedy."""
+    """The library of a compression codec is not installed; the text says what to install."""
 
 
 class UnsupportedVersionError(WireError, ValueError):
-    """A message, or a version of one, that is not known here."""
+    """The message, or its version, is unknown here or to the broker."""

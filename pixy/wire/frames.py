@@ -1,8 +1,7 @@
-"""Frames without IO: cut a stream into them, read and write their headers, match answers to requests.
+"""Frames without IO: cut a stream into frames, decode and encode requests and responses with their headers.
 
-A frame on the wire is a 4-byte length and that many bytes. What :class:`FrameSplitter` yields, and
-what the decoders here take, is without the length; what the encoders here make is with it, ready to
-be sent.
+A frame on the wire is a 4-byte length and that many bytes. :class:`FrameSplitter` yields, and the decoders take, frames
+without the length; the encoders return frames with it, ready to send.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from pixy.wire import messages
 from pixy.wire.exceptions import DecodeError, EncodeError, TruncatedError, UnsupportedVersionError
 
 MAX_FRAME: Final = 100 * 1024 * 1024
-"""Bytes in a frame, as a broker allows by default (``socket.request.max.bytes``)."""
+"""Largest frame in bytes, the broker's default (``socket.request.max.bytes``)."""
 
 UNSUPPORTED_VERSION: Final = 35
 _HEADER: Final = struct.Struct(">hhih")
@@ -26,7 +25,7 @@ _NO_TAGS: Final[Mapping[int, bytes]] = MappingProxyType({})
 
 
 class FrameSplitter:
-    """Cuts a stream of bytes into frames; a byte is copied a fixed number of times.
+    """Cuts a stream of bytes into frames, copying each byte a bounded number of times.
 
     >>> splitter = FrameSplitter()
     >>> list(splitter.feed(bytes.fromhex("00000002aabb000000")))
@@ -34,23 +33,25 @@ class FrameSplitter:
     >>> list(splitter.feed(bytes.fromhex("01cc")))
     [b'\\xcc']
 
-    It holds at most ``max_size`` bytes and what was fed last. A length that is negative or beyond
-    ``max_size`` raises DecodeError, from then on each time, with its place in the stream; the frames
-    before it are yielded first.
+    It holds at most ``max_size`` bytes and the bytes fed last. A length that is negative or above ``max_size`` raises
+    DecodeError with its byte in the stream, now and at every later call, after the frames before it.
+
+    Args:
+        max_size: largest frame accepted, in bytes.
     """
 
     def __init__(self, max_size: int = MAX_FRAME) -> None:
         self.max_size = max_size
         self._data = b""
-        self._pos = 0  # where in ``_data`` the next frame begins
+        self._pos = 0  # start of the next frame in ``_data``
         self._passed = 0  # bytes of the stream before ``_data``
-        self._parts: list[bytes] = []  # of a frame that is not complete
-        self._held = self._need = 0  # bytes in ``_parts``, and what they have to be
+        self._parts: list[bytes] = []  # of an incomplete frame
+        self._held = self._need = 0  # bytes in ``_parts``, and bytes needed before the next look
 
     def feed(self, data: messages.Buffer) -> Iterator[bytes]:
-        """Take in the stream's next bytes; yields the frames that are complete now.
+        """Take the next bytes of the stream and yield the frames that are complete.
 
-        What is not taken from the iterator stays for the next call.
+        Frames that the caller leaves in the iterator stay for the next call. Raises DecodeError.
         """
         if type(data) is not bytes:
             data = bytes(data)
@@ -87,7 +88,7 @@ class FrameSplitter:
         self._keep(4)
 
     def _keep(self, need: int) -> None:
-        """Hold what there is of the next frame until there are ``need`` bytes."""
+        """Hold the beginning of the next frame until there are ``need`` bytes."""
         rest = self._data[self._pos :]
         self._passed += self._pos
         self._data, self._pos = b"", 0
@@ -96,12 +97,12 @@ class FrameSplitter:
 
     @property
     def pending(self) -> int:
-        """Bytes that are held of a frame that is not complete: none at a clean end of a stream."""
+        """Bytes held of an incomplete frame: 0 at a clean end of the stream."""
         return self._held if self._parts else len(self._data) - self._pos
 
 
 class RequestHeader(NamedTuple):
-    """The header of a request. ``end`` is where the body begins in the frame."""
+    """The header of a request. ``end`` is the offset of the body in the frame."""
 
     key: int
     version: int
@@ -112,7 +113,7 @@ class RequestHeader(NamedTuple):
 
 
 class Request(NamedTuple):
-    """A request; ``name`` is its message's, ``JoinGroupRequest``."""
+    """A request; ``name`` is the message's, as ``JoinGroupRequest``."""
 
     header: RequestHeader
     name: str
@@ -121,7 +122,7 @@ class Request(NamedTuple):
 
 
 class Response(NamedTuple):
-    """A response; ``version`` is the one it was written in (see :func:`decode_response`)."""
+    """A response; ``version`` is the one that its bytes have (see :func:`decode_response`)."""
 
     correlation_id: int
     name: str
@@ -131,7 +132,7 @@ class Response(NamedTuple):
 
 
 def to_key(api: str | int) -> int:
-    """The API key of ``"JoinGroup"``, ``"JoinGroupRequest"`` or 11."""
+    """Return the API key of ``"JoinGroup"``, ``"JoinGroupRequest"`` or 11. Raises UnsupportedVersionError."""
     if isinstance(api, int):
         return api
     key = messages.api_key(api)
@@ -142,7 +143,7 @@ def to_key(api: str | int) -> int:
 
 @cache
 def _header_version(key: int, version: int) -> int:
-    """Also for what is not known: APIs and versions to come will be flexible."""
+    """Return the version of a request's header. Unknown APIs and versions, of a later Kafka, count as flexible."""
     try:
         if version <= messages.versions(messages.request_name(key))[-1]:
             return messages.request_header_version(key, version)
@@ -152,7 +153,7 @@ def _header_version(key: int, version: int) -> int:
 
 
 def decode_request_header(frame: messages.Buffer) -> RequestHeader:
-    """The header of a request, also of an API or a version that is not known."""
+    """Decode the header of a request, also of an unknown API or version. Raises DecodeError."""
     try:
         key, version, correlation_id, length = _HEADER.unpack_from(frame)
     except struct.error:
@@ -180,9 +181,11 @@ def decode_request_header(frame: messages.Buffer) -> RequestHeader:
 
 
 def decode_request(frame: messages.Buffer) -> Request:
-    """A request, header and body.
+    """Decode a request, header and body.
 
-    Raises DecodeError, and UnsupportedVersionError for an API or a version that is not known.
+    Raises:
+        DecodeError: the frame is malformed, or cut off (TruncatedError).
+        UnsupportedVersionError: the API or version is unknown.
     """
     header = decode_request_header(frame)
     name = messages.request_name(header.key)
@@ -190,11 +193,20 @@ def decode_request(frame: messages.Buffer) -> Request:
 
 
 def decode_response(frame: messages.Buffer, api: str | int, version: int) -> Response:
-    """The response to a request of ``api`` in ``version``.
+    """Decode the response to a request.
 
-    A broker that does not know a version of ApiVersions answers error 35 as version 0, whatever was
-    asked for (KIP-511): the ``version`` of the result says how it was read. What follows the error is of
-    no use to who asks again in version 0, and librdkafka's mock cluster has no sense in it: without keys then.
+    A broker that does not support the version of an ApiVersions request answers error 35 in version 0 (KIP-511);
+    ``version`` of the result is 0 then. librdkafka's mock cluster sends malformed bytes after the error, so they are
+    ignored if they cannot be decoded: the client asks again in version 0 anyway.
+
+    Args:
+        frame: the response, without its length.
+        api: name or key of the request's API.
+        version: version of the request.
+
+    Raises:
+        DecodeError: the frame is malformed, or cut off (TruncatedError).
+        UnsupportedVersionError: the API or version is unknown.
     """
     key = to_key(api)
     if key == messages.API_VERSIONS and len(frame) >= 6 and frame[4] == 0 and frame[5] == UNSUPPORTED_VERSION:
@@ -224,7 +236,19 @@ def encode_request(
     client_id: str | None,
     body: Mapping[str, Any],
 ) -> bytes:
-    """A frame with a request, length included."""
+    """Encode a request as a frame, length included.
+
+    Args:
+        api: name or key of the API.
+        version: version of the request.
+        correlation_id: returned by the broker in the response, int32.
+        client_id: None for null.
+        body: fields by name; missing ones have the schema's defaults.
+
+    Raises:
+        EncodeError: the body does not fit the schema.
+        UnsupportedVersionError: the API or version is unknown.
+    """
     key = to_key(api)
     content = messages.encode(messages.request_name(key), version, body)
     header = {"RequestApiKey": key, "RequestApiVersion": version, "CorrelationId": correlation_id}
@@ -237,7 +261,18 @@ def encode_request(
 
 
 def encode_response(api: str | int, version: int, correlation_id: int, body: Mapping[str, Any]) -> bytes:
-    """A frame with a response, length included."""
+    """Encode a response as a frame, length included.
+
+    Args:
+        api: name or key of the API.
+        version: version of the request that it answers.
+        correlation_id: that of the request.
+        body: fields by name; missing ones have the schema's defaults.
+
+    Raises:
+        EncodeError: the body does not fit the schema.
+        UnsupportedVersionError: the API or version is unknown.
+    """
     key = to_key(api)
     content = messages.encode(messages.response_name(key), version, body)
     header_version = messages.response_header_version(key, version)
@@ -247,7 +282,7 @@ def encode_response(api: str | int, version: int, correlation_id: int, body: Map
 
 
 def frame(payload: messages.Buffer) -> bytes:
-    """``payload`` with its length before it: how SASL tokens go after SaslHandshake v0."""
+    """Prefix ``payload`` with its length, as for SASL tokens after SaslHandshake v0. Raises EncodeError."""
     return _framed(bytes(payload))
 
 

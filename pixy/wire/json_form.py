@@ -1,7 +1,7 @@
-"""Bodies of messages as JSON, for people and scripts.
+"""Convert message bodies to and from JSON, for people and scripts.
 
-Fields keep their names; bytes and records become base64, UUIDs the 22 characters of base64url that
-Kafka's own tools show, the tags of unknown tagged fields strings.
+Fields keep their names. Bytes and records become base64, UUIDs the 22 base64url characters that Kafka's own tools show,
+and the tags of unknown tagged fields strings.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _UUID: Final = re.compile(r"[A-Za-z0-9_-]{22}")
 
 
 def to_json(value: Any) -> Any:
-    """A body, or a value in it, as what :mod:`json` takes."""
+    """Convert a body, or a value in it, to values that :mod:`json` accepts."""
     if isinstance(value, dict):
         return {str(key): to_json(each) for key, each in value.items()}
     if isinstance(value, list):
@@ -36,9 +36,16 @@ def to_json(value: Any) -> Any:
 
 
 def from_json(name: str, version: int, value: Any) -> Any:
-    """The reverse, for :func:`pixy.wire.messages.encode`, which finds whatever else is wrong.
+    """Convert parsed JSON to a body for :func:`pixy.wire.messages.encode`, which checks the rest.
 
-    Raises EncodeError, which names the field, for what is not base64 or no UUID.
+    Args:
+        name: message name, as ``JoinGroupRequest``.
+        version: version of the message.
+        value: parsed JSON.
+
+    Raises:
+        EncodeError: a field is not valid base64 or no UUID; the text names the field.
+        UnsupportedVersionError: the message is unknown.
     """
     try:
         return _struct(schema.message(name).fields, value, "")
@@ -47,7 +54,7 @@ def from_json(name: str, version: int, value: Any) -> Any:
 
 
 def uuid_text(value: uuid.UUID) -> str:
-    """A UUID as Kafka writes it."""
+    """Format a UUID as Kafka does: 22 base64url characters."""
     return base64.urlsafe_b64encode(value.bytes).decode()[:22]
 
 

@@ -1,8 +1,8 @@
-"""Message sets, magic 0 and 1: what Kafka had before 0.11, and what old clients and logs still hold. Read only.
+"""Read message sets (magic 0 and 1), the format before Kafka 0.11 that old clients and logs still hold.
 
 An entry: offset int64, size int32, CRC-32 (IEEE) uint32 over the rest, magic int8, attributes int8, timestamp int64
-(magic 1), key and value as int32 length (-1 is null) and bytes. A compressed entry's value is a message set. Its own
-offset is the last inner one's; inner offsets are absolute with magic 0, relative to the first with magic 1 (KIP-31).
+(magic 1), key and value as int32 length (-1 is null) and bytes. The value of a compressed entry is a message set, and
+its offset that of the last inner message; inner offsets are absolute with magic 0, relative with magic 1 (KIP-31).
 """
 
 from __future__ import annotations
@@ -30,10 +30,23 @@ def decode_entry(
     check_crc: bool = True,
     max_size: int = compression.MAX_SIZE,
 ) -> list[Record]:
-    """Records of the entry in ``data[start:end]``: one, or those in a compressed one.
+    """Decode the entry in ``data[start:end]``: one record, or those inside a compressed entry.
 
-    Timestamps are -1 with magic 0. Raises UnsupportedMagicError, CorruptedBatchError, CodecUnavailableError,
-    DecodeError; for what is inside a compressed entry, the offset is the entry's.
+    Args:
+        data: buffer with the whole entry.
+        start: first byte of the entry.
+        end: byte after the entry.
+        check_crc: verify the checksums.
+        max_size: largest size of the decompressed messages, in bytes.
+
+    Returns:
+        Records; their timestamps are -1 with magic 0.
+
+    Raises:
+        UnsupportedMagicError: magic is neither 0 nor 1.
+        CorruptedBatchError: a checksum is wrong.
+        CodecUnavailableError: the codec's library is not installed.
+        DecodeError: the entry is malformed. For errors inside a compressed entry, the offset is the entry's.
     """
     data = bytes(data[start:end]) if start or type(data) is not bytes else data
     try:
@@ -63,7 +76,7 @@ def _unwrap(wrapper: Record, attributes: int, magic: int, check_crc: bool, max_s
         raise DecodeError(f"in a compressed message, byte {error.offset}: {error.reason}", 0) from None
     if not found or end != len(inner):
         raise DecodeError(f"a compressed message has {len(inner) - end} bytes left over", 0)
-    # Producers leave the wrapper's offset 0: the broker has not given any yet.
+    # A producer's wrapper has offset 0, because the broker has not assigned offsets yet.
     shift = max(wrapper.offset - found[-1].offset, 0) if magic else 0
     stamp = wrapper.timestamp if attributes & LOG_APPEND_TIME else None
     return [
@@ -110,6 +123,15 @@ def _read_bytes(data: bytes, start: int, end: int, field: str) -> tuple[bytes | 
 def iter_records(
     buffer: Buffer, offset: int = 0, *, check_crc: bool = True, max_size: int = compression.MAX_SIZE
 ) -> Iterator[Record]:
-    """All records of a message set of magic 0 and 1; an entry that is cut off at the end is left out."""
+    """Yield the records of a message set; an entry that is cut off at the end is left out.
+
+    Args:
+        buffer: message set, magic 0 or 1.
+        offset: first byte of the first entry.
+        check_crc: verify the checksums.
+        max_size: largest size of one entry's decompressed messages, in bytes.
+
+    Errors are those of :func:`decode_entry`.
+    """
     for start, end, _ in slices(buffer, offset):
         yield from decode_entry(buffer, start, end, check_crc=check_crc, max_size=max_size)

@@ -1,10 +1,9 @@
-"""Kafka's protocol messages: every version of each, as dictionaries.
+"""Decode and encode Kafka's protocol messages, in all versions, as dictionaries.
 
-Names of messages and fields are those of Kafka's schemas: ``JoinGroupRequest``, ``GroupId``. A body
-is a dict with the fields of its version: integers are int, ``bytes`` and ``records`` bytes, ``uuid``
-a :class:`uuid.UUID` (all zero for none), null is None, arrays are lists and structures dicts. Tagged
-fields that are unknown are kept under ``_tags`` of their structure, tag to bytes; without them there
-is no such key.
+Messages and fields have the names of Kafka's schemas: ``JoinGroupRequest``, ``GroupId``. A body is a dict with the
+fields of its version: integers are int, ``bytes`` and ``records`` bytes, ``uuid`` a :class:`uuid.UUID` (all zero for
+none), null is None, arrays are lists and structures dicts. A structure with unknown tagged fields has them under
+``_tags``, tag number to bytes.
 
     >>> body = {"GroupId": "g", "MemberId": "m", "GenerationId": 3}
     >>> encode("HeartbeatRequest", 0, body).hex()
@@ -12,8 +11,8 @@ is no such key.
     >>> decode("HeartbeatRequest", 0, bytes.fromhex("0001670000000300016d"))
     {'GroupId': 'g', 'GenerationId': 3, 'MemberId': 'm'}
 
-A decoder allocates nothing that the buffer does not hold the bytes for, though a structure takes more
-memory as a dict than as bytes (up to a hundred times): cap the size of frames.
+A decoder never allocates for elements whose bytes are not in the buffer. A dict may still take a hundred times the
+memory of its bytes, so limit the size of frames.
 """
 
 from __future__ import annotations
@@ -36,10 +35,17 @@ _decoders: dict[tuple[str, int], decoders.Decoder] = {}
 
 
 def decode(name: str, version: int, buffer: Buffer, offset: int = 0) -> Body:
-    """The body that fills ``buffer`` from ``offset`` to its end.
+    """Decode a body that fills ``buffer`` from ``offset`` to its end.
 
-    Raises DecodeError (TruncatedError where the buffer ends too early) with the byte's place in the
-    buffer, and UnsupportedVersionError.
+    Args:
+        name: message name, as ``JoinGroupRequest``.
+        version: version of the message.
+        buffer: bytes with the body.
+        offset: first byte of the body.
+
+    Raises:
+        DecodeError: the body is malformed, or cut off (TruncatedError); the offset is the byte in ``buffer``.
+        UnsupportedVersionError: the message or version is unknown.
     """
     body, end = decode_from(name, version, buffer, offset)
     if end != len(buffer):
@@ -48,7 +54,7 @@ def decode(name: str, version: int, buffer: Buffer, offset: int = 0) -> Body:
 
 
 def decode_from(name: str, version: int, buffer: Buffer, offset: int = 0) -> tuple[Body, int]:
-    """Like :func:`decode`, but the body may end before the buffer does: also where it ended."""
+    """Decode as :func:`decode` does a body that may end before the buffer; return it and the offset after it."""
     try:
         function = _decoders[name, version]
     except KeyError:
@@ -65,16 +71,23 @@ def decode_from(name: str, version: int, buffer: Buffer, offset: int = 0) -> tup
 
 
 def encode(name: str, version: int, body: Mapping[str, Any]) -> bytes:
-    """The bytes of a body; fields that are missing have the schema's defaults.
+    """Encode a body. Missing fields get the schema's defaults.
 
-    Raises EncodeError, which names the field, and UnsupportedVersionError.
+    Args:
+        name: message name, as ``JoinGroupRequest``.
+        version: version of the message.
+        body: fields by name.
+
+    Raises:
+        EncodeError: the body does not fit the schema; the text names the field.
+        UnsupportedVersionError: the message or version is unknown.
     """
     function = encoder(name, version)
     if type(body) is dict:
         try:
             return function(body)
         except FAILURES:
-            pass  # not in the exact form: perhaps wrong, perhaps only short
+            pass  # wrong, or merely incomplete: normalize tells
     full = normalize(schema.message(name), version, body)
     try:
         return function(full)
@@ -83,25 +96,28 @@ def encode(name: str, version: int, body: Mapping[str, Any]) -> bytes:
 
 
 def defaults(name: str, version: int) -> Body:
-    """A body in which every field has its default."""
+    """Return a body in which every field has its default. Raises UnsupportedVersionError."""
     function = schema.message(name)
     encoder(name, version)
     return {each.name: each.default_in(version) for each in function.fields if version in each.versions}
 
 
 def names() -> list[str]:
-    """All messages, in the order of API keys; headers and data come last."""
+    """List all messages in order of API keys; headers and embedded data come last."""
     return list(schema.blocks())
 
 
 def api_key(name: str) -> int | None:
-    """The API key of a message, or of an API (``JoinGroup``); None for a header or data."""
+    """Return the API key of a message or an API (``JoinGroup``), None for a header or embedded data.
+
+    Raises UnsupportedVersionError.
+    """
     known = name if name in schema.blocks() else f"{name}Request"
     return schema.message(known).key
 
 
 def api_name(key: int) -> str:
-    """``JoinGroup`` for 11; UnsupportedVersionError for a key that is not known."""
+    """Return the name of an API: ``JoinGroup`` for 11. Raises UnsupportedVersionError."""
     try:
         return schema.keys()[key]
     except KeyError:
@@ -109,36 +125,36 @@ def api_name(key: int) -> str:
 
 
 def request_name(key: int) -> str:
-    """``JoinGroupRequest`` for 11."""
+    """Return the name of an API's request: ``JoinGroupRequest`` for 11. Raises UnsupportedVersionError."""
     return f"{api_name(key)}Request"
 
 
 def response_name(key: int) -> str:
-    """``JoinGroupResponse`` for 11."""
+    """Return the name of an API's response: ``JoinGroupResponse`` for 11. Raises UnsupportedVersionError."""
     return f"{api_name(key)}Response"
 
 
 def versions(name: str) -> range:
-    """The versions that are known of a message."""
+    """Return the known versions of a message. Raises UnsupportedVersionError for an unknown message."""
     return schema.message(name).versions
 
 
 def first_flexible(name: str) -> int | None:
-    """The first version with compact lengths and tagged fields (KIP-482); None if there is none."""
+    """Return the first version with compact lengths and tagged fields (KIP-482), None if there is none."""
     flexible = schema.message(name).flexible
     return flexible[0] if flexible else None
 
 
 def request_header_version(key: int, version: int) -> int:
-    """The version of the RequestHeader before a request."""
+    """Return the version of the RequestHeader that precedes a request."""
     if key == CONTROLLED_SHUTDOWN and version == 0:
-        return 0  # it alone has no client id
+        return 0  # the only header without a client id
     return 2 if version in schema.message(request_name(key)).flexible else 1
 
 
 def response_header_version(key: int, version: int) -> int:
-    """The version of the ResponseHeader before a response."""
-    # Whoever asks for ApiVersions does not know yet what the broker can read (KIP-511).
+    """Return the version of the ResponseHeader that precedes a response."""
+    # A client that sends ApiVersions does not know yet which headers the broker uses (KIP-511).
     if key == API_VERSIONS:
         return 0
     return 1 if version in schema.message(response_name(key)).flexible else 0

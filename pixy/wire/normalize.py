@@ -1,7 +1,7 @@
-"""Bodies to encode, looked at field by field: defaults filled in, and what is wrong with them said.
+"""Check the body of a message field by field before encoding, and fill in defaults.
 
-Stricter than Java in one thing: where Java drops an *ignorable* field that the version lacks, here
-every value but the default is refused, because nothing should be lost without a word.
+Stricter than Java in one respect: Java drops an *ignorable* field that the version lacks, while this module refuses any
+value but the default, so that no data is lost silently.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pixy.wire.exceptions import EncodeError
 from pixy.wire.schema import INTEGERS, Field, Message
 
 TAGS: Final = "_tags"
-"""The key of the unknown tagged fields of a structure."""
+"""The key of a structure's unknown tagged fields."""
 
 _BITS: Final = {
     "b": (-0x80, 0x7F),
@@ -30,10 +30,16 @@ _BITS: Final = {
 
 
 def normalize(message: Message, version: int, body: object) -> dict[str, Any]:
-    """``body`` with every field of the version and values of the exact types.
+    """Return ``body`` with all fields of the version and values of the exact types.
 
-    Raises EncodeError for an unknown field, a wrong type, an int out of range, a null where none may
-    be, and a value other than the default in a field that the version lacks.
+    Args:
+        message: the schema.
+        version: a known version of the message.
+        body: a mapping of fields; anything else is an error.
+
+    Raises:
+        EncodeError: an unknown field, a wrong type, an integer out of range, a null that is not allowed, or a value
+            other than the default in a field that the version lacks.
     """
     walk = _Walk(version, version in message.flexible)
     try:

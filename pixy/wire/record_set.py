@@ -1,4 +1,4 @@
-"""Record sets of any format: what a fetch response, a produce request or a segment file holds."""
+"""Read record sets of any format, from fetch responses, produce requests or segment files."""
 
 from __future__ import annotations
 
@@ -19,11 +19,22 @@ def iter_records(
     check_crc: bool = True,
     max_size: int = MAX_SIZE,
 ) -> Iterator[Record]:
-    """Records of all whole batches, and of messages of the old formats (magic 0 and 1), one after the other.
+    """Yield the records of all whole batches and of messages of the old formats (magic 0 and 1).
 
-    ``control``: those of control batches too, which are not for applications. ``max_size`` bounds the bytes of one
-    batch, decompressed. A batch that is cut off at the end is left out. Raises UnsupportedMagicError,
-    CorruptedBatchError, CodecUnavailableError, DecodeError.
+    A batch that is cut off at the end is left out.
+
+    Args:
+        buffer: record set.
+        offset: first byte of the first batch.
+        control: yield control records too, which are not meant for applications.
+        check_crc: verify the checksums.
+        max_size: largest size of one batch's decompressed records, in bytes.
+
+    Raises:
+        UnsupportedMagicError: magic is above 2.
+        CorruptedBatchError: a checksum is wrong.
+        CodecUnavailableError: a codec's library is not installed.
+        DecodeError: a batch or record is malformed.
     """
     for start, end, magic in slices(buffer, offset):
         if magic in (0, 1):

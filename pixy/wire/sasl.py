@@ -13,23 +13,30 @@ from typing import Final
 from pixy.wire.exceptions import WireError
 
 MAX_ITERATIONS: Final = 1_000_000
-"""Rounds of hashing that a server may ask for: each costs time."""
+"""Largest number of hash iterations accepted from a server, because each costs time."""
 
 _HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 
 Exchange = Generator[bytes, bytes, None]
-"""Yields what goes to the server, is sent what comes back, returns when the server is satisfied."""
+"""Yields tokens for the server, is sent the server's tokens, and returns once authentication succeeds."""
 
 
 class AuthenticationError(WireError):
-    """The broker refused the credentials, or could not prove that it knows them."""
+    """The broker refused the credentials, or did not prove that it knows them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sasl:
-    """How to log in: ``mechanism`` is PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512.
+    """Credentials for SASL.
 
-    ``nonce`` makes the client's part of SCRAM's nonce.
+    Args:
+        mechanism: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512.
+        username: the user's name.
+        password: the user's password.
+        nonce: makes the client's part of SCRAM's nonce.
+
+    Raises:
+        ValueError: the mechanism is unknown.
     """
 
     mechanism: str
@@ -44,7 +51,7 @@ class Sasl:
             )
 
     def exchange(self) -> Exchange:
-        """The dialogue, from the beginning."""
+        """Begin the exchange of tokens. It raises AuthenticationError."""
         return self._plain() if self.mechanism == "PLAIN" else self._scram(_HASHES[self.mechanism])
 
     def _plain(self) -> Exchange:

@@ -1,6 +1,6 @@
-"""What Kafka's messages look like: the committed table, read when the first message is asked for.
+"""The schemas of Kafka's messages, from the generated table ``messages.txt``.
 
-The table (``messages.txt``) is a line per field, so that it can be read, compared and searched; a
+The table has one line for each field, so it can be read, compared and searched. It is loaded at the first lookup, and a
 message is parsed when it is first used.
 """
 
@@ -19,14 +19,14 @@ ALWAYS: Final = range(0x8000)
 NEVER: Final = range(0)
 NULL_UUID: Final = uuid.UUID(int=0)
 INTEGERS: Final = {"int8": "b", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I", "int64": "q"}
-"""Integer types, as :mod:`struct` calls them."""
+"""Integer types and their format characters in :mod:`struct`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of a message in all its versions.
+    """A field of a message, for all versions.
 
-    ``kind`` is Kafka's name of the type (of the element, if ``array``), ``struct`` for one with fields.
+    ``kind`` is Kafka's name of the type (the element's, for an ``array``), or ``struct`` if it has fields of its own.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Field:
     fields: tuple[Field, ...]
 
     def default_in(self, version: int) -> Any:
-        """The value of a field that nobody set, new on each call."""
+        """Return a new copy of the field's default in ``version``."""
         if self.default == [] and self.array:
             return []
         if self.kind == "struct" and self.default is not None:
@@ -50,7 +50,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message: ``key`` is its API's number (None for a header or data), ``versions`` what is known."""
+    """A message. ``key`` is its API key, None for a header or embedded data; ``versions`` are the known ones."""
 
     name: str
     key: int | None
@@ -61,17 +61,14 @@ class Message:
 
 @cache
 def blocks() -> dict[str, str]:
-    """The table's text by message name, in the order of API keys."""
+    """Return the table's text by message name, in order of API keys."""
     text = resources.files("pixy.wire").joinpath("messages.txt").read_text(encoding="utf-8")
     return {block[: block.index(" ")]: block for block in text.split("\n\n")[1:]}
 
 
 @cache
 def message(name: str) -> Message:
-    """The message called ``name`` in Kafka's schemas.
-
-    Raises UnsupportedVersionError if there is none.
-    """
+    """Return the message called ``name`` in Kafka's schemas. Raises UnsupportedVersionError if there is none."""
     try:
         head, *lines = blocks()[name].rstrip("\n").split("\n")
     except KeyError:
@@ -91,7 +88,7 @@ def message(name: str) -> Message:
 
 @cache
 def keys() -> dict[int, str]:
-    """API key to API name (``JoinGroup``); of two names for one key, the newer."""
+    """Map API keys to API names (``JoinGroup``). Of two names for one key, the newer wins."""
     found: dict[int, str] = {}
     for name, block in blocks().items():
         words = block.split(maxsplit=3)
@@ -109,7 +106,7 @@ def _range(text: str, within: range) -> range:
 
 
 def _fields(lines: list[str], depth: int, within: range) -> Iterator[Field]:
-    # Each line indented by ``depth`` begins a field; the deeper ones after it are its own fields.
+    # A line indented by ``depth`` begins a field; deeper lines after it are the fields of its structure.
     starts = [i for i, line in enumerate(lines) if line[depth] != " "]
     for start, stop in zip(starts, [*starts, len(lines)][1:], strict=True):
         name, type_, versions, *rest = lines[start].split()

@@ -1,4 +1,4 @@
-"""Names for the plain types that every package passes around."""
+"""Names for plain types that all packages share."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
 """Variable-length integers, in Kafka's terms.
 
-- *varint* and *varlong* are zigzag-encoded 32 and 64 bit integers: record batches use them.
-- An *unsigned* varint is a plain base-128 32 bit integer: flexible messages (KIP-482) use it.
+- *varint* and *varlong* are zigzag-encoded 32-bit and 64-bit integers, used in record batches.
+- An *unsigned* varint is a plain base-128 32-bit integer, used in flexible messages (KIP-482).
 
-Seven bits a byte, least significant group first, the high bit set on all bytes but the last. A decoder
-takes ``(buffer, offset)`` and returns ``(value, offset after it)``. What is longer than its type allows, or
-sets bits that its type does not have, is refused; needless trailing groups (``8000``) are accepted as Java does.
+Each byte holds seven bits, the least significant group first; the high bit is set on all bytes but the last. A decoder
+takes ``(buffer, offset)`` and returns ``(value, offset after it)``. It refuses a varint that is longer, or has more
+bits, than its type allows; it accepts needless trailing groups (``8000``), as Java does.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 from pixy.wire.exceptions import DecodeError, EncodeError, TruncatedError
 
 Buffer = bytes | bytearray | memoryview
-"""What is read from: anything that is indexed by bytes."""
+"""Types that the decoders read from."""
 
 _INT32_MIN, _INT32_MAX = -(1 << 31), (1 << 31) - 1
 _INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
@@ -58,19 +58,19 @@ def _checked(value: int, least: int, most: int, kind: str) -> int:
 
 
 def encode_varint(value: int) -> bytes:
-    """A zigzag-encoded int32, 1 to 5 bytes. Raises EncodeError outside that range."""
+    """Encode a zigzag int32 in 1 to 5 bytes. Raises EncodeError if ``value`` is out of range."""
     value = _checked(value, _INT32_MIN, _INT32_MAX, "a varint (32 bits)")
     return _encode((value << 1) ^ (value >> 31))
 
 
 def encode_varlong(value: int) -> bytes:
-    """A zigzag-encoded int64, 1 to 10 bytes. Raises EncodeError outside that range."""
+    """Encode a zigzag int64 in 1 to 10 bytes. Raises EncodeError if ``value`` is out of range."""
     value = _checked(value, _INT64_MIN, _INT64_MAX, "a varlong (64 bits)")
     return _encode((value << 1) ^ (value >> 63))
 
 
 def encode_unsigned(value: int) -> bytes:
-    """An unsigned 32 bit varint, 1 to 5 bytes. Raises EncodeError outside that range."""
+    """Encode an unsigned 32-bit varint in 1 to 5 bytes. Raises EncodeError if ``value`` is out of range."""
     return _encode(_checked(value, 0, _UINT32_MAX, "an unsigned varint (32 bits)"))
 
 
@@ -87,7 +87,7 @@ def decode_varlong(buffer: Buffer, offset: int = 0) -> tuple[int, int]:
 
 
 def decode_unsigned(buffer: Buffer, offset: int = 0) -> tuple[int, int]:
-    """Decode an unsigned 32 bit varint. Raises TruncatedError, or DecodeError if it is too long."""
+    """Decode an unsigned 32-bit varint. Raises TruncatedError, or DecodeError if it is too long."""
     return _decode(buffer, offset, 32)
 
 
@@ -96,15 +96,15 @@ def _size(value: int) -> int:
 
 
 def varint_size(value: int) -> int:
-    """How many bytes :func:`encode_varint` makes."""
+    """Return the number of bytes that :func:`encode_varint` produces. Raises EncodeError."""
     return _size(_checked(value, _INT32_MIN, _INT32_MAX, "a varint (32 bits)") << 1 ^ value >> 31)
 
 
 def varlong_size(value: int) -> int:
-    """How many bytes :func:`encode_varlong` makes."""
+    """Return the number of bytes that :func:`encode_varlong` produces. Raises EncodeError."""
     return _size(_checked(value, _INT64_MIN, _INT64_MAX, "a varlong (64 bits)") << 1 ^ value >> 63)
 
 
 def unsigned_size(value: int) -> int:
-    """How many bytes :func:`encode_unsigned` makes."""
+    """Return the number of bytes that :func:`encode_unsigned` produces. Raises EncodeError."""
     return _size(_checked(value, 0, _UINT32_MAX, "an unsigned varint (32 bits)"))

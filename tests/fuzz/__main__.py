@@ -1,6 +1,7 @@
-"""``python -m tests.fuzz TARGET [libFuzzer options]``: a target under atheris (extra ``fuzz``), with seeds.
+"""``python -m tests.fuzz TARGET [libFuzzer options]``: run a target under atheris (extra ``fuzz``), with seeds.
 
-``-max_total_time=60`` or ``-runs=100000`` bound it; it ends with 0 if nothing was found, and writes what was to a file.
+Limit the run with ``-max_total_time=60`` or ``-runs=100000``. It exits with 0 if it finds nothing, and otherwise writes
+the failing input to a file.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from tests.unit.wire.samples import message, typical
 
 
 def seeds() -> dict[str, list[bytes]]:
-    """Inputs to start from, by target."""
+    """Return the seed inputs by target."""
     plain = typical(6).build()
     whole = [plain.compress(compression.get(codec)) for codec in compression.Codec]
     old = [message(magic, 1, b"key", b"value", 9) for magic in (0, 1)]
@@ -52,7 +53,7 @@ def seeds() -> dict[str, list[bytes]]:
 
 
 def main() -> None:
-    """Run until libFuzzer has enough."""
+    """Run until libFuzzer stops."""
     if len(sys.argv) < 2 or sys.argv[1] not in TARGETS:
         sys.exit(f"usage: python -m tests.fuzz {{{','.join(TARGETS)}}} [-max_total_time=SECONDS] ...")
     name = sys.argv.pop(1)

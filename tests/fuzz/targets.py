@@ -1,7 +1,8 @@
-"""What any bytes may do to :mod:`pixy.wire`: raise its typed errors, with an offset inside the bytes; nothing else.
-And to the tap: nothing, they pass as they are.
+"""Fuzz targets: any bytes make :mod:`pixy.wire` raise only its typed errors, with an offset inside the bytes.
+The tap forwards any bytes unchanged.
 
-A target takes bytes. Hypothesis drives them in the unit tests, atheris (coverage-guided) in ``python -m tests.fuzz``.
+A target takes bytes. Hypothesis drives the targets in the unit tests, atheris (coverage-guided) in
+``python -m tests.fuzz``.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def _check(error: DecodeError, size: int) -> None:
 
 
 def record_sets(data: bytes) -> None:
-    """A record set: scanned, and read with and without checksums."""
+    """Scan and read a record set, with and without checksums."""
     for check in (True, False):
         try:
             for header in batch.scan(data, check_crc=check):
@@ -45,7 +46,7 @@ def record_sets(data: bytes) -> None:
 
 
 def batches(data: bytes) -> None:
-    """One batch whose checksum is ignored; what can be read is written again as it was."""
+    """Decode one batch, ignoring its checksum; a decoded batch survives a round trip."""
     try:
         found = batch.unmarshal(data, check_crc=False)
         records = found.records(max_size=MAX_SIZE)
@@ -57,7 +58,7 @@ def batches(data: bytes) -> None:
 
 
 def records(data: bytes) -> None:
-    """Records without a batch, their number in the first byte; what is read is read again after being written."""
+    """Decode records without a batch, their number in the first byte; decoded records survive a round trip."""
     if not data:
         return
     try:
@@ -69,7 +70,7 @@ def records(data: bytes) -> None:
 
 
 def packed(data: bytes) -> None:
-    """Compressed bytes; the codec in the first byte."""
+    """Decompress bytes with the codec in the first byte."""
     if not data:
         return
     codec = data[0] % 5
@@ -86,7 +87,7 @@ def packed(data: bytes) -> None:
 
 
 def messages(data: bytes) -> None:
-    """Message sets of the old formats."""
+    """Read message sets of the old formats."""
     try:
         list(message_set.iter_records(data, check_crc=False, max_size=MAX_SIZE))
     except DecodeError as error:
@@ -94,7 +95,7 @@ def messages(data: bytes) -> None:
 
 
 def frames_(data: bytes) -> None:
-    """A frame: as a request with header and body, and as the response to any known request."""
+    """Decode a frame as a request, and as the response to any known request."""
     for decode in (frames.decode_request_header, frames.decode_request, _response):
         try:
             decode(data)
@@ -105,14 +106,14 @@ def frames_(data: bytes) -> None:
 
 
 def _response(data: bytes) -> None:
-    # The API and the version, which a response does not tell, are made from its first bytes.
+    # A response names neither API nor version: derive them from the first bytes.
     key, version = (data[0], data[1]) if len(data) > 1 else (0, 0)
     known = protocol.versions(protocol.response_name(key))
     frames.decode_response(data[2:], key, known[version % len(known)])
 
 
 def subscriptions(data: bytes) -> None:
-    """What consumers put into JoinGroup and SyncGroup."""
+    """Decode subscriptions and assignments of consumers."""
     for decode in (consumer_protocol.decode_subscription, consumer_protocol.decode_assignment):
         try:
             decode(data)
@@ -121,7 +122,7 @@ def subscriptions(data: bytes) -> None:
 
 
 def internals(data: bytes) -> None:
-    """Control records and committed offsets."""
+    """Decode control records and committed offsets."""
     for function in (committed_offsets.decode_key, committed_offsets.decode_value, _control):
         try:
             function(data)
@@ -136,7 +137,7 @@ def _control(data: bytes) -> None:
 
 
 def tap(data: bytes) -> None:
-    """Both ways of a connection: the step in the first byte, then pieces after a byte of way and length."""
+    """Forward both directions of a connection: step in the first byte, then pieces, each after direction and length."""
     stage = Stage(in_flight=8, capture=256)
     conversation = stage.client().conversation
     step, at = 1 + data[0] % 40 if data else 1, 1

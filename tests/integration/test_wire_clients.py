@@ -1,4 +1,4 @@
-"""The wire clients with real Kafka: 4.x, 3.9, and over TLS with SASL; blocking and on asyncio."""
+"""The wire clients with real Kafka: 4.x, 3.9, and over TLS with SASL; blocking and asyncio."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def any_kafka(request: pytest.FixtureRequest) -> Cluster:
 
 @pytest.fixture(params=["blocking", "asyncio"])
 def do(request: pytest.FixtureRequest) -> Iterator[Callable[..., Any]]:
-    """Calls a function of a client, or makes one: both kinds alike."""
+    """Call a function, or make a client, of the blocking or the asyncio module."""
     if request.param == "blocking":
         do_it: Callable[..., Any] = lambda function, *args, **options: function(*args, **options)  # noqa: E731
         do_it.module = client  # type: ignore[attr-defined]
@@ -55,7 +55,7 @@ def do(request: pytest.FixtureRequest) -> Iterator[Callable[..., Any]]:
 
 
 def with_coordinator(do: Any, bootstrap: list[str], group: str, **options: Any) -> Any:
-    """A client of a group whose coordinator is there: a new cluster makes its topic first."""
+    """A client of a group whose coordinator is available: a new cluster first creates __consumer_offsets."""
     deadline = time.monotonic() + 30
     while True:
         made = do(do.module.GroupClient, bootstrap, group, **options)
@@ -68,7 +68,7 @@ def with_coordinator(do: Any, bootstrap: list[str], group: str, **options: Any) 
 
 
 def produce(do: Any, producer: Any, batch: Any, **options: Any) -> Any:
-    """Produce to a topic that was just made: its broker may not have taken office, and says so."""
+    """Produce to a new topic, retrying while its leader answers that it does not lead it yet."""
     deadline = time.monotonic() + 30
     while True:
         found = do(producer.produce, batch, **options)
@@ -79,7 +79,7 @@ def produce(do: Any, producer: Any, batch: Any, **options: Any) -> Any:
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_what_is_produced_here_is_consumed_there(kafka: Cluster, name: str, do: Any, codec: str) -> None:
+def test_librdkafka_consumes_our_records(kafka: Cluster, name: str, do: Any, codec: str) -> None:
     kafka.create_topic(name)
     producer = do(do.module.PartitionProducer, kafka.bootstrap(), name, 0)
     batch = Builder().add(b"k", b"v" * 1000, [("h", b"1"), ("h", None)]).add(None, None).add(b"", b"").build()
@@ -96,7 +96,7 @@ def test_what_is_produced_here_is_consumed_there(kafka: Cluster, name: str, do: 
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_what_is_produced_there_is_fetched_here(kafka: Cluster, name: str, do: Any, codec: str) -> None:
+def test_we_fetch_librdkafkas_records(kafka: Cluster, name: str, do: Any, codec: str) -> None:
     kafka.create_topic(name)
     producer = Producer(
         {"bootstrap.servers": kafka.bootstrap()[0], "compression.type": codec, "linger.ms": 20}
@@ -122,7 +122,7 @@ def test_one_partition(any_kafka: Cluster, name: str, do: Any) -> None:
     leader = do(do.module.get_partition_leader, bootstrap, name, 2)
     assert str(leader) == bootstrap[0] and leader.node_id == 1
     producer = do(do.module.PartitionProducer, bootstrap, name, 2)
-    start = int(time.time() * 1000) - 10_000  # what is older than the retention is deleted soon
+    start = int(time.time() * 1000) - 10_000  # records older than the retention are deleted soon
     for number, acks in enumerate((-1, 1, 0, -1)):
         builder = Builder().add(None, b"%d" % number, timestamp=start + 1000 * number)
         found = produce(do, producer, builder.build(), acks=acks)
@@ -147,7 +147,7 @@ def test_one_partition(any_kafka: Cluster, name: str, do: Any) -> None:
     fetcher.close()
 
 
-def test_a_large_record_set_is_cut_at_its_end(kafka: Cluster, name: str, do: Any) -> None:
+def test_a_large_record_set_is_truncated(kafka: Cluster, name: str, do: Any) -> None:
     kafka.create_topic(name)
     producer = do(do.module.PartitionProducer, kafka.bootstrap(), name, 0)
     for number in range(8):
@@ -213,7 +213,7 @@ def test_a_group(any_kafka: Cluster, name: str, do: Any) -> None:
     left = do(one.leave, me, "done")
     assert left["ErrorCode"] == 0 and left["Members"][0]["ErrorCode"] == 0
     assert do(one.heartbeat, me)["ErrorCode"] == ErrorCode.UNKNOWN_MEMBER_ID
-    assert do(one.commit_offset, name, 0, 20) == 0  # an empty group takes anybody's
+    assert do(one.commit_offset, name, 0, 20) == 0  # an empty group accepts a commit of a non-member
     one.close()
 
 
@@ -229,8 +229,8 @@ def test_a_static_member(kafka: Cluster, name: str, do: Any) -> None:
     one.close()
 
 
-def test_a_member_of_a_new_kind_of_group(kafka: Cluster, name: str, do: Any) -> None:
-    """KIP-848, with the generic call: topic ids and all."""
+def test_a_member_of_a_kip_848_group(kafka: Cluster, name: str, do: Any) -> None:
+    """KIP-848, with the generic call and topic ids."""
     kafka.create_topic(name, 2)
     one = with_coordinator(do, kafka.bootstrap(), name)
     beat = {
@@ -311,14 +311,14 @@ def test_tls_with_a_client_certificate(secure_kafka: Cluster, do: Any) -> None:
     assert do(do.module.call_metadata, secure_kafka.bootstrap("SSL"), [], tls=tls)["Brokers"]
 
 
-def test_what_speaks_tls_to_a_client_that_does_not(secure_kafka: Cluster, do: Any) -> None:
-    """A broker takes the first bytes for a TLS record and hangs up, or answers with an alert."""
+def test_a_plaintext_client_on_a_tls_listener(secure_kafka: Cluster, do: Any) -> None:
+    """The broker takes the first bytes for a TLS record and hangs up, or answers with an alert."""
     with pytest.raises(WireError):
         do(do.module.call_metadata, secure_kafka.bootstrap("SSL"), [], request_timeout=5.0)
 
 
 def test_a_leader_that_moved(kafka3: Cluster, name: str, do: Any) -> None:
-    """NOT_LEADER_OR_FOLLOWER or a broken connection, then `forget`, then the new leader: by the caller."""
+    """After NOT_LEADER_OR_FOLLOWER or a broken connection, the caller finds the new leader with `forget`."""
     kafka3.create_topic(name)
     producer = do(do.module.PartitionProducer, kafka3.bootstrap(), name, 0, request_timeout=10.0)
     old = do(producer.leader)
@@ -345,7 +345,7 @@ def test_a_leader_that_moved(kafka3: Cluster, name: str, do: Any) -> None:
         kafka3.wait_ready()
 
 
-def test_the_example_that_reads_a_partition(kafka: Cluster, name: str) -> None:
+def test_the_example_wire_fetch_partition(kafka: Cluster, name: str) -> None:
     kafka.create_topic(name)
     stamp = int(time.time() * 1000)
     with client.PartitionProducer(kafka.bootstrap(), name, 0) as producer:

@@ -1,11 +1,10 @@
-"""Codecs of record batches, pluggable.
+"""Compression codecs of record batches, pluggable.
 
-gzip is built in; snappy, lz4 and zstd need the extra ``wire``. What is written is what Java reads (independent
-LZ4 blocks, xerial snappy, one frame); what is read is what anybody writes: linked LZ4 blocks, raw and xerial snappy,
-zstd frames without their size, several gzip members or frames one after the other.
+gzip is built in; snappy, lz4 and zstd need the extra ``wire``. The compressors write what Java's client reads
+(independent LZ4 blocks, xerial snappy, one frame). The decompressors read what any client writes: linked LZ4 blocks,
+raw and xerial snappy, zstd frames without content size, several gzip members or frames in a row.
 
-A decompressor takes the most bytes that it may make, and stops there while decompressing: a few bytes can stand for
-gigabytes.
+A few compressed bytes can expand to gigabytes, so a decompressor takes a limit and stops there.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ from typing import Protocol
 from pixy.wire.exceptions import CodecUnavailableError, DecodeError
 
 MAX_SIZE = 128 * 1024 * 1024
-"""Bytes that the records of one batch may have when decompressed, unless told otherwise."""
+"""Default limit for the decompressed records of one batch, in bytes."""
 
 
 class Codec(enum.IntEnum):
-    """The codec in the lowest three bits of a batch's attributes."""
+    """Codec numbers, stored in the lowest three bits of a batch's attributes."""
 
     NONE = 0
     GZIP = 1
@@ -36,10 +35,10 @@ class Compressor(Protocol):
 
     @property
     def codec(self) -> int:
-        """The number that goes into the attributes."""
+        """The codec's number, for the attributes."""
 
     def compress(self, data: bytes, /) -> bytes:
-        """All records in, one blob out."""
+        """Compress the encoded records of a batch."""
 
 
 class Decompressor(Protocol):
@@ -47,42 +46,48 @@ class Decompressor(Protocol):
 
     @property
     def codec(self) -> int:
-        """The number in the attributes of what it reads."""
+        """The number of the codec that it reads."""
 
     def decompress(self, data: bytes, max_size: int, /) -> bytes:
-        """The reverse. Raises DecodeError, with the offset in ``data``; also for more than ``max_size`` bytes."""
+        """Decompress ``data``. Raises DecodeError if it is malformed or expands to more than ``max_size`` bytes."""
 
 
 class CompressorDecompressor(Compressor, Decompressor, Protocol):
-    """Both."""
+    """Compresses and decompresses."""
 
 
 class Nop:
-    """The codec ``none``: bytes as they are."""
+    """The codec ``none``: leaves bytes as they are."""
 
     codec = Codec.NONE
 
     def compress(self, data: bytes, /) -> bytes:
-        """The same bytes."""
+        """Return ``data``."""
         return data
 
     def decompress(self, data: bytes, max_size: int, /) -> bytes:
-        """The same bytes, if they are not too many."""
+        """Return ``data``. Raises DecodeError if it has more than ``max_size`` bytes."""
         if len(data) > max_size:
             raise too_large(max_size)
         return data
 
 
 def too_large(max_size: int) -> DecodeError:
-    """What a decompressor raises for more bytes than allowed."""
+    """Return the error for data that expands to more than ``max_size`` bytes."""
     return DecodeError(f"decompressed, it is larger than {max_size} bytes", 0)
 
 
 def get(codec: int | str, level: int | None = None) -> CompressorDecompressor:
-    """The codec of a number or a name (``none``, ``gzip``, ``snappy``, ``lz4``, ``zstd``).
+    """Return a codec.
 
-    ``level`` is the codec's own; None is its default, and snappy has none. Raises DecodeError for an unknown codec,
-    CodecUnavailableError if its library is not installed.
+    Args:
+        codec: number, or name: ``none``, ``gzip``, ``snappy``, ``lz4``, ``zstd``.
+        level: compression level, on the codec's own scale; None for its default. Snappy has no levels.
+
+    Raises:
+        DecodeError: the codec is unknown.
+        EncodeError: the codec has no such level.
+        CodecUnavailableError: the codec's library is not installed.
     """
     try:
         known = Codec[codec.upper()] if isinstance(codec, str) else Codec(codec)

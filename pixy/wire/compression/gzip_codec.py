@@ -1,4 +1,4 @@
-"""gzip (RFC 1952), by the standard library."""
+"""gzip (RFC 1952), with the standard library."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _GZIP = 16 + zlib.MAX_WBITS
 
 
 class _Member:
-    """zlib's object with the ways of its successors: it remembers the input that is left itself."""
+    """zlib's decompressor with the interface of the newer ones: it keeps unconsumed input itself."""
 
     def __init__(self) -> None:
         self._zlib = zlib.decompressobj(_GZIP)
@@ -30,7 +30,7 @@ class _Member:
 
 
 class Gzip:
-    """One member out, with no time in it; any number of members in."""
+    """Writes one member without a timestamp; reads any number of members."""
 
     codec = Codec.GZIP
 
@@ -40,12 +40,12 @@ class Gzip:
         self._level = -1 if level is None else level
 
     def compress(self, data: bytes, /) -> bytes:
-        """One gzip member."""
+        """Compress to one gzip member."""
         stream = zlib.compressobj(self._level, zlib.DEFLATED, _GZIP)
         return stream.compress(data) + stream.flush()
 
     def decompress(self, data: bytes, max_size: int, /) -> bytes:
-        """All members."""
+        """Decompress all members. Raises DecodeError."""
         return decompress_frames(_Member, (zlib.error,), data, max_size)
 
 

@@ -1,4 +1,4 @@
-"""LZ4 frames, as Java's reader takes them."""
+"""LZ4 frames that Java's client can read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from pixy.wire.exceptions import EncodeError
 
 
 class Lz4:
-    """One frame out, with independent blocks of 64 KiB: Java's reader refuses linked ones, and stops after a frame."""
+    """Writes one frame of independent 64 KiB blocks, because Java's reader refuses linked blocks and stops after a frame.
+
+    Reads any number of frames, with linked blocks too.
+    """
 
     codec = Codec.LZ4
 
@@ -23,7 +26,7 @@ class Lz4:
         self._level = 0 if level is None else level
 
     def compress(self, data: bytes, /) -> bytes:
-        """One frame, without checksum and content size, as Java writes it."""
+        """Compress to one frame without checksum and content size, as Java does."""
         return bytes(
             lz4.frame.compress(
                 data,
@@ -35,7 +38,7 @@ class Lz4:
         )
 
     def decompress(self, data: bytes, max_size: int, /) -> bytes:
-        """All frames, linked blocks too."""
+        """Decompress all frames. Raises DecodeError."""
         return decompress_frames(lz4.frame.LZ4FrameDecompressor, (RuntimeError, EOFError), data, max_size)
 
 

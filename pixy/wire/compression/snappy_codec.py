@@ -1,4 +1,4 @@
-"""Snappy, in the framing of xerial's snappy-java, and raw."""
+"""Snappy, raw and in the framing of xerial's snappy-java."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _HEADER = _MAGIC + struct.pack(">ii", 1, 1)
 _BLOCK = 32 * 1024
 _LENGTH = struct.Struct(">i")
 _EXPANSION = 22
-"""Bytes that one byte of snappy can become, at most: a copy of 64 bytes takes three."""
+"""Upper bound of the expansion: three compressed bytes can copy 64."""
 
 
 class Snappy:
-    """xerial blocks of 32 KiB out, as Java writes them; xerial or raw (librdkafka, Go) in."""
+    """Writes xerial blocks of 32 KiB, as Java does; reads xerial streams and raw blocks (librdkafka, Go)."""
 
     codec = Codec.SNAPPY
 
@@ -28,7 +28,7 @@ class Snappy:
             raise EncodeError("snappy has no levels")
 
     def compress(self, data: bytes, /) -> bytes:
-        """One xerial stream."""
+        """Compress to one xerial stream."""
         view = memoryview(data)
         parts = [_HEADER]
         for start in range(0, len(data), _BLOCK):
@@ -37,7 +37,7 @@ class Snappy:
         return b"".join(parts)
 
     def decompress(self, data: bytes, max_size: int, /) -> bytes:
-        """All blocks of a xerial stream, or one raw block."""
+        """Decompress xerial streams, or one raw block. Raises DecodeError."""
         if not data:
             raise TruncatedError("compressed data is empty", 0)
         if not data.startswith(_MAGIC):
@@ -66,7 +66,7 @@ class Snappy:
 
 
 def _block(data: bytes, offset: int, left: int, max_size: int) -> bytes:
-    # The length is a claim. It is held against what these bytes can become, because the library allocates it at once.
+    # The library allocates the claimed length at once, so check first that these bytes can expand to it.
     try:
         claimed, _ = decode_unsigned(data)
     except DecodeError as error:
@@ -74,7 +74,7 @@ def _block(data: bytes, offset: int, left: int, max_size: int) -> bytes:
     if claimed > left:
         raise too_large(max_size)
     if claimed > _EXPANSION * len(data):
-        raise DecodeError(f"a snappy block of {len(data)} bytes can not become {claimed}", offset)
+        raise DecodeError(f"a snappy block of {len(data)} bytes cannot become {claimed}", offset)
     try:
         return bytes(cramjam.snappy.decompress_raw(data))
     except cramjam.DecompressionError as error:

@@ -1,4 +1,4 @@
-"""What gzip, lz4 and zstd share: frames one after the other, decompressed up to a bound."""
+"""Decompress a series of frames up to a limit; shared by gzip, lz4 and zstd."""
 
 from __future__ import annotations
 
@@ -13,33 +13,43 @@ _USUAL_RATIO = 8
 
 
 class Stream(Protocol):
-    """A decompressor of one frame, as :mod:`lzma`, :mod:`bz2`, lz4 and zstd have them."""
+    """A decompressor of one frame, with the interface of :mod:`lzma`, :mod:`bz2`, lz4 and zstd."""
 
     @property
     def eof(self) -> bool:
-        """Whether the frame has ended."""
+        """True once the frame has ended."""
 
     @property
     def unused_data(self) -> bytes | None:
-        """What follows it."""
+        """The bytes after the frame."""
 
     def decompress(self, data: bytes, max_length: int) -> bytes:
-        """Some output, at most that many bytes."""
+        """Feed ``data`` and return at most ``max_length`` bytes of output."""
 
 
 def decompress_frames(
     make: Callable[[], Stream], failures: tuple[type[Exception], ...], data: bytes, max_size: int
 ) -> bytes:
-    """All frames in ``data``; ``failures`` are what the library raises for bytes it can not read."""
+    """Decompress all frames in ``data``.
+
+    Args:
+        make: makes a decompressor for one frame.
+        failures: exceptions that the library raises for malformed data.
+        data: compressed bytes.
+        max_size: largest size of the output, in bytes.
+
+    Raises:
+        DecodeError: ``data`` is malformed, cut off (TruncatedError), or expands to more than ``max_size`` bytes.
+    """
     rest, parts, left = data, [], max_size
-    # lz4 allocates what it is allowed to make, so it is allowed little by little.
+    # lz4 allocates as much as it is allowed to produce, so raise the allowance step by step.
     step = _FIRST_STEP + _USUAL_RATIO * len(data)
     while rest:
         stream = make()
         start = len(data) - len(rest)
         while not stream.eof:
             try:
-                # One byte more than allowed tells a full buffer from an overflowing one.
+                # One byte beyond the limit tells output that fills it from output that exceeds it.
                 part = stream.decompress(rest, min(left + 1, step))
             except failures as error:
                 raise DecodeError(f"not readable: {error}", start) from None

@@ -1,4 +1,4 @@
-"""Zstandard (RFC 8878), by the standard library's module or its backport."""
+"""Zstandard (RFC 8878), with the standard library's module or its backport."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ else:
 
 
 class Zstd:
-    """One frame out; any number of frames in, with or without their content size."""
+    """Writes one frame; reads any number of frames, with or without content size."""
 
     codec = Codec.ZSTD
 
@@ -26,11 +26,11 @@ class Zstd:
         self._level = zstd.COMPRESSION_LEVEL_DEFAULT if level is None else level
 
     def compress(self, data: bytes, /) -> bytes:
-        """One frame."""
+        """Compress to one frame."""
         return zstd.compress(data, self._level)
 
     def decompress(self, data: bytes, max_size: int, /) -> bytes:
-        """All frames. A window of more than 128 MiB is refused, as zstd does by default."""
+        """Decompress all frames. Raises DecodeError, also for a window above 128 MiB, zstd's default limit."""
         return decompress_frames(zstd.ZstdDecompressor, (zstd.ZstdError, EOFError), data, max_size)
 
 

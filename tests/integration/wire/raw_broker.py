@@ -1,4 +1,4 @@
-"""Record sets to and from a broker by requests built by hand, so that nothing but the batches is under test."""
+"""Exchange record sets with a broker by hand-built requests, so that a test depends only on the batches."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _call(kafka: Cluster, key: int, version: int, body: bytes) -> bytes:
 
 
 def produce(kafka: Cluster, topic: str, records: bytes) -> int:
-    """Write a record set to partition 0 with all acks (Produce v7, the first with zstd); the offset it was given."""
+    """Write a record set to partition 0 with acks=all (Produce v7, the first with zstd); return its base offset."""
     deadline = time.monotonic() + 30
     while True:
         answer = _call(
@@ -51,13 +51,13 @@ def produce(kafka: Cluster, topic: str, records: bytes) -> int:
         error, offset = struct.unpack_from(">hq", answer, 4 + len(_string(topic)) + 4 + 4)
         if error == 0:
             return int(offset)
-        # A broker may not yet know that it leads a partition which the metadata says it leads.
+        # Metadata may name a leader before that broker knows of it.
         assert errors.lookup(error).retriable, f"the broker refuses the batch: {errors.describe(error)}"
         assert time.monotonic() < deadline, errors.describe(error)
 
 
 def fetch(kafka: Cluster, topic: str, offset: int = 0, max_bytes: int = 1 << 24) -> bytes:
-    """The record set from an offset of partition 0 on (Fetch v4)."""
+    """Fetch the record set of partition 0 from an offset on (Fetch v4)."""
     answer = _call(
         kafka,
         _FETCH,
@@ -79,6 +79,6 @@ def fetch(kafka: Cluster, topic: str, offset: int = 0, max_bytes: int = 1 << 24)
 
 
 def segment(kafka: Cluster, topic: str) -> bytes:
-    """The first segment file of partition 0: a record set as it is on the disk."""
+    """Read the first log segment of partition 0 from the disk."""
     folder: Path = kafka.folder / "data-1" / f"{topic}-0"
     return (folder / "00000000000000000000.log").read_bytes()

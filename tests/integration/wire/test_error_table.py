@@ -1,4 +1,4 @@
-"""The table of error codes against the one in Kafka's own client library."""
+"""Compare the table of error codes with the one in Kafka's own client library."""
 
 from __future__ import annotations
 

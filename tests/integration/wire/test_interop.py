@@ -1,4 +1,4 @@
-"""Batches written here are read by Kafka's Java consumer and by librdkafka, and theirs here, with every codec."""
+"""Our batches are read by Kafka's Java consumer and librdkafka, and theirs by us, with every codec."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.kafka.cluster import Cluster, libs
 STAMP = 1_790_000_000_000
 BIG = b"0123456789" * 20_000  # several blocks of lz4 and snappy
 KEPT = {"retention.ms": "-1"}
-"""Records with a time of long ago would be deleted at once."""
+"""A recent time: the broker would delete records with an old timestamp at once."""
 CODECS = [codec.name.lower() for codec in Codec]
 
 
@@ -51,7 +51,7 @@ def java(main: str, *arguments: str, stdin: str = "") -> str:
     return done.stdout
 
 
-def test_batches_written_here_are_read_by_java_and_librdkafka(kafka: Cluster, name: str) -> None:
+def test_java_and_librdkafka_read_our_batches(kafka: Cluster, name: str) -> None:
     topic = kafka.create_topic(name, **KEPT)
     wanted: list[Record] = []
     for codec in CODECS:
@@ -124,7 +124,7 @@ def _from_confluent(message: Any) -> Record:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_batches_of_librdkafka_are_read_here(kafka: Cluster, name: str, codec: str) -> None:
+def test_we_read_batches_of_librdkafka(kafka: Cluster, name: str, codec: str) -> None:
     topic = kafka.create_topic(name, **KEPT)
     producer = Producer(
         {
@@ -146,7 +146,7 @@ def test_batches_of_librdkafka_are_read_here(kafka: Cluster, name: str, codec: s
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_batches_of_java_are_read_here(kafka: Cluster, name: str, codec: str) -> None:
+def test_we_read_batches_of_java(kafka: Cluster, name: str, codec: str) -> None:
     topic = kafka.create_topic(name, **KEPT)
     rows = [
         ("a:1,a:2", "key", "value"),
@@ -192,7 +192,7 @@ def test_batches_of_java_are_read_here(kafka: Cluster, name: str, codec: str) ->
     assert b"".join(each.marshal() for each in found) == data == raw_broker.segment(kafka, topic)
 
 
-def test_a_fetch_that_cuts_a_batch_off(kafka: Cluster, name: str) -> None:
+def test_a_fetch_that_truncates_a_batch(kafka: Cluster, name: str) -> None:
     topic = kafka.create_topic(name, **KEPT)
     made = Builder().add(None, b"x" * 1000).build().marshal()
     for _ in range(5):
@@ -212,7 +212,7 @@ def test_a_transaction_of_librdkafka(kafka: Cluster, name: str) -> None:
         producer.produce(topic, value, partition=0)
         producer.flush(30)
         end(30)
-    # The marker is written after the answer: ask again until it is there.
+    # The broker writes the marker after its answer: fetch until it is there.
     found: list[batch.Batch] = []
     while len(found) < 4:
         found = list(batch.iter_batches(raw_broker.fetch(kafka, topic)))
@@ -238,7 +238,7 @@ def test_a_transaction_of_librdkafka(kafka: Cluster, name: str) -> None:
     ]
 
 
-def test_timestamps_of_the_broker_s_clock(kafka: Cluster, name: str) -> None:
+def test_log_append_time(kafka: Cluster, name: str) -> None:
     topic = kafka.create_topic(name, **KEPT, **{"message.timestamp.type": "LogAppendTime"})
     raw_broker.produce(kafka, topic, sample("zstd").build().compress(compression.get("zstd")).marshal())
     (found,) = batch.iter_batches(raw_broker.fetch(kafka, topic))
@@ -265,4 +265,6 @@ def test_committed_offsets_of_a_real_group(kafka: Cluster, name: str) -> None:
             assert key.marshal() == record.key and value.marshal() == record.value
             if key.group == name:
                 found.append((key.topic, key.partition, value.offset, value.metadata))
-    assert found == [(topic, 0, 42, "some metadata\0")]  # confluent-kafka sends C's end of a string along
+    assert found == [
+        (topic, 0, 42, "some metadata\0")
+    ]  # confluent-kafka includes the terminating null of the C string

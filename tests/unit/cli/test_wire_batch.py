@@ -1,4 +1,4 @@
-"""``kafka-pixy wire batch`` as a process: what goes in, what comes out, exit codes."""
+"""``kafka-pixy wire batch`` as a process: input, output, exit codes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def lines(*arguments: str, stdin: str | bytes = "") -> list[dict[str, Any]]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def test_records_come_out_as_json_lines() -> None:
+def test_records_become_json_lines() -> None:
     assert lines(stdin=PRODUCER) == [FOO, BAR]
     assert lines(stdin=f" {PRODUCER[:7]}\n\t{PRODUCER[7:50]} \r\n{PRODUCER[50:].upper()}\n") == [FOO, BAR]
     assert lines("--raw", stdin=bytes.fromhex(PRODUCER)) == [FOO, BAR]
@@ -71,7 +71,7 @@ def test_null_empty_and_headers() -> None:
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_there_and_back(codec: str) -> None:
+def test_a_round_trip(codec: str) -> None:
     whole = typical(7).build()
     text = run(stdin=whole.marshal().hex()).stdout
     packed = run("--encode", "--compression", codec, stdin=text)
@@ -82,7 +82,7 @@ def test_there_and_back(codec: str) -> None:
     assert run(stdin=packed.stdout).stdout == text
 
 
-def test_libkafka_s_batch_is_written_again() -> None:
+def test_libkafkas_batch_round_trips() -> None:
     done = run(
         "--encode",
         "--base-sequence",
@@ -94,7 +94,7 @@ def test_libkafka_s_batch_is_written_again() -> None:
     assert done.stdout.decode() == PRODUCER + "\n"
 
 
-def test_what_is_missing_has_a_default() -> None:
+def test_missing_fields_get_defaults() -> None:
     done = run(
         "--encode", "--raw", stdin='{}\n\n{"value": "YQ==", "offset": 5}\n{"key": null, "headers": null}\n'
     )
@@ -164,7 +164,7 @@ def test_headers_of_batches() -> None:
     assert second == {"position": len(data), "size": 34, "magic": 1, "base_offset": 9}
 
 
-def test_control_records_are_told_apart() -> None:
+def test_control_records_are_marked() -> None:
     marker = control.transaction_marker(control.ControlType.COMMIT, 4, 0, 8, base_offset=3, now=lambda: 6)
     data = bytes.fromhex(PRODUCER) + marker.marshal()
     *_, last = lines("--raw", stdin=data)
@@ -187,7 +187,7 @@ def test_old_messages() -> None:
     ]
 
 
-def test_a_tail_that_is_cut_off_is_told() -> None:
+def test_a_truncated_last_batch_is_reported() -> None:
     done = run(stdin=PRODUCER + PRODUCER[:-2])
     assert done.returncode == 0 and len(done.stdout.splitlines()) == 2
     assert (
@@ -242,7 +242,7 @@ BAD_CRC = PRODUCER.replace("0666", "0667")
         (("--encode", "--compression", "gzip", "--level", "10"), "{}", "gzip has levels 0 to 9, not 10"),
     ],
 )
-def test_what_is_wrong_is_one_line(arguments: tuple[str, ...], stdin: str, text: str) -> None:
+def test_an_error_is_one_line(arguments: tuple[str, ...], stdin: str, text: str) -> None:
     if stdin == "GZIP":
         stdin = typical().build().compress(compression.get("gzip")).marshal().hex()
     done = run(*arguments, stdin=stdin)
@@ -251,7 +251,7 @@ def test_what_is_wrong_is_one_line(arguments: tuple[str, ...], stdin: str, text:
     assert done.stderr.startswith(b"kafka-pixy wire batch: ") and done.stderr.count(b"\n") == 1
 
 
-def test_what_was_right_before_is_printed() -> None:
+def test_output_before_an_error_is_printed() -> None:
     done = run(stdin=PRODUCER + BAD_CRC)
     assert [json.loads(line) for line in done.stdout.splitlines()] == [FOO, BAR]
 
@@ -279,7 +279,7 @@ def test_help() -> None:
     assert done.returncode == 0 and b"--encode" in done.stdout
 
 
-def test_a_reader_that_leaves() -> None:
+def test_a_closed_pipe() -> None:
     many = Builder().extend(Record(n, 0, None, b"x" * 50) for n in range(20_000)).build().marshal()
     process = subprocess.Popen(
         [sys.executable, "-m", "pixy.cli.main", "wire", "batch", "--raw"],

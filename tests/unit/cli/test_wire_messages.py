@@ -1,4 +1,4 @@
-"""``kafka-pixy wire decode``, ``encode`` and ``list`` as processes: what goes in, what comes out, exit codes."""
+"""``kafka-pixy wire decode``, ``encode`` and ``list`` as processes: input, output, exit codes."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ def plain(text: str) -> str:
 @pytest.mark.parametrize(
     "name", ["JoinGroupRequest", "joingrouprequest", "JOINGROUPREQUEST", "JoinGroup", "11"]
 )
-def test_a_body_there_and_back(name: str) -> None:
+def test_a_body_round_trips(name: str) -> None:
     out = good("decode", name, "7", stdin=JOIN)
     assert json.loads(out) == BODY and list(json.loads(out)) == list(BODY) and out.count("\n") == 1
     assert good("encode", name, "7", stdin=out) == plain(JOIN) + "\n"
 
 
-def test_white_space_and_case_of_the_digits() -> None:
+def test_white_space_and_case_of_hex_digits() -> None:
     assert json.loads(good("decode", "JoinGroup", "7", stdin=f"\n\t {JOIN.upper()} \r\n")) == BODY
     assert json.loads(good("decode", "JoinGroup", "7", "--pretty", stdin="\n".join(plain(JOIN)))) == BODY
 

@@ -1,4 +1,4 @@
-"""Strategies that make bodies of messages out of the table, and fixed ones that use every field."""
+"""Message bodies derived from the table: strategies for any body, and fixed ones that use every field."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _struct(fields: tuple[Field, ...], version: int, tags: bool) -> st.SearchStr
     made = {each.name: _field(each, version, tags) for each in fields if version in each.versions}
     if not tags:
         return st.fixed_dictionaries(made)
-    # Above the tags that are fields now.
+    # Higher than any known tag.
     unknown = st.dictionaries(st.integers(1000, 2**31), st.binary(max_size=5), min_size=1, max_size=2)
     return st.fixed_dictionaries(made, optional={"_tags": unknown})
 

@@ -1,4 +1,4 @@
-"""A broker on a real socket that says what a test wants: for errors that a real one does not make."""
+"""A fake broker on a real socket, for errors that a real broker does not make."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from pixy.wire.frames import Request
 
 TOPIC, PARTITION = "events", 3
 Answer = Callable[[Request], bytes | None]
-"""Makes the bytes to send; None is to hang up."""
+"""Returns the bytes to send, or None to close the connection."""
 
 
 class FakeBroker:
-    """Answers as a cluster of one broker, but for the APIs that ``answers`` has."""
+    """Answers like a cluster of one broker, except for the APIs in ``answers``."""
 
     def __init__(self, answers: dict[str, Answer] | None = None, **versions: tuple[int, int]) -> None:
         self.answers = answers or {}
@@ -35,12 +35,12 @@ class FakeBroker:
         return f"127.0.0.1:{self.port}"
 
     def names(self) -> list[str]:
-        """The requests that came, by API, without what every connection begins with."""
+        """Return the APIs of the requests received, without ApiVersions."""
         return [each.name.removesuffix("Request") for each in self.seen if each.header.key != 18]
 
     def close(self) -> None:
         if self._server.fileno() >= 0:
-            self._server.shutdown(socket.SHUT_RDWR)  # wakes the thread that waits in accept
+            self._server.shutdown(socket.SHUT_RDWR)  # wakes the thread in accept()
         self._server.close()
         for each in self._open:
             each.close()
@@ -86,7 +86,7 @@ class FakeBroker:
         return self.usual(request)
 
     def usual(self, request: Request, **changes: Any) -> bytes:
-        """What a healthy broker answers, or that with other fields."""
+        """Return a healthy broker's answer, with ``changes`` to its fields."""
         api = request.name.removesuffix("Request")
         body = getattr(self, f"_{api}", lambda _request: {})(request)
         return frames.encode_response(
@@ -95,7 +95,7 @@ class FakeBroker:
 
     def _ApiVersions(self, _request: Request) -> dict[str, Any]:
         found = []
-        # The other way round: nobody may look for an API by its place.
+        # In reverse order: a client must not look an API up by its position.
         for key in reversed(range(70)):
             try:
                 api = messages.api_name(key)

@@ -1,4 +1,4 @@
-"""Batches and records that several tests use, built from values; and strategies that make any."""
+"""Batches and records shared by several tests, and strategies for arbitrary ones."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def records(draw: st.DrawFn, min_size: int = 1) -> list[Record]:
 
 
 def typical(count: int = 3) -> Builder:
-    """A builder of records with everything that a record can have."""
+    """A builder with records that use every feature of a record."""
     builder = Builder(base_offset=5, now=lambda: 1_700_000_000_000)
     for number in range(count):
         builder.add(
@@ -46,7 +46,7 @@ def typical(count: int = 3) -> Builder:
 
 
 def record_body(**fields: bytes) -> bytes:
-    """A record from the bytes of its fields, with the length that they take."""
+    """Join the bytes of a record's fields, and prefix their length."""
     parts = {
         "attributes": b"\x00",
         "timestamp": b"\x00",
@@ -63,7 +63,7 @@ def record_body(**fields: bytes) -> bytes:
 def message(
     magic: int, offset: int, key: bytes | None, value: bytes | None, timestamp: int = 0, attributes: int = 0
 ) -> bytes:
-    """A message of the formats before batches."""
+    """A message of the formats before Kafka 0.11."""
     body = bytes((magic, attributes)) + (struct.pack(">q", timestamp) if magic == 1 else b"")
     for blob in (key, value):
         body += struct.pack(">i", -1) if blob is None else struct.pack(">i", len(blob)) + blob

@@ -1,4 +1,4 @@
-"""Batches: libkafka's fixtures, reading and writing, record sets, and what is refused."""
+"""Batches: libkafka's fixtures, reading and writing, record sets, and errors."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_batch_from_kafka_1_0() -> None:
     assert (header.crc, header.length, header.size, header.records_count) == (1911657255, 76, 88, 3)
 
 
-def test_a_byte_that_was_changed_fails_the_checksum() -> None:
+def test_a_changed_byte_fails_the_checksum() -> None:
     changed = bytearray(KAFKA_1_0)
     changed[86] = 0xFF
     with pytest.raises(CorruptedBatchError, match="its header says 0x71f19327") as caught:
@@ -64,7 +64,7 @@ def test_a_byte_that_was_changed_fails_the_checksum() -> None:
     assert batch.unmarshal(changed, check_crc=False).records()[2].value == b"m\xff"
 
 
-def test_magic_is_looked_at_before_the_checksum() -> None:
+def test_magic_is_checked_before_the_checksum() -> None:
     data = built().add(None, b"test batch for libkafka", timestamp=1).build().marshal()
     assert len(data) == 91
     assert batch.unmarshal(data).records()[0].value == b"test batch for libkafka"
@@ -74,7 +74,7 @@ def test_magic_is_looked_at_before_the_checksum() -> None:
         assert (caught.value.magic, caught.value.offset) == (magic, 16)
 
 
-def test_a_batch_as_libkafka_s_producer_writes_it() -> None:
+def test_a_batch_of_libkafkas_producer() -> None:
     made = built(now=lambda: 1584485804000).add(b"", b"foo").add(b"", b"bar").build()
     data = made.marshal()
     assert struct.unpack_from(">I", data, 17) == (3094838044,)
@@ -113,7 +113,7 @@ def test_any_batch_round_trips(
 @given(records())
 @settings(deadline=None)
 def test_another_implementation_reads_the_same(made: list[Record]) -> None:
-    # It takes a record's attributes for a varint, and refuses header keys that are no text.
+    # It reads a record's attributes as a varint, and refuses header keys that are not text.
     made = [
         each._replace(
             attributes=0, headers=tuple((key.replace("\udcff", "x"), value) for key, value in each.headers)
@@ -134,7 +134,7 @@ def test_an_empty_batch_is_legal() -> None:
     assert found == emptied and found.records() == [] and found.next_offset == 15
 
 
-def test_timestamps_of_the_broker_s_clock() -> None:
+def test_log_append_time_applies_to_all_records() -> None:
     made = Builder(log_append_time=True).add(None, b"a", timestamp=1).add(None, b"b", timestamp=9).build()
     made.max_timestamp = 500
     found = batch.unmarshal(made.compress(compression.get("gzip")).marshal())
@@ -142,7 +142,7 @@ def test_timestamps_of_the_broker_s_clock() -> None:
     assert [each.timestamp for each in found.records()] == [500, 500]
 
 
-def test_a_delete_horizon_is_the_base_of_timestamps() -> None:
+def test_a_delete_horizon_is_the_base_timestamp() -> None:
     made = typical().build()
     made.attributes |= 0x40
     found = batch.unmarshal(made.marshal())
@@ -178,14 +178,14 @@ def test_a_builder_needs_a_record() -> None:
         ),
     ],
 )
-def test_a_builder_names_what_it_can_not_take(arguments: dict[str, object], text: str) -> None:
+def test_a_builder_names_the_invalid_field(arguments: dict[str, object], text: str) -> None:
     builder = Builder(base_offset=2).add(None, None)
     with pytest.raises(EncodeError, match=text):
         builder.add(**arguments)  # type: ignore[arg-type]
     assert len(builder) == 1 and builder.add(None, None).build().last_offset == 3
 
 
-def test_a_builder_takes_any_buffer_and_the_time_that_it_is_given() -> None:
+def test_a_builder_accepts_any_buffer_and_uses_its_clock() -> None:
     made = Builder(now=lambda: 7).add(bytearray(b"k"), memoryview(b"v")).build()  # type: ignore[arg-type]
     assert made.records() == [Record(0, 7, b"k", b"v")]
 
@@ -205,7 +205,7 @@ def test_extended_records_must_ascend() -> None:
         ("payload", "text", "payload of a batch is str, not bytes"),
     ],
 )
-def test_a_field_that_does_not_fit_is_named(field: str, value: object, text: str) -> None:
+def test_marshal_names_the_field_that_is_out_of_range(field: str, value: object, text: str) -> None:
     made = typical().build()
     setattr(made, field, value)
     with pytest.raises(EncodeError, match=text):
@@ -216,7 +216,7 @@ def test_a_field_that_does_not_fit_is_named(field: str, value: object, text: str
 
 
 class Reversing:
-    """A codec of somebody's own."""
+    """A codec from outside the library."""
 
     codec = 1
 
@@ -248,7 +248,7 @@ def test_compressing_again_replaces_the_codec() -> None:
     assert twice.compress(compression.get("none")) == plain
 
 
-def test_a_codec_that_nobody_knows() -> None:
+def test_an_unknown_codec() -> None:
     made = typical().build()
     made.attributes |= 5
     found = batch.unmarshal(made.marshal())
@@ -258,7 +258,7 @@ def test_a_codec_that_nobody_knows() -> None:
     assert caught.value.offset == 21
 
 
-def test_compressed_bytes_that_are_cut_off_are_not_waited_for() -> None:
+def test_truncated_compressed_bytes_are_not_a_truncated_batch() -> None:
     packed = typical(50).build().compress(compression.get("zstd"))
     packed.payload = packed.payload[:-3]
     with pytest.raises(DecodeError, match="zstd: compressed data is cut off") as caught:
@@ -268,7 +268,7 @@ def test_compressed_bytes_that_are_cut_off_are_not_waited_for() -> None:
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_a_bomb_is_stopped(codec: str) -> None:
+def test_decompression_stops_at_the_limit(codec: str) -> None:
     packed = Builder().add(None, bytes(3_000_000)).build().compress(compression.get(codec))
     with pytest.raises(DecodeError, match="larger than 1000000 bytes") if codec != "none" else nothing():
         batch.unmarshal(packed.marshal()).records(max_size=1_000_000)
@@ -276,13 +276,13 @@ def test_a_bomb_is_stopped(codec: str) -> None:
 
 
 class nothing:  # noqa: N801
-    """Plain bytes are there already: nothing to stop."""
+    """Uncompressed bytes are already in memory: there is no limit to enforce."""
 
     def __enter__(self) -> None: ...
     def __exit__(self, *exc: object) -> None: ...
 
 
-def test_where_compressed_records_are_wrong() -> None:
+def test_errors_in_compressed_records_name_the_decompressed_byte() -> None:
     made = typical().build()
     made.payload = made.payload[:-1] + b"\x02"
     assert batch.unmarshal(made.marshal()).payload == made.payload
@@ -310,7 +310,7 @@ def test_a_record_set_of_several_batches() -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, 8, 12, 16, 17, 60, 61, 70, 87])
-def test_a_tail_that_is_cut_off_is_left_out(size: int) -> None:
+def test_a_truncated_last_batch_is_left_out(size: int) -> None:
     data = PRODUCER + KAFKA_1_0[:size]
     assert [found.base_offset for found in batch.iter_batches(data)] == [0]
     assert len(list(batch.scan(data))) == 1 and len(list(record_set.iter_records(data))) == 2
@@ -321,7 +321,7 @@ def test_a_tail_that_is_cut_off_is_left_out(size: int) -> None:
 
 
 @pytest.mark.parametrize("length", [0, 48, -1, -(2**31)])
-def test_a_length_that_can_not_be(length: int) -> None:
+def test_an_impossible_length(length: int) -> None:
     data = PRODUCER + PRODUCER[:8] + struct.pack(">i", length) + PRODUCER[12:]
     with pytest.raises(DecodeError, match=f"length of a batch is {length}") as caught:
         list(batch.iter_batches(data))
@@ -330,15 +330,15 @@ def test_a_length_that_can_not_be(length: int) -> None:
         batch.unmarshal(data, len(PRODUCER), check_crc=False)
 
 
-def test_a_count_that_can_not_be() -> None:
+def test_an_impossible_count() -> None:
     made = typical().build()
-    for count, text in ((-1, "count of records is -1"), (2**31 - 1, "2147483647 records can not be in")):
+    for count, text in ((-1, "count of records is -1"), (2**31 - 1, "2147483647 records cannot be in")):
         made.records_count = count
         with pytest.raises(DecodeError, match=text):
             batch.unmarshal(made.marshal()).records()
 
 
-def test_a_wrong_checksum_stops_a_scan_where_it_is() -> None:
+def test_a_wrong_checksum_stops_a_scan_at_its_batch() -> None:
     data = bytearray(PRODUCER * 3)
     data[-1] ^= 1
     found = batch.scan(data)
@@ -349,7 +349,7 @@ def test_a_wrong_checksum_stops_a_scan_where_it_is() -> None:
     assert len(list(batch.scan(data, check_crc=False))) == 3
 
 
-def test_the_checksum_is_not_taken_over_what_follows() -> None:
+def test_the_checksum_ends_with_the_batch() -> None:
     assert batch.unmarshal(PRODUCER + b"\xff" * 100).marshal() == PRODUCER
     assert crc.crc32c(PRODUCER[21:]) == 3094838044
 
@@ -365,7 +365,7 @@ def test_old_messages_among_batches() -> None:
         list(batch.iter_batches(data))
 
 
-def test_bytes_of_another_format_are_told_even_at_the_end() -> None:
+def test_another_magic_is_an_error_even_in_a_truncated_batch() -> None:
     with pytest.raises(UnsupportedMagicError, match="unsupported magic 9 "):
         list(batch.scan(PRODUCER + bytes(16) + b"\x09"))
 
@@ -379,6 +379,6 @@ def test_bytes_of_another_format_are_told_even_at_the_end() -> None:
         UnsupportedMagicError(1, 16),
     ],
 )
-def test_errors_travel_between_processes(error: WireError) -> None:
+def test_errors_can_be_pickled(error: WireError) -> None:
     copy = pickle.loads(pickle.dumps(error))
     assert type(copy) is type(error) and str(copy) == str(error) and vars(copy) == vars(error)

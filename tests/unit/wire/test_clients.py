@@ -1,4 +1,4 @@
-"""The clients, blocking and on asyncio alike, with a broker that errs, and libkafka's defects absent."""
+"""The blocking and the asyncio clients against a fake broker that misbehaves; libkafka's defects do not recur."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Blocking:
 
 
 class OnLoop(Blocking):
-    """Calls the same on one event loop."""
+    """Calls the asyncio clients on one event loop."""
 
     module: Any = aio
 
@@ -59,7 +59,7 @@ def side(request: pytest.FixtureRequest) -> Iterator[Any]:
         return
     made = OnLoop()
     yield made
-    made.loop.run_until_complete(asyncio.sleep(0))  # aborted transports close
+    made.loop.run_until_complete(asyncio.sleep(0))  # lets aborted transports close
     made.loop.close()
 
 
@@ -78,7 +78,7 @@ def test_a_leader_is_looked_up_once_and_a_connection_kept(side: Any) -> None:
         assert side.do(lambda: one.fetch(7)).high_watermark == 50
         assert side.do(one.list_offsets).offset == 50
         assert broker.names() == ["Metadata", "Produce", "Fetch", "ListOffsets"]
-        assert broker.connections == 2  # one to ask for the leader, one to it
+        assert broker.connections == 2  # one to find the leader, one to the leader
         one.close()
         assert side.do(lambda: one.produce(BATCH)).error_code == 0
         assert broker.connections == 3 and broker.names().count("Metadata") == 1
@@ -88,8 +88,8 @@ def test_a_leader_is_looked_up_once_and_a_connection_kept(side: Any) -> None:
         one.close()
 
 
-def test_correlation_ids_count(side: Any) -> None:
-    """libkafka's is always 0."""
+def test_correlation_ids_increase(side: Any) -> None:
+    """libkafka always sends 0."""
     with FakeBroker() as broker:
         one = partition(side, broker)
         for _ in range(3):
@@ -99,7 +99,7 @@ def test_correlation_ids_count(side: Any) -> None:
         one.close()
 
 
-def test_the_clients_name_and_software_are_told(side: Any) -> None:
+def test_client_id_and_software_are_sent(side: Any) -> None:
     with FakeBroker() as broker:
         side.do(lambda: side.module.call_metadata(broker.address, client_id="me", software=("mine", "1.2")))
         assert {each.header.client_id for each in broker.seen} == {"me"}
@@ -107,7 +107,7 @@ def test_the_clients_name_and_software_are_told(side: Any) -> None:
 
 
 def test_a_fetch_asks_for_its_partition_once(side: Any) -> None:
-    """libkafka sends it twice."""
+    """libkafka sends the partition twice."""
     with FakeBroker() as broker:
         one = side.made("PartitionFetcher", broker.address, TOPIC, PARTITION, offset=11, max_bytes=77)
         side.do(one.fetch)
@@ -119,7 +119,7 @@ def test_a_fetch_asks_for_its_partition_once(side: Any) -> None:
         one.close()
 
 
-def test_a_fetch_never_moves_the_offset_and_drops_a_cut_batch(side: Any) -> None:
+def test_a_fetch_never_moves_the_offset_and_drops_a_truncated_batch(side: Any) -> None:
     whole = Builder(base_offset=7, now=lambda: 0).add(b"a", b"b").add(None, None).build().marshal()
 
     def answer(request: Request) -> bytes:
@@ -146,13 +146,13 @@ def test_a_fetch_never_moves_the_offset_and_drops_a_cut_batch(side: Any) -> None
 
 
 def test_versions_are_negotiated_by_key_and_capped(side: Any) -> None:
-    """libkafka looks an API up by its place in the list; the fake broker's list is the wrong way round."""
+    """libkafka looks an API up by its position in the list; the fake broker's list is in reverse order."""
     with FakeBroker(Produce=(3, 7), Fetch=(4, 99)) as broker:
         one = partition(side, broker)
         side.do(lambda: one.produce(BATCH))
         side.do(lambda: one.fetch(0))
         used = {each.name: each.version for each in broker.seen}
-        assert used["ProduceRequest"] == 7 and used["FetchRequest"] == 12  # later ones want topic ids
+        assert used["ProduceRequest"] == 7 and used["FetchRequest"] == 12  # later versions require topic ids
         one.close()
         assert side.do(lambda: side.module.call_api_versions(broker.address))["Produce"] == (3, 7)
 
@@ -169,7 +169,7 @@ def test_a_broker_that_is_too_new_or_too_old(side: Any) -> None:
         one.close()
 
 
-def test_api_versions_0_is_the_fall_back(side: Any) -> None:
+def test_negotiation_falls_back_to_api_versions_0(side: Any) -> None:
     def old(request: Request) -> bytes:
         if request.version == 0:
             return broker.usual(request)
@@ -182,8 +182,8 @@ def test_api_versions_0_is_the_fall_back(side: Any) -> None:
         one.close()
 
 
-def test_without_acks_nothing_is_waited_for(side: Any) -> None:
-    """libkafka waits for an answer that never comes, until its time is over."""
+def test_acks_0_waits_for_no_answer(side: Any) -> None:
+    """libkafka waits for an answer that never comes, until it times out."""
     with FakeBroker(
         {"Produce": lambda request: b"" if request.body["Acks"] == 0 else broker.usual(request)}
     ) as broker:
@@ -198,7 +198,7 @@ def test_without_acks_nothing_is_waited_for(side: Any) -> None:
         one.close()
 
 
-def test_kafkas_errors_are_results(side: Any) -> None:
+def test_error_codes_are_results(side: Any) -> None:
     def answers(api: str, **body: Any) -> Any:
         return lambda request: broker.usual(request, **body)
 
@@ -216,14 +216,14 @@ def test_kafkas_errors_are_results(side: Any) -> None:
         assert side.do(lambda: group.heartbeat(client.Member("m", 1)))["ErrorCode"] == 27
         assert side.do(lambda: group.fetch_offset(TOPIC, 0)) == (16, -1, None, -1)
         assert side.do(group.fetch_offsets) == (16, {})
-        assert broker.connections == 4  # none was closed for it
+        assert broker.connections == 4  # no error code closed a connection
         broker.answers["Fetch"] = lambda request: broker.usual(request, ErrorCode=70, Responses=[])
         assert side.do(lambda: one.fetch(0)).error_code == 70
         one.close()
         group.close()
 
 
-def test_partitions_without_leader_and_none_at_all(side: Any) -> None:
+def test_a_partition_without_a_leader_and_a_missing_one(side: Any) -> None:
     with FakeBroker() as broker:
         for topic, number, kind, code in (
             (TOPIC, 0, client.NoLeaderForPartitionError, 5),
@@ -236,14 +236,14 @@ def test_partitions_without_leader_and_none_at_all(side: Any) -> None:
             assert caught.value.code == code and isinstance(caught.value, KafkaError)
 
 
-def test_the_right_partition_of_metadata_is_taken(side: Any) -> None:
-    """libkafka takes the address of its loop's variable."""
+def test_the_leader_is_that_of_the_requested_partition(side: Any) -> None:
+    """libkafka takes the address of its loop variable."""
     with FakeBroker() as broker:
         found = side.do(lambda: side.module.get_partition_leader(broker.address, TOPIC, PARTITION))
         assert (found.node_id, found.port) == (7, broker.port)
 
 
-def test_an_error_of_the_caller_leaves_the_connection(side: Any) -> None:
+def test_an_invalid_argument_leaves_the_connection_open(side: Any) -> None:
     with FakeBroker() as broker:
         one = partition(side, broker)
         side.do(lambda: one.fetch(0))
@@ -284,7 +284,7 @@ def cut(request: Request) -> bytes | None:
 
 
 def header_of(request: Request) -> bytes:
-    # Fetch and Produce are flexible in the versions that are used here, SaslHandshake is not asked for.
+    # Fetch and Produce are flexible in the versions used here; SaslHandshake does not occur.
     return struct.pack(">i", request.header.correlation_id) + b"\0"
 
 
@@ -345,7 +345,7 @@ def test_a_fault_closes_the_connection_and_is_not_retried(side: Any, fault: str)
         one.close()
 
 
-def test_an_answer_that_is_cut_says_how_much_came(side: Any) -> None:
+def test_the_error_of_a_truncated_answer_has_the_bytes_received(side: Any) -> None:
     with FakeBroker() as broker:
 
         def cut_and_close(request: Request) -> bytes | None:
@@ -360,7 +360,7 @@ def test_an_answer_that_is_cut_says_how_much_came(side: Any) -> None:
 
 
 @pytest.mark.parametrize("answer", [lambda _request: b"", cut], ids=["silence", "half an answer"])
-def test_a_broker_that_does_not_answer_in_time(side: Any, answer: Any) -> None:
+def test_a_request_times_out(side: Any, answer: Any) -> None:
     with FakeBroker({"Fetch": answer}) as broker:
         one = partition(side, broker, request_timeout=1.5)
         begun = time.monotonic()
@@ -372,8 +372,8 @@ def test_a_broker_that_does_not_answer_in_time(side: Any, answer: Any) -> None:
         one.close()
 
 
-def test_a_late_answer_is_not_taken_for_the_next(side: Any) -> None:
-    """What is more than asked for is found by its correlation id."""
+def test_a_surplus_answer_is_not_taken_for_the_next(side: Any) -> None:
+    """The correlation id exposes an answer that nobody asked for."""
     with FakeBroker() as broker:
         broker.answers["Fetch"] = lambda request: broker.usual(request) * 2
         one = partition(side, broker)
@@ -382,15 +382,15 @@ def test_a_late_answer_is_not_taken_for_the_next(side: Any) -> None:
             side.do(lambda: one.fetch(0))
 
 
-def test_nobody_listens(side: Any) -> None:
+def test_a_refused_connection(side: Any) -> None:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     with pytest.raises(client.TransportError, match=f"127.0.0.1:{port}"):
         side.do(lambda: side.module.call_metadata(f"127.0.0.1:{port}"))
 
 
-def test_a_dial_ends_in_time(side: Any) -> None:
-    """A server whose queue of connections is full answers nothing."""
+def test_a_dial_times_out(side: Any) -> None:
+    """A server with a full accept queue does not answer."""
     with socket.socket() as full:
         full.bind(("127.0.0.1", 0))
         full.listen(0)
@@ -434,7 +434,7 @@ def test_bootstrap_addresses(side: Any) -> None:
         side.do(one.leader)
         assert len(calls) == 2  # forgotten after the failure
         for answer, words in ((hang_up, "closed"), (None, r"refused|Connect call failed")):
-            # The same if the connection fails before there is anything to ask.
+            # The same if the connection itself fails.
             gone = FakeBroker({"ApiVersions": hang_up})
             if answer is None:
                 gone.close()
@@ -449,7 +449,7 @@ def test_bootstrap_addresses(side: Any) -> None:
 @pytest.mark.parametrize(
     "text", ["", "host", "host:", ":1", "host:x", "host:0", "host:65536", "a:b:1", "host:-1"]
 )
-def test_what_is_no_address(text: str) -> None:
+def test_an_invalid_address(text: str) -> None:
     with pytest.raises(ValueError, match="not an address"):
         parse_address(text)
 
@@ -459,10 +459,10 @@ def test_addresses() -> None:
     assert str(parse_address("[::1]:9092")) == "[::1]:9092"
 
 
-# -- what only one of them can ----------------------------------------------------------------------
+# -- one side only ----------------------------------------------------------------------
 
 
-async def test_calls_on_one_client_wait_for_each_other() -> None:
+async def test_concurrent_calls_run_one_after_the_other() -> None:
     with FakeBroker() as broker:
         async with aio.PartitionClient(broker.address, TOPIC, PARTITION) as one:
             found = await asyncio.gather(*(one.fetch(number) for number in range(20)))
@@ -493,8 +493,8 @@ async def test_a_bootstrap_function_may_be_a_coroutine() -> None:
         assert (await aio.call_metadata(resolve, []))["ControllerId"] == 7  # type: ignore[arg-type]
 
 
-def test_sasl_with_a_broker_of_old() -> None:
-    """SaslHandshake v0: the tokens come bare."""
+def test_sasl_with_an_old_broker() -> None:
+    """After SaslHandshake v0 tokens have no header."""
     tokens = []
 
     class Old(FakeBroker):
@@ -526,7 +526,7 @@ def test_sasl_with_a_broker_of_old() -> None:
     assert tokens == [b"\0alice\0secret", b"\0alice\0wrong"]
 
 
-def test_read_committed_leaves_out_what_was_aborted() -> None:
+def test_read_committed_leaves_out_aborted_records() -> None:
     from pixy.wire import control
 
     def transactional(producer: int, offset: int, value: bytes) -> bytes:

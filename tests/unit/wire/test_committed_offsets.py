@@ -1,4 +1,4 @@
-"""Keys and values of __consumer_offsets: libkafka's fixtures, every version, and bytes that are none."""
+"""Keys and values of __consumer_offsets: libkafka's fixtures, every version, and malformed bytes."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ KEY = base64.b64decode("AAEAIHdvcmtlcnMtcnVudGltZS1pbnNlcnRlci1zdGFnaW5nAA93b3Jr
 VALUE = base64.b64decode("AAEAAAATkWaDEAAAAAABcCBNVWoAAAFwJXOxag==")
 
 
-def test_libkafka_s_key() -> None:
+def test_libkafkas_key() -> None:
     made = OffsetKey("workers-runtime-inserter-staging", "workers_runtime", 74)
     assert committed_offsets.decode_key(KEY) == made and made.marshal() == KEY
 
 
-def test_libkafka_s_value() -> None:
+def test_libkafkas_value() -> None:
     made = OffsetValue(84043793168, "", 1581089903978, 1581176303978, version=1)
     assert committed_offsets.decode_value(VALUE) == made and made.marshal() == VALUE
 
@@ -70,7 +70,7 @@ def test_any_bytes(function: object, data: bytes, version: int) -> None:
             assert 0 <= error.offset <= len(each)
 
 
-def test_what_is_refused() -> None:
+def test_invalid_fields_are_refused() -> None:
     for data in (KEY[:-1], KEY[:10], b""):
         with pytest.raises(TruncatedError):
             committed_offsets.decode_key(data)

@@ -1,4 +1,4 @@
-"""Codecs: what is written, everything that is read, and bounds."""
+"""Codecs: output, accepted input, and limits."""
 
 from __future__ import annotations
 
@@ -54,7 +54,11 @@ def test_any_bytes_round_trip(codec: Codec, data: bytes, times: int) -> None:
         (Codec.SNAPPY, xerial(TEXT), TEXT),
         (Codec.SNAPPY, xerial(TEXT, b"2"), TEXT + b"2"),
         (Codec.SNAPPY, xerial(TEXT) + xerial(b"2"), TEXT + b"2"),
-        (Codec.SNAPPY, xerial(TEXT, numbers=struct.pack("<ii", 1, 1)), TEXT),  # redpanda has written them so
+        (
+            Codec.SNAPPY,
+            xerial(TEXT, numbers=struct.pack("<ii", 1, 1)),
+            TEXT,
+        ),  # written by some versions of Redpanda
         (Codec.SNAPPY, bytes(cramjam.snappy.compress_raw(TEXT)), TEXT),
         (Codec.SNAPPY, XERIAL + bytes(8), b""),
         (Codec.LZ4, lz4.frame.compress(TEXT), TEXT),  # linked blocks
@@ -62,11 +66,11 @@ def test_any_bytes_round_trip(codec: Codec, data: bytes, times: int) -> None:
         (Codec.LZ4, lz4.frame.compress(TEXT) + lz4.frame.compress(b"2"), TEXT + b"2"),
         (Codec.LZ4, bytes(cramjam.lz4.compress(TEXT)), TEXT),
         (Codec.ZSTD, zstd.compress(TEXT), TEXT),
-        (Codec.ZSTD, streamed_zstd(TEXT), TEXT),  # without its size
+        (Codec.ZSTD, streamed_zstd(TEXT), TEXT),  # without content size
         (Codec.ZSTD, streamed_zstd(TEXT) + zstd.compress(b"2"), TEXT + b"2"),
     ],
 )
-def test_what_is_read(codec: Codec, data: bytes, expected: bytes) -> None:
+def test_output_of_other_libraries_is_read(codec: Codec, data: bytes, expected: bytes) -> None:
     each = compression.get(codec)
     assert each.decompress(data, len(expected)) == expected
     if expected:
@@ -74,7 +78,7 @@ def test_what_is_read(codec: Codec, data: bytes, expected: bytes) -> None:
             each.decompress(data, len(expected) - 1)
 
 
-def test_lz4_is_written_as_java_reads_it() -> None:
+def test_lz4_output_is_readable_by_java() -> None:
     data = compression.get("lz4").compress(TEXT)
     # Version 1, independent blocks, neither checksums nor content size; blocks of 64 KiB.
     assert data[:6].hex() == "04224d186040"
@@ -85,20 +89,20 @@ def test_lz4_is_written_as_java_reads_it() -> None:
     assert read == len(data)  # one frame
 
 
-def test_snappy_is_written_in_xerial_s_blocks() -> None:
+def test_snappy_output_is_xerial_blocks() -> None:
     data = compression.get("snappy").compress(TEXT)
     assert data[:16] == XERIAL + struct.pack(">ii", 1, 1)
     (length,) = struct.unpack_from(">i", data, 16)
     assert len(cramjam.snappy.decompress_raw(data[20 : 20 + length])) == 32 * 1024
 
 
-def test_gzip_is_written_the_same_at_any_time() -> None:
+def test_gzip_output_does_not_depend_on_the_time() -> None:
     data = compression.get("gzip").compress(TEXT)
     assert data[4:8] == bytes(4) and gzip.decompress(data) == TEXT
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_bytes_that_are_cut_off(codec: Codec) -> None:
+def test_truncated_bytes(codec: Codec) -> None:
     each = compression.get(codec)
     whole = each.compress(b"Good news everyone!")
     for size in range(len(whole)):
@@ -114,7 +118,7 @@ def test_bytes_that_are_cut_off(codec: Codec) -> None:
 @pytest.mark.parametrize("codec", CODECS)
 @given(data=st.data())
 @settings(deadline=None)
-def test_bytes_that_were_changed(codec: Codec, data: st.DataObject) -> None:
+def test_changed_bytes(codec: Codec, data: st.DataObject) -> None:
     each = compression.get(codec)
     packed = bytearray(each.compress(TEXT[:300]))
     for _ in range(data.draw(st.integers(1, 4))):
@@ -136,10 +140,10 @@ def test_any_bytes(codec: Codec, data: bytes) -> None:
 
 
 @pytest.mark.parametrize("length", [100, 4_000_000_000])
-def test_snappy_s_claim_of_a_length_is_not_believed(length: int) -> None:
+def test_an_impossible_length_in_snappy_allocates_nothing(length: int) -> None:
     from pixy.wire.varint import encode_unsigned
 
-    with pytest.raises(DecodeError, match=f"2 bytes can not become {length}|larger than 1000"):
+    with pytest.raises(DecodeError, match=f"2 bytes cannot become {length}|larger than 1000"):
         compression.get("snappy").decompress(encode_unsigned(length) + b"\x00", 1000)
     with pytest.raises(DecodeError, match="length of a snappy block is -1"):
         compression.get("snappy").decompress(xerial() + b"\xff\xff\xff\xff", 1000)
@@ -163,10 +167,10 @@ except DecodeError as error:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_a_bomb_costs_no_more_memory_than_allowed(codec: Codec) -> None:
+def test_a_decompression_bomb_takes_no_more_memory_than_allowed(codec: Codec) -> None:
     packed = compression.get(codec).compress(bytes(512 << 20))
     if codec is Codec.SNAPPY:
-        assert len(packed) > 10 << 20  # snappy makes no bombs: at most 22 times
+        assert len(packed) > 10 << 20  # snappy expands at most 22 times
     done = subprocess.run(
         [sys.executable, "-c", _BOMB, codec.name], input=packed, cwd=ROOT, capture_output=True, check=True
     )
@@ -199,7 +203,7 @@ def test_names_numbers_and_levels() -> None:
         ("zstd", zstd.__name__.partition(".")[0]),
     ],
 )
-def test_a_codec_without_its_library_says_how_to_get_it(name: str, module: str) -> None:
+def test_a_missing_library_is_named_with_its_extra(name: str, module: str) -> None:
     program = (
         f"import sys; sys.modules[{module!r}] = None\n"
         "from pixy.wire import compression\n"

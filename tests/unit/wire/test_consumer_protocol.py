@@ -1,4 +1,4 @@
-"""What consumers tell each other: all versions, short bodies, versions to come."""
+"""Subscriptions and assignments: all versions, short bodies, future versions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pixy.wire.exceptions import DecodeError, TruncatedError
 
 OWNED = [{"Topic": "a", "Partitions": [0, 1]}]
 FULL = {"Topics": ["a", "b"], "UserData": b"data", "OwnedPartitions": OWNED, "GenerationId": 7, "RackId": "r"}
-FIELDS = [2, 3, 4, 5]  # how many of them a version has
+FIELDS = [2, 3, 4, 5]  # number of fields by version
 REST = {"OwnedPartitions": [], "GenerationId": -1, "RackId": None}
 
 
@@ -33,7 +33,7 @@ def test_assignment(version: int) -> None:
 
 
 @pytest.mark.parametrize(("version", "fields"), [(v, f) for v in range(4) for f in range(1, FIELDS[v] + 1)])
-def test_a_short_body_is_filled_with_defaults(version: int, fields: int) -> None:
+def test_fields_missing_at_the_end_get_defaults(version: int, fields: int) -> None:
     """Some clients write version 1 without OwnedPartitions (segmentio/kafka-go #1156)."""
     whole = protocol.encode_subscription(3, FULL)
     ends = [2]
@@ -49,7 +49,7 @@ def test_a_short_body_is_filled_with_defaults(version: int, fields: int) -> None
     assert protocol.decode_subscription(data).body == wanted
 
 
-def test_a_version_to_come() -> None:
+def test_a_future_version() -> None:
     data = b"\0\x09" + protocol.encode_subscription(3, FULL)[2:] + b"what comes later"
     assert protocol.decode_subscription(data) == (9, FULL)
     data = b"\0\x04" + protocol.encode_assignment(3, {"AssignedPartitions": OWNED})[2:] + b"?"
@@ -71,13 +71,13 @@ def test_an_empty_assignment() -> None:
         (b"\0\0\x7f\xff\xff\xff", TruncatedError, 6),
     ],
 )
-def test_what_is_not_right(data: bytes, kind: type[DecodeError], offset: int) -> None:
+def test_malformed_bytes(data: bytes, kind: type[DecodeError], offset: int) -> None:
     with pytest.raises(kind) as caught:
         protocol.decode_subscription(data)
     assert caught.value.offset == offset, caught.value
 
 
-def test_kafka_python_reads_it() -> None:
+def test_kafka_python_reads_our_subscription() -> None:
     for version in range(4):
         body = dict(list(FULL.items())[: FIELDS[version]])
         theirs = ConsumerProtocolSubscription.decode(protocol.encode_subscription(version, body))

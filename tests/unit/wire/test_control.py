@@ -1,4 +1,4 @@
-"""Control records and the markers that end transactions."""
+"""Control records and transaction markers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_a_marker(kind: ControlType) -> None:
     assert theirs.is_control_batch and [each.abort for each in theirs] == [kind is ControlType.ABORT]
 
 
-def test_types_that_are_not_known_are_kept() -> None:
+def test_unknown_types_are_kept() -> None:
     found = control.parse(Record(1, 2, struct.pack(">hh", 0, 99), b"later"))
     assert found == ControlRecord(1, 2, 0, 99, b"later", None)
     found = control.parse(Record(1, 2, struct.pack(">hh", 1, 2) + b"more", b"leader"))
@@ -43,7 +43,7 @@ def test_types_that_are_not_known_are_kept() -> None:
         (bytes(4), bytes(5), TruncatedError, 5),
     ],
 )
-def test_what_is_no_control_record(
+def test_malformed_control_records(
     key: bytes | None, value: bytes | None, kind: type[DecodeError], offset: int
 ) -> None:
     with pytest.raises(kind) as caught:
@@ -60,7 +60,7 @@ def test_any_bytes(key: bytes | None, value: bytes | None) -> None:
         assert 0 <= error.offset <= 8
 
 
-def test_only_transactions_have_markers() -> None:
+def test_a_marker_is_a_commit_or_an_abort() -> None:
     with pytest.raises(EncodeError, match="does not end a transaction"):
         control.transaction_marker(ControlType.LEADER_CHANGE, 1, 0, 0)
     with pytest.raises(EncodeError, match="coordinator_epoch is 4294967296"):

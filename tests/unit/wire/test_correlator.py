@@ -1,4 +1,4 @@
-"""Which request a response answers, with what disturbs the order."""
+"""Matching responses to requests, and the cases that break their order."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_answers_come_in_order() -> None:
         correlator.response(response("Heartbeat", 0, 105))
 
 
-def test_another_answer_than_is_due() -> None:
+def test_an_answer_out_of_order() -> None:
     correlator = Correlator()
     correlator.request(request("Heartbeat", 0, 1))
     with pytest.raises(DecodeError, match="correlation id 2 where 1 is due"):
@@ -63,13 +63,13 @@ def test_produce_without_acks_is_not_answered(version: int, transaction: str | N
     assert header(correlator.response(response("Produce", version, 11))) == (0, version, 11)
 
 
-def test_a_produce_that_is_cut_waits_for_an_answer() -> None:
+def test_a_truncated_produce_awaits_an_answer() -> None:
     correlator = Correlator()
     correlator.request(request("Produce", 9, 1, Acks=0)[:13])
     assert len(correlator) == 1
 
 
-def test_the_bound() -> None:
+def test_the_limit_of_unanswered_requests() -> None:
     correlator = Correlator(limit=2)
     correlator.request(request("Heartbeat", 0, 1))
     correlator.request(request("Heartbeat", 0, 2))
@@ -116,5 +116,5 @@ def test_handshake_1_and_a_refused_one_have_no_tokens() -> None:
         assert header(found) == (36, 0, 2)
 
 
-def test_a_token_is_not_shown() -> None:
+def test_a_token_does_not_show_its_bytes() -> None:
     assert "secret" not in repr(Token(13))

@@ -1,4 +1,4 @@
-"""CRC-32C by whatever computes it."""
+"""CRC-32C in all implementations."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_all_implementations_agree(data: bytes) -> None:
         (("fastcrc", "google_crc32c"), "pure Python"),
     ],
 )
-def test_the_fastest_that_is_installed_is_taken(missing: tuple[str, ...], backend: str) -> None:
+def test_the_fastest_installed_implementation_is_used(missing: tuple[str, ...], backend: str) -> None:
     program = (
         f"import sys; sys.modules.update(dict.fromkeys({missing!r}))\n"
         "from pixy.wire import crc\n"

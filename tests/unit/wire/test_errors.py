@@ -1,4 +1,4 @@
-"""Error codes: libkafka's table, and what is made of unknown ones."""
+"""Error codes: libkafka's table, and unknown codes."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from pixy.wire.errors import ErrorCode, KafkaError
 from pixy.wire.exceptions import WireError
 
 LIBKAFKA_RETRIABLE = {2, 3, 5, 6, 7, 13, 14, 15, 16, 19, 20, 41, 56, 70, 71, 72, 74, 75, 78, 80}
-"""As libkafka has them; Kafka has since made retriable:"""
+"""libkafka's table. Kafka has since made these retriable:"""
 SINCE = {9, 51}
 
 
-def test_libkafka_s_table() -> None:
+def test_libkafkas_table() -> None:
     for code in range(-1, 82):
         assert ErrorCode(code).retriable is (code in LIBKAFKA_RETRIABLE | SINCE), ErrorCode(code).name
     assert ErrorCode.NOT_LEADER_FOR_PARTITION is ErrorCode.NOT_LEADER_OR_FOLLOWER  # its name in libkafka
 
 
-def test_codes_of_later_versions() -> None:
+def test_unknown_codes() -> None:
     assert errors.lookup(9999) is ErrorCode.UNKNOWN_SERVER_ERROR
     assert errors.describe(9999) == "unknown error code 9999"
     assert errors.describe(41) == "NOT_CONTROLLER (41): the broker is not the controller"
 
 
-def test_an_error_may_be_raised() -> None:
+def test_check_raises_kafka_error() -> None:
     errors.check(0)
     with pytest.raises(
         KafkaError, match=r"^TOPIC_ALREADY_EXISTS \(36\): the topic exists already: Topic 'x' exists$"
@@ -44,7 +44,7 @@ def test_an_error_may_be_raised() -> None:
     assert KafkaError(9999).error is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-def test_what_must_be_looked_up_again() -> None:
+def test_errors_that_require_a_refresh() -> None:
     assert {error.name for error in ErrorCode if error.refresh} >= {
         "NOT_LEADER_OR_FOLLOWER",
         "LEADER_NOT_AVAILABLE",

@@ -13,7 +13,7 @@ from pixy.wire.exceptions import DecodeError, EncodeError, TruncatedError, Unsup
 from pixy.wire.frames import FrameSplitter, RequestHeader
 
 
-def test_the_docstring_is_true() -> None:
+def test_the_examples_in_the_docstring() -> None:
     assert doctest.testmod(frames).failed == 0
 
 
@@ -28,7 +28,7 @@ def test_frames_come_out_however_the_stream_is_cut(wanted: list[bytes], cuts: li
 
 
 @given(st.lists(st.binary(max_size=10), min_size=2, max_size=6), st.integers(0, 3))
-def test_what_is_not_taken_stays(wanted: list[bytes], taken: int) -> None:
+def test_frames_left_in_the_iterator_stay(wanted: list[bytes], taken: int) -> None:
     stream = b"".join(map(frames.frame, wanted))
     splitter = FrameSplitter()
     first = splitter.feed(stream[: len(stream) // 2])
@@ -46,14 +46,14 @@ def test_a_bad_length_stops_the_stream_after_the_frames_before_it(length: str, s
     with pytest.raises(DecodeError, match="at most 100 are allowed") as caught:
         for start in range(0, len(stream), step):
             for frame in splitter.feed(stream[start : start + step]):
-                found += [frame]  # one by one: the error comes after some
+                found += [frame]  # one by one, because the error follows some
     assert found == [b"one", b"two"] and caught.value.offset == 14
     with pytest.raises(DecodeError):
         list(splitter.feed(b"more"))
 
 
 def test_a_large_frame_is_not_copied_for_each_chunk() -> None:
-    """16 MiB in chunks of 1 KiB: copying what is held each time would move 128 GiB."""
+    """16 MiB in chunks of 1 KiB: copying the held bytes each time would move 128 GiB."""
     splitter = FrameSplitter()
     chunk = b"x" * 1024
     assert list(splitter.feed((16 << 20).to_bytes(4, "big"))) == []
@@ -74,7 +74,7 @@ def test_a_large_frame_is_not_copied_for_each_chunk() -> None:
         ("Fetch", 18, "c"),
     ],
 )
-def test_a_request_there_and_back(api: str, version: int, client_id: str | None) -> None:
+def test_a_request_round_trips(api: str, version: int, client_id: str | None) -> None:
     data = frames.encode_request(api, version, 77, client_id, {})
     assert int.from_bytes(data[:4], "big") == len(data) - 4
     request = frames.decode_request(data[4:])
@@ -110,7 +110,7 @@ def test_tags_of_a_header_are_kept() -> None:
 @pytest.mark.parametrize(
     ("key", "version", "flexible"), [(18, 99, True), (999, 0, True), (17, 5, False), (11, 12, True)]
 )
-def test_the_header_of_a_request_that_is_not_known(key: int, version: int, flexible: bool) -> None:
+def test_the_header_of_an_unknown_request(key: int, version: int, flexible: bool) -> None:
     fields = {"RequestApiKey": key, "RequestApiVersion": version, "CorrelationId": 5, "ClientId": "c"}
     frame = messages.encode("RequestHeader", 2 if flexible else 1, fields) + b"body"
     assert frames.decode_request_header(frame) == RequestHeader(key, version, 5, "c", len(frame) - 4)
@@ -129,14 +129,14 @@ def test_the_header_of_a_request_that_is_not_known(key: int, version: int, flexi
         ("000b00070000000100016301", TruncatedError, 12),
     ],
 )
-def test_a_header_that_is_not_right(data: str, kind: type[DecodeError], offset: int) -> None:
+def test_a_malformed_header(data: str, kind: type[DecodeError], offset: int) -> None:
     with pytest.raises(kind) as caught:
         frames.decode_request_header(bytes.fromhex(data))
     assert type(caught.value) is kind and caught.value.offset == offset
 
 
 def test_api_versions_falls_back_to_version_0() -> None:
-    """KIP-511: a broker that does not know the version says so in version 0, and only then."""
+    """A broker that does not support the version answers error 35 in version 0 (KIP-511)."""
     answer = frames.encode_response(
         "ApiVersions",
         0,
@@ -155,7 +155,7 @@ def test_api_versions_falls_back_to_version_0() -> None:
     assert response == (7, "ApiVersionsResponse", 0, {"ErrorCode": 35, "ApiKeys": []}, {})
 
 
-def test_what_has_no_api() -> None:
+def test_a_message_without_an_api() -> None:
     with pytest.raises(UnsupportedVersionError, match="neither a request nor a response"):
         frames.encode_request("RequestHeader", 2, 1, None, {})
     with pytest.raises(EncodeError, match="CorrelationId"):

@@ -1,4 +1,4 @@
-"""Any bytes, and real ones that were tampered with, at every target of the fuzzers."""
+"""Run every fuzz target with arbitrary bytes and with modified real ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OLD += [message(1, 1, None, compression.get(codec).compress(OLD[1]), 9, codec) f
 
 @st.composite
 def tampered(draw: st.DrawFn) -> bytes:
-    """A record set in which bytes were changed, cut, doubled; with a checksum that fits, or does not."""
+    """A record set with bytes changed, cut or doubled, and a right or wrong checksum."""
     data = bytearray(b"".join(draw(st.lists(st.sampled_from(WHOLE + OLD), min_size=1, max_size=2))))
     for _ in range(draw(st.integers(1, 4))):
         at = draw(st.integers(0, len(data) - 1) | st.integers(0, min(len(data), 70) - 1))
@@ -43,14 +43,14 @@ def test_any_bytes(target: str, data: bytes) -> None:
 @pytest.mark.parametrize("target", ["record_sets", "batches", "messages"])
 @given(data=tampered())
 @settings(max_examples=400, deadline=None)
-def test_bytes_that_were_tampered_with(target: str, data: bytes) -> None:
+def test_modified_bytes(target: str, data: bytes) -> None:
     TARGETS[target](data)
 
 
 @pytest.mark.parametrize("codec", range(5))
 @given(data=st.data())
 @settings(max_examples=100, deadline=None)
-def test_compressed_records_that_were_tampered_with(codec: int, data: st.DataObject) -> None:
+def test_modified_compressed_records(codec: int, data: st.DataObject) -> None:
     changed = bytearray(WHOLE[codec][61:])
     for _ in range(data.draw(st.integers(1, 4))):
         changed[data.draw(st.integers(0, len(changed) - 1))] = data.draw(st.integers(0, 255))

@@ -1,4 +1,4 @@
-"""What libkafka (Go) gets wrong in records and batches, and what is done here instead."""
+"""Defects of libkafka (Go) in records and batches do not recur here."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_defect_9_magic_0_and_1() -> None:
     assert list(message_set.iter_records(data)) == [Record(1, -1, None, b"old"), Record(2, 77, b"k", None)]
 
 
-def test_defect_9_the_last_offset_delta_outlives_compaction() -> None:
+def test_defect_9_compaction_keeps_the_last_offset_delta() -> None:
     left = Builder(base_offset=100).add(None, b"a").add(None, b"b", offset=105).build()
     left.last_offset_delta = 9  # records 106 to 109 were removed
     found = batch.unmarshal(left.marshal())
@@ -108,7 +108,7 @@ def test_a_batch_that_libkafka_calls_empty_is_read() -> None:
     assert batch.unmarshal(Batch(last_offset_delta=3).marshal()).records() == []
 
 
-def test_a_byte_of_kafka_1_0_s_batch_that_was_changed() -> None:
+def test_a_changed_byte_in_a_batch_of_kafka_1_0() -> None:
     data = bytearray(
         base64.b64decode(
             "AAAAAAAAAAMAAABMAAAAAAJx8ZMnAAAAAAACAAABbZh/WLMAAAFtmH9Ys/////////////8AAAAAAAAAAxAAAAABBG0xABAAAAIBBG0y"

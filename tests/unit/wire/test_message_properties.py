@@ -1,4 +1,4 @@
-"""Whatever the body, it comes back; whatever the bytes, the outcome is a body or a typed error."""
+"""Any body round-trips; any bytes decode to a body or raise a typed error."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ QUICK = settings(max_examples=5, deadline=None, database=None, suppress_health_c
 
 @pytest.mark.parametrize("name", messages.names())
 def test_round_trip(name: str) -> None:
-    """A body is encoded and decoded to itself, and to nothing if a byte is missing or too many."""
+    """A body round-trips; a missing or surplus byte is an error."""
     for version in messages.versions(name):
         round_trip(name, version)
 
@@ -30,7 +30,7 @@ def round_trip(name: str, version: int) -> None:
     def check(body: dict[str, Any]) -> None:
         data = messages.encode(name, version, body)
         assert messages.decode(name, version, data) == body
-        # The careful path makes the same bytes.
+        # The slow path, through normalization, produces the same bytes.
         assert messages.encode(name, version, Careful(body)) == data
         for wrong in (data[:-1], data + b"\0") if data else (b"\0",):
             with pytest.raises(DecodeError):
@@ -40,7 +40,7 @@ def round_trip(name: str, version: int) -> None:
 
 
 class Careful(dict):  # type: ignore[type-arg]
-    """A mapping that is no plain dict: it goes through normalization."""
+    """A mapping other than dict, which always goes through normalization."""
 
 
 @pytest.mark.parametrize("name", messages.names())
@@ -63,7 +63,7 @@ def any_bytes(name: str, version: int, valid: bytes) -> None:
 
 
 def decode(name: str, version: int, data: bytes) -> None:
-    """Decode; if that works, what was read can be written."""
+    """Decode; a decoded body must be encodable."""
     try:
         body = messages.decode(name, version, data)
     except DecodeError as error:
@@ -74,7 +74,7 @@ def decode(name: str, version: int, data: bytes) -> None:
 
 
 def same(one: Any, two: Any) -> bool:
-    return repr(one) == repr(two)  # NaN is not itself
+    return repr(one) == repr(two)  # NaN does not equal itself
 
 
 @settings(max_examples=300, deadline=None, database=None)
@@ -98,11 +98,11 @@ def test_any_frame(data: bytes) -> None:
 @pytest.mark.parametrize(
     "name", ["FetchResponse", "MetadataResponse", "OffsetFetchRequest", "LeaderAndIsrRequest"]
 )
-def test_a_lie_about_sizes_costs_nothing(name: str) -> None:
-    """Every 4 bytes in turn become a huge count: no memory is taken for it, and no time."""
+def test_a_huge_count_costs_neither_memory_nor_time(name: str) -> None:
+    """Replace every 4 bytes in turn by a huge count."""
     for version in messages.versions(name)[:: max(len(messages.versions(name)) - 1, 1)]:
         valid = messages.encode(name, version, bodies.typical(name, version))
-        messages.decode(name, version, valid)  # compiled now
+        messages.decode(name, version, valid)  # compiles the decoder
         tracemalloc.start()
         begun = time.process_time()
         for place in range(len(valid)):

@@ -1,4 +1,4 @@
-"""Message sets of magic 0 and 1, as another implementation writes them, and as nobody does."""
+"""Message sets of magic 0 and 1, from another implementation and malformed."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def test_any_codec(codec: int) -> None:
     ]
 
 
-def test_lz4_of_magic_0_has_a_checksum_of_its_own() -> None:
-    """Kafka's first writers took it over other bytes than LZ4 says (KAFKA-3160); that is refused, not misread."""
+def test_lz4_of_magic_0_with_the_wrong_header_checksum() -> None:
+    """Early Kafka computed the frame's header checksum wrongly (KAFKA-3160): it is refused, not misread."""
     packed = bytearray(compression.get("lz4").compress(message(0, 0, None, b"a")))
     packed[6] ^= 0xFF
     with pytest.raises(DecodeError, match=r"in a compressed message, byte 0: not readable: .*[Cc]hecksum"):
@@ -64,7 +64,7 @@ def test_inner_offsets_are_relative_with_magic_1() -> None:
     assert [each.offset for each in message_set.iter_records(data)] == [102, 105]
 
 
-def test_the_broker_s_clock_is_the_wrapper_s() -> None:
+def test_log_append_time_is_the_wrappers() -> None:
     data = wrap(
         1, 1, message(1, 0, None, b"a", 7), message(1, 1, None, b"b", 8), attributes=1 | 8, timestamp=50
     )
@@ -90,19 +90,19 @@ def changed(data: bytes, position: int, byte: int) -> bytes:
         (wrap(1, 0, changed(GOOD, 12, 0xFF)), "in a compressed message, byte 0: checksum"),
     ],
 )
-def test_what_is_refused_in_a_compressed_message(data: bytes, text: str) -> None:
+def test_malformed_compressed_messages(data: bytes, text: str) -> None:
     with pytest.raises(DecodeError, match=text) as caught:
         list(message_set.iter_records(GOOD + data))
     assert caught.value.offset == len(GOOD)
 
 
-def test_a_message_that_was_changed() -> None:
+def test_a_changed_message() -> None:
     with pytest.raises(CorruptedBatchError, match="checksum of a message is") as caught:
         list(message_set.iter_records(GOOD + changed(GOOD, len(GOOD) - 1, 0)))
     assert caught.value.offset == len(GOOD)
 
 
-def test_a_tail_that_is_cut_off_is_left_out() -> None:
+def test_a_truncated_last_message_is_left_out() -> None:
     for size in range(len(GOOD)):
         assert len(list(message_set.iter_records(GOOD + GOOD[:size]))) == 1
 
@@ -114,14 +114,14 @@ def test_another_magic() -> None:
     assert caught.value.offset == 46
 
 
-def test_lengths_inside_are_held_against_the_message() -> None:
+def test_inner_lengths_must_fit_the_message() -> None:
     for position, text in ((26, "length of the key"), (33, "length of the value")):
         data = changed(GOOD, position, 0x7F)
         with pytest.raises(DecodeError, match=text):
             list(message_set.iter_records(data, check_crc=False))
 
 
-def test_a_bomb() -> None:
+def test_decompression_stops_at_the_limit() -> None:
     data = wrap(1, 0, message(1, 0, None, bytes(100_000)))
     with pytest.raises(DecodeError, match="larger than 1000 bytes"):
         list(message_set.iter_records(data, max_size=1000))

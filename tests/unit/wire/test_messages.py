@@ -1,4 +1,4 @@
-"""Messages: known bytes, what versions differ in, and what is refused with which words."""
+"""Messages: known bytes, differences between versions, and the texts of errors."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ JOIN = {
     "ProtocolType": "consumer",
     "Protocols": [{"Name": "range", "Metadata": b"\1\2"}],
 }
-# Written out by hand from the layouts of KIP-559, KIP-482 and Kafka's documentation.
+# Written by hand from the layouts of KIP-559, KIP-482 and Kafka's documentation.
 KNOWN: list[tuple[str, int, dict[str, Any], str]] = [
     (
         "JoinGroupRequest",
@@ -185,7 +185,7 @@ def test_known_bytes(name: str, version: int, body: dict[str, Any], data: str) -
         assert messages.decode(name, version, form(b"??" + bytes.fromhex(data)), 2) == body
 
 
-def test_the_docstring_is_true() -> None:
+def test_the_examples_in_the_docstring() -> None:
     assert doctest.testmod(messages).failed == 0
 
 
@@ -263,7 +263,7 @@ def test_the_newer_name_of_a_key() -> None:
 # -- defaults, tags ---------------------------------------------------------------------------------
 
 
-def test_missing_fields_have_their_defaults() -> None:
+def test_missing_fields_get_their_defaults() -> None:
     for name, version in bodies.ALL:
         full = messages.defaults(name, version)
         assert messages.encode(name, version, {}) == messages.encode(name, version, full)
@@ -287,7 +287,7 @@ def test_defaults_are_not_shared() -> None:
     )
 
 
-def test_other_forms_of_values_are_taken() -> None:
+def test_other_types_for_values_are_accepted() -> None:
     body = {
         "GroupId": "g",
         "Protocols": (
@@ -306,7 +306,7 @@ def test_unknown_tagged_fields_are_kept() -> None:
         "_tags": {7: b"7", 2: b"2"},
     }
     data = messages.encode("JoinGroupRequest", 7, body)
-    assert data.endswith(bytes.fromhex("02 02 01 32 07 01 37"))  # ascending
+    assert data.endswith(bytes.fromhex("02 02 01 32 07 01 37"))  # in ascending order
     found = messages.decode("JoinGroupRequest", 7, data)
     assert found["_tags"] == {2: b"2", 7: b"7"} and found["Protocols"][0]["_tags"] == {
         0: b"",
@@ -322,14 +322,14 @@ def test_known_and_unknown_tags_together() -> None:
     assert messages.encode("ApiVersionsResponse", 3, found) == data
 
 
-def test_tags_in_any_order_are_read_but_none_twice() -> None:
+def test_tags_may_come_in_any_order_but_only_once() -> None:
     found = messages.decode("HeartbeatResponse", 4, bytes.fromhex("00000000 0000 02 07 01 37 02 01 32"))
     assert found["_tags"] == {7: b"7", 2: b"2"}
     with pytest.raises(DecodeError, match="tags: tag 2 twice"):
         messages.decode("HeartbeatResponse", 4, bytes.fromhex("00000000 0000 02 02 01 37 02 01 32"))
 
 
-# -- what is refused --------------------------------------------------------------------------------
+# -- errors --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -378,7 +378,7 @@ def test_tags_in_any_order_are_read_but_none_twice() -> None:
         ),
     ],
 )
-def test_what_ends_too_early(name: str, version: int, data: str, offset: int, words: str) -> None:
+def test_a_truncated_body(name: str, version: int, data: str, offset: int, words: str) -> None:
     with pytest.raises(TruncatedError, match=words) as caught:
         messages.decode(name, version, bytes.fromhex(data))
     assert caught.value.offset == offset and f"{name} v{version}: " in str(caught.value)
@@ -404,14 +404,14 @@ def test_what_ends_too_early(name: str, version: int, data: str, offset: int, wo
         ("FetchRequest", 12, "00" * 25 + "01 01 01" + "01 00 03 02 63 64", 33, "ClusterId: 1 bytes too many"),
     ],
 )
-def test_what_is_wrong(name: str, version: int, data: str, offset: int, words: str) -> None:
+def test_a_malformed_body(name: str, version: int, data: str, offset: int, words: str) -> None:
     with pytest.raises(DecodeError, match=words) as caught:
         messages.decode(name, version, bytes.fromhex(data))
     assert not isinstance(caught.value, TruncatedError)
     assert caught.value.offset == offset
 
 
-def test_an_offset_outside() -> None:
+def test_an_offset_outside_the_buffer() -> None:
     for offset in (-1, 3):
         with pytest.raises(DecodeError, match="begins outside of the 2 bytes"):
             messages.decode("HeartbeatResponse", 0, b"\0\0", offset)
@@ -491,12 +491,12 @@ def test_an_offset_outside() -> None:
         ("ControlledShutdownRequest", 0, None, "null where a mapping"),
     ],
 )
-def test_what_cannot_be_encoded(name: str, version: int, body: Any, words: str) -> None:
+def test_a_body_that_cannot_be_encoded(name: str, version: int, body: Any, words: str) -> None:
     with pytest.raises(EncodeError, match=words):
         messages.encode(name, version, body)
 
 
-def test_a_default_of_another_version_is_taken() -> None:
+def test_a_default_in_a_field_of_another_version_is_accepted() -> None:
     plain = messages.encode("JoinGroupRequest", 0, {"GroupId": "g"})
     assert (
         messages.encode(
@@ -525,12 +525,12 @@ def test_a_default_of_another_version_is_taken() -> None:
         lambda: messages.api_key("No"),
     ],
 )
-def test_what_is_not_known(call: Any) -> None:
+def test_unknown_messages_versions_and_keys(call: Any) -> None:
     with pytest.raises(UnsupportedVersionError, match=r"unknown|known: 0 to 9"):
         call()
 
 
-def test_errors_are_of_one_family() -> None:
+def test_all_errors_are_wire_errors() -> None:
     for each in (DecodeError, EncodeError, TruncatedError, UnsupportedVersionError):
         assert issubclass(each, exceptions.WireError) and issubclass(each, ValueError)
 
@@ -538,8 +538,8 @@ def test_errors_are_of_one_family() -> None:
 # -- the table --------------------------------------------------------------------------------------
 
 
-def test_the_table_is_what_kafkas_schemas_say(tmp_path: Path) -> None:
-    """Derived anew from the jars, it is the committed one: by a process, as `make messages` does it."""
+def test_the_table_equals_kafkas_schemas(tmp_path: Path) -> None:
+    """Derive the table again from the jars, in a process as `make messages` does, and compare."""
     if shutil.which("mvn") is None:
         if os.environ.get("CI"):
             raise RuntimeError("mvn not found")
@@ -554,7 +554,7 @@ def test_the_table_is_what_kafkas_schemas_say(tmp_path: Path) -> None:
     )
 
 
-def test_every_message_that_is_needed_is_there() -> None:
+def test_the_table_has_every_message_in_use() -> None:
     assert len(messages.names()) == 200 and len(schema.keys()) == 93
     assert {
         "RequestHeader",

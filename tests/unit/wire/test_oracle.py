@@ -1,4 +1,4 @@
-"""kafka-python's codecs, made from the same schemas by other hands, agree with ours.
+"""Compare with kafka-python's codecs, an independent implementation of the same schemas.
 
 In every message and version that it knows: what is encoded here it decodes to the same values and
 encodes to the same bytes, and what it encodes is decoded here.
@@ -23,7 +23,7 @@ from tests.unit.wire import bodies
 
 
 def _classes() -> dict[str, Any]:
-    """Their codec of each schema they ship, without what their classes change for their own clients."""
+    """kafka-python's codec of each schema it ships, without the changes its classes make for its own clients."""
     registered = dict(ResponseClassRegistry._response_class_registry)
     found: dict[str, Any] = {}
     for file in resources.files(f"{schemas.__name__}.resources").iterdir():
@@ -44,7 +44,7 @@ SHARED = [
 
 
 def to_theirs(container: Any, body: dict[str, Any], version: int) -> Any:
-    """A structure of ours as what their encoders take the attributes of."""
+    """Convert a structure of ours to an object whose attributes kafka-python's encoders read."""
     return types.SimpleNamespace(**_values(container, body, version), unknown_tags=None, tags=None)
 
 
@@ -57,7 +57,7 @@ def _values(struct: Any, body: dict[str, Any], version: int) -> dict[str, Any]:
         if field.is_struct_array() and value is not None:
             value = [to_theirs(field, each, version) for each in value]
         elif field.tag is not None and value in (uuid.UUID(int=0), _defaults(field, version)):
-            # They write such a tagged field though it has its default; Kafka's own code does not.
+            # kafka-python writes such a tagged field even with its default; Kafka's own code does not.
             value = field.default
         elif field.is_struct() and value is not None:
             value = to_theirs(field, value, version)
@@ -70,7 +70,7 @@ def _defaults(struct: Any, version: int) -> dict[str, Any]:
 
 
 def from_theirs(item: Any, struct: Any, version: int) -> dict[str, Any]:
-    """An object of theirs as our body."""
+    """Convert an object of kafka-python to a body of ours."""
     found: dict[str, Any] = {}
     for field in struct._fields:
         if not field.for_version_q(version):
@@ -80,7 +80,7 @@ def from_theirs(item: Any, struct: Any, version: int) -> dict[str, Any]:
             value = [from_theirs(each, field, version) for each in value]
         elif field.is_struct() and value is not None:
             value = from_theirs(value, field, version)
-        elif field.is_struct() and field.tag is not None:  # a tagged field that is not there
+        elif field.is_struct() and field.tag is not None:  # an absent tagged field
             value = _defaults(field, version)
         elif field._type_str == "uuid":
             value = (
@@ -96,7 +96,7 @@ def from_theirs(item: Any, struct: Any, version: int) -> dict[str, Any]:
     return found
 
 
-def test_it_knows_enough_to_compare() -> None:
+def test_enough_messages_can_be_compared() -> None:
     assert len(SHARED) > 380, len(SHARED)
     wanted = {
         "JoinGroupRequest",
@@ -109,7 +109,7 @@ def test_it_knows_enough_to_compare() -> None:
 
 
 @pytest.mark.parametrize(("name", "version"), SHARED)
-def test_both_ways(name: str, version: int) -> None:
+def test_each_decodes_the_others_bytes(name: str, version: int) -> None:
     theirs = THEIRS[name]
 
     @settings(max_examples=4, deadline=None, database=None, suppress_health_check=list(HealthCheck))

@@ -1,4 +1,4 @@
-"""Records, one by one and many: what is read, what is refused and where, and what is written."""
+"""Decoding and encoding records, and the place that errors name."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_any_records_round_trip(made: list[Record]) -> None:
 
 @given(records())
 @settings(deadline=None)
-def test_the_careful_reader_reads_the_same(made: list[Record]) -> None:
+def test_the_slow_path_reads_the_same(made: list[Record]) -> None:
     base_offset, base_timestamp = made[0].offset, made[0].timestamp
     data = record.encode(made, base_offset, base_timestamp)
     position = 0
@@ -68,7 +68,7 @@ def test_the_careful_reader_reads_the_same(made: list[Record]) -> None:
 
 @given(records(), st.data())
 @settings(max_examples=300, deadline=None)
-def test_both_readers_agree_on_what_was_tampered_with(made: list[Record], data: st.DataObject) -> None:
+def test_both_paths_agree_on_modified_bytes(made: list[Record], data: st.DataObject) -> None:
     encoded = bytearray(record.encode(made, made[0].offset, made[0].timestamp))
     for _ in range(data.draw(st.integers(1, 3))):
         encoded[data.draw(st.integers(0, min(len(encoded), 60) - 1))] = data.draw(st.integers(0, 255))
@@ -92,7 +92,7 @@ def test_both_readers_agree_on_what_was_tampered_with(made: list[Record], data: 
         assert quick == careful()
 
 
-def test_longer_encodings_than_needed_are_read() -> None:
+def test_needlessly_long_varints_are_read() -> None:
     body = b"\x00" + b"\x80\x00" * 2 + b"\x81\x00" + b"\x84\x00ab" + b"\x80\x80\x00"
     assert one(bytes((len(body) * 2,)) + body) == Record(0, 0, None, b"ab")
 
@@ -102,7 +102,7 @@ def test_header_keys_may_repeat_and_need_not_be_text() -> None:
         0, 0, None, None, (("a", b""), ("a", None), ("", b"x"), ("\udcff", b"y"), ("é" * 40, b"z" * 70))
     )
     data = record.encode([made])
-    assert b"\x02\xff" in data  # a key of one byte that is no UTF-8
+    assert b"\x02\xff" in data  # a key of one byte that is not UTF-8
     assert one(data) == made
 
 
@@ -131,12 +131,12 @@ GOOD = record_body(key=b"\x06key", value=b"\x0avalue", headers=b"\x02\x02h\x02v"
             5,
             "length of the value is 2147483647, with 1 bytes",
         ),
-        (record_body(headers=b"\x01"), DecodeError, 6, "-1 headers can not be in 0 bytes"),
+        (record_body(headers=b"\x01"), DecodeError, 6, "-1 headers cannot be in 0 bytes"),
         (
             record_body(headers=b"\xfe\xff\xff\xff\x0f"),
             DecodeError,
             6,
-            "2147483647 headers can not be in 0 bytes",
+            "2147483647 headers cannot be in 0 bytes",
         ),
         (record_body(headers=b"\x02\x01\x01"), DecodeError, 7, "key of header 0 is null"),
         (record_body(headers=b"\x02\x02a\x04b"), DecodeError, 9, "length of the value of header 0 is 2"),
@@ -145,7 +145,7 @@ GOOD = record_body(key=b"\x06key", value=b"\x0avalue", headers=b"\x02\x02h\x02v"
         (record_body(timestamp=b"\xff" * 9 + b"\x02"), DecodeError, 2, "varint does not fit 64 bits"),
         (record_body(timestamp=b"\x80" * 10 + b"\x00"), DecodeError, 2, "varint is longer than 10 bytes"),
         (record_body(offset=b"\xff\xff\xff\xff\x10"), DecodeError, 3, "varint does not fit 32 bits"),
-        # The lengths of the record, and of the value of its header, both say 20 bytes more than there are.
+        # The record and the value of its header both claim 20 bytes more than there are.
         (
             b"\x3c\x00\x00\x00\x01\x01\x02\x02h\x2a" + b"v",
             TruncatedError,
@@ -155,7 +155,7 @@ GOOD = record_body(key=b"\x06key", value=b"\x0avalue", headers=b"\x02\x02h\x02v"
         (GOOD + b"\x00", DecodeError, len(GOOD), "1 bytes are left over after 1 records"),
     ],
 )
-def test_what_is_wrong_with_a_record_is_told_with_its_place(
+def test_a_malformed_record_is_reported_with_its_offset(
     data: bytes, kind: type[DecodeError], offset: int, text: str
 ) -> None:
     with pytest.raises(kind, match=text) as caught:
@@ -163,20 +163,20 @@ def test_what_is_wrong_with_a_record_is_told_with_its_place(
     assert caught.value.offset == offset and type(caught.value) is kind
 
 
-def test_the_record_that_is_wrong_is_told_by_number() -> None:
+def test_a_malformed_record_is_reported_with_its_number() -> None:
     with pytest.raises(DecodeError, match="record 2: its length") as caught:
         record.decode(GOOD * 2 + b"\x7e" + bytes(20), 3)
     assert caught.value.offset == len(GOOD) * 2
 
 
 @pytest.mark.parametrize("count", [-1, 2, 2**31 - 1])
-def test_a_count_that_can_not_be_is_refused_before_anything_is_read(count: int) -> None:
-    with pytest.raises(DecodeError, match=f"{count} records can not be in 7 bytes"):
+def test_an_impossible_count_is_refused_before_decoding(count: int) -> None:
+    with pytest.raises(DecodeError, match=f"{count} records cannot be in 7 bytes"):
         record.decode(bytes(7), count)
 
 
 @pytest.mark.parametrize("cut", range(1, len(GOOD)))
-def test_a_record_that_is_cut_off_anywhere(cut: int) -> None:
+def test_a_record_truncated_at_any_byte(cut: int) -> None:
     with pytest.raises(DecodeError):
         record.decode(GOOD[:cut], 1)
 
@@ -195,11 +195,11 @@ def test_a_record_that_is_cut_off_anywhere(cut: int) -> None:
         ((0, 1.5, None, None, (), 0), "record 1: "),
     ],
 )
-def test_what_can_not_be_written(fields: tuple[object, ...], text: str) -> None:
+def test_a_record_that_cannot_be_encoded(fields: tuple[object, ...], text: str) -> None:
     with pytest.raises(EncodeError, match=text):
         record.encode([Record(0, 0, None, None), fields])
 
 
-def test_sizes_are_those_of_the_protocol() -> None:
+def test_encoded_sizes() -> None:
     smallest = record.encode([Record(0, 0, None, None)])
     assert len(smallest) == record.MIN_RECORD_SIZE == 1 + varint.decode_varint(smallest)[0]

@@ -1,4 +1,4 @@
-"""SASL dialogues: the examples of the RFCs, and a server that is not the one it claims to be."""
+"""SASL exchanges: the examples of the RFCs, and a server that cannot prove its identity."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_scram_sha_256_as_in_rfc_7677() -> None:
         (SERVER_FIRST, b"\xff\xff", "does not know the password"),
     ],
 )
-def test_scram_with_a_server_that_is_wrong(first: bytes, last: bytes | None, words: str) -> None:
+def test_scram_with_a_wrong_server(first: bytes, last: bytes | None, words: str) -> None:
     dialogue = scram().exchange()
     next(dialogue)
     with pytest.raises(AuthenticationError, match=words):

@@ -1,4 +1,4 @@
-"""Varints: the vectors of the protocol, bounds, and the round trip of any value."""
+"""Varints: test vectors, limits and round trips."""
 
 from __future__ import annotations
 
@@ -98,14 +98,14 @@ def test_an_unsigned_varint_round_trips(value: int) -> None:
         (varint.unsigned_size, -1),
     ],
 )
-def test_what_does_not_fit_is_refused(function: Callable[[int], object], value: int) -> None:
+def test_a_value_out_of_range_is_refused(function: Callable[[int], object], value: int) -> None:
     with pytest.raises(EncodeError, match=f"^{value} does not fit"):
         function(value)
 
 
 @pytest.mark.parametrize("decode", [varint.decode_varint, varint.decode_varlong, varint.decode_unsigned])
 @pytest.mark.parametrize("data", [b"", b"\x80", b"\xff\xff\xff"])
-def test_a_cut_off_varint(decode: Callable[..., tuple[int, int]], data: bytes) -> None:
+def test_a_truncated_varint(decode: Callable[..., tuple[int, int]], data: bytes) -> None:
     with pytest.raises(TruncatedError) as caught:
         decode(b"\x00" + data, 1)
     assert caught.value.offset == 1 + len(data)
@@ -121,11 +121,11 @@ def test_a_cut_off_varint(decode: Callable[..., tuple[int, int]], data: bytes) -
         (varint.decode_varlong, b"\xff" * 9 + b"\x02"),
     ],
 )
-def test_a_varint_of_more_bits_than_its_type(decode: Callable[..., tuple[int, int]], data: bytes) -> None:
+def test_a_varint_with_more_bits_than_its_type(decode: Callable[..., tuple[int, int]], data: bytes) -> None:
     with pytest.raises(DecodeError) as caught:
         decode(b"\x00" + data, 1)
     assert caught.value.offset == 1 and not isinstance(caught.value, TruncatedError)
 
 
-def test_needless_groups_are_read() -> None:
+def test_needless_groups_are_accepted() -> None:
     assert varint.decode_varint(b"\x82\x00") == (1, 2)
