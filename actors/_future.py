@@ -1,14 +1,14 @@
 """A pykka future that can be awaited on any loop and waited for in any thread.
 
-pykka's own ``await`` blocks the event loop (pykka issue 99); this one registers with the loop and is
-woken by it. A future whose last awaiter was cancelled is cancelled itself, so that the actor does
-not work for somebody who is gone. ``map``, ``filter``, ``join`` and ``reduce`` make futures that are
-computed by whoever asks first, as in pykka, but on the loop when they are awaited there.
+pykka's own ``await`` blocks the event loop (pykka issue 99); this one is woken by the loop. When the last
+awaiter is cancelled, the future is cancelled, so that the actor does not work for an asker that is gone.
+``map``, ``filter``, ``join`` and ``reduce`` make futures that the first one to ask computes, as in pykka,
+but on the loop when they are awaited there.
 
-A future has no lock (making one and taking it once was 0.3 us of a 5 us ask). Who settles it has to
-take ``_unsettled`` out of its dict, which one thread does and all others fail at. Who waits enters
-itself first and looks at the state afterwards; who settles sets the state first and looks for those
-who wait afterwards: one of the two sees the other.
+A future has no lock (making and taking one was 0.3 us of a 5 us ask). Settling takes ``_unsettled`` out of
+its dict, at which one thread succeeds and all others fail. A waiter enters itself first and looks at the
+state afterwards; settling sets the state first and looks for waiters afterwards. So one of the two sees
+the other.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ M = TypeVar("M")
 R = TypeVar("R")
 
 Waiter: TypeAlias = "tuple[asyncio.AbstractEventLoop, asyncio.Future[None], int]"
-"""Where somebody awaits a future: the loop, what to wake, and the loop's thread."""
+"""An awaiter of a future: its loop, the asyncio future to wake it by, and the loop's thread."""
 
 _PENDING, _VALUE, _ERROR, _CANCELLED = range(4)
 
 
 def on_event_loop() -> bool:
-    """Whether the calling thread is running an event loop right now."""
+    """Whether the calling thread runs an event loop right now."""
     return asyncio._get_running_loop() is not None
 
 
 class Future(pykka.Future[T]):
     """The reply to an ask. ``await`` it on a loop, or ``get`` it in a thread without one."""
 
-    # Class attributes instead of pykka's __init__: a future is made for every ask.
+    # Class attributes in place of pykka's __init__: every ask makes a future.
     _get_hook = None
     _await_hook: Callable[[], Awaitable[T]] | None = None
     _state = _PENDING
@@ -63,7 +63,7 @@ class Future(pykka.Future[T]):
     _blocked: list[Any] | None = None
     _expiry: tuple[asyncio.TimerHandle, int] | None = None
     target: Cell | None = None
-    """The actor that owes the reply, while it is known."""
+    """The actor that owes the reply, as far as it is known."""
 
     def __init__(self) -> None:
         self._unsettled = True
@@ -79,7 +79,7 @@ class Future(pykka.Future[T]):
             raise queue.Full
 
     def set_exception(self, exc_info: OptExcInfo | None = None) -> None:
-        """Set an exception (the one being handled, without an argument)."""
+        """Set an exception; without an argument, the one that is being handled."""
         kind, error, traceback = exc_info or sys.exc_info()
         if error is None:
             error = kind() if kind is not None else RuntimeError("set_exception() without an error")
@@ -89,55 +89,55 @@ class Future(pykka.Future[T]):
             raise queue.Full
 
     def try_set(self, value: T) -> bool:
-        """Set the value unless somebody settled or cancelled the future; tell whether it was set."""
+        """Set the value, unless the future is settled or cancelled; tell whether it was set."""
         return self._settle(_VALUE, value)
 
     def try_fail(self, error: BaseException) -> bool:
-        """Set an exception unless the future is settled or cancelled; tell whether it was set."""
+        """Set an exception, unless the future is settled or cancelled; tell whether it was set."""
         return self._settle(_ERROR, error)
 
     def cancel(self) -> bool:
-        """Give the reply up: the ask is not executed if it has not begun. False if settled."""
+        """Give up the reply: the actor does not handle the ask if it has not begun to. False if settled."""
         return self._settle(_CANCELLED, asyncio.CancelledError())
 
     def expire(self, timeout: float) -> None:
-        """Give the reply up because it took too long: its error is ``pykka.Timeout``."""
+        """Give up the reply with ``pykka.Timeout`` as its error, after ``timeout`` seconds."""
         self._settle(_ERROR, pykka.Timeout(f"{timeout} seconds"))
 
     def expires(self, timer: asyncio.TimerHandle) -> None:
-        """The timer that will call :meth:`expire`: it ends with the reply."""
+        """Keep the timer that will call :meth:`expire`, to cancel it when the reply comes."""
         self._expiry = timer, threading.get_ident()
 
     def done(self) -> bool:
-        """Whether there is a value, an error, or nobody left who wants one."""
+        """Whether the future has a value or an error, or is cancelled."""
         return self._state != _PENDING
 
     def cancelled(self) -> bool:
-        """Whether the reply was given up."""
+        """Whether the future is cancelled."""
         return self._state == _CANCELLED
 
     def value_set(self) -> bool:
-        """Whether there is a value."""
+        """Whether the future has a value."""
         return self._state == _VALUE
 
     def value(self) -> T | None:
-        """The value if there is one, without waiting; else None."""
+        """The value if the future has one, else None; does not wait."""
         return self._value if self._state == _VALUE else None
 
     def exception(self) -> BaseException | None:
-        """The error if there is one, without waiting; else None."""
+        """The error if the future has one or is cancelled, else None; does not wait."""
         return self._value if self._state in (_ERROR, _CANCELLED) else None
 
     def _settle(self, state: int, value: Any) -> bool:
         if self.__dict__.pop("_unsettled", None) is None:
-            while self._state == _PENDING:  # another thread is two lines below
+            while self._state == _PENDING:  # another thread is at the next statement
                 time.sleep(0)
             return False
         self._value, self._state = value, state  # in this order
         self.target = None
         if self._expiry is not None:
             timer, thread = self._expiry
-            if thread == threading.get_ident():  # another thread must not touch a loop's timer
+            if thread == threading.get_ident():  # only the loop's own thread may touch its timer
                 timer.cancel()
         while self._blocked:
             self._blocked.pop().release()
@@ -156,9 +156,9 @@ class Future(pykka.Future[T]):
         """Wait in a thread for the value; see :meth:`pykka.Future.get`.
 
         Raises:
-            WouldDeadlock: on a thread that runs an event loop; ``await`` the future there.
+            WouldDeadlock: the calling thread runs an event loop; ``await`` the future there.
             AskCycle: the actor that would answer waits, in turn, for the calling one.
-            pykka.Timeout: nothing within ``timeout`` seconds.
+            pykka.Timeout: no reply within ``timeout`` seconds.
         """
         if self._get_hook is not None:
             return super().get(timeout=timeout)
@@ -173,7 +173,7 @@ class Future(pykka.Future[T]):
         return self._outcome()
 
     def _block(self, timeout: float | None) -> None:
-        # A bare lock that is released once: threading.Event makes three objects and took 2 us.
+        # A bare lock, released once: threading.Event makes three objects and takes 2 us.
         lock = threading.Lock()
         lock.acquire()
         blocked = self.__dict__.setdefault("_blocked", [])
@@ -209,7 +209,7 @@ class Future(pykka.Future[T]):
         if isinstance(self._get_hook_result, Unset):
             if self._await_hook is not None:
                 self._get_hook_result = await self._await_hook()
-            else:  # somebody's own hook is a blocking function: a worker thread runs it
+            else:  # a user's own hook is a blocking function: run it in a worker thread
                 await asyncio.get_running_loop().run_in_executor(None, self.get)
         return cast("T", self._get_hook_result)
 
@@ -236,11 +236,11 @@ class Future(pykka.Future[T]):
                 cell.waiting_on = None
 
     def _forget(self, entry: Waiter) -> bool:
-        """Take a waiter out; tell whether it was the last one."""
+        """Remove a waiter; tell whether it was the last one."""
         try:
             cast("list[Waiter]", self._waiters).remove(entry)
         except ValueError:
-            return False  # the reply is there
+            return False  # the reply has come
         return not self._waiters and not self._blocked
 
     def _outcome(self) -> T:
@@ -248,7 +248,7 @@ class Future(pykka.Future[T]):
             return self._value  # type: ignore[no-any-return]
         raise self._value
 
-    # -- what is computed from it ---------------------------------------------------------------
+    # -- futures computed from it ---------------------------------------------------------------
 
     def map(self, func: Callable[[T], M]) -> Future[M]:
         """See :meth:`pykka.Future.map`."""
@@ -292,7 +292,7 @@ def _derived(future: pykka.Future[M], later: Callable[[], Awaitable[M]]) -> Futu
 async def _anywhere(future: pykka.Future[T]) -> T:
     if isinstance(future, Future):
         return cast("T", await future)
-    # pykka's own futures block whoever awaits them.
+    # Awaiting one of pykka's own futures would block the loop.
     return await asyncio.get_running_loop().run_in_executor(None, future.get)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 import pykka
 from pykka import ActorDeadError
 
-from actors._core.context import ambient, current
+from actors._core.context import current
 from actors._core.inspection import statistics_of
 from actors._core.lifecycle import started
 from actors._core.mailbox import ControlMessage, Mailbox
@@ -20,6 +20,7 @@ from actors._errors import MailboxFull, WouldDeadlock
 from actors._future import Future, on_event_loop
 from actors._messages import Request
 from actors._proxy import ActorProxy
+from actors._trace import ambient
 
 if TYPE_CHECKING:
     from actors._core.cell import Cell

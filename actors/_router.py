@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 import pykka
 from pykka import ActorDeadError
 
-from actors._core.context import ambient, current
+from actors._core.context import current
 from actors._core.mailbox import ControlMessage
 from actors._errors import MailboxFull, WouldDeadlock
 from actors._future import Future, on_event_loop
@@ -26,6 +26,7 @@ from actors._messages import Request
 from actors._policy import ESCALATE, Supervision
 from actors._pool_messages import Resize, RouterStatistics, Stopped, StopPool
 from actors._routing import ROUND_ROBIN, Broadcast, Members, Routing
+from actors._trace import ambient
 
 if TYPE_CHECKING:
     from actors._pool import Pool

@@ -241,7 +241,8 @@ class ActorSystem:
             del siblings[name]
             raise
         if self.registered:
-            register(cell)
+            register(cell.ref)
+            cell.registered = True
         if asyncio._get_running_loop() is self.loop:
             lifecycle.begin(cell)
         elif not self.on_loop(lifecycle.begin, cell):

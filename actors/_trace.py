@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import random
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-
-from actors._core.context import ambient
 
 _HEADER = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 
@@ -50,6 +49,10 @@ class TraceContext:
     def header(self) -> str:
         """The context as a ``traceparent`` header."""
         return f"00-{self.trace_id}-{self.span_id}-{self.sampled:02x}"
+
+
+ambient: contextvars.ContextVar[TraceContext | None] = contextvars.ContextVar("actors_trace", default=None)
+"""The trace set by :func:`trace_as`, such as that of a web request; it precedes the current message's."""
 
 
 @contextlib.contextmanager

@@ -1,1 +1,1 @@
-"""The runtime's private half: the cell and what it is made of. Import from :mod:`actors` instead."""
+"""The runtime's private half: the cell and its parts. Import from :mod:`actors` instead."""

@@ -1,9 +1,9 @@
-"""Who waits for whom: an ask that closes a circle is refused instead of waiting for ever.
+"""Deadlock detection: an ask that closes a circle of waiting actors is refused.
 
-While an actor's own handler waits for a reply, its cell notes the future, and the future knows the
-actor that owes the reply (until somebody takes the duty over). Following the two from the target
-either ends, or comes back to the actor that is about to wait. Tasks beside the mailbox may wait for
-their own actor: only the handler itself is noted.
+While an actor's handler waits for a reply, its cell notes the future, and the future knows the actor that
+owes the reply (until a handler takes the reply over). Following the two from the target either ends, or
+comes back to the actor that is about to wait. Only handlers are noted: a task beside the mailbox may wait
+for its own actor.
 """
 
 from __future__ import annotations
@@ -22,7 +22,14 @@ if TYPE_CHECKING:
 
 
 def enter(cell: Cell, future: Future[Any]) -> Cell | None:
-    """Note that the cell's handler waits for ``future``; the cell, if it is its handler that runs.
+    """Note that a handler is about to wait for a reply.
+
+    Args:
+        cell: the actor whose code runs.
+        future: the reply.
+
+    Returns:
+        the cell, if its handler runs; None for a task beside the mailbox.
 
     Raises:
         AskCycle: the wait would never end.
@@ -36,7 +43,7 @@ def enter(cell: Cell, future: Future[Any]) -> Cell | None:
 
 @contextlib.contextmanager
 def blocking(future: Future[Any]) -> Iterator[None]:
-    """The same for a handler that blocks its own thread."""
+    """Note, in a ``with`` block, that a handler blocks its own thread. Raises as :func:`enter` does."""
     cell = current.get()
     if cell is None or not cell.threaded:
         yield

@@ -145,5 +145,5 @@ def dump(top: Tree) -> str:
         lines.append(describe(cell))
         if cell.waiting_on is not None and cell.waiting_on.target is not None:
             lines.append(f"    waits for {cell.waiting_on.target.path}")
-        lines.extend(f"  {line}" for line in (stack_of(cell) or "").splitlines())
+        lines.extend(f"  {line}" for line in (stack_of(cell.task) or "").splitlines())
     return "\n".join(lines)

@@ -1,8 +1,8 @@
 """Instruments: code that watches every message of a system.
 
-What nobody watches costs one test for None. A method that an instrument does not override is never
-called. An instrument that raises is removed and reported (trio's instruments do the same), unless
-it raises :class:`Injected`: that is a fault made on purpose, and becomes the handler's.
+Without instruments, a message costs one test for None. Methods that an instrument does not override are
+never called. An instrument that raises is removed and reported, as in trio; an :class:`Injected` is no
+failure of the instrument, but a fault made on purpose: the handler fails with it.
 """
 
 from __future__ import annotations
@@ -25,30 +25,51 @@ class Injected(Exception):
 
 
 class Instrument:
-    """Base class: override what is of interest. Methods are called synchronously and must be quick.
+    """Base class: override the methods of interest. They must be quick: the message waits for them.
 
-    They are called on the thread where it happens: for senders in other threads, and for actors
-    with a thread of their own, that is not the loop's.
+    They run on the thread of the sender (``admit``, ``asked``) or of the actor (``begin``, ``end``), which
+    need not be the loop's.
     """
 
     def admit(self, cell: Cell, envelope: Envelope, lane: str) -> bool:
-        """A message is about to enter a mailbox; False takes it over (see ``Mailbox.deliver``)."""
+        """Called before a message enters a mailbox.
+
+        Args:
+            cell: the recipient.
+            envelope: the message with its reply and sender.
+            lane: ``normal`` or ``priority``.
+
+        Returns:
+            False to take the message over (see ``Mailbox.deliver``).
+        """
         return True
 
     def begin(self, cell: Cell, envelope: Envelope) -> None:
-        """A message left the mailbox and is about to be handled."""
+        """Called when a message has left the mailbox, before its handler. May raise :class:`Injected`."""
 
     def end(
         self, cell: Cell, envelope: Envelope, began: int, ended: int, error: BaseException | None
     ) -> None:
-        """A message was handled; times in nanoseconds of the system's clock."""
+        """Called when a message has been handled.
+
+        Args:
+            cell: the actor that handled it.
+            envelope: the message with its reply and sender.
+            began: when its handler began, in nanoseconds of the system's clock.
+            ended: when the handler ended, likewise.
+            error: the handler's exception, if any.
+        """
 
     def asked(self, cell: Cell, reply: Future[Any]) -> None:
-        """An ask was made; ``reply`` is the asker's future."""
+        """Called for an ask to an actor; ``reply`` is the asker's future."""
 
 
 class Hooks:
-    """The methods of all instruments of one system, sorted by point."""
+    """The methods of a system's instruments, by the point where they are called.
+
+    Args:
+        changed: called when an instrument has removed itself.
+    """
 
     __slots__ = ("_begin", "_end", "_system_changed", "admit", "asked", "instruments")
 
@@ -70,19 +91,19 @@ class Hooks:
         )
 
     def add(self, instrument: Instrument) -> None:
-        """Install an instrument."""
+        """Add an instrument."""
         self.instruments.append(instrument)
         self._sort()
 
     def remove(self, instrument: Instrument) -> None:
-        """Remove an instrument; nothing if it is not there."""
+        """Remove an instrument if it is there."""
         if instrument in self.instruments:
             self.instruments.remove(instrument)
             self._sort()
             self._system_changed()
 
     def admits(self, cell: Cell, envelope: Envelope, lane: str) -> bool:
-        """Ask all; the first that takes the message over ends it."""
+        """Call ``admit`` of the instruments until one returns False; see :meth:`Instrument.admit`."""
         for instrument, admit in self.admit:
             try:
                 if not admit(cell, envelope, lane):
@@ -92,7 +113,7 @@ class Hooks:
         return True
 
     def began(self, cell: Cell, envelope: Envelope) -> Injected | None:
-        """Tell all; the fault if one injects one."""
+        """Call ``begin`` of all instruments; return the fault that one injects, if any."""
         injected = None
         for instrument, begin in self._begin:
             try:
@@ -106,7 +127,7 @@ class Hooks:
     def ended(
         self, cell: Cell, envelope: Envelope, began: int, ended: int, error: BaseException | None
     ) -> None:
-        """Tell all."""
+        """Call ``end`` of all instruments; see :meth:`Instrument.end`."""
         for instrument, end in self._end:
             try:
                 end(cell, envelope, began, ended, error)
@@ -114,7 +135,7 @@ class Hooks:
                 self._failed(instrument)
 
     def on_asked(self, cell: Cell, reply: Future[Any]) -> None:
-        """Tell all."""
+        """Call ``asked`` of all instruments."""
         for instrument, asked in self.asked:
             try:
                 asked(cell, reply)

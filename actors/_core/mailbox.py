@@ -43,7 +43,8 @@ if TYPE_CHECKING:
 DEFAULT_CAPACITY = 10_000
 PRIORITY_FACTOR = 16
 
-NORMAL, PRIORITY, SYSTEM = "normal", "priority", "system"
+NORMAL, PRIORITY = "normal", "priority"
+"""The lanes, as an instrument sees them."""
 
 
 class ControlMessage:

@@ -9,15 +9,12 @@ import logging
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pykka import ActorRegistry
-from pykka._envelope import Envelope as PykkaEnvelope
 from pykka._future import _Unset as Unset
 from pykka._introspection import AttrInfo, get_attr_directly, get_obj_dict
 from pykka.messages import _ActorStop as ActorStop
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from actors._core.cell import Cell
 
 R = TypeVar("R")
 
@@ -72,28 +69,23 @@ def _install_registry() -> Refs[Any]:
 _registry = _install_registry()
 
 
-def register(cell: Cell) -> None:
-    """Enter an actor into pykka's registry."""
-    _registry.append(cell.ref)
-    cell.registered = True
+def register(ref: object) -> None:
+    """Enter an actor's ref into pykka's registry."""
+    _registry.append(ref)
 
 
-def unregister(cell: Cell) -> None:
-    """Remove an actor from pykka's registry, with pykka's log lines; nothing if it is not there."""
-    if not cell.registered:
-        return
-    _registry.discard(cell.ref)
-    cell.registered = False
+def unregister(ref: object) -> None:
+    """Remove a ref from pykka's registry if it is there, with pykka's log lines."""
+    _registry.discard(ref)
     if logger.isEnabledFor(logging.DEBUG):
-        logger.debug(f"Unregistered {cell.ref}")
-        logger.debug(f"Stopped {cell.ref}")
+        logger.debug(f"Unregistered {ref}")
+        logger.debug(f"Stopped {ref}")
 
 
 __all__ = [
     "ActorRegistry",
     "ActorStop",
     "AttrInfo",
-    "PykkaEnvelope",
     "Refs",
     "Unset",
     "get_attr_directly",

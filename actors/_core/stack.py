@@ -1,29 +1,27 @@
-"""Where an actor's handler waits."""
+"""The stack of an actor's coroutine handler."""
 
 from __future__ import annotations
 
+import asyncio
 import traceback
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from actors._core.cell import Cell
+from typing import Any
 
 MAX_DEPTH = 50
-"""Coroutines that are followed, each waiting for the next."""
+"""Coroutines to follow, each awaiting the next."""
 
 MAX_STACK = 16_000
-"""Characters of a stack: the innermost ones."""
+"""Characters of a stack to keep, innermost lines last."""
 
 
-def stack_of(cell: Cell) -> str | None:
-    """Where the actor's coroutine handler waits, the innermost line last; None if none does.
+def stack_of(task: asyncio.Task[Any] | None) -> str | None:
+    """The stack of a waiting task (a cell's, say), the innermost line last; None without a task.
 
-    ``Task.get_stack`` has only the outermost coroutine of one that waits: what that awaits is here.
+    ``Task.get_stack`` shows only the outermost coroutine of a waiting task; this follows what it awaits.
     """
-    if cell.task is None:
+    if task is None:
         return None
     lines: list[str] = []
-    waiting: Any = cell.task.get_coro()
+    waiting: Any = task.get_coro()
     while waiting is not None and len(lines) < MAX_DEPTH:
         frame = getattr(waiting, "cr_frame", None) or getattr(waiting, "gi_frame", None)
         if frame is not None:

@@ -1,7 +1,7 @@
-"""Counters and fixed-bucket histograms, always on, and what is read from them.
+"""Statistics: fixed-bucket histograms, and the snapshots of actors and mailboxes that users read.
 
-Bucket n of a histogram counts durations below ``2**n`` units of 1.024 microseconds: a shift and a
-``bit_length`` find it (65 ns), where a search in a list of bounds took 190.
+Bucket n of a histogram counts durations below ``2**n`` units of 1.024 microseconds. A shift and a
+``bit_length`` find the bucket in 65 ns; a search in a list of bounds took 190.
 """
 
 from __future__ import annotations
@@ -10,27 +10,27 @@ from dataclasses import dataclass
 
 SHIFT = 10
 BUCKETS = 30
-"""The last bucket also takes what is longer than its bound (about 9 minutes)."""
+"""The last bucket also counts durations above its bound (about 9 minutes)."""
 
 BOUNDS_NS = tuple(1 << (SHIFT + bucket) for bucket in range(BUCKETS))
-"""Upper bounds of the buckets in nanoseconds."""
+"""Upper bounds of the buckets, in nanoseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """Counts per bucket of :data:`BOUNDS_NS`."""
+    """Durations counted per bucket of :data:`BOUNDS_NS`."""
 
     counts: tuple[int, ...]
 
     @property
     def total(self) -> int:
-        """How many durations were counted."""
+        """The number of durations counted."""
         return sum(self.counts)
 
     def quantile(self, share: float) -> float:
-        """Seconds below which ``share`` of the durations lie: the upper bound of their bucket.
+        """Seconds below which a share (0 to 1) of the durations lie: the upper bound of a bucket.
 
-        0.0 if nothing was counted.
+        0.0 if no duration was counted.
         """
         wanted = share * self.total
         seen = 0
@@ -41,7 +41,7 @@ class Histogram:
         return 0.0
 
     def since(self, earlier: Histogram) -> Histogram:
-        """What was counted after ``earlier`` was taken."""
+        """The durations counted after ``earlier`` was taken."""
         return Histogram(tuple(a - b for a, b in zip(self.counts, earlier.counts, strict=True)))
 
 
@@ -49,8 +49,9 @@ class Histogram:
 class MailboxStatistics:
     """A mailbox at one moment.
 
-    ``depth`` is the sum of the lanes; ``waiting`` are senders that wait for room; ``dropped`` were
-    taken and thrown away again, ``rejected`` never taken; ``oldest_age`` is in seconds.
+    ``depth`` is the number of messages in all lanes, ``waiting`` that of senders that wait for room.
+    ``dropped`` messages were accepted and then dropped, ``rejected`` ones were refused. ``oldest_age`` is
+    in seconds.
     """
 
     depth: int
@@ -69,10 +70,10 @@ class MailboxStatistics:
 class ActorStatistics:
     """An actor at one moment.
 
-    ``processed`` counts handled messages (failures too), ``failed`` those whose handler raised,
-    ``abandoned`` asks that nobody waited for any more when their turn came. ``wait`` is the time
-    from sending to handling, ``run`` that of handling (a coroutine's waiting included).
-    ``current`` is the type of the message that is being handled, if any.
+    ``processed`` counts handled messages, failures included; ``failed`` those whose handler raised;
+    ``abandoned`` asks that were given up before their turn. ``wait`` is the time from sending to handling,
+    ``run`` the time of handling (in a coroutine with its waiting). ``current`` is the type of the message
+    that is being handled, if any, ``current_age`` the seconds since its handling began.
     """
 
     path: str

@@ -162,7 +162,9 @@ def depart(cell: Cell) -> list[Envelope]:
     """Make the actor dead to others, as in pykka before the last hook; return its mailbox's messages."""
     left = cell.mailbox.close()
     cell.stopped_flag.set()
-    unregister(cell)
+    if cell.registered:
+        unregister(cell.ref)
+        cell.registered = False
     return left
 
 

@@ -1,7 +1,7 @@
-"""Keyed timers with a generation number.
+"""Timers of an actor, by key.
 
-A cancelled timer's message may be in the mailbox already; the number tells that it is stale
-(the trap that Pekko's timers solved the same way).
+The message of a cancelled or replaced timer may be in the mailbox already. It is stale then, which the
+identity of the ``TimerFired`` shows (Pekko's timers have a generation number for that).
 """
 
 from __future__ import annotations
@@ -12,13 +12,12 @@ from typing import Any
 
 
 class TimerFired:
-    """What a timer puts into the mailbox."""
+    """The message that a timer puts into the mailbox, around the user's."""
 
-    __slots__ = ("generation", "key", "message")
+    __slots__ = ("key", "message")
 
-    def __init__(self, key: Any, generation: int, message: Any) -> None:
+    def __init__(self, key: Any, message: Any) -> None:
         self.key = key
-        self.generation = generation
         self.message = message
 
 
@@ -33,27 +32,30 @@ class _Timer:
 
 
 class Timers:
-    """The timers of one life of an actor; set and cancelled by its own code, in any thread."""
+    """The timers of one life of an actor. The actor's own code sets and cancels them, in any thread.
 
-    __slots__ = ("_deliver", "_generation", "_loop", "_timers")
+    Args:
+        loop: the loop that runs the timers.
+        deliver: puts a message into the actor's mailbox.
+    """
+
+    __slots__ = ("_deliver", "_loop", "_timers")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, deliver: Callable[[TimerFired], object]) -> None:
         self._loop = loop
         self._deliver = deliver
-        self._generation = 0
         self._timers: dict[Any, _Timer] = {}
 
     def set(self, key: Any, delay: float, message: Any, every: float | None = None) -> None:
-        """Start or replace a timer; with ``every`` it goes on at that interval."""
+        """Start or replace a timer; see :meth:`actors.Actor.set_timer`."""
         if delay < 0 or (every is not None and every <= 0):
             raise ValueError(f"a timer's delay is 0 or more and its interval above 0: {delay}, {every}")
         self.cancel(key)
-        self._generation += 1
-        timer = self._timers[key] = _Timer(TimerFired(key, self._generation, message), every)
+        timer = self._timers[key] = _Timer(TimerFired(key, message), every)
         self._on_loop(self._arm, timer, delay)
 
     def has(self, key: Any) -> bool:
-        """Whether the timer has neither fired (for the last time) nor been cancelled."""
+        """Whether a timer is set: it has a message still to come."""
         return key in self._timers
 
     def keys(self) -> tuple[Any, ...]:
@@ -61,26 +63,26 @@ class Timers:
         return tuple(self._timers)
 
     def cancel(self, key: Any) -> None:
-        """Stop a timer if it is set."""
+        """Cancel a timer if it is set."""
         timer = self._timers.pop(key, None)
         if timer is not None:
             timer.stopped = True
             self._on_loop(self._disarm, timer)
 
     def accept(self, fired: TimerFired) -> bool:
-        """Whether a timer's message is still wanted; a timer that does not repeat is done then."""
+        """Take a timer's message: False if it is stale; a repeating timer is set again."""
         timer = self._timers.get(fired.key)
         if timer is None or timer.fired is not fired:
             return False
         if timer.every is None:
             del self._timers[fired.key]
         else:
-            # Only now, so that a busy actor has one tick in its mailbox and not many.
+            # Only now, so that a busy actor never has more than one tick in its mailbox.
             self._on_loop(self._arm, timer, timer.every)
         return True
 
     def clear(self) -> None:
-        """Stop all timers."""
+        """Cancel all timers."""
         for key in self.keys():
             self.cancel(key)
 

@@ -204,7 +204,7 @@ def details(cell: Cell) -> dict[str, Any]:
             "window": supervision.intensity.window,
         },
         "error": None if cell.error is None else type_name(cell.error),
-        "stack": stack_of(cell),
+        "stack": stack_of(cell.task),
     }
     return found
 

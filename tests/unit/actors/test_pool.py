@@ -26,6 +26,7 @@ from actors import (
     Supervision,
     WouldDeadlock,
 )
+from actors.testing import simulate
 from tests.unit.actors.pools import QUICK, Held, Worker, names, until
 
 # -- supervision --------------------------------------------------------------------------------
@@ -225,9 +226,10 @@ async def _wait(future: Any) -> Any:
     return await future
 
 
-async def test_a_stop_that_nobody_waits_for_is_a_stop() -> None:
+def test_a_stop_that_nobody_waits_for_is_a_stop() -> None:
     policy = Supervision(decide=OnError(otherwise=Directive.STOP), backoff=Backoff(first=0.02, jitter=0))
-    async with ActorSystem() as system:
+
+    async def scenario(system: ActorSystem) -> None:
         gate = asyncio.Event()
         router = system.spawn_pool(Held, gate, [], size=2, supervision=policy)
         gate.set()
@@ -241,6 +243,8 @@ async def test_a_stop_that_nobody_waits_for_is_a_stop() -> None:
         assert router.statistics().replaced == 0 and len(system.paths()) == 2
         gate.set()
         await until(lambda: not system.paths())
+
+    simulate(scenario, mode="loop")  # in virtual time: a busy machine replaces the worker before the stop
 
 
 async def test_stop_ends_when_the_system_stops_the_pool() -> None:
