@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame, SparkSession, functions as F
 from pixy.pipeline.archive.delta import DeltaTable, has_table, refuse_without
 from pixy.pipeline.errors import LakeError, PipelineError
 from pixy.pipeline.lake.checksum import Stats
-from pixy.pipeline.lake.data_files import batches, open_file
+from pixy.pipeline.lake.data_files import open_file, read_batches
 from pixy.pipeline.lake.lake import Lake, now_ms
 from pixy.pipeline.lake.layout import DATA, STAGING, data_folder
 from pixy.pipeline.lake.locking import exclusive_lock
@@ -287,7 +287,7 @@ class Compactor:
                 try:
                     path = self._lake.path(file.path)
                     with open_file(path) as opened:
-                        for _ in batches(opened, path):
+                        for _ in read_batches(opened, path):
                             pass
                 except LakeError:
                     return file.path

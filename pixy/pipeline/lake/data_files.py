@@ -64,7 +64,7 @@ def open_file(path: str, filesystem: Any = None) -> pq.ParquetFile:
     return file
 
 
-def batches(
+def read_batches(
     file: pq.ParquetFile,
     path: str,
     columns: list[str] | None = None,
@@ -129,7 +129,7 @@ def examine(path: str, topic: str, filesystem: Any = None) -> FileContents:
     found = FileContents()
     previous = (-1, -1)
     with file:
-        for batch in batches(file, path):
+        for batch in read_batches(file, path):
             previous = _add_batch(found, batch, topic, path, previous)
     return found
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from pixy.pipeline.lake.checksum import SEED, Stats, text_hash
-from pixy.pipeline.lake.data_files import batches, open_file
+from pixy.pipeline.lake.data_files import open_file, read_batches
 from pixy.wire.types import TopicPartition
 
 _COLUMNS = ["topic", "partition", "offset", "timestamp", "timestampType", "size", "hash"]
@@ -68,7 +68,7 @@ def read_stats(path: str, filesystem: Any = None) -> dict[TopicPartition, Stats]
     """
     found: dict[TopicPartition, Stats] = {}
     with open_file(path, filesystem) as file:
-        for batch in batches(file, path, _COLUMNS):
+        for batch in read_batches(file, path, _COLUMNS):
             for partition, stats in _of_batch(batch):
                 found[partition] = found.get(partition, Stats()) + stats
     return found

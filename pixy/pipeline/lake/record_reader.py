@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from pixy.pipeline.lake.arrow_store import filesystem_of
 from pixy.pipeline.lake.checksum import Stats
-from pixy.pipeline.lake.data_files import batches, header_lists, millis, open_file
+from pixy.pipeline.lake.data_files import header_lists, millis, open_file, read_batches
 from pixy.pipeline.lake.lake import Lake
 from pixy.pipeline.lake.manifest import DataFile
 from pixy.pipeline.lake.selection import Matches, Selection
@@ -90,7 +90,7 @@ def _chunks(
         ]
         chosen = (
             _filter(batch, partition, selection, bounds, wanted)
-            for batch in batches(opened, path, list(columns), groups)
+            for batch in read_batches(opened, path, list(columns), groups)
         )
         for batch in _ahead(chosen):
             if len(batch):

@@ -57,7 +57,7 @@ def verify(
         The verdict; problems do not raise.
     """
     verdict = Verdict()
-    state = _log(lake, verdict)
+    state = _check_log(lake, verdict)
     live = state.select(topic)
     present = []
     for file in live:
@@ -68,7 +68,6 @@ def verify(
             verdict.problems.append(f"{lake.path(file.path)} has {size} bytes, its manifest says {file.size}")
         else:
             present.append(file)
-            continue
     verdict.files = len(live)
     if records:
         for done, (file, found) in enumerate(_examined(lake, present, processes), 1):
@@ -86,22 +85,22 @@ def verify(
 # -- the log --------------------------------------------------------------------------------------
 
 
-def _log(lake: Lake, verdict: Verdict) -> State:
+def _check_log(lake: Lake, verdict: Verdict) -> State:
     state = State()
     try:
         for manifest in lake.manifests():
-            _entry(state, manifest, verdict)
+            _check_entry(state, manifest, verdict)
             state.apply(manifest)
             verdict.manifests += 1
     except LakeError as error:
         verdict.problems.append(f"{error}; later entries were not checked")
     else:
-        _checkpoints(lake, state, verdict)
-    _coverage(state, verdict)
+        _check_checkpoints(lake, state, verdict)
+    _check_coverage(state, verdict)
     return state
 
 
-def _entry(state: State, manifest: Manifest, verdict: Verdict) -> None:
+def _check_entry(state: State, manifest: Manifest, verdict: Verdict) -> None:
     where = f"manifest {manifest.seq}"
     sums = sum_by_partition(manifest.files)
     if manifest.kind == BATCH:
@@ -111,12 +110,12 @@ def _entry(state: State, manifest: Manifest, verdict: Verdict) -> None:
     elif manifest.kind == COMPACTION:
         before = sum_by_partition([state.files[path] for path in manifest.replaces if path in state.files])
         if sums != before:
-            verdict.problems.append(f"{where}: the compacted files do not hold what they replace")
+            verdict.problems.append(f"{where}: the compacted files differ from those they replace")
     else:
-        verdict.problems.append(f"{where} is of unknown kind {manifest.kind!r}")
+        verdict.problems.append(f"{where} has the unknown kind {manifest.kind!r}")
 
 
-def _coverage(state: State, verdict: Verdict) -> None:
+def _check_coverage(state: State, verdict: Verdict) -> None:
     for (topic, partition), ranges in sorted(state.ranges.items()):
         ordered = sorted(ranges, key=lambda each: each.range.start)
         furthest = ordered[0]
@@ -135,7 +134,7 @@ def _coverage(state: State, verdict: Verdict) -> None:
             furthest = max(furthest, each, key=lambda one: one.range.end)
 
 
-def _checkpoints(lake: Lake, state: State, verdict: Verdict) -> None:
+def _check_checkpoints(lake: Lake, state: State, verdict: Verdict) -> None:
     """Detect entries missing at the end of the log: the checkpoint of the job that wrote them has more batches."""
     for job in lake.store.names(CHECKPOINTS):
         commits = lake.store.names(f"{CHECKPOINTS}/{job}/spark/commits")

@@ -169,7 +169,7 @@ def test_a_compaction_must_hold_what_it_replaces(lake: Lake) -> None:
     assert problems(lake) == "" and len(lake.state().files) == 4
     bad = write_file(lake, "t", "2023-11-14", "compact-2", all_rows[1:])
     lake.publish(state, Manifest(0, "", COMPACTION, 1, "compact", -1, "", "", (), (bad,), (good.path,)))
-    assert "manifest 4: the compacted files do not hold what they replace" in problems(lake)
+    assert "manifest 4: the compacted files differ from those they replace" in problems(lake)
 
 
 def test_two_writers_take_turns(lake: Lake) -> None:
