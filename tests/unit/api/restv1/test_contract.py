@@ -1,4 +1,4 @@
-"""The OpenAPI document is the contract: it is valid, and the routers know just its paths."""
+"""The OpenAPI document is valid, and the routers have exactly its paths."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pixy.api.rest.router import ROUTES as PIXY
 from pixy.api.restv1.app import make_routes
 
 _METHODS = {"get", "post", "put", "delete"}
-_PLACES = {
+_TEMPLATES = {
     "messages": "/topics/{topic}/messages",
     "acks": "/topics/{topic}/acks",
     "offsets": "/topics/{topic}/offsets",
@@ -42,14 +42,14 @@ def test_the_document_is_openapi_3_1() -> None:
 
 def test_the_routers_and_the_document_have_the_same_paths() -> None:
     routes = {(route.method, route.template) for route in make_routes()}
-    pixys = {(method, _PLACES[what]) for method, what in PIXY}
+    pixys = {(method, _TEMPLATES[name]) for method, name in PIXY}
     clustered = {
         (route.method, f"/clusters/{{cluster}}{route.template}") for route in make_routes() if route.clustered
     } | {(method, f"/clusters/{{cluster}}{path}") for method, path in pixys if path != "/_ping"}
     assert documented() == routes | pixys | clustered
 
 
-def test_every_operation_is_told_for_people() -> None:
+def test_every_operation_is_described() -> None:
     ids = []
     for path, item in load()["paths"].items():
         for method in _METHODS & set(item):

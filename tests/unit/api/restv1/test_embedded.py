@@ -1,4 +1,4 @@
-"""Keys and values in JSON, both ways."""
+"""Encode and decode keys and values embedded in JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pixy.api.restv1.errors import ApiError
 
 @dataclass
 class Message:
-    """As confluent-kafka's."""
+    """A message with the methods of confluent-kafka's."""
 
     bytes_value: bytes | None
     bytes_key: bytes | None = None
@@ -79,7 +79,7 @@ JSON_VALUES = st.recursive(
         ('"\\u00e9"', b'"\\u00e9"'),
     ],
 )
-def test_peers_defect_falsy_json_values_stay_what_they_are(text: str, stored: bytes | None) -> None:
+def test_peers_defect_falsy_json_values_keep_their_values(text: str, stored: bytes | None) -> None:
     """Others write 0, false, "" and {} as empty bytes, or refuse numbers and booleans."""
     assert decode_value(text.encode(), "value", "json") == stored
     found = shown(Message(stored), "json")
@@ -97,7 +97,7 @@ def test_peers_defect_falsy_json_values_stay_what_they_are(text: str, stored: by
         ('"\\/\\/8="', b"\xff\xff"),
     ],
 )
-def test_binary_tells_null_from_empty(text: str, stored: bytes | None) -> None:
+def test_binary_distinguishes_null_from_empty(text: str, stored: bytes | None) -> None:
     assert decode_value(text.encode(), "value", "binary") == stored
     found = shown(Message(stored, stored), "binary")
     assert found["value"] == found["key"] == (None if stored is None else base64.b64encode(stored).decode())
@@ -118,7 +118,7 @@ def test_any_bytes_round_trip(key: bytes | None, value: bytes | None) -> None:
 
 
 @pytest.mark.parametrize("text", ['"!"', '"YQ"', '"YQ==="', "1", "{}", "true", '["YQ=="]', '"é"'])
-def test_what_is_not_base64_is_said_as_each_version_says_it(text: str) -> None:
+def test_bad_base64_is_reported_in_the_words_of_each_version(text: str) -> None:
     with pytest.raises(ApiError) as caught:
         decode_value(text.encode(), "value", "binary")
     assert (caught.value.kind.status, str(caught.value)) == (
@@ -161,7 +161,7 @@ def test_peers_defect_an_undecodable_record_is_an_entry_and_loses_nothing(
         b"\xef\xbb\xbf1",
     ],
 )
-def test_what_is_not_json(value: bytes) -> None:
+def test_values_that_are_not_json(value: bytes) -> None:
     found = shown(Message(value), "json")
     assert found["value"] is None and found["error_code"] == 40801
 
@@ -183,7 +183,7 @@ def test_headers_and_timestamp_are_additive_keys() -> None:
     ]
 
 
-def test_headers_that_are_not_utf8_do_not_take_the_record_with_them() -> None:
+def test_a_record_whose_header_names_are_not_utf8_is_returned_without_them() -> None:
     broken = Message(b"v", record_headers=UnicodeDecodeError("utf-8", b"\xff", 0, 1, "x"))
     found = shown(broken, "binary")
     assert found["value"] == "dg==" and found["error_code"] == 40801 and "headers" not in found

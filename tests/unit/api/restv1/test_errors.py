@@ -1,4 +1,4 @@
-"""The table of errors: codes and texts are a contract."""
+"""The errors of the API: their codes and texts are a contract."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def kafka(name: str, *, retriable: bool = False) -> pixy.KafkaError:
         (ValueError("secret"), 500, 500, "Internal Server Error"),
     ],
 )
-def test_what_each_exception_becomes(error: Exception, status: int, code: int, text: str) -> None:
+def test_the_error_of_each_exception(error: Exception, status: int, code: int, text: str) -> None:
     kind = kind_of(error)
     assert (kind.status, kind.code, kind.text) == (status, code, text)
 
@@ -115,5 +115,5 @@ def test_what_each_exception_becomes(error: Exception, status: int, code: int, t
         (ApiError(errors.INVALID, "Record value contains invalid base64 encoding"), 422),
     ],
 )
-def test_the_code_of_a_record_that_failed_alone(error: Exception, code: int) -> None:
+def test_the_code_of_one_failed_record(error: Exception, code: int) -> None:
     assert entry_code(error) == code

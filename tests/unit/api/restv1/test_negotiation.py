@@ -1,4 +1,4 @@
-"""Accept and Content-Type, as the reference's table has them."""
+"""Accept and Content-Type, following the reference's table."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BINARY_V2, JSON_V2 = "application/vnd.kafka.binary.v2+json", "application/vnd.ka
         ("Application/Vnd.Kafka.JSON.v2+JSON; charset=utf-8", "json", "v2"),
     ],
 )
-def test_what_a_body_s_type_means(content_type: str | None, format_: str, api: str) -> None:
+def test_the_format_and_version_of_a_body(content_type: str | None, format_: str, api: str) -> None:
     found = negotiate(None, content_type, has_body=True)
     assert (found.request_format, found.api) == (format_, api)
 
@@ -48,7 +48,7 @@ def test_what_a_body_s_type_means(content_type: str | None, format_: str, api: s
         "nonsense",
     ],
 )
-def test_an_unknown_body_type_is_415_and_only_if_there_is_a_body(content_type: str) -> None:
+def test_an_unknown_body_type_is_415_if_there_is_a_body(content_type: str) -> None:
     with pytest.raises(ApiError) as caught:
         negotiate(None, content_type, has_body=True)
     assert (caught.value.kind.status, caught.value.kind.code) == (415, 415)
@@ -79,17 +79,17 @@ def test_an_unknown_body_type_is_415_and_only_if_there_is_a_body(content_type: s
         (V2, "records", V2),
     ],
 )
-def test_the_answer_s_type(accept: str | None, answers: str, wanted: str) -> None:
+def test_the_content_type_of_an_answer(accept: str | None, answers: str, wanted: str) -> None:
     found = negotiate(accept, None, answers)  # type: ignore[arg-type]
     assert (found.records_type("binary") if answers == "records" else found.content_type) == wanted
 
 
-def test_a_read_without_a_format_is_told_which_it_got() -> None:
+def test_the_content_type_names_the_format_of_a_read_without_one() -> None:
     assert negotiate(None, None, "records").records_type("json") == JSON_V1
     assert negotiate("*/*", JSON_V2, "records").records_type("json") == JSON_V2
 
 
-def test_the_body_s_version_counts_where_accept_says_nothing() -> None:
+def test_without_accept_the_body_sets_the_version() -> None:
     assert negotiate("*/*", BINARY_V2).content_type == V2
     assert negotiate(V1, BINARY_V2).content_type == V1
     assert negotiate("*/*", None, only="v2").content_type == V2
@@ -105,7 +105,7 @@ def test_the_body_s_version_counts_where_accept_says_nothing() -> None:
         f"{V1};q=0",
     ],
 )
-def test_an_accept_that_can_not_be_met_is_406(accept: str) -> None:
+def test_an_accept_without_a_type_of_this_api_is_406(accept: str) -> None:
     with pytest.raises(ApiError) as caught:
         negotiate(accept, None)
     assert (caught.value.kind.status, caught.value.kind.code) == (406, 406)
@@ -123,7 +123,7 @@ def test_an_accept_that_can_not_be_met_is_406(accept: str) -> None:
         ("application/json, application/VND.Kafka+json;q=0.1", "", True),
     ],
 )
-def test_whose_request_it_is(accept: str | None, content_type: str | None, ours: bool) -> None:
+def test_which_api_a_request_is_for(accept: str | None, content_type: str | None, ours: bool) -> None:
     assert speaks_kafka(accept, content_type) is ours
 
 

@@ -1,4 +1,4 @@
-"""Who owns a consumer instance."""
+"""The owner of a consumer instance."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_all_daemons_agree_on_the_owner_and_share_the_work() -> None:
     assert min(owned.values()) > 850, owned
 
 
-def test_few_names_move_when_a_node_comes() -> None:
+def test_few_names_move_when_a_node_is_added() -> None:
     fewer = Peers(Rest(node_id="a", peers={"b-1": "http://b"}))
     moved = [
         at
@@ -39,7 +39,7 @@ def test_few_names_move_when_a_node_comes() -> None:
 
 
 @pytest.mark.parametrize("node", ["a", "b-1", "c.x", ""])
-def test_a_generated_name_tells_its_node(node: str) -> None:
+def test_a_generated_name_contains_its_node(node: str) -> None:
     name = generated_name(node)
     assert node_of(name) == (node or None)
     if node:
@@ -57,7 +57,7 @@ def test_a_generated_name_tells_its_node(node: str) -> None:
         f"other-a-{'0' * 36}",
     ],
 )
-def test_other_names_tell_none(name: str) -> None:
+def test_other_names_contain_no_node(name: str) -> None:
     assert node_of(name) is None
 
 
@@ -67,7 +67,7 @@ def test_letter_case_does_not_matter() -> None:
     )
 
 
-def test_alone_everything_is_ours() -> None:
+def test_a_daemon_without_peers_owns_every_instance() -> None:
     assert Peers(Rest()).owner("g", "rest-consumer-b-" + "0" * 36) is None
     assert Peers(Rest(node_id="a")).owner("g", "x") is None
     assert peers("a").owner("g", None) is None
@@ -84,6 +84,6 @@ def test_alone_everything_is_ours() -> None:
         ("{commit_status: 201}", "rest.commit_status must be one of 200, 204"),
     ],
 )
-def test_what_can_not_be_configured(rest: str, problem: str) -> None:
+def test_bad_peer_settings(rest: str, problem: str) -> None:
     with pytest.raises(ConfigError, match=problem.replace("(", r"\(")):
         validate(load_text(f"rest: {rest}\nproxies: {{default: {{}}}}\n"))

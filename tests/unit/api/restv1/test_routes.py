@@ -64,7 +64,7 @@ def test_unknown_paths(path: str) -> None:
     assert isinstance(found, ApiError) and found.kind.status == 404
 
 
-def test_other_methods_are_named() -> None:
+def test_the_405_names_the_path_s_methods() -> None:
     found = ROUTES.find("PUT", "/topics/t")
     assert isinstance(found, NotAllowed)
     assert found.kind.status == 405 and found.allowed == {"GET", "POST"}
@@ -136,7 +136,7 @@ DECODER = msgspec.json.Decoder(Doc)
         (b'{"x":' + b"[" * 100_000, 400, "the body is not JSON"),
     ],
 )
-def test_a_bad_body_is_named(body: bytes, status: int, text: str) -> None:
+def test_the_error_of_a_bad_body_names_the_field(body: bytes, status: int, text: str) -> None:
     with pytest.raises(ApiError) as caught:
         bodies.parse(body, DECODER)
     assert caught.value.kind.status == status and str(caught.value).startswith(text), str(caught.value)
@@ -166,7 +166,7 @@ def test_any_bytes_are_a_document_or_a_clear_error(body: bytes) -> None:
         (b"[]", False),
     ],
 )
-def test_bodies_that_say_nothing(body: bytes, empty: bool) -> None:
+def test_bodies_that_count_as_empty(body: bytes, empty: bool) -> None:
     assert bodies.is_empty(body) is empty
 
 

@@ -26,7 +26,7 @@ READ = ReadRecords(max_bytes=1000, most=100)
 
 
 class Kafka:
-    """A topic's log and a group's offsets: they outlive sessions."""
+    """A topic's log and a group's committed offsets, which outlive sessions."""
 
     def __init__(self, partitions: int = 2) -> None:
         self.partitions = partitions
@@ -55,7 +55,7 @@ class Kafka:
 
 
 class Session:
-    """See InstanceSession."""
+    """A model of InstanceSession."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Session:
         kafka.sessions.append(self)
 
     def _later(self, seconds: float, act: Callable[[], None]) -> None:
-        # In order, as on the one thread of a real session.
+        # In order, because a real session has one thread.
         loop = asyncio.get_running_loop()
         self._last = max(self._last, loop.time() + seconds)
 
@@ -196,7 +196,7 @@ class Catalogue:
 
 
 class Case:
-    """One instance on one Kafka."""
+    """One instance on one model of Kafka."""
 
     def __init__(self, sim: Sim, *, partitions: int = 2, **spec: Any) -> None:
         self.sim = sim
@@ -241,7 +241,7 @@ def now() -> float:
 
 
 def scenario(function: Any) -> Any:
-    """Run an async function over seeds and schedules."""
+    """Make a test that runs an async function with several seeds and schedules."""
 
     @pytest.mark.parametrize("mode", ["actors", "pct", "harsh"])
     def test(mode: str) -> None:

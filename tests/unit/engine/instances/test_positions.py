@@ -1,4 +1,4 @@
-"""Positions of an instance, and its shelf of fetched records."""
+"""The positions of a reader, and the queue of fetched records."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_only_what_was_handed_out_is_committed() -> None:
     assert made.uncommitted() == () and made.progress() == [(A, 6, 6)]
 
 
-def test_records_of_before_a_seek_do_not_move_the_position() -> None:
+def test_records_read_before_a_seek_do_not_move_the_position() -> None:
     made = book(p0=5)
     epochs = made.epochs()
     made.seek({A: 100})
@@ -37,7 +37,7 @@ def test_records_of_before_a_seek_do_not_move_the_position() -> None:
     assert made.uncommitted() == (Commit("t", 0, 100, ""),), "a seek is a position, as in Kafka's own clients"
 
 
-def test_a_partition_that_went_and_came_back_has_not_moved() -> None:
+def test_a_partition_that_was_revoked_and_assigned_again_has_not_moved() -> None:
     made = book(p0=5, p1=5)
     epochs = made.epochs()
     made.handed_out([Record(0, 5), Record(1, 5)], epochs)
@@ -48,7 +48,7 @@ def test_a_partition_that_went_and_came_back_has_not_moved() -> None:
     assert made.uncommitted() == (Commit("t", 1, 6, ""),)
 
 
-def test_a_new_life_goes_on_where_the_reader_is_and_still_has_to_commit_it() -> None:
+def test_a_restart_resumes_at_the_positions_and_still_commits_them() -> None:
     made = book(p0=5, p1=5)
     made.handed_out([Record(0, 5)], made.epochs())
     assert made.begin_again() == {A: 6}
@@ -57,7 +57,7 @@ def test_a_new_life_goes_on_where_the_reader_is_and_still_has_to_commit_it() -> 
     assert made.uncommitted() == (Commit("t", 0, 6, ""),)
 
 
-def test_a_new_life_that_got_another_start_has_nothing_to_commit() -> None:
+def test_a_restart_that_begins_elsewhere_has_nothing_to_commit() -> None:
     made = book(p0=5)
     made.handed_out([Record(0, 5)], made.epochs())
     made.begin_again()
@@ -70,7 +70,7 @@ def test_a_new_life_that_got_another_start_has_nothing_to_commit() -> None:
     st.integers(0, 120),
     st.integers(1, 9),
 )
-def test_reads_lose_nothing_and_always_fit_one(
+def test_takes_lose_nothing_and_return_at_least_one_record(
     sizes: list[tuple[int, int]], max_bytes: int, most: int
 ) -> None:
     records = [Record(partition, at, size) for at, (partition, size) in enumerate(sizes)]
@@ -86,7 +86,7 @@ def test_reads_lose_nothing_and_always_fit_one(
     assert taken == records and shelf.size == 0
 
 
-def test_what_is_put_back_comes_first() -> None:
+def test_records_put_back_come_first() -> None:
     shelf = FetchedRecords()
     shelf.put([Record(0, at) for at in range(6)], 60)
     batch = shelf.take(3, 100)
@@ -95,7 +95,7 @@ def test_what_is_put_back_comes_first() -> None:
     assert [record.offset() for record in shelf.take(10, 1000)] == list(range(6))
 
 
-def test_records_of_a_partition_that_went_are_dropped() -> None:
+def test_records_of_a_revoked_partition_are_dropped() -> None:
     shelf = FetchedRecords()
     shelf.put([Record(at % 2, at) for at in range(6)], 60)
     shelf.drop([A])
@@ -104,7 +104,7 @@ def test_records_of_a_partition_that_went_are_dropped() -> None:
 
 
 @pytest.mark.parametrize("partitions", [1, 3])
-def test_the_last_record_of_each_partition_counts(partitions: int) -> None:
+def test_the_last_record_of_each_partition_sets_its_position(partitions: int) -> None:
     made = Positions()
     made.assign({("t", number): 0 for number in range(partitions)})
     made.handed_out([Record(at % partitions, at) for at in range(9)], made.epochs())

@@ -1,6 +1,6 @@
-"""A consumer instance in simulated time, against a model of Kafka: what it promises to its reader.
+"""The reads of a consumer instance, in simulated time, on a model of Kafka.
 
-Each test is named after the promise; several are defects of other servers that must not be here.
+Each test is named after a promise to the reader. Several promise the absence of another server's defect.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ async def test_a_read_returns_as_soon_as_there_is_a_record(sim: Sim) -> None:
 
 
 @scenario
-async def test_nothing_is_answered_only_after_the_wait(sim: Sim) -> None:
+async def test_an_empty_answer_comes_only_after_the_wait(sim: Sim) -> None:
     case = Case(sim, wait=3.0).start()
     await case.subscribe()
     assert await case.read() == []
@@ -44,7 +44,7 @@ async def test_nothing_is_answered_only_after_the_wait(sim: Sim) -> None:
 
 
 @scenario
-async def test_a_read_without_a_wait_gets_what_is_there(sim: Sim) -> None:
+async def test_a_read_without_a_wait_returns_the_records_that_are_ready(sim: Sim) -> None:
     case = Case(sim, wait=0.0).start()
     case.kafka.produce(0, 3)
     await case.subscribe()
@@ -52,7 +52,7 @@ async def test_a_read_without_a_wait_gets_what_is_there(sim: Sim) -> None:
 
 
 @scenario
-async def test_the_first_read_waits_for_the_assignment_before_its_clock_starts(sim: Sim) -> None:
+async def test_the_first_read_waits_for_the_assignment(sim: Sim) -> None:
     case = Case(sim, wait=1.0).start()
     case.kafka.join_takes = 6.0
     case.kafka.produce(0, 3)
@@ -61,7 +61,7 @@ async def test_the_first_read_waits_for_the_assignment_before_its_clock_starts(s
 
 
 @scenario
-async def test_the_clock_of_the_first_read_starts_with_the_assignment(sim: Sim) -> None:
+async def test_the_wait_of_the_first_read_begins_with_the_assignment(sim: Sim) -> None:
     case = Case(sim, wait=1.0).start()
     case.kafka.join_takes = 3.0
     await case.subscribe()
@@ -82,13 +82,13 @@ async def test_the_wait_for_the_assignment_is_bounded(sim: Sim) -> None:
 
 @scenario
 async def test_a_read_ends_on_time_during_a_rebalance(sim: Sim) -> None:
-    """The wait is a timer of the actor, not the Kafka call."""
+    """The actor's timer ends the wait, not the call to Kafka."""
     case = Case(sim, wait=1.0).start()
     await case.subscribe()
     await case.read()
     session = case.kafka.sessions[0]
     session.post(Lost(((TOPIC, 0), (TOPIC, 1))))
-    session.closed = True  # Kafka says nothing any more
+    session.closed = True  # Kafka answers nothing more
     begun = now()
     assert await case.read() == []
     assert now() - begun == pytest.approx(1.0, abs=0.05)
@@ -96,7 +96,7 @@ async def test_a_read_ends_on_time_during_a_rebalance(sim: Sim) -> None:
 
 
 @scenario
-async def test_one_record_always_fits(sim: Sim) -> None:
+async def test_a_read_returns_at_least_one_record_whatever_its_size(sim: Sim) -> None:
     case = Case(sim).start()
     case.kafka.produce(0, 1, size=5000)
     case.kafka.produce(0, 2, size=10)
@@ -119,7 +119,7 @@ async def test_no_record_is_lost_at_the_end_of_a_read_bounded_by_max_bytes(sim: 
 
 
 @scenario
-async def test_records_whose_reader_is_gone_are_the_next_ones_read(sim: Sim) -> None:
+async def test_the_next_read_returns_the_records_of_a_reader_that_is_gone(sim: Sim) -> None:
     case = Case(sim).start()
     case.kafka.produce(0, 5)
     await case.subscribe()
@@ -158,7 +158,7 @@ async def test_concurrent_reads_are_served_one_after_another(sim: Sim) -> None:
 
 
 @scenario
-async def test_reads_beyond_the_bound_are_refused_with_its_name(sim: Sim) -> None:
+async def test_reads_above_the_limit_are_refused_with_its_name(sim: Sim) -> None:
     case = Case(sim, wait=5.0)
     case.conf.max_waiting_requests = 3
     case.start()
@@ -188,7 +188,7 @@ async def test_fetch_min_bytes_waits_for_more_but_not_beyond_the_wait(sim: Sim) 
 
 
 @scenario
-async def test_max_poll_records_bounds_a_read(sim: Sim) -> None:
+async def test_max_poll_records_limits_a_read(sim: Sim) -> None:
     case = Case(sim, max_records=4).start()
     case.kafka.produce(0, 9)
     await case.subscribe()

@@ -1,6 +1,6 @@
-"""A consumer instance in simulated time, against a model of Kafka: commits, seeks, subscriptions and its life.
+"""Commits, seeks, subscriptions and the life of a consumer instance, in simulated time, on a model of Kafka.
 
-Each test is named after the promise; several are defects of other servers that must not be here.
+Each test is named after a promise to the reader. Several promise the absence of another server's defect.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ async def test_a_commit_during_a_read_is_answered_at_once(sim: Sim) -> None:
 
 
 @scenario
-async def test_a_delete_wakes_the_read_with_404(sim: Sim) -> None:
+async def test_a_delete_answers_the_waiting_reads_with_404(sim: Sim) -> None:
     case = Case(sim, wait=60.0).start()
     await case.subscribe()
     reads = [asyncio.ensure_future(case.read()) for _ in range(3)]
@@ -68,7 +68,7 @@ async def test_a_delete_wakes_the_read_with_404(sim: Sim) -> None:
 
 
 @scenario
-async def test_a_seek_during_a_read_is_answered_at_once_and_the_read_gets_what_is_there(sim: Sim) -> None:
+async def test_a_seek_during_a_read_is_answered_at_once_and_so_is_the_read(sim: Sim) -> None:
     case = Case(sim, wait=60.0, partitions=1).start()
     case.kafka.produce(0, 4)
     await case.subscribe()
@@ -82,7 +82,7 @@ async def test_a_seek_during_a_read_is_answered_at_once_and_the_read_gets_what_i
 
 
 @scenario
-async def test_a_seek_throws_away_what_was_fetched_before(sim: Sim) -> None:
+async def test_a_seek_drops_the_records_fetched_before(sim: Sim) -> None:
     case = Case(sim, partitions=1).start()
     case.kafka.produce(0, 10)
     await case.subscribe()
@@ -126,7 +126,7 @@ async def test_a_commit_before_any_read_is_an_empty_list(sim: Sim) -> None:
 
 
 @scenario
-async def test_a_bare_commit_does_not_commit_what_was_only_fetched(sim: Sim) -> None:
+async def test_a_commit_without_a_body_leaves_out_records_that_were_only_fetched(sim: Sim) -> None:
     case = Case(sim, partitions=1).start()
     case.kafka.produce(0, 50)
     await case.subscribe()
@@ -159,7 +159,7 @@ async def test_without_automatic_commit_a_delete_commits_nothing(sim: Sim) -> No
 
 
 @scenario
-async def test_a_commit_is_answered_when_kafka_has_answered_and_says_if_it_failed(sim: Sim) -> None:
+async def test_the_answer_to_a_commit_waits_for_kafka_and_reports_its_error(sim: Sim) -> None:
     case = Case(sim, partitions=1).start()
     case.kafka.commit_takes = 2.0
     case.kafka.produce(0, 5)
@@ -170,11 +170,11 @@ async def test_a_commit_is_answered_when_kafka_has_answered_and_says_if_it_faile
     with pytest.raises(KafkaError, match="no"):
         await case.ask(CommitPositions())
     assert now() - begun >= 1.999
-    assert await case.ask(CommitPositions()) == [((TOPIC, 0), 4, 4)], "and can be tried again"
+    assert await case.ask(CommitPositions()) == [((TOPIC, 0), 4, 4)], "a retry succeeds"
 
 
 @scenario
-async def test_a_commit_that_meets_a_rebalance_is_tried_again(sim: Sim) -> None:
+async def test_a_commit_that_meets_a_rebalance_is_retried(sim: Sim) -> None:
     case = Case(sim, partitions=1).start()
     case.kafka.produce(0, 5)
     await case.subscribe()
@@ -184,7 +184,7 @@ async def test_a_commit_that_meets_a_rebalance_is_tried_again(sim: Sim) -> None:
 
 
 @scenario
-async def test_an_operation_that_kafka_does_not_answer_ends_in_an_error(sim: Sim) -> None:
+async def test_an_operation_without_an_answer_from_kafka_fails_in_time(sim: Sim) -> None:
     case = Case(sim, partitions=1).start()
     case.kafka.commit_takes = 100.0
     begun = now()
@@ -194,21 +194,21 @@ async def test_an_operation_that_kafka_does_not_answer_ends_in_an_error(sim: Sim
 
 
 @scenario
-async def test_what_a_revoked_partition_handed_out_is_committed_before_it_goes(sim: Sim) -> None:
+async def test_a_revoked_partition_is_committed_before_it_goes(sim: Sim) -> None:
     case = Case(sim, partitions=2, auto_commit=True).start()
     case.kafka.produce(0, 5)
     case.kafka.produce(1, 5)
     await case.subscribe()
-    assert len(await case.read(ReadRecords(1000, 7))) == 7  # and two more wait on the shelf
+    assert len(await case.read(ReadRecords(1000, 7))) == 7  # and two more have been fetched
     await case.kafka.sessions[0].rebalance([1])
     assert case.kafka.committed == {(TOPIC, 1): 2}
     found: list[tuple[int, int]] = []
     while len(found) < 3:
         found += await case.read()
-    assert found == [(1, 2), (1, 3), (1, 4)], "each once: what waited on the shelf went with the partition"
+    assert found == [(1, 2), (1, 3), (1, 4)], "each once: the fetched records were dropped with the partition"
 
 
-# -- what is consumed -----------------------------------------------------------------------------
+# -- subscriptions and assignments ----------------------------------------------------------------
 
 
 @scenario
@@ -222,12 +222,14 @@ async def test_v1_the_first_read_subscribes_and_another_topic_is_refused(sim: Si
 
 
 @scenario
-async def test_v1_an_unknown_topic_is_said_and_leaves_the_instance_free(sim: Sim) -> None:
+async def test_v1_an_unknown_topic_is_reported_and_leaves_the_instance_without_a_subscription(
+    sim: Sim,
+) -> None:
     case = Case(sim).start()
     case.kafka.produce(0)
     with pytest.raises(UnknownTopic):
         await case.ask(ReadRecords(1000, 100, topic="nope"))
-    assert case.kafka.sessions == [], "and no Kafka client was made"
+    assert case.kafka.sessions == [], "no Kafka client was made"
     assert await case.read(ReadRecords(1000, 100, topic=TOPIC)) == [(0, 0)]
 
 
@@ -249,7 +251,7 @@ async def test_subscribing_and_assigning_exclude_each_other(sim: Sim) -> None:
 
 
 @scenario
-async def test_partitions_that_stay_assigned_go_on_where_the_reader_is(sim: Sim) -> None:
+async def test_partitions_that_stay_assigned_continue_at_their_positions(sim: Sim) -> None:
     case = Case(sim).start()
     case.kafka.produce(0, 9)
     case.kafka.produce(1, 2)
@@ -263,7 +265,7 @@ async def test_partitions_that_stay_assigned_go_on_where_the_reader_is(sim: Sim)
 
 
 @scenario
-async def test_committed_offsets_count_for_partitions_that_were_not_read_yet(sim: Sim) -> None:
+async def test_partitions_not_read_yet_begin_at_their_committed_offsets(sim: Sim) -> None:
     case = Case(sim, partitions=8, wait=0.2).start()
     for number in range(8):
         case.kafka.produce(number, 5)
@@ -288,7 +290,7 @@ async def test_an_instance_that_does_not_consume_has_no_kafka_client(sim: Sim) -
 
 
 @scenario
-async def test_an_idle_instance_ends_and_commits_what_it_handed_out(sim: Sim) -> None:
+async def test_an_idle_instance_commits_its_positions_and_ends(sim: Sim) -> None:
     case = Case(sim, partitions=1, auto_commit=True)
     case.conf.idle_timeout = 60.0
     case.conf.auto_commit_interval = 3600.0
@@ -298,7 +300,7 @@ async def test_an_idle_instance_ends_and_commits_what_it_handed_out(sim: Sim) ->
     for _ in range(5):
         await asyncio.sleep(50)
         await case.read(ReadRecords(1000, 1, wait=0.0))
-    assert case.ref.is_alive(), "it is used often enough"
+    assert case.ref.is_alive(), "it was used often enough"
     await asyncio.sleep(70)
     assert not case.ref.is_alive() and case.kafka.committed == {(TOPIC, 0): 3}
 
@@ -330,9 +332,9 @@ async def test_a_stop_of_the_service_answers_reads_and_leaves_the_group(sim: Sim
 
 
 @pytest.mark.parametrize("mode", ["actors", "pct", "harsh"])
-def test_a_restart_goes_on_where_the_reader_was(mode: str) -> None:
-    """Crashes at random: nothing is lost. Records come again only if the crash was just when their
-    answer was settled.
+def test_a_restart_continues_at_the_readers_positions(mode: str) -> None:
+    """Random crashes lose nothing. Records come twice only if the instance crashed while it settled the
+    answer that contained them.
     """
 
     async def run(sim: Sim) -> None:
@@ -358,7 +360,7 @@ def test_a_restart_goes_on_where_the_reader_was(mode: str) -> None:
 
 @pytest.mark.parametrize("mode", ["actors", "pct", "harsh"])
 def test_hours_of_reads_commits_seeks_and_rebalances(mode: str) -> None:
-    """What is committed never exceeds what was handed out, whatever happens in between."""
+    """Committed offsets never exceed the records handed out."""
 
     async def run(sim: Sim) -> None:
         case = Case(sim, wait=0.5, partitions=3, auto_commit=sim.rng.random() < 0.5).start()

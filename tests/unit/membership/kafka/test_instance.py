@@ -1,4 +1,6 @@
-"""How an instance's thread begins and ends: never on the loop, not where the system has no more, without a trace."""
+"""The start and end of an instance's thread: off the loop, with an error if the system has no more threads or
+clients, and without leaving a client behind.
+"""
 
 from __future__ import annotations
 
@@ -42,19 +44,21 @@ async def test_without_a_thread_the_session_fails_and_closes(monkeypatch: pytest
     await asyncio.wait_for(session.close([], 5), 5)
 
 
-async def test_a_thread_that_is_slow_to_start_does_not_hold_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_thread_that_is_slow_to_start_does_not_block_the_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     may_start = threading.Event()
 
     class Slow(threading.Thread):
         def start(self) -> None:
             if self.name == "kafka-c" and not may_start.wait(10):
-                raise AssertionError("the loop waits for this")
+                raise AssertionError("the loop waited for the start of the thread")
             super().start()
 
     monkeypatch.setattr(instance.threading, "Thread", Slow)
     events: list[Any] = []
     session = opened(events.append)
-    may_start.set()  # not reached while the constructor waits for the thread
+    may_start.set()  # not reached if the constructor waits for the thread
     await asyncio.wait_for(session.close([], 10), 15)
     assert not events
 
@@ -64,7 +68,7 @@ def consumers() -> int:
 
 
 async def test_a_closed_session_frees_its_client_at_once() -> None:
-    """A process can have some 1,000: each takes one of 1,024 keys of thread-local storage."""
+    """A process can have about 1,000 clients: each takes one of 1,024 keys of thread-local storage."""
     gc.collect()
     gc.disable()
     try:
@@ -86,7 +90,7 @@ def _until(true: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-async def test_a_client_too_many_is_an_error_with_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_too_many_clients_are_an_error_with_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(_settings: object) -> None:
         raise RuntimeError("SessionFailed to initialize thread local storage")
 
