@@ -78,7 +78,7 @@ class PartitionFetcher(PartitionClient, FetcherLink):
     seek = blocking(partition.seek)
 
     @blocking
-    def fetch(self, offset: int | None = None, **limits: Any) -> Steps[FetchResult]:
+    def fetch(self, /, offset: int | None = None, **limits: Any) -> Steps[FetchResult]:
         """Fetch as :meth:`PartitionClient.fetch` does, from the fetcher's ``offset`` and with its limits by default."""
         return partition.fetch_with_defaults(self, offset, limits)
 

@@ -244,7 +244,7 @@ def seek(link: FetcherLink, timestamp: int) -> Steps[OffsetResult]:
         timestamp: milliseconds since the epoch, or NEWEST or OLDEST.
 
     Returns:
-        What was found; with an error code or offset -1 the fetcher stays where it is.
+        The offset found. With an error code or offset -1 the fetcher keeps its position.
 
     Raises:
         TransportError: the connection failed.

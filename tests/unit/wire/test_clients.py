@@ -1,70 +1,23 @@
-"""The blocking and the asyncio clients against a fake broker that misbehaves; libkafka's defects do not recur."""
+"""Calls of the blocking and the asyncio clients to a fake broker; libkafka's defects do not recur."""
 
 from __future__ import annotations
 
-import asyncio
-import socket
+import inspect
 import struct
 import time
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from pixy.wire import aio, client, frames
+from pixy.wire import aio, client, control, frames
 from pixy.wire.batch import Builder
-from pixy.wire.connection import parse_address
 from pixy.wire.errors import KafkaError
-from pixy.wire.exceptions import DecodeError, EncodeError, UnsupportedVersionError, WireError
+from pixy.wire.exceptions import EncodeError, UnsupportedVersionError
 from pixy.wire.frames import Request
 from tests.unit.wire.fake_broker import PARTITION, TOPIC, FakeBroker
+from tests.unit.wire.sides import partition
 
 BATCH = Builder(now=lambda: 1_700_000_000_000).add(b"k", b"v").build()
-
-
-class Blocking:
-    """Calls the blocking clients."""
-
-    module: Any = client
-
-    def made(self, kind: str, *args: Any, **options: Any) -> Any:
-        return getattr(client, kind)(*args, **options)
-
-    def do(self, call: Callable[[], Any]) -> Any:
-        return call()
-
-
-class OnLoop(Blocking):
-    """Calls the asyncio clients on one event loop."""
-
-    module: Any = aio
-
-    def __init__(self) -> None:
-        self.loop = asyncio.new_event_loop()
-
-    def made(self, kind: str, *args: Any, **options: Any) -> Any:
-        return getattr(aio, kind)(*args, **options)
-
-    def do(self, call: Callable[[], Any]) -> Any:
-        async def run() -> Any:
-            return await call()
-
-        return self.loop.run_until_complete(run())
-
-
-@pytest.fixture(params=["blocking", "asyncio"])
-def side(request: pytest.FixtureRequest) -> Iterator[Any]:
-    if request.param == "blocking":
-        yield Blocking()
-        return
-    made = OnLoop()
-    yield made
-    made.loop.run_until_complete(asyncio.sleep(0))  # lets aborted transports close
-    made.loop.close()
-
-
-def partition(side: Any, broker: FakeBroker, **options: Any) -> Any:
-    return side.made("PartitionClient", broker.address, TOPIC, PARTITION, **options)
 
 
 # -- what a call does -------------------------------------------------------------------------------
@@ -254,281 +207,7 @@ def test_an_invalid_argument_leaves_the_connection_open(side: Any) -> None:
         one.close()
 
 
-# -- connections ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("option", "per_call"), [("connection_ttl", 5.0), ("conn_max_idle", 5.0)])
-def test_a_connection_ends_by_age_or_idleness(side: Any, option: str, per_call: float) -> None:
-    now = [100.0]
-    with FakeBroker() as broker:
-        one = partition(side, broker, clock=lambda: now[0], **{option: per_call})
-        side.do(lambda: one.fetch(0))
-        now[0] += 4.0
-        side.do(lambda: one.fetch(0))
-        assert broker.connections == 2
-        now[0] += 4.0  # 8 s old, 4 s idle
-        side.do(lambda: one.fetch(0))
-        assert broker.connections == (3 if option == "connection_ttl" else 2)
-        now[0] += 5.0
-        side.do(lambda: one.fetch(0))
-        assert broker.connections == (4 if option == "connection_ttl" else 3)
-        one.close()
-
-
-def hang_up(_request: Request) -> None:
-    return None
-
-
-def cut(request: Request) -> bytes | None:
-    return struct.pack(">i", 100) + b"\0\0"
-
-
-def header_of(request: Request) -> bytes:
-    # Fetch and Produce are flexible in the versions used here; SaslHandshake does not occur.
-    return struct.pack(">i", request.header.correlation_id) + b"\0"
-
-
-FAULTS: dict[str, tuple[Callable[[Request], bytes | None], type[Exception], str]] = {
-    "hangs up": (hang_up, client.TransportError, "closed the connection"),
-    "wrong correlation id": (
-        lambda request: frames.encode_response("Fetch", request.version, 999, {}),
-        DecodeError,
-        "request 999, 2 is due",
-    ),
-    "huge length": (lambda _request: b"\x7f\xff\xff\xff", DecodeError, "frame of 2147483647 bytes"),
-    "negative length": (lambda _request: b"\xff\xff\xff\xff", DecodeError, "frame of -1 bytes"),
-    "no frame at all": (
-        lambda _request: b"HTTP/1.1 400 Bad Request\r\n",
-        DecodeError,
-        "frame of 1213486160 bytes",
-    ),
-    "empty frame": (lambda _request: frames.frame(b""), DecodeError, "ResponseHeader"),
-    "garbage": (
-        lambda request: frames.frame(header_of(request) + b"\xff" * 40),
-        DecodeError,
-        "FetchResponse v12",
-    ),
-    "too much": (
-        lambda request: frames.frame(
-            frames.encode_response("Fetch", request.version, request.header.correlation_id, {})[4:] + b"x"
-        ),
-        DecodeError,
-        "left over",
-    ),
-    "another partition": (
-        lambda request: frames.encode_response(
-            "Fetch",
-            request.version,
-            request.header.correlation_id,
-            {
-                "Responses": [{"Topic": "other", "Partitions": [{"PartitionIndex": PARTITION}]}],
-            },
-        ),
-        DecodeError,
-        "nothing about events",
-    ),
-}
-
-
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_closes_the_connection_and_is_not_retried(side: Any, fault: str) -> None:
-    answer, kind, words = FAULTS[fault]
-    with FakeBroker({"Fetch": answer}) as broker:
-        one = partition(side, broker, request_timeout=10.0)
-        with pytest.raises(kind, match=words) as caught:
-            side.do(lambda: one.fetch(0))
-        assert isinstance(caught.value, WireError)
-        assert broker.names().count("Fetch") == 1 and broker.connections == 2
-        del broker.answers["Fetch"]
-        assert side.do(lambda: one.fetch(0)).high_watermark == 50
-        assert broker.connections == 3 and broker.names().count("Metadata") == 1
-        one.close()
-
-
-def test_the_error_of_a_truncated_answer_has_the_bytes_received(side: Any) -> None:
-    with FakeBroker() as broker:
-
-        def cut_and_close(request: Request) -> bytes | None:
-            connection = broker._open[-1]
-            connection.sendall(struct.pack(">i", 100) + b"\0\0")
-            return None
-
-        broker.answers["Fetch"] = cut_and_close
-        one = partition(side, broker)
-        with pytest.raises(client.TransportError, match="after 6 bytes of an answer"):
-            side.do(lambda: one.fetch(0))
-
-
-@pytest.mark.parametrize("answer", [lambda _request: b"", cut], ids=["silence", "half an answer"])
-def test_a_request_times_out(side: Any, answer: Any) -> None:
-    with FakeBroker({"Fetch": answer}) as broker:
-        one = partition(side, broker, request_timeout=1.5)
-        begun = time.monotonic()
-        with pytest.raises(client.RequestTimedOutError, match=r"no answer in 1\.5 s"):
-            side.do(lambda: one.fetch(0))
-        assert 1.4 < time.monotonic() - begun < 20
-        del broker.answers["Fetch"]
-        assert side.do(lambda: one.fetch(0)).error_code == 0
-        one.close()
-
-
-def test_a_surplus_answer_is_not_taken_for_the_next(side: Any) -> None:
-    """The correlation id exposes an answer that nobody asked for."""
-    with FakeBroker() as broker:
-        broker.answers["Fetch"] = lambda request: broker.usual(request) * 2
-        one = partition(side, broker)
-        side.do(lambda: one.fetch(0))
-        with pytest.raises(DecodeError, match="answer to request 2, 3 is due"):
-            side.do(lambda: one.fetch(0))
-
-
-def test_a_refused_connection(side: Any) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    with pytest.raises(client.TransportError, match=f"127.0.0.1:{port}"):
-        side.do(lambda: side.module.call_metadata(f"127.0.0.1:{port}"))
-
-
-def test_a_dial_times_out(side: Any) -> None:
-    """A server with a full accept queue does not answer."""
-    with socket.socket() as full:
-        full.bind(("127.0.0.1", 0))
-        full.listen(0)
-        port = full.getsockname()[1]
-        fillers = []
-        try:
-            for _ in range(4):
-                filler = socket.socket()
-                filler.setblocking(False)
-                filler.connect_ex(("127.0.0.1", port))
-                fillers.append(filler)
-            with pytest.raises(client.RequestTimedOutError, match=r"no connection in 0\.3 s"):
-                side.do(lambda: side.module.call_metadata(f"127.0.0.1:{port}", dial_timeout=0.3))
-        finally:
-            for filler in fillers:
-                filler.close()
-
-
-def test_bootstrap_addresses(side: Any) -> None:
-    with FakeBroker() as broker:
-        calls: list[int] = []
-
-        def resolve() -> list[str]:
-            calls.append(1)
-            return [broker.address]
-
-        for bootstrap in (broker.address, f"{broker.address},{broker.address}", [broker.address], resolve):
-            found = side.do(lambda bootstrap=bootstrap: side.module.call_metadata(bootstrap, [TOPIC]))
-            assert found["Topics"][0]["Name"] == TOPIC
-        one = side.made("PartitionClient", resolve, TOPIC, PARTITION)
-        calls.clear()
-        side.do(one.leader)
-        one.forget()
-        side.do(one.leader)
-        assert len(calls) == 1  # kept
-        broker.answers["Metadata"] = hang_up
-        one.forget()
-        with pytest.raises(client.TransportError):
-            side.do(one.leader)
-        del broker.answers["Metadata"]
-        side.do(one.leader)
-        assert len(calls) == 2  # forgotten after the failure
-        for answer, words in ((hang_up, "closed"), (None, r"refused|Connect call failed")):
-            # The same if the connection itself fails.
-            gone = FakeBroker({"ApiVersions": hang_up})
-            if answer is None:
-                gone.close()
-            found = [gone.address, broker.address]
-            one = side.made("PartitionClient", lambda found=found: [found.pop(0)], TOPIC, PARTITION)
-            with pytest.raises(client.TransportError, match=words):
-                side.do(one.leader)
-            assert side.do(one.leader).port == broker.port
-            gone.close()
-
-
-@pytest.mark.parametrize(
-    "text", ["", "host", "host:", ":1", "host:x", "host:0", "host:65536", "a:b:1", "host:-1"]
-)
-def test_an_invalid_address(text: str) -> None:
-    with pytest.raises(ValueError, match="not an address"):
-        parse_address(text)
-
-
-def test_addresses() -> None:
-    assert str(parse_address(" kafka:9092 ")) == "kafka:9092"
-    assert str(parse_address("[::1]:9092")) == "[::1]:9092"
-
-
-# -- one side only ----------------------------------------------------------------------
-
-
-async def test_concurrent_calls_run_one_after_the_other() -> None:
-    with FakeBroker() as broker:
-        async with aio.PartitionClient(broker.address, TOPIC, PARTITION) as one:
-            found = await asyncio.gather(*(one.fetch(number) for number in range(20)))
-        assert [each.fetch_offset for each in found] == list(range(20))
-        assert broker.connections == 2
-
-
-async def test_a_cancelled_call_closes_the_connection() -> None:
-    with FakeBroker({"Fetch": lambda _request: b""}) as broker:
-        async with aio.PartitionClient(broker.address, TOPIC, PARTITION) as one:
-            await one.list_offsets()
-            call = asyncio.ensure_future(one.fetch(0))
-            while "Fetch" not in broker.names():
-                await asyncio.sleep(0.01)
-            call.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await call
-            assert (await one.list_offsets()).offset == 50
-        assert broker.connections == 3
-
-
-async def test_a_bootstrap_function_may_be_a_coroutine() -> None:
-    with FakeBroker() as broker:
-
-        async def resolve() -> list[str]:
-            return [broker.address]
-
-        assert (await aio.call_metadata(resolve, []))["ControllerId"] == 7  # type: ignore[arg-type]
-
-
-def test_sasl_with_an_old_broker() -> None:
-    """After SaslHandshake v0 tokens have no header."""
-    tokens = []
-
-    class Old(FakeBroker):
-        def _serve(self, connection: socket.socket) -> None:
-            splitter, bare = frames.FrameSplitter(), False
-            while chunk := connection.recv(65536):
-                for frame in splitter.feed(chunk):
-                    if bare:
-                        tokens.append(frame)
-                        bare = False
-                        if frame != b"\0alice\0secret":
-                            connection.close()
-                            return
-                        connection.sendall(frames.frame(b""))
-                        continue
-                    request = frames.decode_request(frame)
-                    bare = request.name == "SaslHandshakeRequest"
-                    connection.sendall(self.usual(request, **({"Mechanisms": ["PLAIN"]} if bare else {})))
-
-    with Old(SaslHandshake=(0, 0)) as broker:
-        assert (
-            client.call_metadata(broker.address, [], sasl=client.Sasl("PLAIN", "alice", "secret"))[
-                "ControllerId"
-            ]
-            == 7
-        )
-        with pytest.raises(client.AuthenticationError, match="SASL PLAIN: refused"):
-            client.call_metadata(broker.address, [], sasl=client.Sasl("PLAIN", "alice", "wrong"))
-    assert tokens == [b"\0alice\0secret", b"\0alice\0wrong"]
-
-
 def test_read_committed_leaves_out_aborted_records() -> None:
-    from pixy.wire import control
-
     def transactional(producer: int, offset: int, value: bytes) -> bytes:
         return (
             Builder(
@@ -588,3 +267,21 @@ def test_read_committed_leaves_out_aborted_records() -> None:
         b"aborted again",
         b"the last",
     ]
+
+
+@pytest.mark.parametrize("name", ["PartitionClient", "PartitionProducer", "PartitionFetcher", "GroupClient"])
+def test_both_sides_have_the_same_calls(name: str) -> None:
+    def calls(module: Any) -> dict[str, inspect.Signature]:
+        found = vars(module)[name]
+        return {
+            each: inspect.signature(getattr(found, each))
+            for each in dir(found)
+            if not each.startswith("_") and inspect.isfunction(getattr(found, each))
+        }
+
+    assert calls(client) == calls(aio)
+    for each in set(calls(client)) - set(dir(client.Link)):
+        blocking, awaited = getattr(vars(client)[name], each), getattr(vars(aio)[name], each)
+        assert inspect.iscoroutinefunction(awaited) and not inspect.iscoroutinefunction(blocking)
+        assert "Steps" not in inspect.signature(blocking).return_annotation
+        assert blocking.__doc__ and blocking.__doc__ == awaited.__doc__

@@ -229,14 +229,13 @@ def test_without_dnspython_the_error_says_what_to_install() -> None:
 async def test_a_lookup_leaves_the_event_loop_free(server: NameServer) -> None:
     server.over_udp = lambda _question: []
     call = asyncio.ensure_future(srv.lookup_async("example.com", servers=[server.address], timeout=0.5))
-    longest, before = 0.0, time.monotonic()
+    turns = 0
     while not call.done():
         await asyncio.sleep(0.01)
-        now = time.monotonic()
-        longest, before = max(longest, now - before), now
-    assert longest < 0.4
+        turns += 1
     with pytest.raises(WireError, match="timed out"):
         await call
+    assert turns > 2, "the lookup blocked the event loop"
 
 
 def test_a_bootstrap_without_a_port_is_an_srv_record(
