@@ -18,15 +18,13 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 import pykka
 from pykka import ActorDeadError
 
-from actors._core.context import current
-from actors._core.mailbox import ControlMessage
+from actors._core.routed_asks import ask_all, ask_one, joined
 from actors._errors import MailboxFull, WouldDeadlock
 from actors._future import Future, on_event_loop
 from actors._messages import Request
 from actors._policy import ESCALATE, Supervision
 from actors._pool_messages import Resize, RouterStatistics, Stopped, StopPool
 from actors._routing import ROUND_ROBIN, Broadcast, Members, Routing
-from actors._trace import ambient
 
 if TYPE_CHECKING:
     from actors._pool import Pool
@@ -294,9 +292,9 @@ class Router(Generic[A]):
                 "use 'await router.ask(message, block=False)' instead"
             )
         future = (
-            self._ask_all(message, urgent, timeout)
+            ask_all(self.refs, message, timeout, urgent=urgent, dead=self._dead)
             if self._to_all
-            else self._ask_one(message, urgent, None if block else timeout)
+            else ask_one(self._pick, message, None if block else timeout, urgent=urgent)
         )
         if not block:
             return future
@@ -305,46 +303,6 @@ class Router(Generic[A]):
         except pykka.Timeout:
             future.cancel()
             raise
-
-    def _ask_one(self, message: Any, urgent: bool, timeout: float | None) -> Future[Any]:
-        future: Future[Any] = Future()
-        try:
-            while not self._put(self._pick(message), message, future, urgent):
-                pass  # it stopped in between, without the message
-        except (ActorDeadError, MailboxFull) as error:
-            future.try_fail(error)
-        cell = future.target
-        if cell is not None and timeout is not None:
-            cell.system.expire(future, timeout)
-        return future
-
-    def _put(self, ref: ActorRef[A], message: Any, future: Future[Any], urgent: bool) -> bool:
-        # Like ActorRef.ask, but it tells a dead actor's refusal from an ask that the actor dropped.
-        cell, sender = ref._cell, current.get()
-        trace = ambient.get()
-        if trace is None and sender is not None:
-            trace = sender.trace
-        envelope = (message, future, cell.clock(), sender, trace)
-        future.target = cell
-        push = cell.mailbox.push
-        if urgent or isinstance(message, ControlMessage):
-            push = cell.mailbox.push_priority
-        try:
-            push(envelope)
-        except ActorDeadError:
-            return False
-        hooks = cell.mailbox.hooks
-        if hooks is not None:
-            hooks.on_asked(cell, future)
-        return True
-
-    def _ask_all(self, message: Any, urgent: bool, timeout: float | None) -> Future[Any]:
-        refs = self.refs
-        if not refs:
-            future: Future[Any] = Future()
-            future.try_fail(self._dead())
-            return future
-        return _joined([ref.ask(message, block=False, timeout=timeout, urgent=urgent) for ref in refs])
 
     # -- the pool -------------------------------------------------------------------------------
 
@@ -395,7 +353,7 @@ class Router(Generic[A]):
         future: Future[bool]
         if self.pool is None:
             stops = [ref.stop(block=False) for ref in self._members.refs]
-            future = _joined(stops).map(any)
+            future = joined(stops).map(any)
         else:
             future = Stopped()
             if self.pool.is_alive():
@@ -447,11 +405,3 @@ def start_pool(
     router: Router[A] = Router(routing, size)
     router.pool = spawn(Pool, router, actor_class, args, kwargs, workers, name=name, supervision=ESCALATE)
     return router
-
-
-def _joined(futures: list[Future[Any]]) -> Future[Any]:
-    if futures:
-        return futures[0].join(*futures[1:])
-    nothing: Future[Any] = Future()
-    nothing.try_set([])
-    return nothing

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from actors._core import inspection, lifecycle, termination
+from actors._core.dead_letters import answer_dead_letter
 from actors._core.instruments import Hooks, Instrument
 from actors._core.lifecycle import STOPPED
 from actors._core.mailbox import DEFAULT_CAPACITY
 from actors._core.pykka_names import register
-from actors._errors import AskCycle
-from actors._events import AskCycleFound, DeadLetter, Dropped, EventStream
+from actors._events import EventStream
 from actors._overflow import FAIL, Overflow
 from actors._policy import STOP_ON_FAILURE, RestartHistory, Supervision
 from actors._router import Router, start_pool
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from actors._actor import Actor
     from actors._core.cell import Cell
     from actors._core.dispatcher import Dispatcher
-    from actors._core.envelope import Envelope
     from actors._core.inspection import PendingAsk
     from actors._core.stats import ActorStatistics
     from actors._errors import Escalated
@@ -380,41 +379,5 @@ class ActorSystem:
                 left = termination.depart(cell)
                 cell.state = STOPPED
                 for envelope in left:
-                    termination.dead_letter(cell, envelope)
+                    answer_dead_letter(cell, envelope)
         self.top.clear()
-
-    def dead_letter(self, envelope: Envelope, cell: Cell, reason: str = "stopped") -> None:
-        """Count and publish a message that no actor will handle.
-
-        Args:
-            envelope: the message with its reply and sender.
-            cell: the recipient.
-            reason: for the event.
-        """
-        self.dead_letters += 1
-        if self.events.wants(DeadLetter):
-            sender = envelope[3]
-            self.events.publish(
-                DeadLetter(envelope[0], cell.path, None if sender is None else sender.path, reason)
-            )
-
-    def message_dropped(self, envelope: Envelope, cell: Cell, reason: str) -> None:
-        """Publish a message that an overflow policy or an instrument has dropped.
-
-        Args:
-            envelope: the message with its reply and sender.
-            cell: the recipient.
-            reason: for the event.
-        """
-        if self.events.wants(Dropped):
-            sender = envelope[3]
-            self.events.publish(
-                Dropped(envelope[0], cell.path, None if sender is None else sender.path, reason)
-            )
-
-    def ask_cycle(self, error: AskCycle) -> None:
-        """Report an ask that would never be answered, and raise ``error``."""
-        logger.error("%s: %s", self.name, error)
-        if self.events.wants(AskCycleFound):
-            self.events.publish(AskCycleFound(error.paths))
-        raise error

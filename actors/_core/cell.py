@@ -5,7 +5,9 @@ with it the path, the ref, the mailbox and the children, stays. This module has 
 loop. The rest are functions that take a cell: birth and restart in ``lifecycle``, failures in
 ``supervision``, the end in ``termination``, watches in ``death_watch``, the operations behind the
 methods of :class:`actors.Actor` in ``actions``, the runtime's own messages in ``system_messages``,
-counters in ``accounting``, reports in ``inspection``. A cell's state belongs to the event loop unless a comment says otherwise.
+counters in ``accounting``, reports in ``inspection``. A cell's state belongs to the event loop; only
+messages enter, and the counters are read, from other threads. With an actor that has a thread, the thread
+and the loop take turns.
 
 A message to an idle actor schedules one callback, which handles up to ``THROUGHPUT`` messages. Plain
 handlers therefore need no task (one task per actor that waits on its inbox cost a task switch per

@@ -10,15 +10,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from actors._core.context import current
 from actors._errors import AskCycle
+from actors._events import AskCycleFound
 
 if TYPE_CHECKING:
     from actors._core.cell import Cell
     from actors._future import Future
+
+logger = logging.getLogger("actors")
 
 
 def enter(cell: Cell, future: Future[Any]) -> Cell | None:
@@ -62,8 +66,15 @@ def _check(cell: Cell, future: Future[Any]) -> None:
     while target is not None:
         paths.append(target.path)
         if target is cell:
-            cell.system.ask_cycle(AskCycle(tuple(paths)))
+            raise _refused(cell, AskCycle(tuple(paths)))
         waiting = target.waiting_on
         if waiting is None or len(paths) > 1000:
             return
         target = waiting.target
+
+
+def _refused(cell: Cell, error: AskCycle) -> AskCycle:
+    logger.error("%s: %s", cell.system.name, error)
+    if cell.system.events.wants(AskCycleFound):
+        cell.system.events.publish(AskCycleFound(error.paths))
+    return error

@@ -29,9 +29,9 @@ from typing import TYPE_CHECKING, Any
 from pykka import ActorDeadError
 
 from actors._core import waiting
+from actors._core.dead_letters import answer_dead_letter, publish_dead_letter, publish_dropped
 from actors._core.pykka_names import ActorStop
 from actors._core.stats import MailboxStatistics
-from actors._core.termination import dead_letter
 from actors._errors import MailboxFull
 from actors._future import Future, on_event_loop
 from actors._overflow import FAIL, Overflow
@@ -226,7 +226,7 @@ class Mailbox:
         if room:
             self.rouse()
         elif self.closed:
-            dead_letter(self.cell, envelope)
+            answer_dead_letter(self.cell, envelope)
         else:
             self.drop(envelope, "held back too long")
 
@@ -298,7 +298,7 @@ class Mailbox:
 
     def dead(self, envelope: Envelope) -> ActorDeadError:
         """Report a message to a stopped actor; return its error."""
-        self.cell.system.dead_letter(envelope, self.cell)
+        publish_dead_letter(self.cell, envelope)
         return ActorDeadError(f"{self.cell.ref} not found")
 
     def drop(self, envelope: Envelope, reason: str) -> None:
@@ -312,7 +312,7 @@ class Mailbox:
         reply = envelope[1]
         if reply is not None:
             reply.try_fail(MailboxFull(f"mailbox of {self.cell.path} is full: {reason}"))
-        self.cell.system.message_dropped(envelope, self.cell, reason)
+        publish_dropped(self.cell, envelope, reason)
 
     def replace_oldest(self, envelope: Envelope) -> Envelope | None:
         """Add a message; if the lane is full, take the oldest one out and return it.

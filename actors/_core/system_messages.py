@@ -1,4 +1,4 @@
-"""How a cell handles the runtime's own messages, and pykka's: stops, timers, watches, proxy calls.
+"""Handling of the runtime's own messages and pykka's: stops, timers, watches, proxy calls.
 
 Each function gets the cell and the envelope, and returns what the loop is to call instead of the
 actor's ``on_receive``, or None if the message is dealt with.

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 import pykka
 
 from actors._core.crash_reports import report
+from actors._core.dead_letters import answer_dead_letter
 from actors._core.death_watch import tell_watchers, unwatch_all
 from actors._core.lifecycle import RUNNING, STARTING, STOPPED, STOPPING, ended_from_outside
-from actors._core.pykka_names import ActorStop, unregister
-from actors._core.timers import TimerFired
+from actors._core.pykka_names import unregister
 from actors._events import ActorStopped
 from actors._future import Future
-from actors._messages import ChildStopped, Terminated, Unwatch, Watch
+from actors._messages import ChildStopped
 
 if TYPE_CHECKING:
     from actors._core.cell import Cell
@@ -177,7 +177,7 @@ def bury(cell: Cell, left: list[Envelope]) -> None:
     """
     cell.state = STOPPED
     for envelope in (*left, *(cell.stashed or ())):
-        dead_letter(cell, envelope)
+        answer_dead_letter(cell, envelope)
     cell.stashed = None
     for reply in cell.stop_replies or ():
         reply.try_set(True)
@@ -195,20 +195,3 @@ def bury(cell: Cell, left: list[Envelope]) -> None:
     if events.wants(ActorStopped):
         events.publish(ActorStopped(cell.path, cell.actor_class.__name__, cell.error))
     cell.retire()
-
-
-def dead_letter(cell: Cell, envelope: Envelope) -> None:
-    """Answer a message that will not be handled: its asker gets an error, a watcher its notice."""
-    message, reply, *_ = envelope
-    kind = type(message)
-    if kind is ActorStop:
-        if reply is not None:
-            reply.try_set(True)
-    elif kind is Watch:
-        message.watcher.send_system(Terminated(cell.ref, cell.error))
-    elif kind is not TimerFired and kind is not ChildStopped and kind is not Unwatch:
-        if reply is not None:
-            if reply.done():
-                return
-            reply.try_fail(cell.dead("stopped before handling the message"))
-        cell.system.dead_letter(envelope, cell, "left in the mailbox")

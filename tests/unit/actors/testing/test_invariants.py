@@ -79,7 +79,7 @@ def test_two_messages_handled_at_a_time_are_reported() -> None:
 
 
 def test_an_ask_without_a_reply_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(termination, "dead_letter", lambda *_: None)
+    monkeypatch.setattr(termination, "answer_dead_letter", lambda *_: None)
 
     async def scenario(sim: Sim) -> None:
         ref = sim.system.spawn(Echo)

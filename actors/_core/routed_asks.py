@@ -1,0 +1,94 @@
+"""Asks through a router: to the worker that a policy picks, or to all workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from pykka import ActorDeadError
+
+from actors._core.context import current
+from actors._core.mailbox import ControlMessage
+from actors._errors import MailboxFull
+from actors._future import Future
+from actors._trace import ambient
+
+if TYPE_CHECKING:
+    from actors._ref import ActorRef
+
+
+def ask_one(
+    pick: Callable[[Any], ActorRef[Any]], message: Any, timeout: float | None, *, urgent: bool
+) -> Future[Any]:
+    """Ask the worker that ``pick`` returns, or another one if that one stops first.
+
+    Args:
+        pick: chooses a living worker for the message, or raises ActorDeadError.
+        message: what to send.
+        timeout: seconds until the ask is given up; None waits without a limit.
+        urgent: as for ``ActorRef.tell``.
+    """
+    future: Future[Any] = Future()
+    try:
+        while not _put(pick(message), message, future, urgent):
+            pass  # the worker stopped in between, without the message
+    except (ActorDeadError, MailboxFull) as error:
+        future.try_fail(error)
+    cell = future.target
+    if cell is not None and timeout is not None:
+        cell.system.expire(future, timeout)
+    return future
+
+
+def _put(ref: ActorRef[Any], message: Any, future: Future[Any], urgent: bool) -> bool:
+    # Like ActorRef.ask, but it tells a dead actor's refusal from an ask that the actor dropped.
+    cell, sender = ref._cell, current.get()
+    trace = ambient.get()
+    if trace is None and sender is not None:
+        trace = sender.trace
+    envelope = (message, future, cell.clock(), sender, trace)
+    future.target = cell
+    push = cell.mailbox.push
+    if urgent or isinstance(message, ControlMessage):
+        push = cell.mailbox.push_priority
+    try:
+        push(envelope)
+    except ActorDeadError:
+        return False
+    hooks = cell.mailbox.hooks
+    if hooks is not None:
+        hooks.on_asked(cell, future)
+    return True
+
+
+def ask_all(
+    refs: tuple[ActorRef[Any], ...],
+    message: Any,
+    timeout: float | None,
+    *,
+    urgent: bool,
+    dead: Callable[[], ActorDeadError],
+) -> Future[Any]:
+    """Ask all workers; the reply is the list of theirs, or the first error.
+
+    Args:
+        refs: the workers.
+        message: what to send.
+        timeout: seconds until each ask is given up; None waits without a limit.
+        urgent: as for ``ActorRef.tell``.
+        dead: makes the error for no workers at all.
+    """
+    if refs:
+        return joined([ref.ask(message, block=False, timeout=timeout, urgent=urgent) for ref in refs])
+    future: Future[Any] = Future()
+    future.try_fail(dead())
+    return future
+
+
+def joined(futures: list[Future[Any]]) -> Future[Any]:
+    """Make one future of the list of all values."""
+    if futures:
+        return futures[0].join(*futures[1:])
+    nothing: Future[Any] = Future()
+    nothing.try_set([])
+    return nothing
