@@ -165,7 +165,7 @@ def naive(
 
 
 def misplaced(offers: list[tuple[int, int]]) -> set[int]:
-    """Return the offsets that follow a higher one, given (time, offset) with each offset once."""
+    """Return the offsets that follow a higher one, given (time, offset)."""
     found, most = set(), -1
     for _, at in sorted(offers):
         if at < most:
@@ -229,7 +229,7 @@ def test_vectors_agree_with_one_fact_after_the_other(
 
 @settings(max_examples=60, deadline=None)
 @given(rows)
-def test_duplicates_and_late_rows_of_the_lake_are_counted(facts: list[dict[str, int]]) -> None:
+def test_duplicate_late_and_misplaced_rows_of_the_lake_are_counted(facts: list[dict[str, int]]) -> None:
     made = run(facts)
     archived = Counter(row["offset"] - BASE for row in facts if row["kind"] == ARCHIVED)
     assert counts(made, TallyKind.ARCHIVED, NO_GROUP) == len(archived)
@@ -248,6 +248,19 @@ def test_duplicates_and_late_rows_of_the_lake_are_counted(facts: list[dict[str, 
     )
     assert counts(made, TallyKind.ARCHIVE_LATE, NO_GROUP) == late
     assert counts(made, TallyKind.ARCHIVE_DELAY, NO_GROUP) == archived.total()
+    files = {row["source"] for row in facts if row["kind"] == ARCHIVED}
+    assert ranges(made, TallyKind.R_ARCHIVE_OUT_OF_ORDER, NO_GROUP) == set().union(
+        *(
+            misplaced(
+                [
+                    (row["time"], row["offset"] - BASE)
+                    for row in facts
+                    if (row["kind"], row["source"]) == (ARCHIVED, file)
+                ]
+            )
+            for file in files
+        )
+    )
 
 
 def test_events_count_in_the_window_of_their_record() -> None:

@@ -79,6 +79,8 @@ def test_a_complete_journal_has_no_holes(tasks: int) -> None:
 def test_missing_batch_numbers_are_a_hole() -> None:
     found = view(record(0), record(1), record(4), record(5, final=True))
     assert holes(found) == [(HoleReason.BATCHES_MISSING, SECOND, 4 * SECOND, 0)]
+    one_missing = view(record(0), record(2, final=True))
+    assert holes(one_missing) == [(HoleReason.BATCHES_MISSING, 0, 2 * SECOND, 0)]
 
 
 def test_the_beginning_of_a_journal_may_have_expired() -> None:
