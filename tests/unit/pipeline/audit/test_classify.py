@@ -278,6 +278,24 @@ def test_events_count_in_the_window_of_their_record() -> None:
     assert made[TallyKind.ACKED, 0, 2000, 0] == 1
 
 
+def test_faults_are_found_among_facts_of_all_kinds() -> None:
+    made = run(
+        [
+            event(LOGGED, 9),
+            event(Kind.ACKED, 8),
+            offer(2, time=2),
+            offer(1, time=3),
+            event(ARCHIVED, 4, 0, time=0),
+            event(ARCHIVED, 3, 0, time=1),
+            event(ARCHIVED, 12, 0, time=2),
+        ]
+    )
+    assert ranges(made, TallyKind.R_OUT_OF_ORDER) == {1}
+    assert made[TallyKind.OUT_OF_ORDER, 0, 0, 0] == 1
+    assert ranges(made, TallyKind.R_ARCHIVE_OUT_OF_ORDER, NO_GROUP) == {3}
+    assert made[TallyKind.ARCHIVE_LATE, NO_GROUP, 1000, 0] == 1, "late in the window of offset 12"
+
+
 def test_failed_messages_without_an_offset_count_in_the_window_of_their_failure() -> None:
     failed = {"offset": -1, "kind": Kind.PRODUCE_FAILED, "time": 2_500_000, "timestamp": -1}
     made = run([failed, failed])
