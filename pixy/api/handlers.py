@@ -9,7 +9,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
-from pixy.engine.admin import TopicInfo
+from pixy.engine.admin_messages import TopicInfo
 from pixy.engine.client import ClusterClient
 from pixy.engine.consume.long_polls import Delivery, Message
 from pixy.engine.engine import Engine

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from actors import Actor
+from actors import Actor, handles
 from pixy.engine.service import Bind, Draining
 from pixy.errors import StartError
 
@@ -22,22 +20,23 @@ class Listener(Actor):
         super().__init__()
         self._bound = False
 
-    async def on_receive(self, message: Any) -> Any:
-        """See :mod:`pixy.engine.service`."""
-        if isinstance(message, Bind):
-            address = await self.bind()
-            self._bound = True
-            self.set_timer("watch", _WATCH, _Watch())
-            return address
-        if isinstance(message, Draining):
-            return await self.drain()
-        if isinstance(message, _Watch):
-            reason = self.dead()
-            if reason:
-                raise StartError(reason)
-            self.set_timer("watch", _WATCH, _Watch())
-            return None
-        return super().on_receive(message)
+    @handles(Bind)
+    async def _bind(self, _message: Bind) -> str:
+        address = await self.bind()
+        self._bound = True
+        self.set_timer("watch", _WATCH, _Watch())
+        return address
+
+    @handles(Draining)
+    async def _drain(self, _message: Draining) -> None:
+        await self.drain()
+
+    @handles(_Watch)
+    def _watch(self, _message: _Watch) -> None:
+        reason = self.dead()
+        if reason:
+            raise StartError(reason)
+        self.set_timer("watch", _WATCH, _Watch())
 
     async def on_stop(self) -> None:  # type: ignore[override]
         """Close the socket."""

@@ -1,6 +1,6 @@
-"""What an API handler, or a program that embeds the engine, calls: one object per cluster.
+"""The calls of API handlers, and of programs that embed the engine: one object per cluster.
 
-Refs are resolved once and kept; each call then is one message and one awaited future.
+It resolves an actor's ref once and keeps it; each call then costs one message and one awaited future.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
-from actors import ActorDeadError, ActorRef, Future, MailboxFull
+from actors import Actor, ActorDeadError, ActorRef, Future, MailboxFull, Request
 from pixy.config.model import Proxy
-from pixy.engine.admin import (
+from pixy.engine.admin import Admin
+from pixy.engine.admin_messages import (
+    AdminRequest,
     Consumers,
     GetBounds,
     GetBrokers,
@@ -22,20 +24,16 @@ from pixy.engine.admin import (
     SetOffsets,
     TopicInfo,
 )
-from pixy.engine.cluster import (
-    GetAdmin,
-    GetFetcher,
-    GetGroup,
-    GetInstances,
-    GetProducer,
-    record_headers_unsupported,
-)
+from pixy.engine.cluster_messages import GetAdmin, GetFetcher, GetGroup, GetInstances, GetProducer
+from pixy.engine.consume.group_consumer import GroupConsumer
 from pixy.engine.consume.group_messages import AckMessage, Consume
 from pixy.engine.consume.long_polls import Delivery, Message
-from pixy.engine.fetcher import Fetch
+from pixy.engine.fetcher import Fetch, Fetcher
 from pixy.engine.instances.client import InstanceClient
+from pixy.engine.instances.registry import Instances
 from pixy.engine.produce.messages import Produce, ProduceMany
 from pixy.engine.produce.pending_records import Record, Written
+from pixy.engine.produce.topic_producer import TopicProducer
 from pixy.errors import (
     HeadersUnsupported,
     InvalidParameter,
@@ -46,10 +44,11 @@ from pixy.errors import (
     Unavailable,
 )
 from pixy.kafka.fetcher import Read
-from pixy.kafka.settings import group_id
+from pixy.kafka.settings import group_id, record_headers_unsupported
 from pixy.wire.types import RecordHeaders
 
-T = TypeVar("T")
+R = TypeVar("R")
+A = TypeVar("A", bound=Actor)
 
 _ATTEMPTS = 3
 _MAX_NAME = 249
@@ -57,7 +56,7 @@ _NAME_CHARS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012
 
 
 def check_topic(topic: str) -> None:
-    """Kafka's own rule for topic names. Raises InvalidParameter."""
+    """Apply Kafka's rule for topic names. Raises InvalidParameter."""
     if not topic or topic in (".", "..") or len(topic) > _MAX_NAME or not _NAME_CHARS.issuperset(topic):
         raise InvalidParameter(
             f"bad topic: {topic!r} must be 1 to {_MAX_NAME} characters of a-z, A-Z, 0-9, '.', '_' and '-'"
@@ -65,50 +64,66 @@ def check_topic(topic: str) -> None:
 
 
 class ClusterClient:
-    """The operations on one cluster. All raise :mod:`pixy.errors`."""
+    """The operations on one cluster. All raise errors of :mod:`pixy.errors`.
+
+    Args:
+        cluster: the ``ActorRef[Cluster]``.
+        proxy: the cluster's configuration.
+        stopping: whether the engine stops: then an actor that is gone does not come back.
+    """
 
     def __init__(self, cluster: ActorRef[Any], proxy: Proxy, stopping: Callable[[], bool]) -> None:
         self.proxy = proxy
         self._cluster = cluster
         self._stopping = stopping
         self._headers_unsupported = record_headers_unsupported(proxy)
-        self._producers: dict[str, ActorRef[Any]] = {}
-        self._groups: dict[str, ActorRef[Any]] = {}
-        self._admin: dict[str, ActorRef[Any]] = {}
-        self._fetcher: dict[str, ActorRef[Any]] = {}
-        registry: dict[str, ActorRef[Any]] = {}
+        self._producers: dict[str, ActorRef[TopicProducer]] = {}
+        self._groups: dict[str, ActorRef[GroupConsumer]] = {}
+        self._admin: dict[str, ActorRef[Admin]] = {}
+        self._fetcher: dict[str, ActorRef[Fetcher]] = {}
+        registry: dict[str, ActorRef[Instances]] = {}
         self.instances = InstanceClient(lambda: self._resolve(registry, "instances", GetInstances()))
-        """Consumer instances of the REST API."""
+        """The consumer instances of the REST API."""
 
     # -- produce ----------------------------------------------------------------------------------
 
     async def produce(
         self, topic: str, value: bytes | None, key: bytes | None = None, headers: RecordHeaders = ()
     ) -> tuple[int, int]:
-        """Write a message and wait for ``required_acks``; return its partition and offset.
+        """Write a message and wait for ``required_acks``.
 
-        ``key`` None goes to any partition, an empty one to that of the empty key. ``value`` None is
-        a tombstone. The offset means nothing with ``required_acks: no_response``.
+        Args:
+            topic: where to write it.
+            value: None writes a tombstone.
+            key: chooses the partition, also if it is empty; None allows any partition.
+            headers: record headers; Kafka has them since 0.11.
+
+        Returns:
+            Partition and offset; the offset means nothing with ``required_acks: no_response``.
         """
         ref = self._producers.get(topic)
         if ref is not None and not (headers and self._headers_unsupported):
-            # The hot path: a topic that is known needs no checks.
+            # The hot path: a known topic needs no checks.
             try:
                 return await ref.ask(Produce(key, value, headers), block=False)
             except ActorDeadError:
-                pass  # it was idle for long: there is a new one
+                pass  # it stopped because it was idle: start another
             except MailboxFull as error:
                 raise TooManyRequests("producer.channel_buffer_size") from error
         message = self._produce_message(topic, value, key, headers)
-        return await self._with_ref(  # type: ignore[no-any-return]
+        return await self._with_ref(
             self._producers, topic, GetProducer(topic), message, "producer.channel_buffer_size"
         )
 
     async def produce_many(self, topic: str, records: Sequence[Record]) -> list[Written]:
-        """Write records of one topic in their order; what became of each, in the same order.
+        """Write records of one topic in their order, with one message to the topic's producer.
 
-        One message to the topic's producer, however many records. A record that fails does so
-        alone: its element is the error.
+        Args:
+            topic: of all records.
+            records: a record that fails does so alone.
+
+        Returns:
+            For each record its partition and offset, or its error.
         """
         if not records:
             return []
@@ -118,15 +133,14 @@ class ClusterClient:
         ref = self._producers.get(topic)
         if ref is None:
             check_topic(topic)
-        found: list[Written] = await self._with_ref(
+        return await self._with_ref(
             self._producers, topic, GetProducer(topic), message, "producer.channel_buffer_size"
         )
-        return found
 
     async def produce_async(
         self, topic: str, value: bytes | None, key: bytes | None = None, headers: RecordHeaders = ()
     ) -> None:
-        """Take a message on; what becomes of it is only logged."""
+        """Write a message without waiting; a failure is only logged. Arguments as in :meth:`produce`."""
         message = self._produce_message(topic, value, key, headers)
         ref = self._producers.get(topic)
         if ref is None or not ref.is_alive():
@@ -158,14 +172,16 @@ class ClusterClient:
     ) -> Delivery:
         """Wait for a message as a member of the group.
 
+        If the caller is cancelled, the message is offered to the next one.
+
         Args:
+            topic: where to consume.
+            group: the id of the group.
             auto_ack: acknowledge the message when :meth:`Delivery.sent` is called.
             ack: (partition, offset) of an earlier message to acknowledge.
 
         Raises:
-            LongPollTimeout: nothing came in time.
-
-        A caller that is cancelled meanwhile gets nothing and loses nothing.
+            LongPollTimeout: no message came in time.
         """
         check_topic(topic)
         group_id(group)
@@ -187,12 +203,18 @@ class ClusterClient:
         raise Unavailable(f"group {group} is restarting, try again")
 
     async def ack(self, topic: str, group: str, partition: int, offset: int) -> None:
-        """Acknowledge a message consumed through this instance.
+        """Acknowledge a message consumed through this daemon.
+
+        Args:
+            topic: of the message.
+            group: the id of the group that consumed it.
+            partition: of the message.
+            offset: of the message.
 
         Raises:
-            NotConsumed: the partition was never assigned to this instance.
-            PartitionLost: it belongs to another member by now.
-            NeverOffered: the offset was not handed out.
+            NotConsumed: the partition was never assigned to this daemon.
+            PartitionLost: the partition is assigned to another member now.
+            NeverOffered: the message was not delivered.
         """
         check_topic(topic)
         group_id(group)
@@ -213,112 +235,136 @@ class ClusterClient:
         """The group's offsets in each partition of the topic."""
         check_topic(topic)
         group_id(group)
-        found: list[PartitionOffset] = await self._ask_admin(GetOffsets(group, topic))
-        return found
+        return await self._ask_admin(GetOffsets(group, topic))
 
     async def set_offsets(self, topic: str, group: str, offsets: tuple[tuple[int, int, str], ...]) -> None:
-        """Commit (partition, offset, metadata) for a group that nobody consumes."""
+        """Commit offsets for a group that nobody consumes.
+
+        Args:
+            topic: of all offsets.
+            group: the id of the group.
+            offsets: (partition, offset, metadata).
+
+        Raises:
+            GroupActive: the group has members.
+        """
         check_topic(topic)
         group_id(group)
         await self._ask_admin(SetOffsets(group, topic, offsets))
 
     async def topics(self, *, with_partitions: bool, with_config: bool) -> list[TopicInfo]:
-        """All topics, by name."""
-        found: list[TopicInfo] = await self._ask_admin(GetTopics(None, with_partitions, with_config))
-        return found
+        """All topics, sorted by name; a part that is not asked for is None."""
+        return await self._ask_admin(GetTopics(None, with_partitions, with_config))
 
     async def topic(self, topic: str, *, with_partitions: bool) -> TopicInfo:
         """One topic with its configuration. Raises UnknownTopic."""
         check_topic(topic)
-        found: list[TopicInfo] = await self._ask_admin(GetTopics(topic, with_partitions, True))
-        return found[0]
+        [found] = await self._ask_admin(GetTopics(topic, with_partitions, True))
+        return found
 
     async def brokers(self) -> list[int]:
-        """The ids of the brokers."""
-        found: list[int] = await self._ask_admin(GetBrokers())
-        return found
+        """The ids of the brokers, sorted."""
+        return await self._ask_admin(GetBrokers())
 
     async def bounds(self, topic: str, partition: int) -> tuple[int, int]:
-        """The oldest offset of a partition and the next to be written.
+        """The oldest offset of a partition and the offset of the next record to be written.
 
         Raises:
-            UnknownTopic, UnknownPartition: it is not there.
+            UnknownTopic: there is no such topic.
+            UnknownPartition: the topic has no such partition.
         """
         check_topic(topic)
-        found: tuple[int, int] = await self._ask_admin(GetBounds(topic, partition))
-        return found
+        return await self._ask_admin(GetBounds(topic, partition))
 
     # -- reads by offset --------------------------------------------------------------------------
 
     async def fetch(self, read: Read) -> list[Message]:
-        """Messages of a partition from an offset or a time on, outside any group; as soon as there
-        is one, and none if none comes within the timeout.
+        """Read messages of a partition from an offset or a time on, outside any group.
+
+        Returns:
+            The messages, as soon as there is one; none if none comes within the timeout.
 
         Raises:
-            UnknownTopic, UnknownPartition: it is not there.
+            UnknownTopic: there is no such topic.
+            UnknownPartition: the topic has no such partition.
             OffsetOutOfRange: the partition does not hold the offset.
-            FetchPoolBusy: ``max_fetches`` are under way and none ends soon.
+            FetchPoolBusy: ``max_fetches`` reads are under way and none ends soon.
         """
         check_topic(read.topic)
-        found: list[Message] = await self._with_ref(
+        return await self._with_ref(
             self._fetcher, "fetcher", GetFetcher(), Fetch(read), "max_waiting_fetches"
         )
-        return found
 
     async def consumers(self, topic: str, group: str = "") -> Consumers:
-        """Who consumes the topic: group to client to partitions."""
+        """The consumers of a topic: group to client to partitions.
+
+        Args:
+            topic: what they consume.
+            group: only this group; empty for all.
+
+        Raises:
+            UnknownGroup: there is no such group, or it never consumed the topic.
+        """
         check_topic(topic)
         if group:
             group_id(group)
-        found: Consumers = await self._ask_admin(GetConsumers(topic, group))
-        return found
+        return await self._ask_admin(GetConsumers(topic, group))
 
     # -- plumbing ---------------------------------------------------------------------------------
 
-    async def _ask_admin(self, message: Any) -> Any:
+    async def _ask_admin(self, message: AdminRequest[R]) -> R:
         return await self._with_ref(self._admin, "admin", GetAdmin(), message, "max_admin_requests")
 
     async def _with_ref(
         self,
-        cache: dict[str, ActorRef[Any]],
+        cache: dict[str, ActorRef[A]],
         name: str,
-        get: Any,
-        message: Any,
-        bound: str,
-    ) -> Any:
+        get: Request[ActorRef[A]],
+        message: Request[R],
+        limit: str,
+    ) -> R:
+        """Ask an actor; if it is gone, ask the cluster for another one.
+
+        Args:
+            cache: the refs of actors of this kind, by name.
+            name: of the actor.
+            get: asks the cluster for it.
+            message: for the actor.
+            limit: the configuration key that a full mailbox is reported with.
+        """
         for _ in range(_ATTEMPTS):
             ref = await self._resolve(cache, name, get)
             try:
-                return await self._reply(ref.ask(message, block=False), bound)
+                return await self._reply(ref.ask(message, block=False), limit)
             except ActorDeadError:
                 cache.pop(name, None)
         raise self._gone()
 
-    async def _resolve(self, cache: dict[str, ActorRef[Any]], name: str, get: Any) -> ActorRef[Any]:
+    async def _resolve(
+        self, cache: dict[str, ActorRef[A]], name: str, get: Request[ActorRef[A]]
+    ) -> ActorRef[A]:
         ref = cache.get(name)
         if ref is not None and ref.is_alive():
             return ref
         try:
-            found: ActorRef[Any] = await self._reply(
-                self._cluster.ask(get, block=False), "producer.channel_buffer_size"
-            )
+            found = await self._reply(self._cluster.ask(get, block=False), "producer.channel_buffer_size")
         except ActorDeadError as error:
             raise self._gone() from error
         if len(cache) > self.proxy.producer.max_topics:
-            cache.clear()  # names of actors that stopped long ago
+            cache.clear()  # most of them stopped long ago
         cache[name] = found
         return found
 
     @staticmethod
-    def _reply(future: Future[T], bound: str) -> Coroutine[Any, Any, T]:
-        return _unless_full(future, bound)
+    def _reply(future: Future[R], limit: str) -> Coroutine[Any, Any, R]:
+        return _unless_full(future, limit)
 
     def _gone(self) -> PixyError:
         return ShuttingDown() if self._stopping() else Unavailable("restarting, try again")
 
 
-async def _unless_full(future: Future[T], bound: str) -> T:
+async def _unless_full(future: Future[R], limit: str) -> R:
     try:
         return await future
     except MailboxFull as error:
-        raise TooManyRequests(bound) from error
+        raise TooManyRequests(limit) from error

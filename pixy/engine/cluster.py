@@ -1,4 +1,4 @@
-"""One Kafka cluster: its clients, its topics' producers, its groups."""
+"""One Kafka cluster: the parent of its topics' producers, its groups, and the actors that serve the rest."""
 
 from __future__ import annotations
 
@@ -8,9 +8,19 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from actors import Actor, ActorDeadError, ActorRef, Future
+from actors import Actor, ActorDeadError, ActorRef, Future, handles
 from pixy.config.model import Proxy
 from pixy.engine.admin import Admin, Catalogue
+from pixy.engine.cluster_messages import (
+    DrainCluster,
+    GetAdmin,
+    GetFetcher,
+    GetGroup,
+    GetInstances,
+    GetProducer,
+    OwnGroups,
+    Reach,
+)
 from pixy.engine.consume.group_consumer import GroupConsumer
 from pixy.engine.consume.group_messages import GroupLeaving, Leave, Owned
 from pixy.engine.fetcher import Fetcher
@@ -50,50 +60,6 @@ _GIVE_UP_DOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
-class GetProducer:
-    """Ask for the producer of a topic: an ``ActorRef[TopicProducer]``."""
-
-    topic: str
-
-
-@dataclass(frozen=True, slots=True)
-class GetGroup:
-    """Ask for the consumer of a group: an ``ActorRef[GroupConsumer]``."""
-
-    group: str
-
-
-@dataclass(frozen=True, slots=True)
-class GetAdmin:
-    """Ask for the ``ActorRef[Admin]``."""
-
-
-@dataclass(frozen=True, slots=True)
-class GetFetcher:
-    """Ask for the ``ActorRef[Fetcher]``."""
-
-
-@dataclass(frozen=True, slots=True)
-class GetInstances:
-    """Ask for the ``ActorRef[Instances]``."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reach:
-    """Ask whether the cluster can be reached; the reply is None or a StartError."""
-
-
-@dataclass(frozen=True, slots=True)
-class OwnGroups:
-    """Ask for this instance's groups: group to topic to partitions."""
-
-
-@dataclass(frozen=True, slots=True)
-class DrainCluster:
-    """Stop taking requests, deliver and commit what there is. The reply: messages given up."""
-
-
-@dataclass(frozen=True, slots=True)
 class _ClientFailed:
     error: Exception
 
@@ -106,7 +72,13 @@ class _Group:
 
 
 class Cluster(Actor):
-    """Child of the service."""
+    """Child of the service.
+
+    Args:
+        name: as the configuration names the cluster.
+        proxy: the cluster's configuration.
+        node: ``rest.node_id``, which the generated names of REST consumer instances contain.
+    """
 
     def __init__(self, name: str, proxy: Proxy, node: str = "") -> None:
         super().__init__()
@@ -122,21 +94,9 @@ class Cluster(Actor):
         self._producers: dict[str, ActorRef[TopicProducer]] = {}
         self._groups: dict[str, _Group] = {}
         self._draining = False
-        self._handlers: dict[type, Callable[[Any], Any]] = {
-            GetProducer: self._get_producer,
-            GetGroup: self._get_group,
-            GetAdmin: lambda _message: self._admin,
-            GetFetcher: lambda _message: self._fetcher,
-            GetInstances: lambda _message: self._instances,
-            Reach: self._reach,
-            OwnGroups: self._own_groups,
-            GroupLeaving: self._group_leaving,
-            DrainCluster: self._drain,
-            _ClientFailed: self._client_failed,
-        }
 
     def on_start(self) -> None:
-        """Make the clients; they connect by themselves."""
+        """Create the clients, which connect by themselves, and the children that always run."""
         partitioner = LIBRDKAFKA_PARTITIONER[self._proxy.producer.partitioner]
         self._client = ProducerClient(
             settings.producer(self._proxy, partitioner),
@@ -147,7 +107,7 @@ class Cluster(Actor):
         if self._proxy.journal.topic:
             self._start_journal()
         ref = self.actor_ref
-        self._admin = self.spawn(Admin, self._proxy, lambda: _own_groups(ref), name="admin")
+        self._admin = self.spawn(Admin, self._proxy, lambda: ref.ask(OwnGroups(), block=False), name="admin")
         known: dict[str, tuple[int, float]] = {}
         proxy = self._proxy
         self._fetcher = self.spawn(
@@ -177,21 +137,16 @@ class Cluster(Actor):
         )
 
     async def on_stop(self) -> None:  # type: ignore[override]
-        """Close the producer; a drain has emptied it before."""
+        """Close the producer, which a drain has emptied."""
         await self._client.close(0.0)
 
     async def on_failure(self, *_exc_info: Any) -> None:  # type: ignore[override]
-        """The next life has new clients."""
+        """Close the producer: the next life has a new one."""
         if hasattr(self, "_client"):
             await self._client.close(1.0)
 
-    def on_receive(self, message: Any) -> Any:
-        """See the messages of this module."""
-        handler = self._handlers.get(type(message))
-        return handler(message) if handler is not None else super().on_receive(message)
-
     def on_child_stopped(self, ref: ActorRef[Any]) -> None:
-        """Forget it; a group that was waited for is made anew."""
+        """Forget the child; start a group that somebody waits for again."""
         for topic, producer in tuple(self._producers.items()):
             if producer is ref:
                 del self._producers[topic]
@@ -206,6 +161,7 @@ class Cluster(Actor):
 
     # -- producing ------------------------------------------------------------------------------
 
+    @handles(GetProducer)
     def _get_producer(self, request: GetProducer) -> ActorRef[TopicProducer]:
         ref = self._producers.get(request.topic)
         if ref is not None and ref.is_alive():
@@ -220,17 +176,12 @@ class Cluster(Actor):
             self._proxy.producer,
             self._client,
             self._writable,
-            legacy=self.legacy,
+            legacy=settings.record_headers_unsupported(self._proxy),
             journal=None if request.topic == self._proxy.journal.topic else self._journal,
             name=self.free_name(f"{request.topic}.producer"),
         )
         self._producers[request.topic] = ref
         return ref
-
-    @property
-    def legacy(self) -> bool:
-        """Whether ``kafka.version`` is too old for record headers (before 0.11)."""
-        return record_headers_unsupported(self._proxy)
 
     async def _writable(self, topic: str) -> tuple[int, ...] | None:
         found = await self._topic(topic)
@@ -243,7 +194,7 @@ class Cluster(Actor):
         return None if found is None else len(found.partitions)
 
     async def _topic(self, topic: str) -> Any:
-        """The topic's metadata if it exists (by now: the broker may create it for the asking)."""
+        """The topic's metadata, or None. Asking may make the broker create it."""
         try:
             found = (await self._client.metadata(topic, _LOOKUP_TIMEOUT)).get(topic)
         except UnknownTopic:
@@ -265,11 +216,13 @@ class Cluster(Actor):
     def _client_error(self, error: Exception) -> None:
         self.actor_ref.tell(_ClientFailed(error), urgent=True)
 
+    @handles(_ClientFailed)
     def _client_failed(self, failed: _ClientFailed) -> None:
         raise failed.error
 
     # -- consuming ------------------------------------------------------------------------------
 
+    @handles(GetGroup)
     def _get_group(self, request: GetGroup) -> ActorRef[GroupConsumer] | None:
         if self._proxy.consumer.disabled:
             raise Disabled
@@ -303,11 +256,13 @@ class Cluster(Actor):
     def _session(self, group: str, post: Callable[[Event], None]) -> Session:
         return KafkaSession(self._proxy, group, post)
 
+    @handles(GroupLeaving)
     def _group_leaving(self, message: GroupLeaving) -> None:
         group = self._groups.get(message.group)
         if group is not None:
             group.leaving = True
 
+    @handles(OwnGroups)
     async def _own_groups(self, _query: OwnGroups) -> dict[str, dict[str, list[int]]]:
         own: dict[str, dict[str, list[int]]] = {}
         for name, group in tuple(self._groups.items()):
@@ -317,8 +272,23 @@ class Cluster(Actor):
                 continue
         return own
 
+    # -- the other children -----------------------------------------------------------------------
+
+    @handles(GetAdmin)
+    def _get_admin(self, _request: GetAdmin) -> ActorRef[Admin]:
+        return self._admin
+
+    @handles(GetFetcher)
+    def _get_fetcher(self, _request: GetFetcher) -> ActorRef[Fetcher]:
+        return self._fetcher
+
+    @handles(GetInstances)
+    def _get_instances(self, _request: GetInstances) -> ActorRef[Instances]:
+        return self._instances
+
     # -- start and stop -------------------------------------------------------------------------
 
+    @handles(Reach)
     async def _reach(self, _query: Reach) -> None:
         deadline = self._proxy.net.dial_timeout
         waited, down = 0.0, 0
@@ -337,10 +307,12 @@ class Cluster(Actor):
                     f"{OUT_OF_BROKERS}{why}"
                 ) from error
 
-    def _drain(self, _request: DrainCluster) -> None:
+    @handles(DrainCluster)
+    def _drain(self, _request: DrainCluster) -> int:
         if not self._draining:
             self._draining = True
             self.start_task(self._drain_all(self.take_reply()))
+        return 0  # an earlier request reports what is given up
 
     async def _drain_all(self, reply: Future[Any]) -> None:
         groups = [group.ref.ask(Leave(), block=False, urgent=True) for group in self._groups.values()]
@@ -355,7 +327,7 @@ class Cluster(Actor):
                 continue
         lost = await self._client.close(self._proxy.producer.shutdown_timeout)
         if self._journal_writer is not None:
-            try:  # after everything that it tells of
+            try:  # last, because the others still add events
                 await self._journal_writer.ask(writer.DrainJournal(), block=False)
             except ActorDeadError:
                 pass
@@ -371,28 +343,3 @@ def _open_instance(
     post: Callable[[InstanceEvent], None],
 ) -> InstanceSession:
     return KafkaInstance(proxy, group, name, spec.reset, spec.isolation, resume, post)
-
-
-async def _own_groups(cluster: ActorRef[Any]) -> dict[str, dict[str, list[int]]]:
-    found: dict[str, dict[str, list[int]]] = await cluster.ask(OwnGroups(), block=False)
-    return found
-
-
-def record_headers_unsupported(proxy: Proxy) -> bool:
-    """Whether the configured Kafka version is before 0.11."""
-    major, minor = (int(part) for part in proxy.kafka.version.split(".")[:2])
-    return (major, minor) < (0, 11)
-
-
-__all__ = [
-    "Cluster",
-    "DrainCluster",
-    "GetAdmin",
-    "GetFetcher",
-    "GetGroup",
-    "GetInstances",
-    "GetProducer",
-    "OwnGroups",
-    "Reach",
-    "record_headers_unsupported",
-]

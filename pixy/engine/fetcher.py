@@ -1,7 +1,7 @@
 """Reads of a partition by offset: a bounded pool of Kafka consumers, each busy with one read.
 
-A read waits in a thread of its consumer's, never on the loop. The consumer that ended where a read
-begins is the one that gets it: it has fetched ahead.
+A read waits in its consumer's thread, never on the loop. A read goes to the consumer whose last read ended where
+it begins, because that consumer has fetched ahead.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from actors import Actor, Future
+from actors import Actor, Future, Request, handles
 from pixy.config.model import Proxy
+from pixy.engine.consume.long_polls import Message
 from pixy.errors import FetchPoolBusy, PixyError
 from pixy.kafka.errors import translate
 from pixy.kafka.fetcher import FetchClient, Read
@@ -22,14 +23,16 @@ from pixy.kafka.fetcher import FetchClient, Read
 logger = logging.getLogger("pixy.engine")
 
 _IDLE = 30.0
+"""Seconds after which an idle consumer is closed."""
 _WARM = 2.0
+"""Seconds after which an idle consumer stops fetching ahead."""
 
 MakeClient = Callable[[], FetchClient]
 
 
 @dataclass(frozen=True, slots=True)
-class Fetch:
-    """Ask for messages: a list of confluent-kafka's, empty if none came within the timeout."""
+class Fetch(Request[list[Message]]):
+    """Read messages. The reply is empty if none came within the timeout."""
 
     read: Read
 
@@ -54,7 +57,8 @@ class Fetcher(Actor):
     """Child of the cluster.
 
     Args:
-        make: makes a consumer; called in a thread.
+        proxy: the cluster's configuration.
+        make: creates a consumer; called in a thread.
     """
 
     def __init__(self, proxy: Proxy, make: MakeClient) -> None:
@@ -71,24 +75,11 @@ class Fetcher(Actor):
         self._stopping = False
 
     def on_start(self) -> None:
-        """Watch for idle consumers."""
+        """Begin to check for idle consumers."""
         self.set_timer("idle", _WARM, _CheckIdle(), every=_WARM)
 
-    def on_receive(self, message: Any) -> Any:
-        """See the messages of this module."""
-        kind = type(message)
-        if kind is Fetch:
-            self._fetch(message)
-        elif kind is _CheckIdle:
-            self._check_idle()
-        elif kind is _Expire:
-            self._expire()
-        else:
-            return super().on_receive(message)
-        return None
-
     async def on_stop(self) -> None:  # type: ignore[override]
-        """End reads that wait, and the consumers."""
+        """Fail the reads that wait, and close the consumers."""
         self._stopping = True
         while self._waiting:
             self._waiting.popleft().reply.try_fail(FetchPoolBusy())
@@ -98,11 +89,12 @@ class Fetcher(Actor):
         self._threads.shutdown(wait=False)
 
     async def on_failure(self, *_exc_info: Any) -> None:  # type: ignore[override]
-        """The next life has threads and consumers of its own."""
+        """Stop as above: the next life has its own threads and consumers."""
         await self.on_stop()
 
     # -- reads ------------------------------------------------------------------------------------
 
+    @handles(Fetch)
     def _fetch(self, message: Fetch) -> None:
         reply = self.take_reply()
         if self._active < self._most:
@@ -123,8 +115,10 @@ class Fetcher(Actor):
         self.start_task(self._serve(read, reply, client))
 
     def _choose(self, read: Read) -> FetchClient | None:
-        """The consumer that stands where the read begins; else one that stands nowhere; else None, a
-        new one; else the one that nobody has come back to for longest.
+        """Choose an idle consumer, or None for a new one.
+
+        In this order: the one whose last read ended where this one begins; one that fetches nothing ahead; a
+        new one, while there may be more; the one that has been idle for longest.
         """
         wanted = (read.topic, read.partition, read.offset)
         for at, (_, client) in enumerate(self._idle):
@@ -174,7 +168,8 @@ class Fetcher(Actor):
             if not waiting.reply.cancelled():
                 self._begin(waiting.read, waiting.reply)
 
-    def _expire(self) -> None:
+    @handles(_Expire)
+    def _expire(self, _message: _Expire) -> None:
         now = self.system.loop.time()
         while self._waiting and self._waiting[0].until <= now:
             self._waiting.popleft().reply.try_fail(FetchPoolBusy())
@@ -183,8 +178,9 @@ class Fetcher(Actor):
 
     # -- consumers --------------------------------------------------------------------------------
 
-    def _check_idle(self) -> None:
-        """A consumer that nobody comes back to stops fetching ahead soon, and ends later."""
+    @handles(_CheckIdle)
+    def _check_idle(self, _message: _CheckIdle) -> None:
+        """Stop fetching ahead for consumers that are idle, and close them later."""
         now = self.system.loop.time()
         while self._idle and self._idle[0][0] < now - _IDLE:
             self._clients -= 1
@@ -196,5 +192,5 @@ class Fetcher(Actor):
     def _end(self, client: FetchClient) -> None:
         try:
             self._threads.submit(client.close)
-        except RuntimeError:  # the pool is shut down: the client goes with its last reference
-            logger.debug("%s: a consumer is left to the garbage collector", self.path)
+        except RuntimeError:  # the pool is shut down: the last reference to the client closes it
+            logger.debug("%s: the garbage collector closes a consumer", self.path)

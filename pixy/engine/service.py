@@ -1,15 +1,15 @@
-"""The root of the tree: starts the clusters and the listeners, drains and stops them."""
+"""The root of the actor tree: starts the clusters and the listeners, drains and stops them."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from actors import ESCALATE, Actor, ActorRef
+from actors import ESCALATE, Actor, ActorRef, Request, handles
 from pixy.config.model import App
-from pixy.engine.cluster import Cluster, DrainCluster, Reach
+from pixy.engine.cluster import Cluster
+from pixy.engine.cluster_messages import DrainCluster, Reach
 from pixy.errors import PixyError, StartError
 
 logger = logging.getLogger("pixy.engine")
@@ -19,37 +19,37 @@ ListenerSpec = tuple[type[Actor], tuple[Any, ...], str]
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
-    """Connect to the clusters. The reply: name to ``ActorRef[Cluster]``, or a StartError."""
+class Start(Request[dict[str, ActorRef[Cluster]]]):
+    """Connect to the clusters. The reply is their refs by name, or a StartError."""
 
 
 @dataclass(frozen=True, slots=True)
-class Listen:
-    """Start the listeners. The reply: name to the address that each serves on, or a StartError."""
+class Listen(Request[dict[str, str]]):
+    """Start the listeners. The reply is the address of each by name, or a StartError."""
 
     listeners: tuple[ListenerSpec, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Shutdown:
+class Shutdown(Request[int]):
     """Drain the clusters while the listeners still answer, then stop the listeners.
 
-    The reply: how many produced messages were given up.
+    The reply is the number of produced messages that were given up.
     """
 
 
 @dataclass(frozen=True, slots=True)
-class Bind:
+class Bind(Request[str]):
     """To a listener: open the socket and serve. The reply is the address, or a StartError."""
 
 
 @dataclass(frozen=True, slots=True)
-class Draining:
-    """To a listener: the end is near; go on answering, but say so to whoever asks for health."""
+class Draining(Request[None]):
+    """To a listener: the daemon is about to stop. Keep answering, but report it to health checks."""
 
 
 class Service(Actor):
-    """Root supervisor. A cluster that fails too often, or a listener that dies, ends the process."""
+    """Root supervisor. A cluster that fails too often, or a listener that fails, ends the process."""
 
     def __init__(self, config: App) -> None:
         super().__init__()
@@ -58,31 +58,23 @@ class Service(Actor):
         self._listeners: list[ActorRef[Any]] = []
 
     def on_start(self) -> None:
-        """Make the clusters; they connect in the background."""
+        """Start the clusters, which connect in the background."""
         for name, proxy in self._config.proxies.items():
             self._clusters[name] = self.spawn(
                 Cluster, name, proxy, self._config.rest.node_id, name=self.free_name(name)
             )
 
-    async def on_receive(self, message: Any) -> Any:
-        """See the messages of this module."""
-        if isinstance(message, Start):
-            return await self._start()
-        if isinstance(message, Listen):
-            return await self._listen(message.listeners)
-        if isinstance(message, Shutdown):
-            return await self._shutdown()
-        return super().on_receive(message)
-
-    async def _start(self) -> dict[str, ActorRef[Cluster]]:
+    @handles(Start)
+    async def _start(self, _message: Start) -> dict[str, ActorRef[Cluster]]:
         reached = [ref.ask(Reach(), block=False) for ref in self._clusters.values()]
         for reply in reached:
             await reply
         return self._clusters
 
-    async def _listen(self, listeners: Sequence[ListenerSpec]) -> dict[str, str]:
+    @handles(Listen)
+    async def _listen(self, message: Listen) -> dict[str, str]:
         addresses: dict[str, str] = {}
-        for actor_class, args, name in listeners:
+        for actor_class, args, name in message.listeners:
             ref = self.spawn(actor_class, *args, name=self.free_name(name), supervision=ESCALATE)
             self._listeners.append(ref)
             try:
@@ -94,13 +86,14 @@ class Service(Actor):
             logger.info("%s: serving %s on %s", self.path, name, addresses[name])
         return addresses
 
-    async def _shutdown(self) -> int:
+    @handles(Shutdown)
+    async def _shutdown(self, _message: Shutdown) -> int:
         lost = 0
         for listener in self._listeners:
             await listener.ask(Draining(), block=False)
         drained = [ref.ask(DrainCluster(), block=False) for ref in self._clusters.values()]
         for reply in drained:
-            lost += await reply or 0
+            lost += await reply
         for listener in reversed(self._listeners):
             await listener.stop(block=False)
         return lost

@@ -205,3 +205,9 @@ def group_id(group: str) -> str:
     if "\x00" in group:
         raise InvalidParameter("bad group: must not contain NUL")
     return group
+
+
+def record_headers_unsupported(proxy: Proxy) -> bool:
+    """Whether the configured Kafka version is older than 0.11, which introduced record headers."""
+    major, minor = (int(part) for part in proxy.kafka.version.split(".")[:2])
+    return (major, minor) < (0, 11)

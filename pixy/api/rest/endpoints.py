@@ -14,7 +14,7 @@ from pixy.api.rest import go_json, params
 from pixy.api.rest.params import Params
 from pixy.api.rest.render import base64_or_none, printable, to_json, to_json_flat_lists
 from pixy.api.rest.router import Match
-from pixy.engine.admin import TopicInfo
+from pixy.engine.admin_messages import TopicInfo
 from pixy.engine.client import ClusterClient
 from pixy.engine.engine import Engine
 

@@ -10,7 +10,7 @@ from pixy.api.restv1 import errors, reads
 from pixy.api.restv1.call import Call
 from pixy.api.restv1.errors import ApiError
 from pixy.api.restv1.routes import Route, Routes
-from pixy.engine.admin import TopicInfo
+from pixy.engine.admin_messages import TopicInfo
 from pixy.kafka.admin import PartitionInfo
 
 

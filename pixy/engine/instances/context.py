@@ -29,7 +29,7 @@ class Catalogue(Protocol):
         """Raises UnknownTopic if there is no such topic."""
 
     async def find(self, times: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
-        """See :class:`pixy.engine.admin.FindOffsets`."""
+        """See :class:`pixy.engine.admin_messages.FindOffsets`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -325,7 +325,7 @@ async def test_an_instance_of_a_stopped_service_has_committed(kafka: Cluster, na
 
 
 def _drain() -> Any:
-    from pixy.engine.cluster import DrainCluster
+    from pixy.engine.cluster_messages import DrainCluster
 
     return DrainCluster()
 
