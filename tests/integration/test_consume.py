@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import statistics
 import time
 
 import grpc
@@ -21,7 +22,7 @@ async def fill(daemon: Daemon, topic: str, count: int, key: bytes = b"1") -> Non
 
 
 async def drain(daemon: Daemon, topic: str, group: str, **fields: bool) -> list[bytes]:
-    """Consume until nothing comes."""
+    """Consume until no message comes; with auto-ack unless ``fields`` say otherwise."""
     found = []
     while True:
         try:
@@ -42,7 +43,7 @@ async def test_every_message_once_and_committed(kafka: Cluster, name: str) -> No
         async def committed() -> int:
             return sum(po.offset for po in (await daemon.offsets(name, "g")).values())
 
-        # Well before the subscription expires, which commits too.
+        # Well before the subscription expires: that commits too.
         await eventually(committed, lambda offsets: offsets == 200, within=5)
 
 
@@ -82,13 +83,18 @@ async def test_a_tombstone_and_an_empty_value(kafka: Cluster, name: str) -> None
 
 
 async def test_no_ack_commits_nothing(kafka: Cluster, name: str) -> None:
-    kafka.create_topic(name)
+    kafka.create_topic(name, 4)
     config = make_config(kafka.bootstrap(), long_polling_timeout=0.5)
     async with serving(config) as daemon:
-        await fill(daemon, name, 5)
-        assert len(await drain(daemon, name, "g", no_ack=True)) == 5
-        await asyncio.sleep(0.8)
-        assert (await daemon.offsets(name, "g"))[0].offset == 0
+        await fill(daemon, name, 5, b"1")
+        await fill(daemon, name, 1, b"2")
+        for _ in range(6):
+            message = await daemon.consume(name, "g", no_ack=True)
+            if message.partition == 1:
+                await daemon.ack(name, "g", message)
+        # A commit takes along the positions of all partitions that have moved.
+        found = await eventually(lambda: daemon.offsets(name, "g"), lambda found: found[1].offset == 1)
+        assert found[0].offset == 0
 
 
 async def test_a_chain_of_explicit_acks(kafka: Cluster, name: str) -> None:
@@ -137,13 +143,14 @@ async def test_unacknowledged_messages_come_again_after_ack_timeout(kafka: Clust
     kafka.create_topic(name)
     config = make_config(kafka.bootstrap(), ack_timeout=0.6, long_polling_timeout=2.0)
     async with serving(config) as daemon:
-        await fill(daemon, name, 2)
-        first = await daemon.consume(name, "g", no_ack=True)
+        await fill(daemon, name, 3)
+        await daemon.consume(name, "g", auto_ack=True)  # joins the group
         begun = time.monotonic()
+        first = await daemon.consume(name, "g", no_ack=True)
         second = await daemon.consume(name, "g", no_ack=True)
         again = await daemon.consume(name, "g", no_ack=True)
-        assert (again.offset, second.offset) == (first.offset, 1)
-        assert time.monotonic() - begun > 0.4
+        assert (again.offset, second.offset) == (first.offset, 2)
+        assert time.monotonic() - begun >= 0.6
         await daemon.ack(name, "g", again)
 
 
@@ -182,7 +189,7 @@ async def test_partitions_are_served_in_turn(kafka: Cluster, name: str) -> None:
 
 
 async def test_a_full_partition_does_not_hold_up_the_others(kafka: Cluster, name: str) -> None:
-    """Nobody acknowledges partition 0; far more than it may buffer is behind it."""
+    """Partition 0 is never acknowledged, and holds far more messages than its owner may buffer."""
     kafka.create_topic(name, 4)
     config = make_config(
         kafka.bootstrap(),
@@ -225,12 +232,17 @@ async def test_a_new_group_begins_at_the_head_by_default(kafka: Cluster, name: s
 
 async def test_a_message_wakes_a_waiting_long_poll(kafka: Cluster, name: str) -> None:
     kafka.create_topic(name)
-    async with serving(make_config(kafka.bootstrap())) as daemon:
-        await status_of(daemon.consume(name, "g", auto_ack=True))
-        poll = asyncio.ensure_future(daemon.consume(name, "g", auto_ack=True))
-        await asyncio.sleep(0.2)
-        await daemon.produce(name, b"x")
-        assert (await asyncio.wait_for(poll, 1.5)).message == b"x"
+    async with serving(make_config(kafka.bootstrap(), long_polling_timeout=50.0)) as daemon:
+        waited = []
+        for value in (b"joins the group", b"1", b"2", b"3", b"4", b"5"):
+            poll = asyncio.ensure_future(daemon.consume(name, "g", auto_ack=True))
+            await asyncio.sleep(0.2)
+            assert not poll.done()
+            begun = time.monotonic()
+            await daemon.produce(name, value)
+            assert (await poll).message == value
+            waited.append(time.monotonic() - begun)
+        assert statistics.median(waited[1:]) < 1.5, "a wake-up is late as a rule, not by chance"
 
 
 async def test_a_thousand_long_polls_at_once(kafka: Cluster, name: str) -> None:
@@ -245,19 +257,19 @@ async def test_a_thousand_long_polls_at_once(kafka: Cluster, name: str) -> None:
 
 async def test_the_request_limit(kafka: Cluster, name: str) -> None:
     kafka.create_topic(name)
-    config = make_config(kafka.bootstrap(), channel_buffer_size=2, long_polling_timeout=1.0)
+    config = make_config(kafka.bootstrap(), channel_buffer_size=2, long_polling_timeout=2.0)
     async with serving(config) as daemon:
-        waiting = [asyncio.ensure_future(daemon.get(f"/topics/{name}/messages?group=g")) for _ in range(2)]
-        await asyncio.sleep(0.2)
-        answer = await daemon.get(f"/topics/{name}/messages?group=g")
-        assert answer.status == 429
-        assert answer.error == (
+        path = f"/topics/{name}/messages?group=g"
+        answers = await asyncio.gather(*[daemon.get(path) for _ in range(3)])
+        answers.sort(key=lambda answer: answer.status)
+        assert [answer.status for answer in answers] == [408, 408, 429]
+        assert answers[2].error == (
             "Too many requests. Consider increasing `consumer.channel_buffer_size` "
             "(https://github.com/mailgun/kafka-pixy/blob/master/default.yaml#L43)"
         )
-        code, _ = await status_of(daemon.consume(name, "g", auto_ack=True))
-        assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
-        assert [answer.status for answer in await asyncio.gather(*waiting)] == [408, 408]
+        calls = [status_of(daemon.consume(name, "g", auto_ack=True)) for _ in range(3)]
+        codes = [code for code, _ in await asyncio.gather(*calls)]
+        assert sorted(codes, key=str) == [NOT_FOUND, NOT_FOUND, grpc.StatusCode.RESOURCE_EXHAUSTED]
 
 
 async def test_an_unknown_topic_times_out_and_leaves_others_alone(kafka: Cluster, name: str) -> None:
@@ -284,13 +296,15 @@ async def test_the_subscription_expires_and_revives(kafka: Cluster, name: str) -
         await fill(daemon, name, 2)
         message = await daemon.consume(name, "g", no_ack=True)
         await drain(daemon, name, "g")
+        await drain(daemon, name, "idle")
 
-        async def members() -> dict:
-            return dict((await daemon.stub.ListConsumers(pb.ListConsumersRq(topic=name))).groups)
+        async def members() -> set[str]:
+            return set((await daemon.stub.ListConsumers(pb.ListConsumersRq(topic=name))).groups)
 
-        assert list(await members()) == ["g"]
-        await asyncio.sleep(1.6)
-        assert list(await members()) == ["g"], "a message is pending: the group stays"
+        assert "g" in await members()
+        found = await eventually(members, lambda found: "idle" not in found)
+        # "g" has been idle for longer.
+        assert found == {"g"}, "a message is pending: the group stays"
         await daemon.ack(name, "g", message)
         await eventually(members, lambda found: not found)
         found = await daemon.offsets(name, "g")
@@ -299,7 +313,7 @@ async def test_the_subscription_expires_and_revives(kafka: Cluster, name: str) -
         assert (await daemon.consume(name, "g", auto_ack=True)).message == b"later"
 
 
-async def test_a_gone_client_gives_its_message_back(kafka: Cluster, name: str) -> None:
+async def test_the_message_of_a_client_that_has_gone_is_offered_again(kafka: Cluster, name: str) -> None:
     kafka.create_topic(name)
     async with serving(make_config(kafka.bootstrap())) as daemon:
         await status_of(daemon.consume(name, "g", auto_ack=True))
@@ -380,7 +394,7 @@ async def test_default_rebalance_delay_and_auto_created_topics(creating_kafka: C
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 async def test_hand_over_without_gap_or_duplicate(kafka: Cluster, name: str, protocol: str) -> None:
-    """Two instances share a group; one joins late and leaves early, while messages flow."""
+    """Two daemons share a group; one joins late and leaves early, while messages flow."""
     kafka.create_topic(name, 8)
 
     def config():  # type: ignore[no-untyped-def]

@@ -46,8 +46,15 @@ class Log:
 class ModelSession:
     """One member's session. The test makes it rebalance, by :meth:`rebalance`."""
 
-    def __init__(self, log: Log, post: Callable[[Event], None], rng: random.Random) -> None:
+    def __init__(
+        self,
+        log: Log,
+        post: Callable[[Event], None],
+        rng: random.Random,
+        partitions: int = PARTITIONS,
+    ) -> None:
         self._log, self._post, self._rng = log, post, rng
+        self._partitions = partitions
         self._epoch = 0
         self._next: dict[TopicPartition, tuple[int, int]] = {}
         self._lands: dict[TopicPartition, float] = {}
@@ -57,7 +64,7 @@ class ModelSession:
 
     def subscribe(self, topics: Mapping[str, int]) -> None:
         if not self._next and topics:
-            self.assign(range(PARTITIONS))
+            self.assign(range(self._partitions))
 
     def assign(self, numbers: Iterable[int]) -> None:
         starts = []
