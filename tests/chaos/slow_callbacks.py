@@ -1,4 +1,4 @@
-"""Callbacks that hold up the event loop, told apart from a machine that is busy with something else."""
+"""Find callbacks that hold up the event loop, also on a machine that is busy with other programs."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class SlowCallbacks:
     """Finds callbacks that compute or sleep for longer than ``LIMIT``.
 
     A callback that computes uses processor time of the loop's thread. A callback that blocks (in a socket,
-    a lock, ``sleep``) sleeps. A callback that waits for a processor, because other programs have them all,
-    does neither: the kernel counts that time apart (second field of ``schedstat``), and here it does not
-    count. A kernel that does not tell leaves the processor time as the only measure.
+    a lock, ``sleep``) sleeps. A callback that waits for a processor, because other programs use them all,
+    does neither: the kernel counts that time separately (second field of ``schedstat``), and it is
+    subtracted here. Without ``schedstat`` processor time is the only measure.
     """
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class SlowCallbacks:
 
         with suppress(OSError):
             self._schedstat = os.open("/proc/thread-self/schedstat", os.O_RDONLY)
-        # A collection is not the callback's work: leave it nothing of what other tests have made.
+        # A callback may trigger a garbage collection: exempt the objects of earlier tests from it.
         gc.collect()
         gc.freeze()
         asyncio.Handle._run = timed  # type: ignore[attr-defined]

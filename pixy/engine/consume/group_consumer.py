@@ -52,7 +52,7 @@ class GroupConsumer(Actor):
     Args:
         group: the group's name.
         proxy: the cluster's configuration.
-        cluster: is told when the group begins to leave.
+        cluster: gets :class:`~pixy.engine.consume.group_messages.GroupLeaving`.
         session_factory: opens the session of a group.
         lookup: finds a topic's number of partitions.
         journal: notes what happens to each message; None for no journal.

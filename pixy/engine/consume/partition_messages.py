@@ -1,7 +1,7 @@
 """The messages between a group and its partition owners.
 
-An owner (:class:`~pixy.engine.consume.partition_owner.PartitionOwner`) reports under the epoch of its
-assignment; the group ignores reports under an earlier epoch.
+An owner (:class:`~pixy.engine.consume.partition_owner.PartitionOwner`) reports readiness and the
+end of a drain under the epoch of its assignment; the group ignores reports under an earlier epoch.
 """
 
 from __future__ import annotations
@@ -76,7 +76,6 @@ class Unserved:
     """Requests that the owner has no message for."""
 
     partition: TopicPartition
-    epoch: int
     polls: tuple[Poll, ...]
 
 

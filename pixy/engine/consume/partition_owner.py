@@ -219,7 +219,7 @@ class PartitionOwner(Actor):
 
     def _return_polls(self, polls: tuple[Poll, ...]) -> None:
         if polls:
-            self._tell_group(Unserved(self._partition, self._assignment.epoch, polls))
+            self._tell_group(Unserved(self._partition, polls))
 
     def _count_offered(self, offer: Offer) -> None:
         offset = offer.offset

@@ -64,7 +64,7 @@ class SubscriptionDue:
 
 
 class Group(Protocol):
-    """What :class:`Subscriptions` needs of the group's actor."""
+    """The part of the group's actor that :class:`Subscriptions` calls."""
 
     async def count_pending(self, topic: str) -> int:
         """How many messages of the topic are offered and not acknowledged."""
@@ -78,8 +78,8 @@ class Subscriptions:
 
     Args:
         actor: the group's actor; timers and tasks are its own.
-        group: the same actor, as far as this class needs it.
-        session: is told the subscription.
+        group: the same actor.
+        session: gets the subscription.
         conf: the limits and timeouts.
         lookup: finds a topic's number of partitions.
     """
