@@ -173,6 +173,8 @@ class KafkaSession(MemberThread[Event]):
         self._flow.assigned([partition])
         try:
             self._client.seek(partition, offset)
+            # Flow control counts from zero again and has forgotten that it may have paused it.
+            self._client.resume([partition])
         except Exception as error:
             raise translate(error) from error
 
@@ -210,6 +212,9 @@ class KafkaSession(MemberThread[Event]):
                 metadata = found.metadata if start.position == found.offset else ""
                 assigned.append(AssignedPartition(topic, number, start.position, metadata, epoch, start.new))
         self._client.assign(fetch)
+        if partitions:
+            # librdkafka keeps the pause of a partition that was revoked and comes back.
+            self._client.resume(partitions)
         self._flow.assigned(partitions)
         self._post(Assigned(tuple(assigned)))
 
