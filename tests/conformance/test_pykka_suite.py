@@ -1,7 +1,8 @@
-"""pykka's own tests, taken from its source distribution at test time, on both kinds of actors.
+"""pykka's own test suite, on both kinds of actors.
 
-No code of the suite is kept here. Its ``conftest.py`` takes the runtimes from a table; a plugin puts
-ours there instead of pykka's. Left out, by name: the three tests of threads' names.
+The suite comes from pykka's source distribution at test time; no code of it is kept here. Its
+``conftest.py`` takes the runtimes from a table, into which a plugin (``tests_runtime``) puts ours. Only the
+three tests of threads' names are left out.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""pytest plugin for pykka's suite: the runtime under test in the place of pykka's own."""
+"""pytest plugin for pykka's suite: run it on this project's runtime in place of pykka's."""
 
 import os
 import threading

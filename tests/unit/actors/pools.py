@@ -16,7 +16,7 @@ QUICK = Supervision(backoff=Backoff(first=0.001, most=0.002))
 
 
 class Worker(Actor):
-    """Notes what it gets; answers with its own name."""
+    """Records its messages; answers with its own name."""
 
     def __init__(self, seen: list[tuple[str, Any]] | None = None) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class Worker(Actor):
 
 
 class Held(Worker):
-    """Holds each message until it is let go."""
+    """Holds each message until the gate opens."""
 
     mailbox_capacity = 2
 

@@ -30,7 +30,7 @@ from actors import (
 
 
 class Gated(Actor):
-    """Notes what it handles; the first message waits until the gate is open."""
+    """Records the messages it handles; the first one waits until the gate opens."""
 
     mailbox_capacity = 3
 
@@ -73,7 +73,7 @@ async def test_fail_refuses_and_counts() -> None:
         gate.set()
 
 
-async def test_drop_new_throws_the_new_one_away_and_answers_its_asker() -> None:
+async def test_drop_new_drops_the_new_message_and_answers_its_asker() -> None:
     dropped: list[Dropped] = []
     async with ActorSystem() as system:
         system.events.subscribe(dropped.append, Dropped)
@@ -91,7 +91,7 @@ async def test_drop_new_throws_the_new_one_away_and_answers_its_asker() -> None:
     assert seen == ["busy", 0, 1, 2]
 
 
-async def test_drop_old_throws_the_oldest_away_but_never_a_stop() -> None:
+async def test_drop_old_drops_the_oldest_message_but_never_a_stop() -> None:
     async with ActorSystem() as system:
         ref, gate, seen = await busy(system, DROP_OLD)
         stopped = ref.stop(block=False)
@@ -189,7 +189,7 @@ async def test_the_priority_lane_is_bounded_too() -> None:
 
 
 class Opening(Actor):
-    """Puts everything aside until it is opened."""
+    """Stashes all messages until it is opened."""
 
     stash_capacity = 3
 
@@ -282,7 +282,7 @@ async def test_receive_timeout_comes_after_silence_only() -> None:
     assert got == [*range(8), ReceiveTimeout()]
 
 
-async def test_statistics_count_what_happened() -> None:
+async def test_statistics_count_handled_failed_and_waiting_messages() -> None:
     class Mixed(Actor):
         def on_receive(self, message: Any) -> None:
             if message == "bad":

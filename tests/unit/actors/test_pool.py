@@ -98,7 +98,7 @@ async def test_a_worker_that_gives_up_takes_pool_and_owner_with_it() -> None:
         assert not made[0].refs and len(made[1]) == 2
 
 
-async def test_a_constructor_s_failure_goes_to_the_caller() -> None:
+async def test_the_failure_of_a_constructor_goes_to_the_caller() -> None:
     made = []
 
     class Third(Worker):
@@ -151,7 +151,7 @@ async def test_resize_up_and_down_loses_nothing() -> None:
         assert system.dead_letters == 0
 
 
-async def test_a_leaving_worker_finishes_what_it_has_waiting_senders_included() -> None:
+async def test_a_leaving_worker_handles_its_messages_and_those_of_waiting_senders() -> None:
     async with ActorSystem() as system:
         gate, seen = asyncio.Event(), list[tuple[str, Any]]()
         router = system.spawn_pool(Held, gate, seen, size=2)
@@ -172,7 +172,7 @@ async def test_a_leaving_worker_finishes_what_it_has_waiting_senders_included() 
         assert not leaving.is_alive() and system.dead_letters == 0
 
 
-async def test_a_leaving_worker_is_given_all_the_time_it_takes() -> None:
+async def test_a_leaving_worker_has_no_time_limit() -> None:
     async with ActorSystem(stop_grace=0.01) as system:
         gate, seen = asyncio.Event(), list[tuple[str, Any]]()
         router = system.spawn_pool(Held, gate, seen, size=2)
@@ -185,7 +185,7 @@ async def test_a_leaving_worker_is_given_all_the_time_it_takes() -> None:
         assert await shrunk == 1 and seen == [("Held-1", "long")]
 
 
-async def test_resize_says_what_it_does_not_do() -> None:
+async def test_resize_refuses_what_it_cannot_do() -> None:
     async with ActorSystem() as system:
         router = system.spawn_pool(Worker, size=2)
         with pytest.raises(ValueError, match="one worker"):
@@ -197,7 +197,7 @@ async def test_resize_says_what_it_does_not_do() -> None:
 # -- stop ---------------------------------------------------------------------------------------
 
 
-async def test_stop_handles_what_the_workers_have_and_replaces_nobody() -> None:
+async def test_stop_handles_the_remaining_messages_and_replaces_nobody() -> None:
     async with ActorSystem() as system:
         gate, seen = asyncio.Event(), list[tuple[str, Any]]()
         router = system.spawn_pool(Held, gate, seen, size=3)
@@ -205,7 +205,7 @@ async def test_stop_handles_what_the_workers_have_and_replaces_nobody() -> None:
         for number in range(6):
             router.tell(number)
         stopped = router.stop(block=False)
-        with pytest.raises(TimeoutError):  # giving the wait up does not end the stop
+        with pytest.raises(TimeoutError):  # giving up the wait does not end the stop
             await asyncio.wait_for(_wait(stopped), 0.02)
         with pytest.raises(ActorDeadError):
             router.tell("late")
@@ -226,7 +226,7 @@ async def _wait(future: Any) -> Any:
     return await future
 
 
-def test_a_stop_that_nobody_waits_for_is_a_stop() -> None:
+def test_a_stop_goes_on_when_nobody_waits_for_it() -> None:
     policy = Supervision(decide=OnError(otherwise=Directive.STOP), backoff=Backoff(first=0.02, jitter=0))
 
     async def scenario(system: ActorSystem) -> None:
@@ -311,7 +311,7 @@ def test_threads_tell_and_ask_while_the_pool_is_resized() -> None:
 
 
 def test_a_message_that_enters_while_a_worker_leaves_is_handled() -> None:
-    """The very moment: chosen before the worker left, put when it is found idle."""
+    """The worker is chosen before it leaves, the message put just as it is found idle."""
 
     async def main() -> None:
         async with ActorSystem() as system:
@@ -333,7 +333,7 @@ def test_a_message_that_enters_while_a_worker_leaves_is_handled() -> None:
     asyncio.run(main())
 
 
-async def test_between_a_worker_s_last_look_and_its_end_nothing_enters() -> None:
+async def test_no_message_enters_between_a_workers_last_check_and_its_end() -> None:
     async with ActorSystem() as system:
         seen: list[tuple[str, Any]] = []
         router = system.spawn_pool(Worker, seen, size=2)
@@ -349,7 +349,7 @@ async def test_between_a_worker_s_last_look_and_its_end_nothing_enters() -> None
         assert seen == [("Worker-0", "late")] and system.dead_letters == 0
 
 
-async def test_an_ask_that_meets_a_worker_s_end_goes_to_another() -> None:
+async def test_an_ask_that_meets_a_stopping_worker_goes_to_another() -> None:
     async with ActorSystem() as system:
         first, second = (system.spawn(Worker, name=name) for name in ("first", "second"))
         await first.stop(block=False)
@@ -360,7 +360,7 @@ async def test_an_ask_that_meets_a_worker_s_end_goes_to_another() -> None:
 
 
 class _Then:
-    """A lock; when it is given back for the first time something happens."""
+    """A lock that calls a function after its first release."""
 
     def __init__(self, lock: Any, then: Any) -> None:
         self.lock, self.then = lock, then

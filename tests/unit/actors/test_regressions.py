@@ -1,4 +1,4 @@
-"""Defects that were found in this runtime once, each with what it looked like from outside."""
+"""Regressions: defects once found in this runtime, each tested by its visible effect."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Echo(Actor):
         return message
 
 
-async def test_a_stop_that_nobody_waits_for_any_more_still_stops() -> None:
+async def test_a_stop_whose_wait_was_cancelled_goes_on() -> None:
     gate = asyncio.Event()
 
     class Busy(Actor):
@@ -51,7 +51,7 @@ async def test_a_stop_that_nobody_waits_for_any_more_still_stops() -> None:
         assert not ref.is_alive()
 
 
-async def test_who_waits_for_room_is_not_overtaken() -> None:
+async def test_senders_that_wait_for_room_are_not_overtaken() -> None:
     class Slow(Actor):
         mailbox_capacity = 1
 
@@ -134,7 +134,7 @@ async def _reply(ref: Any, message: Any) -> Any:
     return await ref.ask(message, block=False)
 
 
-async def test_what_a_last_hook_spawns_is_stopped_too() -> None:
+async def test_a_child_spawned_by_the_last_hook_is_stopped_too() -> None:
     class Late(Actor):
         def on_stop(self) -> None:
             self.system.spawn(Echo, name="late")
@@ -160,7 +160,7 @@ def test_actors_of_a_closed_loop_are_dead_and_nothing_hangs() -> None:
     assert not any(ref.is_alive() for ref in refs)
 
 
-def test_spawning_on_a_closed_loop_leaves_no_ghost() -> None:
+def test_spawning_on_a_closed_loop_leaves_no_actor_behind() -> None:
     async def main() -> ActorSystem:
         return ActorSystem()
 
@@ -181,7 +181,7 @@ async def test_subscriptions_of_one_function_end_one_by_one() -> None:
     assert [type(event) for event in heard] == [ActorStopped]
 
 
-async def test_piping_something_that_is_cancelled_tells_so() -> None:
+async def test_piping_cancelled_work_delivers_the_cancellation() -> None:
     got: list[Any] = []
 
     class Piping(Actor):
@@ -227,7 +227,7 @@ async def test_a_refused_wait_for_room_delivers_nothing() -> None:
     assert seen == ["go", "one"] and len(errors) == 1
 
 
-async def test_a_mailbox_of_nothing_is_refused() -> None:
+async def test_a_mailbox_capacity_below_one_is_refused() -> None:
     class Roomless(Echo):
         mailbox_capacity = 0
 
@@ -236,14 +236,14 @@ async def test_a_mailbox_of_nothing_is_refused() -> None:
             system.spawn(Roomless)
 
 
-async def test_assigning_through_a_proxy_names_its_own_remedy() -> None:
+async def test_assigning_through_a_proxy_names_set_attr_as_the_remedy() -> None:
     async with ActorSystem() as system:
         proxy = system.spawn(Echo).proxy()
         with pytest.raises(WouldDeadlock, match=r"await proxy.set_attr\('x', value\)"):
             proxy.x = 1
 
 
-async def test_a_replaced_on_receive_has_its_effect_at_once(
+async def test_a_replaced_on_receive_takes_effect_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with ActorSystem() as system:
@@ -306,7 +306,7 @@ async def _fail_soon() -> None:
 
 
 @pytest.mark.parametrize("passes", range(6))
-async def test_an_ask_whose_life_ends_before_its_handler_ran_is_answered(passes: int) -> None:
+async def test_an_ask_is_answered_when_the_life_ends_before_its_handler_ran(passes: int) -> None:
     class Failing(Actor):
         def on_start(self) -> None:
             self.start_task(self._fail())
@@ -377,7 +377,7 @@ async def test_patterns_stay_within_a_part_of_the_path() -> None:
         assert found("/g1.") == []
 
 
-async def test_a_dump_shows_where_a_handler_waits_not_only_that_it_does() -> None:
+async def test_a_dump_shows_where_a_handler_waits() -> None:
     class Waiting(Actor):
         async def on_receive(self, message: Any) -> None:
             await self.inner(message)

@@ -1,4 +1,4 @@
-"""Routers: policies, full mailboxes, groups of actors that exist."""
+"""Routers: policies, full mailboxes, groups of existing actors."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ async def test_least_mailbox_avoids_the_busy_and_takes_turns_among_equals() -> N
         await router
         router.refs[0].tell("a")
         router.refs[0].tell("b")
-        router.refs[1].tell("c")  # in its hands soon: its mailbox is empty, but it is busy
+        router.refs[1].tell("c")  # handled at once: its mailbox is empty, but it is busy
         await asyncio.sleep(0.01)
         assert [ref.statistics().mailbox.depth for ref in router.refs] == [1, 0, 0]
         router.tell("d")
@@ -147,7 +147,7 @@ async def test_only_a_share_of_the_keys_moves() -> None:
         after = await names(group, keys)
         assert {a for a, b in zip(before, after, strict=True) if a != b} == {gone}
         await until(lambda: len(router) == 8)
-        assert await names(router, keys) == eight  # the replacement has its place
+        assert await names(router, keys) == eight  # the replacement takes its place
 
 
 async def test_broadcast() -> None:
@@ -194,7 +194,7 @@ async def test_full_mailboxes_refuse_and_send_waits() -> None:
         with pytest.raises(MailboxFull):
             await router.ask("no room", block=False)
         assert not router.notify("no room") and router.statistics().depth == 4
-        with pytest.raises(MailboxFull):  # two are in the workers' hands, two places are free again
+        with pytest.raises(MailboxFull):  # the workers handle two messages: two places are free again
             for number in range(3):
                 await router.send(number, timeout=0.01)
         waiting = [asyncio.create_task(router.send(number)) for number in range(6)]
@@ -233,7 +233,7 @@ async def test_a_sender_that_waits_for_a_worker_that_stops_gets_another() -> Non
         first, second = router.refs
         for number in range(3):
             first.tell(number)
-            await asyncio.sleep(0.001)  # one in its hands, two in the mailbox
+            await asyncio.sleep(0.001)  # one is being handled, two are in the mailbox
         task = asyncio.create_task(router.send("moved"))
         await asyncio.sleep(0.01)
         assert not task.done()
@@ -248,7 +248,7 @@ async def test_a_sender_that_waits_for_a_worker_that_stops_gets_another() -> Non
 # -- groups -------------------------------------------------------------------------------------
 
 
-async def test_a_group_of_actors_that_exist() -> None:
+async def test_a_group_of_existing_actors() -> None:
     async with ActorSystem() as system:
         refs = [system.spawn(Worker, name=f"w{n}") for n in range(3)]
         group = Router.of(refs)

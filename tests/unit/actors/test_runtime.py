@@ -39,7 +39,7 @@ class Echo(Actor):
 
 
 class Slow(Actor):
-    """Holds each message until it is let go."""
+    """Holds each message until the gate opens."""
 
     def __init__(self, gate: asyncio.Event, handled: list[Any]) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ async def test_order_per_sender_and_sync_and_async_handlers() -> None:
     assert handled == [*range(200), "last"]
 
 
-async def test_an_ask_s_error_goes_to_the_asker_and_the_actor_lives() -> None:
+async def test_the_error_of_an_ask_goes_to_the_asker_and_the_actor_lives() -> None:
     async with ActorSystem() as system:
         ref = system.spawn(Echo)
         with pytest.raises(ValueError, match="mine"):
@@ -161,7 +161,7 @@ async def test_a_cancelled_ask_that_has_not_begun_is_not_executed() -> None:
     assert handled == ["first", "third"]
 
 
-async def test_a_full_mailbox_is_an_answer_and_the_urgent_lane_works() -> None:
+async def test_a_full_mailbox_refuses_and_the_urgent_lane_works() -> None:
     gate, handled = asyncio.Event(), []
 
     class Small(Slow):
@@ -372,7 +372,7 @@ async def test_children_stop_first_and_youngest_first() -> None:
     assert order == ["c", "b", "a", "root"]
 
 
-async def test_a_stop_that_hangs_is_reported_with_what_it_is_at() -> None:
+async def test_a_stop_that_hangs_is_reported_with_the_current_message() -> None:
     class Stuck(Actor):
         async def on_stop(self) -> None:
             await asyncio.Event().wait()
@@ -400,7 +400,7 @@ async def test_a_taken_reply_is_failed_when_its_actor_dies() -> None:
             await reply
 
 
-async def test_many_taken_replies_do_not_pile_up() -> None:
+async def test_settled_replies_that_were_taken_do_not_pile_up() -> None:
     class Giving(Actor):
         def on_receive(self, message: Any) -> Any:
             if message == "owed":

@@ -30,7 +30,7 @@ SOON = Backoff(first=0.001, most=0.002)
 
 
 class Child(Actor):
-    """Notes its life in a list that it shares with the test."""
+    """Records its lifecycle in a list that the test reads."""
 
     def __init__(self, log: list[str], name: str) -> None:
         super().__init__()
@@ -190,7 +190,7 @@ async def _reply(ref: Any, message: Any) -> Any:
     return await ref.ask(message, block=False)
 
 
-def test_backoff_begins_anew_after_a_quiet_time() -> None:
+def test_backoff_starts_over_after_a_time_without_failures() -> None:
     from actors._policy import RestartHistory
 
     policy = Supervision(
@@ -218,7 +218,7 @@ async def test_a_stop_during_back_off_ends_the_restart() -> None:
     assert "a start" not in log
 
 
-async def test_watch_tells_of_the_end_with_its_cause_not_of_a_restart() -> None:
+async def test_watch_reports_a_stop_with_its_cause_and_no_restart() -> None:
     got: list[Terminated] = []
 
     class Watcher(Actor):
@@ -299,7 +299,7 @@ async def test_system_exit_in_a_hook_does_not_end_the_loop() -> None:
         assert not ref.is_alive()
 
 
-async def test_the_event_stream_tells_a_life() -> None:
+async def test_the_event_stream_reports_the_lifecycle() -> None:
     events: list[Any] = []
     async with ActorSystem() as system:
         end = system.events.subscribe(events.append)
@@ -332,7 +332,7 @@ async def test_a_subscriber_that_fails_is_removed() -> None:
     assert len(calls) == 1
 
 
-async def test_await_ref_waits_for_the_start_or_says_why_there_is_none() -> None:
+async def test_await_ref_waits_for_the_start_or_raises_what_prevented_it() -> None:
     class Slow(Actor):
         async def on_start(self) -> None:  # type: ignore[override]
             await asyncio.sleep(0.01)

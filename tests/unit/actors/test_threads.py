@@ -129,7 +129,7 @@ def test_coroutine_hooks_of_a_threaded_actor_are_refused_when_the_class_is_made(
                 return message
 
 
-async def test_a_coroutine_from_a_threaded_actor_s_method_is_an_error() -> None:
+async def test_a_coroutine_returned_by_a_threaded_actor_is_an_error() -> None:
     class Hidden(ThreadedActor):
         use_daemon_thread = True
 
@@ -331,7 +331,7 @@ async def test_a_dead_actor_in_another_thread_raises() -> None:
             ref.tell(1)
 
 
-async def test_one_of_many_threads_settles_a_future_and_all_who_wait_hear_of_it() -> None:
+async def test_one_of_many_threads_settles_a_future_and_wakes_all_waiters() -> None:
     began, rounds = sys.getswitchinterval(), 300
     sys.setswitchinterval(1e-6)
     loop = asyncio.get_running_loop()
@@ -361,7 +361,7 @@ async def test_one_of_many_threads_settles_a_future_and_all_who_wait_hear_of_it(
         sys.setswitchinterval(began)
 
 
-def test_of_threads_that_settle_the_same_futures_each_is_settled_by_one() -> None:
+def test_each_future_is_settled_by_one_of_many_threads() -> None:
     began = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     futures = [Future[int]() for _ in range(20_000)]
