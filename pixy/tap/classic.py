@@ -1,4 +1,4 @@
-"""Classic groups: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
+"""ClassicGroups groups: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
 
 The protocol type, without which nobody can read a member's metadata, is taken from the message where it says it
 (KIP-559: JoinGroup responses v7+, SyncGroup v5+ both ways), and else from what the member said in its JoinGroup request.
@@ -10,7 +10,7 @@ from typing import Any, Final, TypeGuard
 
 from pixy.tap import rebalances
 from pixy.tap.groups import Group, Member, Partition, Path, State, partitions_of
-from pixy.tap.lru import Bounded
+from pixy.tap.lru import LruDict
 from pixy.tap.rebalances import Rebalance, Trigger
 from pixy.tap.registry import Peer, Registry
 from pixy.wire.consumer_protocol import decode_assignment, decode_subscription
@@ -24,12 +24,12 @@ _NEWCOMERS = frozenset({rebalances.UNSEEN, rebalances.JOIN})
 Body = dict[str, Any]
 
 
-class Classic:
+class ClassicGroups:
     """What classic members say and are told."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self._learnt: Bounded[tuple[str, str], str] = Bounded(_LEARNT)
+        self._learnt: LruDict[tuple[str, str], str] = LruDict(_LEARNT)
         """(group, member) to the protocol type of its JoinGroup request."""
 
     # -- JoinGroup --------------------------------------------------------------------------------

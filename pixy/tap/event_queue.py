@@ -1,7 +1,7 @@
-"""Between the loop, which forwards, and the observer, which has a thread of its own: bounded, and never waiting.
+"""A bounded queue from the event loop, which forwards, to the observer, which runs in a thread. It never waits.
 
-The loop gathers events and sends them as batches. What does not fit any more, in bytes of frames or in number, is
-dropped and counted; the bytes themselves were forwarded before.
+The loop gathers events and delivers them in batches. Events beyond the limits (bytes of captured frames, events in
+a batch that the observer refuses) are dropped and counted; the bytes of their frames have been forwarded already.
 """
 
 from __future__ import annotations
@@ -15,51 +15,57 @@ from pixy.tap import events
 from pixy.tap.config import Bounds
 from pixy.tap.conversation import Conversation
 
-BATCH: Final = 5_000
-"""Events in a batch."""
-_INTERVAL: Final = (
-    0.02  # seconds between batches: a wake-up of the observer's thread costs the loop some 20 us
-)
+MAX_BATCH: Final = 5_000
+"""Events in a batch, at most."""
+_INTERVAL: Final = 0.02
+"""Seconds between batches: waking the observer's thread costs the loop some 20 us."""
 
 
-class Batch(NamedTuple):
+class EventBatch(NamedTuple):
     """Events in the order in which they happened."""
 
     events: tuple[events.Event, ...]
     size: int
+    """Bytes of the captured frames."""
 
 
-class Hub:
-    """The sink of all connections. ``deliver(batch)`` says whether the observer has taken it."""
+class EventQueue:
+    """The :class:`~pixy.tap.conversation.Sink` of all connections.
+
+    Args:
+        bounds: ``backlog`` limits the bytes of captured frames that wait.
+        deliver: hands a batch to the observer; returns whether the observer accepted it.
+        clock: tells the time in seconds since the epoch.
+    """
 
     def __init__(
         self,
         bounds: Bounds,
-        deliver: Callable[[Batch], bool],
+        deliver: Callable[[EventBatch], bool],
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.clock = clock
         self.conversations: dict[int, Conversation] = {}
         self.open: set[int] = set()
-        """Numbers of the connections whose opening was put, and not yet their end."""
+        """Numbers of connections that have reported Opened and not yet Closed."""
         self.connections = 0
-        """Connections that are open or about to be."""
+        """Number of connection actors, including those that are still connecting."""
         self.numbers = 0
         self._bounds, self._deliver = bounds, deliver
         self._events: list[events.Event] = []
         self._size = 0
-        self._reserved = 0  # bytes of frames under way to the observer; only the loop writes it
-        self._released = 0  # of these, bytes that the observer is done with; only its thread writes it
+        self._reserved = 0  # bytes of frames reserved so far; only the loop writes it
+        self._released = 0  # bytes of frames processed so far; only the observer's thread writes it
         self._lost = 0
         self._timer: asyncio.TimerHandle | None = None
 
     @property
     def backlog(self) -> int:
-        """Bytes of frames that wait to be looked into."""
+        """Bytes of captured frames that wait for the observer."""
         return self._reserved - self._released
 
     def next_number(self) -> int:
-        """A connection's number."""
+        """Number a new connection."""
         self.numbers += 1
         return self.numbers
 
@@ -69,15 +75,15 @@ class Hub:
             self.open.add(event.connection)
         elif isinstance(event, events.Closed):
             self.open.discard(event.connection)
-        size = len(event.frame) if isinstance(event, events.Asked | events.Answered) else 0
-        if len(self._events) >= BATCH and not self._flush():
+        size = len(event.frame) if isinstance(event, events.RequestCaptured | events.ResponseCaptured) else 0
+        if len(self._events) >= MAX_BATCH and not self._flush():
             self._reserved -= size
             self._lost += 1
             return
         self._events.append(event)
         self._size += size
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(_INTERVAL, self._timed)
+            self._timer = asyncio.get_running_loop().call_later(_INTERVAL, self._on_timer)
 
     def reserve(self, size: int) -> bool:
         """See :class:`pixy.tap.conversation.Sink`."""
@@ -90,22 +96,22 @@ class Hub:
         """See :class:`pixy.tap.conversation.Sink`."""
         self._reserved -= size
 
-    def done(self, batch: Batch) -> None:
-        """The observer is done with a batch. Called in its thread."""
+    def done(self, batch: EventBatch) -> None:
+        """Release the room of a processed batch. The observer's thread calls this."""
         self._released += batch.size
 
     def tally(self) -> None:
-        """Have every connection say what has passed."""
+        """Put the counters of every connection into the queue."""
         for conversation in self.conversations.values():
             found = conversation.tally()
             if found is not None:
                 self.put(found)
 
     def flush(self) -> None:
-        """Hand over what there is."""
+        """Deliver the gathered events now."""
         self._flush()
 
-    def _timed(self) -> None:
+    def _on_timer(self) -> None:
         self._timer = None
         self._flush()
 
@@ -113,8 +119,8 @@ class Hub:
         if not self._events:
             return True
         if self._lost:
-            self._events.insert(0, events.Lost(self.clock(), self._lost, frozenset(self.open)))
-        batch = Batch(tuple(self._events), self._size)
+            self._events.insert(0, events.EventsLost(self.clock(), self._lost, frozenset(self.open)))
+        batch = EventBatch(tuple(self._events), self._size)
         if self._deliver(batch):
             self._lost = 0
         else:

@@ -1,15 +1,18 @@
-"""What the forwarding side tells the observer. ``connection`` is its number, ``at`` seconds since the epoch."""
+"""Events from the forwarding side to the observer.
+
+``connection`` is a connection's number, ``at`` is in seconds since the epoch.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from pixy.tap.partial_decoders import FetchAsk, FetchedHead, ProduceHead
+from pixy.tap.partial_decoders import FetchRequestSummary, FetchResponseSummary, ProduceSummary
 
 
 class Opened(NamedTuple):
-    """A client is connected to a broker; addresses are host:port."""
+    """A client has connected, and the tap connects to the broker; addresses are host:port."""
 
     connection: int
     at: float
@@ -18,15 +21,15 @@ class Opened(NamedTuple):
 
 
 class Closed(NamedTuple):
-    """A connection is over."""
+    """A connection has ended."""
 
     connection: int
     at: float
     reason: str
 
 
-class Asked(NamedTuple):
-    """A request, with its header; ``number`` counts the connection's requests."""
+class RequestCaptured(NamedTuple):
+    """The copy of a request, header included; ``number`` counts the connection's requests from 1."""
 
     connection: int
     at: float
@@ -36,8 +39,8 @@ class Asked(NamedTuple):
     frame: bytes
 
 
-class Answered(NamedTuple):
-    """The response to the request of the same number."""
+class ResponseCaptured(NamedTuple):
+    """The copy of the response to the request of the same number."""
 
     connection: int
     at: float
@@ -47,34 +50,34 @@ class Answered(NamedTuple):
     frame: bytes
 
 
-class Produced(NamedTuple):
-    """A Produce passed."""
+class ProduceSeen(NamedTuple):
+    """A Produce request passed."""
 
     connection: int
     at: float
     client_id: str
-    head: ProduceHead
+    summary: ProduceSummary
 
 
-class FetchAsked(NamedTuple):
-    """A Fetch passed."""
+class FetchRequestSeen(NamedTuple):
+    """A Fetch request passed."""
 
     connection: int
     at: float
     client_id: str
-    ask: FetchAsk
+    summary: FetchRequestSummary
 
 
-class Fetched(NamedTuple):
-    """The answer to a Fetch passed."""
+class FetchResponseSeen(NamedTuple):
+    """A Fetch response passed."""
 
     connection: int
     at: float
-    head: FetchedHead
+    summary: FetchResponseSummary
 
 
 class Opaque(NamedTuple):
-    """A connection that is not looked into any more; it is forwarded all the same."""
+    """A connection is no longer observed; its bytes are still forwarded."""
 
     connection: int
     at: float
@@ -82,23 +85,34 @@ class Opaque(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """What has passed since the last tally: counters by name, requests by (API key, version)."""
+    """Counts since the last tally: counters by name, requests by (API key, version)."""
 
     connection: int
     at: float
     counts: Mapping[str, int]
     requests: Mapping[tuple[int, int], int]
     seconds: Mapping[int, float]
-    """Sum of the answers' times by API key."""
+    """Sum of response times by API key, in seconds."""
 
 
-class Lost(NamedTuple):
-    """Events that the observer never got because it was behind."""
+class EventsLost(NamedTuple):
+    """Events were dropped because the observer was behind."""
 
     at: float
     events: int
     open: frozenset[int]
-    """The connections that are open all the same."""
+    """Numbers of the connections that are still open."""
 
 
-Event = Opened | Closed | Asked | Answered | Produced | FetchAsked | Fetched | Opaque | Tally | Lost
+Event = (
+    Opened
+    | Closed
+    | RequestCaptured
+    | ResponseCaptured
+    | ProduceSeen
+    | FetchRequestSeen
+    | FetchResponseSeen
+    | Opaque
+    | Tally
+    | EventsLost
+)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from pixy.tap.config import Bounds
-from pixy.tap.lru import Bounded
+from pixy.tap.lru import LruDict
 from pixy.tap.partial_decoders import Topic
 from pixy.tap.rebalances import Rebalance
 
@@ -118,15 +118,15 @@ class Group:
     """Members that have joined the generation and were not told their partitions yet."""
     counts: dict[str, int | None] = field(default_factory=dict)
     """Partitions of the subscribed topics when the generation began."""
-    members: Bounded[str, Member] = field(init=False)
+    members: LruDict[str, Member] = field(init=False)
     gone: deque[Gone] = field(default_factory=lambda: deque(maxlen=_GONE))
-    committed: Bounded[Partition, tuple[int, float]] = field(init=False)
+    committed: LruDict[Partition, tuple[int, float]] = field(init=False)
     """Offset and time of the last commit."""
     anomalies: frozenset[tuple[str, str]] = frozenset()
 
     def __post_init__(self) -> None:
-        self.members = Bounded(self.bounds.members)
-        self.committed = Bounded(self.bounds.offsets)
+        self.members = LruDict(self.bounds.members)
+        self.committed = LruDict(self.bounds.offsets)
 
     def alive(self) -> list[Member]:
         """All members, by id."""

@@ -16,7 +16,7 @@ _FENCED: Final = frozenset({25, 82, 110})
 Body = dict[str, Any]
 
 
-class Heartbeats:
+class ConsumerGroups:
     """What members of KIP-848 groups say and are told."""
 
     def __init__(self, registry: Registry) -> None:

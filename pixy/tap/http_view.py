@@ -1,41 +1,46 @@
-"""The views over HTTP: JSON for scripts, metrics for Prometheus."""
+"""Serve the views over HTTP: JSON for scripts, metrics for Prometheus."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import Any, Final
 
 from aiohttp import web
 
-from actors import Actor, ActorDeadError, ActorError, ActorRef, Timeout
+from actors import Actor, ActorDeadError, ActorError, ActorRef, Request, Timeout, handles
 from pixy.errors import StartError
-from pixy.tap.actors import Ask, Tap
 from pixy.tap.config import Address, show_address
+from pixy.tap.messages import GetView, ViewName
+from pixy.tap.supervisor import Tap
 
 _TIMEOUT: Final = 10.0
 _GRACE: Final = 0.5
-PATHS: Final = {
+PATHS: Final[dict[str, ViewName]] = {
     "/groups": "snapshot",
     "/timeline": "timeline",
     "/clients": "clients",
     "/connections": "connections",
     "/topics": "topics",
 }
-"""Path to view; ``/groups/NAME`` and ``/timeline?group=NAME`` show one group."""
+"""Views by path; ``/groups/NAME`` and ``/timeline?group=NAME`` show one group."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bind(Request[Address]):
+    """To the HTTP view: start to serve. The reply is the address, or a StartError."""
 
 
 class HttpView(Actor):
-    """Serves GET requests; the observer makes the answers."""
+    """Answer GET requests with views that the observer makes."""
 
     def __init__(self, address: Address, tap: ActorRef[Tap]) -> None:
         super().__init__()
         self._address, self._tap = address, tap
         self._runner: web.AppRunner | None = None
 
-    async def on_receive(self, message: Any) -> Any:
-        """``"bind"``: serve. The reply is the address, or a StartError."""
-        if message != "bind":
-            return super().on_receive(message)
+    @handles(Bind)
+    async def _bind(self, _: Bind) -> Address:
         app = web.Application()
         app.router.add_get("/", self._index)
         app.router.add_get("/healthz", self._health)
@@ -52,18 +57,19 @@ class HttpView(Actor):
             raise StartError(
                 f"cannot listen on {show_address(self._address)}: {(error.strerror or str(error)).lower()}"
             ) from error
-        return self._runner.addresses[0][:2]
+        host, port = self._runner.addresses[0][:2]
+        return host, port
 
     async def on_stop(self) -> None:  # type: ignore[override]
         """Stop serving."""
         if self._runner is not None:
             await self._runner.cleanup()
 
-    async def _ask(self, what: str, group: str | None = None) -> Any:
+    async def _ask(self, view: ViewName, group: str | None = None) -> Any:
         try:
-            return await self._tap.ask(Ask(what, group), block=False, timeout=_TIMEOUT)
+            return await self._tap.ask(GetView(view, group), block=False, timeout=_TIMEOUT)
         except (ActorDeadError, ActorError, Timeout) as error:
-            raise web.HTTPServiceUnavailable(text=f"the tap is behind or about to stop: {error}\n")
+            raise web.HTTPServiceUnavailable(text=f"the tap is behind or stopping: {error}\n")
 
     async def _index(self, _: web.Request) -> web.Response:
         return _json({"views": ["/metrics", "/healthz", "/groups/<name>", *PATHS]})
@@ -83,7 +89,7 @@ class HttpView(Actor):
     async def _group(self, request: web.Request) -> web.Response:
         found = await self._ask("snapshot", request.match_info["group"])
         if not found["groups"]:
-            raise web.HTTPNotFound(text=f"no traffic of a group {request.match_info['group']!r} was seen\n")
+            raise web.HTTPNotFound(text=f"no traffic of group {request.match_info['group']!r} was seen\n")
         return _json(found["groups"][0])
 
 
@@ -91,4 +97,4 @@ def _json(document: Any) -> web.Response:
     return web.Response(text=json.dumps(document, ensure_ascii=False) + "\n", content_type="application/json")
 
 
-__all__ = ["PATHS", "HttpView"]
+__all__ = ["PATHS", "Bind", "HttpView"]

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from pixy.tap.lru import Bounded
+from pixy.tap.lru import LruDict
 from pixy.wire import schema
 
 MINIMUM: Final = {
@@ -53,7 +53,7 @@ def breaks(key: int, version: int) -> bool:
 class Usage:
     """What one piece of software has sent."""
 
-    client_ids: Bounded[str, int] = field(default_factory=lambda: Bounded(_CLIENT_IDS))
+    client_ids: LruDict[str, int] = field(default_factory=lambda: LruDict(_CLIENT_IDS))
     requests: Counter[tuple[int, int]] = field(default_factory=Counter)
     connections: int = 0
 
@@ -62,7 +62,7 @@ class Inventory:
     """By software name and version, as ApiVersions v3+ tells them; ("unknown", "") for who does not."""
 
     def __init__(self, limit: int) -> None:
-        self._software: Bounded[tuple[str, str], Usage] = Bounded(limit)
+        self._software: LruDict[tuple[str, str], Usage] = LruDict(limit)
 
     @property
     def forgotten(self) -> int:
@@ -71,11 +71,11 @@ class Inventory:
 
     def connected(self, software: tuple[str, str]) -> None:
         """A connection of it."""
-        self._software.make(software, Usage).connections += 1
+        self._software.get_or_create(software, Usage).connections += 1
 
     def sent(self, software: tuple[str, str], client_id: str, requests: dict[tuple[int, int], int]) -> None:
         """It has sent these requests: (API key, version) to how many."""
-        usage = self._software.make(software, Usage)
+        usage = self._software.get_or_create(software, Usage)
         if client_id:
             usage.client_ids[client_id] = 1
         for each, count in requests.items():

@@ -1,6 +1,6 @@
-"""Responses as clients read them: bytes that are left over at the end do no harm.
+"""Decode responses as clients do: ignore extra bytes at the end.
 
-Java's clients ignore them, and librdkafka's mock broker sends one too many in Metadata v9+.
+Java clients ignore them, and librdkafka's mock broker sends an extra byte in Metadata v9+.
 """
 
 from __future__ import annotations
@@ -13,7 +13,19 @@ UNSUPPORTED_VERSION: Final = b"\0\x23"
 
 
 def decode_response(frame: bytes, key: int, version: int) -> tuple[int, messages.Body, bytes]:
-    """Correlation id, body, and what is left over. Raises WireError."""
+    """Decode a response.
+
+    Args:
+        frame: the response, without its length.
+        key: the API key.
+        version: the version of the request.
+
+    Returns:
+        Correlation id, body, and the extra bytes.
+
+    Raises:
+        WireError: the response cannot be decoded.
+    """
     if key == messages.API_VERSIONS and frame[4:6] == UNSUPPORTED_VERSION:
         version = 0  # KIP-511
     header, end = messages.decode_from(

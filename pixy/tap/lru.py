@@ -1,4 +1,4 @@
-"""A dictionary with a bound: what was used the longest time ago is forgotten, and counted."""
+"""A dictionary with a limit: it evicts the least recently used entry, and counts evictions."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class Bounded(Generic[K, V]):
-    """At most ``limit`` entries; :meth:`get`, :meth:`make` and setting make an entry the newest."""
+class LruDict(Generic[K, V]):
+    """Keep at most ``limit`` entries; :meth:`get`, :meth:`get_or_create` and assignment count as use."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.forgotten = 0
+        """Entries evicted at the limit."""
         self._entries: OrderedDict[K, V] = OrderedDict()
 
     def __len__(self) -> int:
@@ -28,22 +29,27 @@ class Bounded(Generic[K, V]):
         return iter(self._entries)
 
     def values(self) -> list[V]:
-        """All values, the longest unused first."""
+        """List all values, least recently used first."""
         return list(self._entries.values())
 
     def items(self) -> list[tuple[K, V]]:
-        """All entries, the longest unused first."""
+        """List all entries, least recently used first."""
         return list(self._entries.items())
 
     def get(self, key: K) -> V | None:
-        """The value, None if there is none (any more)."""
+        """Return the value, or None if the key is absent."""
         if key not in self._entries:
             return None
         self._entries.move_to_end(key)
         return self._entries[key]
 
-    def make(self, key: K, factory: Callable[[], V]) -> V:
-        """The value; a new one if there is none."""
+    def get_or_create(self, key: K, factory: Callable[[], V]) -> V:
+        """Return the value; if the key is absent, store what ``factory`` returns.
+
+        Args:
+            key: the key.
+            factory: makes the value, and is called only if the key is absent.
+        """
         if key not in self._entries:
             self[key] = factory()
         self._entries.move_to_end(key)
@@ -57,9 +63,9 @@ class Bounded(Generic[K, V]):
             self.forgotten += 1
 
     def pop(self, key: K) -> V | None:
-        """Remove an entry; its value."""
+        """Remove an entry and return its value, or None if the key is absent."""
         return self._entries.pop(key, None)
 
     def clear(self) -> None:
-        """Remove all; they are not counted as forgotten."""
+        """Remove all entries without counting them as forgotten."""
         self._entries.clear()

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pixy.tap import events
-from pixy.tap.classic import Classic
+from pixy.tap.classic import ClassicGroups
 from pixy.tap.config import TapConfig
-from pixy.tap.heartbeats import Heartbeats
+from pixy.tap.heartbeats import ConsumerGroups
 from pixy.tap.inventory import Inventory
 from pixy.tap.lenient import decode_response
-from pixy.tap.lru import Bounded
+from pixy.tap.lru import LruDict
 from pixy.tap.offsets import Offsets
 from pixy.tap.partial_decoders import Topic
 from pixy.tap.registry import Peer, Registry, describe
@@ -37,11 +37,11 @@ class Connection:
 
     peer: Peer
     opened: float
-    asked: Bounded[int, tuple[float, Body]]
+    asked: LruDict[int, tuple[float, Body]]
     """Requests that wait for their answer, by number: when they came, body."""
     counts: Counter[str] = field(default_factory=Counter)
     opaque: str = ""
-    fetching: Bounded[tuple[Topic, int], int] = field(default_factory=lambda: Bounded(_SESSION_PARTITIONS))
+    fetching: LruDict[tuple[Topic, int], int] = field(default_factory=lambda: LruDict(_SESSION_PARTITIONS))
     """Where the fetch session is: partition to the offset that was asked for last (KIP-227)."""
     counted: bool = False
     """Whether it is in the inventory."""
@@ -55,26 +55,26 @@ class Observer:
         self._output = output
         self.topics = Topics(config.bounds)
         self.registry = Registry(config, self.topics, self._emit)
-        self.classic = Classic(self.registry)
-        self.heartbeats = Heartbeats(self.registry)
+        self.classic = ClassicGroups(self.registry)
+        self.heartbeats = ConsumerGroups(self.registry)
         self.offsets = Offsets(self.registry, self.classic)
         self.inventory = Inventory(config.bounds.software)
         self.sequences = Sequences(config.bounds.partitions)
-        self.connections: Bounded[int, Connection] = Bounded(config.bounds.connections * 2)
+        self.connections: LruDict[int, Connection] = LruDict(config.bounds.connections * 2)
         self.counts: Counter[str] = Counter()
         self.requests: Counter[int] = Counter()
         self.seconds: defaultdict[int, float] = defaultdict(float)
         self._takers: dict[type[Any], Callable[[Any], None]] = {
             events.Opened: self._opened,
             events.Closed: self._closed,
-            events.Asked: self._asked,
-            events.Answered: self._answered,
-            events.Produced: self._produced,
-            events.FetchAsked: self._fetch_asked,
-            events.Fetched: self._fetched,
+            events.RequestCaptured: self._asked,
+            events.ResponseCaptured: self._answered,
+            events.ProduceSeen: self._produced,
+            events.FetchRequestSeen: self._fetch_asked,
+            events.FetchResponseSeen: self._fetched,
             events.Opaque: self._opaque,
             events.Tally: self._tally,
-            events.Lost: self._lost,
+            events.EventsLost: self._lost,
         }
 
     def take(self, event: events.Event) -> None:
@@ -97,7 +97,7 @@ class Observer:
 
     def _connection(self, number: int, at: float) -> Connection:
         limit = self.config.bounds.in_flight
-        return self.connections.make(number, lambda: Connection(Peer(number), at, Bounded(limit)))
+        return self.connections.get_or_create(number, lambda: Connection(Peer(number), at, LruDict(limit)))
 
     # -- connections ------------------------------------------------------------------------------
 
@@ -144,7 +144,7 @@ class Observer:
             connection.counted = True
             self.inventory.connected(connection.peer.software)
 
-    def _lost(self, event: events.Lost) -> None:
+    def _lost(self, event: events.EventsLost) -> None:
         self.counts["lost_events"] += event.events
         self.sequences.clear()
         for number in [each for each in self.connections if each not in event.open]:
@@ -153,7 +153,7 @@ class Observer:
 
     # -- frames -----------------------------------------------------------------------------------
 
-    def _asked(self, event: events.Asked) -> None:
+    def _asked(self, event: events.RequestCaptured) -> None:
         connection = self._connection(event.connection, event.at)
         peer = connection.peer
         request = frames.decode_request(event.frame)
@@ -176,7 +176,7 @@ class Observer:
                     version=version[:100],
                 )
 
-    def _answered(self, event: events.Answered) -> None:
+    def _answered(self, event: events.ResponseCaptured) -> None:
         connection = self._connection(event.connection, event.at)
         asked = connection.asked.pop(event.number)
         _, body, _ = decode_response(event.frame, event.key, event.version)
@@ -211,14 +211,14 @@ class Observer:
 
     # -- records' heads ---------------------------------------------------------------------------
 
-    def _produced(self, event: events.Produced) -> None:
+    def _produced(self, event: events.ProduceSeen) -> None:
         peer = self._connection(event.connection, event.at).peer
         peer.client_id = event.client_id or peer.client_id
-        for topic in event.head.topics:
+        for topic in event.summary.topics:
             self.topics.used(topic, event.client_id, event.at, written=True)
-        if not event.head.whole:
+        if not event.summary.complete:
             self.sequences.clear()
-        for batch in event.head.batches:
+        for batch in event.summary.batches:
             gap = self.sequences.see(batch)
             if gap is not None:
                 self._emit(
@@ -233,10 +233,10 @@ class Observer:
                     client_id=event.client_id,
                 )
 
-    def _fetch_asked(self, event: events.FetchAsked) -> None:
+    def _fetch_asked(self, event: events.FetchRequestSeen) -> None:
         connection = self._connection(event.connection, event.at)
         connection.peer.client_id = event.client_id or connection.peer.client_id
-        ask = event.ask
+        ask = event.summary
         if ask.replica:
             return
         if ask.epoch <= 0:  # a full fetch: it begins a session, or is none (-1)
@@ -248,8 +248,8 @@ class Observer:
         for topic in {topic for topic, _, _ in ask.wanted}:
             self.topics.used(topic, event.client_id, event.at, written=False)
 
-    def _fetched(self, event: events.Fetched) -> None:
-        for topic, partition, end in event.head.ends:
+    def _fetched(self, event: events.FetchResponseSeen) -> None:
+        for topic, partition, end in event.summary.ends:
             self.topics.set_end(topic, partition, end)
 
     # -- answers ----------------------------------------------------------------------------------

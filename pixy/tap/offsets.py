@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from pixy.tap.classic import Classic
+from pixy.tap.classic import ClassicGroups
 from pixy.tap.groups import Group, State
 from pixy.tap.partial_decoders import Topic
 from pixy.tap.registry import Peer, Registry
@@ -18,7 +18,7 @@ Body = dict[str, Any]
 class Offsets:
     """OffsetCommit, OffsetFetch, ListOffsets."""
 
-    def __init__(self, registry: Registry, classic: Classic) -> None:
+    def __init__(self, registry: Registry, classic: ClassicGroups) -> None:
         self._registry = registry
         self._classic = classic
 

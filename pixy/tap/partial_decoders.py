@@ -1,7 +1,7 @@
-"""What Produce and Fetch say beside their records, pulled off a tape without copying a record.
+"""Decode Produce and Fetch without their records, which are skipped on the stream and never copied.
 
-The readers know all versions up to the last that :mod:`pixy.wire.messages` knows; fields stand in the order of Kafka's
-schemas, and a test holds them against the full decoders. Topics are names, or UUIDs from version 13 on.
+The decoders know the same versions as :mod:`pixy.wire.messages`; they read fields in the order of Kafka's schemas, and
+a test compares them with the full decoders. Topics are names, and UUIDs from version 13 on.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import struct
 import uuid
 from typing import NamedTuple
 
-from pixy.tap.primitives import Limited, Pull, length, skip, string, tags, varint
+from pixy.tap.primitives import Decoder, LimitReached, length, skip, string, tags, varint
 from pixy.wire import batch_header
 
 Topic = str | uuid.UUID
@@ -20,11 +20,11 @@ _FLEXIBLE_FETCH = 12
 _TOPIC_IDS = 13
 _MAGIC_AT = 16
 ENDPOINTS_HIDDEN = 0x7F
-"""A tag that nobody knows: brokers' addresses put under it are not read by clients."""
+"""An unknown tag: clients skip the broker addresses that the tap moves under it."""
 
 
-class BatchHead(NamedTuple):
-    """The first batch of a partition in a Produce."""
+class FirstBatch(NamedTuple):
+    """Header fields of the first batch of a partition in a ProduceRequest; ``size`` is in bytes."""
 
     topic: Topic
     partition: int
@@ -35,17 +35,20 @@ class BatchHead(NamedTuple):
     size: int
 
 
-class ProduceHead(NamedTuple):
-    """A ProduceRequest without its records: ``batches`` has those of magic 2."""
+class ProduceSummary(NamedTuple):
+    """A ProduceRequest without its records: ``batches`` has batches of magic 2 only.
+
+    ``complete`` is False if the request has more partitions than the tap reads.
+    """
 
     acks: int
     topics: tuple[Topic, ...]
-    batches: tuple[BatchHead, ...]
-    whole: bool
+    batches: tuple[FirstBatch, ...]
+    complete: bool
 
 
-class FetchAsk(NamedTuple):
-    """A FetchRequest: what is added to the session, or replaces it, and what is taken from it."""
+class FetchRequestSummary(NamedTuple):
+    """A FetchRequest: the partitions that it adds to its session (or that replace the session) and removes from it."""
 
     session_id: int
     epoch: int
@@ -53,20 +56,27 @@ class FetchAsk(NamedTuple):
     """Topic, partition, offset."""
     forgotten: tuple[tuple[Topic, int], ...]
     replica: bool
-    whole: bool
+    complete: bool
 
 
-class FetchedHead(NamedTuple):
-    """A FetchResponse without its records: (topic, partition, high watermark) of those without error."""
+class FetchResponseSummary(NamedTuple):
+    """A FetchResponse without its records; ``ends`` leaves out partitions with an error."""
 
     session_id: int
     error: int
     ends: tuple[tuple[Topic, int, int], ...]
-    whole: bool
+    """Topic, partition, high watermark."""
+    complete: bool
 
 
-def produce_request(version: int, limit: int, acks_seen: list[int]) -> Pull[ProduceHead]:
-    """Read the body of a ProduceRequest; ``acks_seen`` gets the acks as soon as they are known."""
+def produce_request(version: int, limit: int, acks_seen: list[int]) -> Decoder[ProduceSummary]:
+    """Read the body of a ProduceRequest.
+
+    Args:
+        version: the request's version.
+        limit: partitions to read at most; of more, the summary is incomplete.
+        acks_seen: receives the acks as soon as they are read, so that the caller knows them of a bad request too.
+    """
     compact = version >= _FLEXIBLE_PRODUCE
     if version >= 3:
         yield from skip((yield from length(compact, 2)))
@@ -74,26 +84,26 @@ def produce_request(version: int, limit: int, acks_seen: list[int]) -> Pull[Prod
     acks_seen.append(acks)
     yield -4
     topics: list[Topic] = []
-    batches: list[BatchHead] = []
-    whole = True
+    batches: list[FirstBatch] = []
+    complete = True
     try:
         for _ in range((yield from length(compact))):
             topic = yield from _topic(version, compact)
             topics.append(topic)
             for _ in range((yield from length(compact))):
                 if len(batches) >= limit or len(topics) > limit:
-                    raise Limited
-                head = yield from _produced(topic, compact)
-                if head is not None:
-                    batches.append(head)
+                    raise LimitReached
+                batch = yield from _produce_partition(topic, compact)
+                if batch is not None:
+                    batches.append(batch)
                 yield from tags(compact)
             yield from tags(compact)
-    except Limited:
-        whole = False
-    return ProduceHead(acks, tuple(topics), tuple(batches), whole)
+    except LimitReached:
+        complete = False
+    return ProduceSummary(acks, tuple(topics), tuple(batches), complete)
 
 
-def _produced(topic: Topic, compact: bool) -> Pull[BatchHead | None]:
+def _produce_partition(topic: Topic, compact: bool) -> Decoder[FirstBatch | None]:
     partition = int.from_bytes((yield 4), "big", signed=True)
     size = yield from length(compact)
     if size < batch_header.SIZE:
@@ -104,18 +114,23 @@ def _produced(topic: Topic, compact: bool) -> Pull[BatchHead | None]:
     if data[_MAGIC_AT] != 2:
         return None
     fields = batch_header.LAYOUT.unpack(data)
-    return BatchHead(topic, partition, fields[9], fields[10], fields[11], fields[6], size)
+    return FirstBatch(topic, partition, fields[9], fields[10], fields[11], fields[6], size)
 
 
-def fetch_request(version: int, limit: int) -> Pull[FetchAsk]:
-    """Read the body of a FetchRequest."""
+def fetch_request(version: int, limit: int) -> Decoder[FetchRequestSummary]:
+    """Read the body of a FetchRequest.
+
+    Args:
+        version: the request's version.
+        limit: partitions to read at most; of more, the summary is incomplete.
+    """
     compact = version >= _FLEXIBLE_FETCH
     replica = version < 15 and int.from_bytes((yield 4), "big", signed=True) >= 0
     yield -(8 + (4 if version >= 3 else 0) + (1 if version >= 4 else 0))
     session, epoch = struct.unpack(">ii", (yield 8)) if version >= 7 else (0, -1)
     wanted: list[tuple[Topic, int, int]] = []
     forgotten: list[tuple[Topic, int]] = []
-    whole = True
+    complete = True
     before = 4 + (4 if version >= 9 else 0)
     after = (4 if version >= 12 else 0) + (8 if version >= 5 else 0) + 4
     try:
@@ -123,7 +138,7 @@ def fetch_request(version: int, limit: int) -> Pull[FetchAsk]:
             topic = yield from _topic(version, compact)
             for _ in range((yield from length(compact))):
                 if len(wanted) >= limit:
-                    raise Limited
+                    raise LimitReached
                 data = yield before + 8 + after
                 wanted.append(
                     (topic, *struct.unpack_from(">i", data), *struct.unpack_from(">q", data, before))
@@ -134,39 +149,44 @@ def fetch_request(version: int, limit: int) -> Pull[FetchAsk]:
             topic = yield from _topic(version, compact)
             for _ in range((yield from length(compact))):
                 if len(forgotten) >= limit:
-                    raise Limited
+                    raise LimitReached
                 forgotten.append((topic, int.from_bytes((yield 4), "big", signed=True)))
             yield from tags(compact)
-    except Limited:
-        whole = False
-    return FetchAsk(session, epoch, tuple(wanted), tuple(forgotten), replica, whole)
+    except LimitReached:
+        complete = False
+    return FetchRequestSummary(session, epoch, tuple(wanted), tuple(forgotten), replica, complete)
 
 
-def fetch_response(version: int, limit: int) -> Pull[FetchedHead]:
-    """Read the body of a FetchResponse up to its last tagged fields."""
+def fetch_response(version: int, limit: int) -> Decoder[FetchResponseSummary]:
+    """Read the body of a FetchResponse up to its last tagged fields.
+
+    Args:
+        version: the request's version.
+        limit: partitions to read at most; of more, the summary is incomplete and the stream is not at the end.
+    """
     compact = version >= _FLEXIBLE_FETCH
     if version >= 1:
         yield -4
     error, session = struct.unpack(">hi", (yield 6)) if version >= 7 else (0, 0)
     ends: list[tuple[Topic, int, int]] = []
-    whole, seen = True, 0
+    complete, seen = True, 0
     try:
         for _ in range((yield from length(compact))):
             topic = yield from _topic(version, compact)
             for _ in range((yield from length(compact))):
                 seen += 1
                 if seen > limit:
-                    raise Limited
-                partition, failed, end = yield from _fetched(version, compact)
+                    raise LimitReached
+                partition, failed, end = yield from _fetch_partition(version, compact)
                 if not failed and end >= 0:
                     ends.append((topic, partition, end))
             yield from tags(compact)
-    except Limited:
-        whole = False
-    return FetchedHead(session, error, tuple(ends), whole)
+    except LimitReached:
+        complete = False
+    return FetchResponseSummary(session, error, tuple(ends), complete)
 
 
-def _fetched(version: int, compact: bool) -> Pull[tuple[int, int, int]]:
+def _fetch_partition(version: int, compact: bool) -> Decoder[tuple[int, int, int]]:
     partition, error, end = struct.unpack(">ihq", (yield 14))
     if version >= 4:
         yield -(16 if version >= 5 else 8)
@@ -180,8 +200,16 @@ def _fetched(version: int, compact: bool) -> Pull[tuple[int, int, int]]:
     return partition, error, end
 
 
-def produce_response(version: int, limit: int) -> Pull[bool]:
-    """Pass over the body of a ProduceResponse up to its last tagged fields; whether that was possible."""
+def produce_response(version: int, limit: int) -> Decoder[bool]:
+    """Skip the body of a ProduceResponse up to its last tagged fields.
+
+    Args:
+        version: the request's version.
+        limit: partitions to skip at most.
+
+    Returns:
+        False if there are more partitions; the stream is then not at the end of the body.
+    """
     compact = version >= _FLEXIBLE_PRODUCE
     seen = 0
     for _ in range((yield from length(compact))):
@@ -204,7 +232,7 @@ def produce_response(version: int, limit: int) -> Pull[bool]:
     return True
 
 
-def _topic(version: int, compact: bool) -> Pull[Topic]:
+def _topic(version: int, compact: bool) -> Decoder[Topic]:
     if version >= _TOPIC_IDS:
         return uuid.UUID(bytes=(yield 16))
     return (yield from string(compact))
@@ -212,10 +240,10 @@ def _topic(version: int, compact: bool) -> Pull[Topic]:
 
 __all__ = [
     "ENDPOINTS_HIDDEN",
-    "BatchHead",
-    "FetchAsk",
-    "FetchedHead",
-    "ProduceHead",
+    "FetchRequestSummary",
+    "FetchResponseSummary",
+    "FirstBatch",
+    "ProduceSummary",
     "Topic",
     "fetch_request",
     "fetch_response",

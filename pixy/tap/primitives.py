@@ -1,4 +1,4 @@
-"""Primitive types of the protocol for a reader of a tape: ``value = yield from varint()``."""
+"""Decoders of the protocol's primitive types, as parts of a stream's reader: ``value = yield from varint()``."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import TypeVar
 from pixy.wire.exceptions import DecodeError
 
 T = TypeVar("T")
-Pull = Generator[int, bytes, T]
+Decoder = Generator[int, bytes, T]
 
 _VARINT_BYTES = 5
 
 
-class Limited(Exception):
-    """There is more of something than is looked at."""
+class LimitReached(Exception):
+    """An array has more elements than the tap reads."""
 
 
-def varint() -> Pull[int]:
-    """An unsigned varint of at most 32 bits."""
+def varint() -> Decoder[int]:
+    """Read an unsigned varint of at most 32 bits."""
     value = shift = 0
     for _ in range(_VARINT_BYTES):
         byte = (yield 1)[0]
@@ -29,29 +29,34 @@ def varint() -> Pull[int]:
     raise DecodeError("varint is too long", 0)
 
 
-def length(compact: bool, size: int = 4) -> Pull[int]:
-    """A length, -1 for null: a varint, or an integer of ``size`` bytes."""
+def length(compact: bool, size: int = 4) -> Decoder[int]:
+    """Read a length, -1 for null.
+
+    Args:
+        compact: whether it is a varint.
+        size: bytes of the integer otherwise.
+    """
     if compact:
         return (yield from varint()) - 1
     return int.from_bytes((yield size), "big", signed=True)
 
 
-def skip(count: int) -> Pull[None]:
-    """Pass over that many bytes; none if it is a null's length."""
+def skip(count: int) -> Decoder[None]:
+    """Skip ``count`` bytes; none if ``count`` is the length of a null."""
     if count > 0:
         yield -count
 
 
-def string(compact: bool) -> Pull[str]:
-    """A string that may be null; what is not UTF-8 is shown as replaced."""
+def string(compact: bool) -> Decoder[str]:
+    """Read a nullable string, null as empty; bytes that are not UTF-8 become replacement characters."""
     count = yield from length(compact, 2)
     if count > 0x7FFF:
         raise DecodeError(f"string of {count} bytes", 0)
     return (yield count).decode("utf-8", "replace") if count > 0 else ""
 
 
-def tags(compact: bool = True) -> Pull[None]:
-    """Pass over a section of tagged fields, if there is one."""
+def tags(compact: bool = True) -> Decoder[None]:
+    """Skip a section of tagged fields; there is none unless ``compact``."""
     if not compact:
         return
     for _ in range((yield from varint())):
@@ -59,8 +64,16 @@ def tags(compact: bool = True) -> Pull[None]:
         yield from skip((yield from varint()))
 
 
-def within(inner: Pull[T], size: int) -> Pull[tuple[T | None, int]]:
-    """Run a reader that must not go beyond ``size`` bytes; its result (None: it could not), and the bytes left."""
+def within(inner: Decoder[T], size: int) -> Decoder[tuple[T | None, int]]:
+    """Run a decoder inside a frame, so that a bad frame cannot make it read the next one.
+
+    Args:
+        inner: the decoder.
+        size: bytes of the frame that are left.
+
+    Returns:
+        The decoder's result, None if it failed or wanted more bytes, and the number of bytes it left.
+    """
     data: bytes | None = None
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Output to standard output, in a thread of its own: a reader that stops reading stops nobody else."""
+"""Print to standard output in a thread of its own, so that a blocked reader does not block the tap."""
 
 from __future__ import annotations
 
@@ -11,19 +11,23 @@ from typing import Any
 from rich.console import Console
 from rich.live import Live
 
-from actors import ThreadedActor
+from actors import ThreadedActor, handles
 from pixy.tap.table import render
 
 
 @dataclass(frozen=True, slots=True)
 class Show:
-    """A snapshot for the table."""
+    """Show this snapshot in the table."""
 
     snapshot: dict[str, Any]
 
 
 class JsonPrinter(ThreadedActor):
-    """Prints each document that it is told as a line; ``on_broken`` is called when nobody reads any more."""
+    """Print each document that it receives as a line of JSON.
+
+    Args:
+        on_broken: is called when the reader of standard output has gone.
+    """
 
     mailbox_capacity = 10_000
     use_daemon_thread = True
@@ -32,19 +36,21 @@ class JsonPrinter(ThreadedActor):
         super().__init__()
         self._on_broken = on_broken
 
-    def on_receive(self, message: Any) -> None:
-        """A document, or a tuple of them."""
-        for each in message if isinstance(message, tuple) else (message,):
-            try:
-                sys.stdout.write(json.dumps(each, ensure_ascii=False) + "\n")
-                sys.stdout.flush()
-            except (BrokenPipeError, ValueError):
-                self._on_broken()
-                return
+    @handles(dict)
+    def _print(self, document: dict[str, Any]) -> None:
+        try:
+            sys.stdout.write(json.dumps(document, ensure_ascii=False) + "\n")
+            sys.stdout.flush()
+        except (BrokenPipeError, ValueError):
+            self._on_broken()
 
 
 class TablePrinter(ThreadedActor):
-    """Shows the last snapshot."""
+    """Show the latest snapshot as a table.
+
+    Args:
+        listening: the addresses, for the first line.
+    """
 
     mailbox_capacity = 2
     use_daemon_thread = True
@@ -55,8 +61,8 @@ class TablePrinter(ThreadedActor):
         self._console = Console()
         self._live = Live(console=self._console, auto_refresh=False, screen=False, transient=False)
 
-    def on_receive(self, message: Any) -> None:
-        """See :class:`Show`."""
+    @handles(Show)
+    def _show(self, message: Show) -> None:
         if not self._live.is_started:
             self._live.start()
         self._live.update(render(message.snapshot, self._console.height, self._listening), refresh=True)

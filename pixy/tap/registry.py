@@ -11,7 +11,7 @@ from pixy.tap import rebalances
 from pixy.tap.anomalies import anomalies
 from pixy.tap.config import TapConfig
 from pixy.tap.groups import Group, Member, State
-from pixy.tap.lru import Bounded
+from pixy.tap.lru import LruDict
 from pixy.tap.rebalances import Rebalance, Timeline, Trigger
 from pixy.tap.topics import Topics
 
@@ -44,7 +44,7 @@ class Registry:
         self.config = config
         self.topics = topics
         self.emit = emit
-        self.groups: Bounded[str, Group] = Bounded(config.bounds.groups)
+        self.groups: LruDict[str, Group] = LruDict(config.bounds.groups)
         self.timeline = Timeline(config.bounds.timeline)
         self.finished: Counter[str] = Counter()
         """Rebalances that have come to their end, by trigger."""
@@ -52,11 +52,11 @@ class Registry:
 
     def group(self, group_id: str) -> Group:
         """The group of that name; a new one if it is not known."""
-        return self.groups.make(group_id, lambda: Group(group_id, self.config.bounds))
+        return self.groups.get_or_create(group_id, lambda: Group(group_id, self.config.bounds))
 
     def member(self, group: Group, member_id: str) -> Member:
         """The member of that name; a new one if it is not known."""
-        return group.members.make(member_id, lambda: Member(member_id))
+        return group.members.get_or_create(member_id, lambda: Member(member_id))
 
     def touch(self, member: Member, peer: Peer, at: float) -> None:
         """A request of a member came on this connection."""

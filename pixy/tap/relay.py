@@ -1,11 +1,12 @@
-"""Moves bytes between two sockets: read what is there, send it on at once, look at it afterwards.
+"""Move bytes between two sockets: read a chunk, send it at once, observe it afterwards.
 
-No bytes are queued. A read goes into one buffer that all connections share; what the other side does
-not take at once is kept, and nothing more is read from this side until it has been taken. So a slow reader costs at
-most one buffer, and is felt by the sender as on a direct connection.
+All connections share one read buffer. Bytes that the receiver does not accept at once are copied, and nothing more is
+read from the sender until the receiver has accepted them. So a slow receiver costs one buffer at most, and the sender
+feels the same back-pressure as on a direct connection.
 
-Sockets and readiness rather than asyncio's transports: a transport copies what a protocol gives it, or keeps a
-reference to the buffer. Measured at 256 KiB: 0.6 s of CPU a gigabyte (0.4 in the kernel); 64 KiB: 0.8; 1 MiB: 0.75.
+The relay uses sockets and readiness instead of asyncio's transports, because a transport copies the data that a protocol
+gives it or keeps a reference to the buffer. Measured processor time for a gigabyte: 0.6 s with a buffer of 256 KiB
+(0.4 of it in the kernel), 0.8 s with 64 KiB, 0.75 s with 1 MiB.
 """
 
 from __future__ import annotations
@@ -17,30 +18,29 @@ from collections.abc import Callable
 from time import thread_time
 
 from pixy.tap.conversation import Conversation
-from pixy.tap.stream_tap import Buffer, Tape
+from pixy.tap.stream_tap import Buffer, StreamTap
 
 BUFFER = 256 * 1024
-"""Bytes of one read: the most that is held of a direction, besides an answer under way to be rewritten."""
+"""Bytes of one read, at most. A direction holds no more than this, except for a response that is being rewritten."""
+
+_MIN_READ = 4 * 1024
+_MAX_OBSERVING = 0.002
+"""Seconds of processor time for observing one read, beyond which reads become smaller: a full buffer can hold thousands
+of tiny frames, and observing them must not keep the other connections waiting."""
 
 
-_LEAST = 4 * 1024
-_LOOK = 0.002
-"""Seconds of the CPU that a look at one read may take before reads become smaller: frames of a few bytes, of which 256 KiB
-hold thousands, must not keep the other connections waiting."""
-
-
-class Scratch:
-    """The buffer that the connections of a loop share."""
+class SharedBuffer:
+    """The read buffer that all connections of an event loop share."""
 
     def __init__(self, size: int = BUFFER) -> None:
         self.view = memoryview(bytearray(size))
 
 
 class Direction:
-    """One way of a connection."""
+    """One direction of a connection."""
 
     __slots__ = (
-        "_after",
+        "_buffer",
         "_counter",
         "_counts",
         "_ended",
@@ -48,8 +48,8 @@ class Direction:
         "_loop",
         "_pending",
         "_relay",
-        "_scratch",
-        "_tape",
+        "_send_first",
+        "_stream",
         "sink",
         "source",
     )
@@ -59,31 +59,31 @@ class Direction:
         relay: Relay,
         source: socket.socket,
         sink: socket.socket,
-        tape: Tape,
-        after: bool,
+        stream: StreamTap,
+        send_first: bool,
         counter: str,
     ) -> None:
         self.source, self.sink = source, sink
         self._counts, self._counter = relay.conversation, counter
-        self._relay, self._tape = relay, tape
-        self._after = after  # whether bytes are forwarded before they are looked at
-        self._loop, self._scratch = relay.loop, relay.scratch.view
+        self._relay, self._stream = relay, stream
+        self._send_first = send_first  # whether bytes are sent before they are observed
+        self._loop, self._buffer = relay.loop, relay.buffer.view
         self._limit = BUFFER
         self._pending: list[memoryview] = []
         self._ended = False
 
     def start(self) -> None:
-        """Read whenever there is something."""
+        """Start to read."""
         self._loop.add_reader(self.source, self._readable)
 
     @property
     def held(self) -> int:
-        """Bytes that the other side has not taken yet."""
+        """Number of bytes that the receiver has not accepted yet."""
         return sum(map(len, self._pending))
 
     def _readable(self) -> None:
         try:
-            count = self.source.recv_into(self._scratch, self._limit)
+            count = self.source.recv_into(self._buffer, self._limit)
         except (BlockingIOError, InterruptedError):
             return
         except OSError as error:
@@ -93,17 +93,17 @@ class Direction:
             self._end()
             return
         self._counts.counts[self._counter] += count
-        chunk = self._scratch[:count]
-        if self._after:
+        chunk = self._buffer[:count]
+        if self._send_first:
             self._send(chunk)
         begun = thread_time()
-        parts = self._tape.feed(chunk)
+        parts = self._stream.feed(chunk)
         took = thread_time() - begun
-        if not self._after:
+        if not self._send_first:
             for part in parts:
                 self._send(part)
-        if took > _LOOK:
-            self._limit = max(_LEAST, self._limit // 2)
+        if took > _MAX_OBSERVING:
+            self._limit = max(_MIN_READ, self._limit // 2)
         elif self._limit < BUFFER and count == self._limit:
             self._limit *= 2
 
@@ -121,7 +121,7 @@ class Direction:
             data = data[sent:]
             self._loop.remove_reader(self.source)
             self._loop.add_writer(self.sink, self._writable)
-        self._pending.append(memoryview(bytes(data)))  # a copy: the buffer is about to be used again
+        self._pending.append(memoryview(bytes(data)))  # a copy, because the next read reuses the buffer
 
     def _writable(self) -> None:
         while self._pending:
@@ -146,7 +146,7 @@ class Direction:
     def _end(self) -> None:
         self._loop.remove_reader(self.source)
         self._ended = True
-        for data in self._tape.finish():
+        for data in self._stream.finish():
             if data:
                 self._send(data)
         if not self._pending:
@@ -156,27 +156,37 @@ class Direction:
         try:
             self.sink.shutdown(socket.SHUT_WR)
         except OSError as error:
-            if error.errno != errno.ENOTCONN:  # the other side has closed in the same moment
+            if error.errno != errno.ENOTCONN:  # the receiver has closed its side already
                 self._relay.fail(error)
                 return
         self._relay.ended()
 
 
 class Relay:
-    """Both directions; ``on_close(reason)`` is called once, when the sockets may be closed."""
+    """Forward both directions of a connection.
+
+    Args:
+        client: the client's socket, non-blocking.
+        broker: the broker's socket, non-blocking.
+        conversation: observes both directions.
+        buffer: the shared read buffer.
+        on_close: is called once with the reason, after both sockets are closed.
+        rewriting: whether the conversation may change bytes on their way to the client, which are then sent after it
+            has seen them.
+    """
 
     def __init__(
         self,
         client: socket.socket,
         broker: socket.socket,
         conversation: Conversation,
-        scratch: Scratch,
+        buffer: SharedBuffer,
         on_close: Callable[[str], None],
         *,
         rewriting: bool = False,
     ) -> None:
         self.loop = asyncio.get_running_loop()
-        self.scratch = scratch
+        self.buffer = buffer
         self.conversation = conversation
         self._on_close = on_close
         self._ends = 0
@@ -188,18 +198,18 @@ class Relay:
         self._sockets = (client, broker)
 
     def start(self) -> None:
-        """Begin to forward."""
+        """Start to forward."""
         self.to_broker.start()
         self.to_client.start()
 
     def ended(self) -> None:
-        """A direction has ended cleanly; the other may go on (half-closed)."""
+        """Count a direction that has ended cleanly; the other one may go on (half-closed)."""
         self._ends += 1
         if self._ends == 2:
             self.close("closed")
 
     def fail(self, error: OSError) -> None:
-        """A socket is broken: so is the connection."""
+        """Close the connection because one of its sockets is broken."""
         self.close(error.strerror or str(error))
 
     def close(self, reason: str) -> None:

@@ -1,4 +1,4 @@
-"""Answers that name brokers, with other addresses in the place of theirs."""
+"""Rewrite broker addresses in Metadata, FindCoordinator and DescribeCluster responses."""
 
 from __future__ import annotations
 
@@ -11,14 +11,24 @@ from pixy.wire import frames
 from pixy.wire.exceptions import WireError
 
 METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER = 3, 10, 60
-Place = Callable[[Address, int], Address]
-"""(address, number of brokers in the answer) of a broker to the address that clients are told."""
+MapAddress = Callable[[Address, int], Address]
+"""Map (a broker's address, number of brokers in the response) to the address that clients are given."""
 
 _LISTS: Final = {METADATA: "Brokers", FIND_COORDINATOR: "Coordinators", DESCRIBE_CLUSTER: "Brokers"}
 
 
-def rewrite(frame: bytes, key: int, version: int, place: Place) -> bytes | None:
-    """The response with its brokers where ``place`` says, as a frame with its length; None if it is not understood."""
+def rewrite(frame: bytes, key: int, version: int, map_address: MapAddress) -> bytes | None:
+    """Replace the address of each broker in a response.
+
+    Args:
+        frame: the response, without its length.
+        key: the API key, one of those in this module.
+        version: the version of the request.
+        map_address: gives the address that replaces a broker's.
+
+    Returns:
+        The changed response with its length, or None if the response cannot be decoded.
+    """
     try:
         correlation_id, body, rest = decode_response(frame, key, version)
         nodes: list[dict[str, Any]] = body.get(_LISTS[key]) or []
@@ -26,8 +36,8 @@ def rewrite(frame: bytes, key: int, version: int, place: Place) -> bytes | None:
             nodes = [body]
         count = len(nodes) if key != FIND_COORDINATOR else 0
         for node in nodes:
-            if node["Host"] and node["Port"] > 0:  # an error's answer has none
-                node["Host"], node["Port"] = place((node["Host"], node["Port"]), count)
+            if node["Host"] and node["Port"] > 0:  # an error response names no address
+                node["Host"], node["Port"] = map_address((node["Host"], node["Port"]), count)
         return frames.frame(frames.encode_response(key, version, correlation_id, body)[4:] + rest)
     except (WireError, OSError):
         return None

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from pixy.tap.lru import Bounded
-from pixy.tap.partial_decoders import BatchHead, Topic
+from pixy.tap.lru import LruDict
+from pixy.tap.partial_decoders import FirstBatch, Topic
 
 _MODULUS: Final = 1 << 31
 _WINDOW: Final = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
-class Gap:
+class SequenceGap:
     """A batch begins later than the one before has ended: what was between never passed here."""
 
     topic: Topic
@@ -28,7 +28,7 @@ class Sequences:
     """The next sequence of each (producer, epoch, partition)."""
 
     def __init__(self, limit: int) -> None:
-        self._next: Bounded[tuple[int, int, Topic, int], int] = Bounded(limit)
+        self._next: LruDict[tuple[int, int, Topic, int], int] = LruDict(limit)
         self.batches = self.gaps = self.repeats = 0
 
     @property
@@ -40,7 +40,7 @@ class Sequences:
         """Something was not looked at: expect nothing."""
         self._next.clear()
 
-    def see(self, head: BatchHead) -> Gap | None:
+    def see(self, head: FirstBatch) -> SequenceGap | None:
         """Take in a batch; a gap before it, if there is one.
 
         A batch that begins earlier than expected is one that is sent again, and moves nothing.
@@ -59,4 +59,6 @@ class Sequences:
             return None
         self._next[key] = following
         self.gaps += 1
-        return Gap(head.topic, head.partition, head.producer_id, head.epoch, expected, head.base_sequence)
+        return SequenceGap(
+            head.topic, head.partition, head.producer_id, head.epoch, expected, head.base_sequence
+        )

@@ -1,4 +1,4 @@
-"""The tap as one object: start it, ask it, stop it. The command line and the tests use it alike."""
+"""The tap as one object to start, ask and stop. The command line and the tests both use it."""
 
 from __future__ import annotations
 
@@ -8,23 +8,29 @@ from typing import Any
 
 from actors import ESCALATE, ActorDeadError, ActorError, ActorRef, ActorSystem, StopReport, Timeout
 from pixy.errors import StartError
-from pixy.tap.actors import Ask, Drain, Listen, Tap
 from pixy.tap.config import Address, TapConfig
-from pixy.tap.http_view import HttpView
+from pixy.tap.http_view import Bind, HttpView
+from pixy.tap.messages import DrainTap, GetView, OpenPorts, ViewName
 from pixy.tap.observer import Output
+from pixy.tap.supervisor import Tap
 
 _STOP_TIMEOUT = 5.0
 
 
 class TapService:
-    """``async with TapService(config) as tap: print(tap.listening)``."""
+    """Run a tap: ``async with TapService(config) as tap: print(tap.listening)``.
+
+    Args:
+        config: the tap's configuration.
+        http: address of the HTTP view; None serves none.
+    """
 
     def __init__(self, config: TapConfig, *, http: Address | None = None) -> None:
         self._config, self._http = config, http
         self.listening: list[tuple[Address, Address]] = []
-        """Where the tap listens, and for which broker, in the order of the configuration."""
+        """Pairs of listening address and broker, in the order of the configuration."""
         self.http: Address | None = None
-        """Where the HTTP view is."""
+        """Address of the HTTP view, once it is served."""
         self.system = ActorSystem("tap")
         self._outputs: list[Output] = []
         self._tap: ActorRef[Tap]
@@ -37,39 +43,48 @@ class TapService:
         await self.stop()
 
     def add_output(self, output: Callable[[dict[str, Any]], None]) -> None:
-        """Have every event told, in the observer's thread; call it before the start."""
+        """Call ``output`` with every event, in the observer's thread. Add outputs before the start."""
         self._outputs.append(output)
 
     async def start(self) -> None:
-        """Open the ports. Raises StartError; nothing is left."""
+        """Open the ports.
+
+        Raises:
+            StartError: a port cannot be opened; the service is then stopped.
+        """
         self._tap = self.system.spawn(
-            Tap, self._config, self._tell if self._outputs else None, name="tap", supervision=ESCALATE
+            Tap, self._config, self._emit if self._outputs else None, name="tap", supervision=ESCALATE
         )
         try:
-            self.listening = await self._tap.ask(Listen(), block=False)
+            self.listening = await self._tap.ask(OpenPorts(), block=False)
             if self._http is not None:
                 view = self.system.spawn(HttpView, self._http, self._tap, name="http", supervision=ESCALATE)
-                self.http = await view.ask("bind", block=False)
+                self.http = await view.ask(Bind(), block=False)
         except StartError:
             await self.stop()
             raise
 
-    async def ask(self, what: str = "snapshot", group: str | None = None) -> Any:
-        """A view, see :data:`pixy.tap.actors.VIEWS`, as JSON."""
-        return await self._tap.ask(Ask(what, group), block=False, timeout=10.0)
+    async def ask(self, view: ViewName = "snapshot", group: str | None = None) -> Any:
+        """Return a view as JSON (``metrics``: as text).
+
+        Args:
+            view: the view's name.
+            group: restricts ``snapshot`` and ``timeline`` to this group.
+        """
+        return await self._tap.ask(GetView(view, group), block=False, timeout=10.0)
 
     async def failed(self) -> Exception:
-        """Wait until a part has given up for good; why."""
+        """Wait until an actor of the tap has failed for good, and return its error."""
         return await asyncio.shield(self.system.failure)
 
     async def stop(self) -> StopReport:
         """Close all connections and ports."""
         try:
-            await self._tap.ask(Drain(), block=False, timeout=_STOP_TIMEOUT)
+            await self._tap.ask(DrainTap(), block=False, timeout=_STOP_TIMEOUT)
         except (ActorDeadError, ActorError, Timeout):
-            pass  # it has failed, or never started
+            pass  # the tap has failed, or was never started
         return await self.system.stop(_STOP_TIMEOUT)
 
-    def _tell(self, document: dict[str, Any]) -> None:
+    def _emit(self, document: dict[str, Any]) -> None:
         for output in self._outputs:
             output(document)

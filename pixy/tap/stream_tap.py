@@ -1,11 +1,11 @@
-"""A stream of bytes that runs past a reader: the reader looks at parts, skips others, replaces some.
+"""Show a stream of bytes to a reader, which reads some bytes, skips others and may replace some.
 
-The reader is a generator. ``yield n`` waits for the next n bytes and gets them; ``yield -n`` passes over n bytes
-without looking at them, however many chunks they come in. Between two yields the reader may call
-:meth:`Tape.hold`, and then :meth:`Tape.release` or :meth:`Tape.replace`, which decide what :meth:`Tape.feed`
-gives back to be forwarded, and :meth:`Tape.patch`.
+The reader is a generator. ``yield n`` waits for the next n bytes and returns them; ``yield -n`` skips n bytes
+without copying them, however many chunks they span. Between two yields the reader may call :meth:`StreamTap.hold`
+and then :meth:`StreamTap.release` or :meth:`StreamTap.replace`, which decide what :meth:`StreamTap.feed` returns
+to be forwarded, and :meth:`StreamTap.patch`.
 
-Whatever the reader does, an exception included, the bytes go on; it is not asked again then.
+If the reader ends or raises an exception, all further bytes are forwarded unseen.
 """
 
 from __future__ import annotations
@@ -19,8 +19,13 @@ Buffer = bytes | memoryview
 _NOTHING = memoryview(b"")
 
 
-class Tape:
-    """One direction of a connection."""
+class StreamTap:
+    """One direction of a connection.
+
+    Args:
+        make: makes the reader of this stream.
+        on_error: is called with an exception that the reader raises.
+    """
 
     __slots__ = (
         "_chunk",
@@ -35,12 +40,14 @@ class Tape:
         "_want",
     )
 
-    def __init__(self, make: Callable[[Tape], Reader], on_error: Callable[[Exception], Any]) -> None:
+    def __init__(self, make: Callable[[StreamTap], Reader], on_error: Callable[[Exception], Any]) -> None:
         self._on_error = on_error
         self._chunk = _NOTHING
-        self._pos = self._mark = 0  # in the chunk: up to where it was read, and decided on
+        self._pos = self._mark = 0  # offsets in the chunk: read up to _pos, forwarded or held up to _mark
         self._want = 0
-        self._parts: list[bytes] = []  # of what the reader waits for, from earlier chunks
+        self._parts: list[
+            bytes
+        ] = []  # the bytes that the reader waits for, as far as earlier chunks had them
         self._held: list[bytes] = []  # withheld from earlier chunks
         self._holding = False
         self._out: list[Buffer] = []
@@ -49,13 +56,13 @@ class Tape:
 
     @property
     def reading(self) -> bool:
-        """Whether the reader still looks."""
+        """Whether the reader is still running."""
         return self._reader is not None
 
     def feed(self, chunk: memoryview) -> list[Buffer]:
-        """Have the reader see the next bytes; what is to be forwarded now, in order.
+        """Show the next bytes to the reader and return the bytes to forward now, in order.
 
-        Views in the answer are parts of ``chunk``: they are valid as long as it is.
+        Returned views are parts of ``chunk`` and valid as long as it is.
         """
         if self._reader is None:
             return [chunk]
@@ -75,7 +82,7 @@ class Tape:
         return self._out
 
     def finish(self) -> list[bytes]:
-        """The stream has ended: what is still withheld."""
+        """End the stream and return the bytes that are still withheld."""
         held, self._held, self._holding, self._parts = self._held, [], False, []
         if self._reader is not None:
             self._reader.close()
@@ -83,25 +90,25 @@ class Tape:
         return held
 
     def hold(self) -> None:
-        """Withhold what comes from here on."""
+        """Withhold the bytes from here on."""
         if self._pos > self._mark:
             self._out.append(self._chunk[self._mark : self._pos])
         self._mark = self._pos
         self._holding = True
 
     def release(self) -> None:
-        """Forward what was withheld as it was."""
+        """Forward the withheld bytes unchanged."""
         self._out.extend(self._held)
         self._held, self._holding = [], False
 
     def replace(self, data: bytes) -> None:
-        """Forward ``data`` in the place of all that was withheld."""
+        """Forward ``data`` instead of the withheld bytes."""
         self._held, self._holding = [], False
         self._out.append(data)
         self._mark = self._pos
 
     def patch(self, byte: int) -> None:
-        """Change the byte that came last, which was waited for alone."""
+        """Change the last byte read, which the reader must have read alone (``yield 1``)."""
         self._chunk[self._pos - 1] = byte
 
     def _skip(self, size: int) -> None:
@@ -126,14 +133,14 @@ class Tape:
         reader = self._reader
         assert reader is not None
         try:
-            # What needs no byte is answered at once.
+            # A read of no bytes is answered at once.
             while (want := reader.send(data)) == 0:  # type: ignore[arg-type]
                 data = b""
             self._want = want
             return
         except StopIteration:
             pass
-        except Exception as error:  # whatever it is, the bytes go on
+        except Exception as error:  # forwarding goes on whatever the reader does
             self._on_error(error)
         self._reader, self._parts = None, []
         if self._holding:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pixy.tap.config import Bounds
-from pixy.tap.lru import Bounded
+from pixy.tap.lru import LruDict
 from pixy.tap.partial_decoders import Topic
 from pixy.wire.json_form import uuid_text
 
@@ -20,18 +20,18 @@ _CLIENTS = 100
 class Usage:
     """The client ids that have read or written a topic, with the time of the last (seconds since the epoch)."""
 
-    readers: Bounded[str, float] = field(default_factory=lambda: Bounded(_CLIENTS))
-    writers: Bounded[str, float] = field(default_factory=lambda: Bounded(_CLIENTS))
+    readers: LruDict[str, float] = field(default_factory=lambda: LruDict(_CLIENTS))
+    writers: LruDict[str, float] = field(default_factory=lambda: LruDict(_CLIENTS))
 
 
 class Topics:
     """Names, sizes and ends. A topic is its name, or its id as long as no name was seen for it."""
 
     def __init__(self, bounds: Bounds) -> None:
-        self._names: Bounded[uuid.UUID, str] = Bounded(bounds.topics)
-        self._counts: Bounded[str, int] = Bounded(bounds.topics)
-        self._ends: Bounded[tuple[Topic, int], int] = Bounded(bounds.partitions)
-        self._usage: Bounded[Topic, Usage] = Bounded(bounds.topics)
+        self._names: LruDict[uuid.UUID, str] = LruDict(bounds.topics)
+        self._counts: LruDict[str, int] = LruDict(bounds.topics)
+        self._ends: LruDict[tuple[Topic, int], int] = LruDict(bounds.partitions)
+        self._usage: LruDict[Topic, Usage] = LruDict(bounds.topics)
 
     def learn(self, topics: Iterable[dict[str, Any]]) -> None:
         """Take in the topics of a Metadata, CreateTopics or DescribeTopicPartitions response."""
@@ -75,7 +75,7 @@ class Topics:
 
     def used(self, topic: Topic, client_id: str, at: float, *, written: bool) -> None:
         """A client has read or written a topic."""
-        usage = self._usage.make(self.resolve(topic), Usage)
+        usage = self._usage.get_or_create(self.resolve(topic), Usage)
         (usage.writers if written else usage.readers)[client_id] = at
 
     def usage(self) -> list[dict[str, Any]]:

@@ -174,7 +174,7 @@ async def test_a_reader_that_does_not_read_is_felt_by_the_sender_and_costs_one_b
 
 
 def _connections(tap: TapService) -> list[Any]:
-    from pixy.tap.actors import Connection
+    from pixy.tap.connection import Connection
 
     return [ref._cell.actor for ref in tap.system.find("/tap/**") if isinstance(ref._cell.actor, Connection)]
 

@@ -142,9 +142,9 @@ def tap(data: bytes) -> None:
     conversation = stage.client().conversation
     step, at = 1 + data[0] % 40 if data else 1, 1
     while at < len(data):
-        tape = conversation.to_broker if data[at] & 0x80 else conversation.to_client
+        stream = conversation.to_broker if data[at] & 0x80 else conversation.to_client
         piece = data[at + 1 : at + 1 + (data[at] & 0x7F)]
-        assert forward(tape, piece, step) == piece
+        assert forward(stream, piece, step) == piece
         at += 1 + len(piece)
     assert not conversation.counts["defects"] and not stage.observer.counts["defects"]
     stage.observer.snapshot(stage.now)

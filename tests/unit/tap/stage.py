@@ -1,4 +1,4 @@
-"""Crafted traffic: clients whose frames run through the tap's tapes into an observer, on a clock of the test's own."""
+"""Crafted traffic: clients whose frames run through the tap's streams into an observer, on a clock of the test's own."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from pixy.wire.consumer_protocol import encode_assignment, encode_subscription
 Body = dict[str, Any]
 
 
-def forward(tape: Any, data: bytes, step: int = 0) -> bytes:
-    """Feed a tape in chunks; what it forwards, copied at once as a socket would."""
+def forward(stream: Any, data: bytes, step: int = 0) -> bytes:
+    """Feed a stream in chunks; what it forwards, copied at once as a socket would."""
     step = step or len(data) or 1
     out = bytearray()
     for at in range(0, len(data), step):
-        for part in tape.feed(memoryview(bytearray(data[at : at + step]))):
+        for part in stream.feed(memoryview(bytearray(data[at : at + step]))):
             out += part
     return bytes(out)
 

@@ -1,4 +1,4 @@
-"""Classic groups out of crafted frames."""
+"""ClassicGroups groups out of crafted frames."""
 
 from __future__ import annotations
 

@@ -142,9 +142,9 @@ def test_a_length_that_can_not_be(side: str, length: bytes) -> None:
     stage = Stage()
     client = stage.client()
     asked = client.ask("Heartbeat", 3, {"GroupId": "g", "GenerationId": 5, "MemberId": "m"})
-    tape = getattr(client.conversation, side)
+    stream = getattr(client.conversation, side)
     tracemalloc.start()
-    assert forward(tape, length + b"rest" * 1000) == length + b"rest" * 1000
+    assert forward(stream, length + b"rest" * 1000) == length + b"rest" * 1000
     assert tracemalloc.get_traced_memory()[1] < 1_000_000
     tracemalloc.stop()
     assert counts(client) == {"lost_sync": 1} and "length" in client.conversation.opaque
@@ -241,7 +241,7 @@ def test_what_is_lost_is_said_and_connections_are_straightened_out() -> None:
     member = Joiner(stage.client("a"))
     member.joined(member.ask_join(), 1, "m", "m", ["m"])
     member.synced(member.ask_sync({"m": assignment(t=[0])}), assignment(t=[0]))
-    stage.put(events.Lost(stage.now, 7, frozenset()))
+    stage.put(events.EventsLost(stage.now, 7, frozenset()))
     assert stage.observer.counts["lost_events"] == 7 and stage.told("lost")[0]["events"] == 7
     assert stage.group()["members"][0]["status"] == "disconnected"
 
@@ -291,14 +291,14 @@ def test_any_bytes_pass_unchanged(pieces: list[tuple[bool, bytes]], step: int, r
     conversation = client.conversation
     out = {True: bytearray(), False: bytearray()}
     for to_broker, data in pieces:
-        tape = conversation.to_broker if to_broker else conversation.to_client
-        out[to_broker] += forward(tape, data, step)
-    for to_broker, tape in ((True, conversation.to_broker), (False, conversation.to_client)):
+        stream = conversation.to_broker if to_broker else conversation.to_client
+        out[to_broker] += forward(stream, data, step)
+    for to_broker, stream in ((True, conversation.to_broker), (False, conversation.to_client)):
         sent = b"".join(data for way, data in pieces if way is to_broker)
         if not rewriting or to_broker:
             assert out[to_broker] == sent
         else:
-            out[False] += b"".join(tape.finish())
+            out[False] += b"".join(stream.finish())
             hidden = conversation.counts["hidden"]
             assert len(out[False]) == len(sent)
             assert sum(a != b for a, b in zip(out[False], sent, strict=True)) <= hidden

@@ -12,9 +12,9 @@ from rich.console import Console
 
 from pixy.tap import events
 from pixy.tap.config import Bounds
-from pixy.tap.event_queue import BATCH, Batch, Hub
+from pixy.tap.event_queue import MAX_BATCH, EventBatch, EventQueue
 from pixy.tap.inventory import MINIMUM, REMOVED, breaks
-from pixy.tap.lru import Bounded
+from pixy.tap.lru import LruDict
 from pixy.tap.metrics import exposition
 from pixy.tap.table import partitions, render
 from pixy.wire import messages
@@ -216,20 +216,22 @@ def test_minimum_versions_are_those_of_the_jar() -> None:
 
 
 def test_bounded_forgets_the_longest_unused() -> None:
-    bounded: Bounded[str, int] = Bounded(2)
+    bounded: LruDict[str, int] = LruDict(2)
     bounded["a"], bounded["b"] = 1, 2
     assert bounded.get("a") == 1
     bounded["c"] = 3
-    assert list(bounded) == ["a", "c"] and bounded.forgotten == 1 and bounded.make("d", lambda: 4) == 4
+    assert (
+        list(bounded) == ["a", "c"] and bounded.forgotten == 1 and bounded.get_or_create("d", lambda: 4) == 4
+    )
     assert list(bounded) == ["c", "d"] and bounded.get("a") is None and bounded.pop("c") == 3
 
 
 class Observed:
     def __init__(self) -> None:
-        self.batches: list[Batch] = []
+        self.batches: list[EventBatch] = []
         self.full = False
 
-    def __call__(self, batch: Batch) -> bool:
+    def __call__(self, batch: EventBatch) -> bool:
         if self.full:
             return False
         self.batches.append(batch)
@@ -238,42 +240,42 @@ class Observed:
 
 async def test_the_hub_drops_and_counts_what_the_observer_does_not_take() -> None:
     observed = Observed()
-    hub = Hub(Bounds(backlog=1000), observed, lambda: 1.0)
-    assert hub.reserve(600) and not hub.reserve(600) and hub.reserve(400)
-    hub.put(events.Asked(1, 1.0, 1, 12, 3, b"x" * 600))
-    hub.put(events.Asked(1, 1.0, 2, 12, 3, b"x" * 400))
-    hub.flush()
-    assert hub.backlog == 1000 and observed.batches[0].size == 1000
-    hub.done(observed.batches[0])
-    assert hub.backlog == 0
+    queue = EventQueue(Bounds(backlog=1000), observed, lambda: 1.0)
+    assert queue.reserve(600) and not queue.reserve(600) and queue.reserve(400)
+    queue.put(events.RequestCaptured(1, 1.0, 1, 12, 3, b"x" * 600))
+    queue.put(events.RequestCaptured(1, 1.0, 2, 12, 3, b"x" * 400))
+    queue.flush()
+    assert queue.backlog == 1000 and observed.batches[0].size == 1000
+    queue.done(observed.batches[0])
+    assert queue.backlog == 0
     observed.full = True
-    for i in range(BATCH + 7):
-        assert hub.reserve(0)
-        hub.put(events.Closed(i, 1.0, ""))
-    hub.flush()
+    for i in range(MAX_BATCH + 7):
+        assert queue.reserve(0)
+        queue.put(events.Closed(i, 1.0, ""))
+    queue.flush()
     observed.full = False
-    hub.put(events.Opened(5, 1.0, "", ""))
-    hub.flush()
+    queue.put(events.Opened(5, 1.0, "", ""))
+    queue.flush()
     lost, opened = observed.batches[-1].events
     assert (
-        isinstance(lost, events.Lost)
-        and lost.events == BATCH + 7
+        isinstance(lost, events.EventsLost)
+        and lost.events == MAX_BATCH + 7
         and lost.open == {5}
         and isinstance(opened, events.Opened)
     )
-    hub.put(events.Closed(5, 1.0, ""))
-    hub.flush()
-    assert len(observed.batches[-1].events) == 1 and hub.backlog == 0
+    queue.put(events.Closed(5, 1.0, ""))
+    queue.flush()
+    assert len(observed.batches[-1].events) == 1 and queue.backlog == 0
 
 
 async def test_a_refused_batch_gives_its_room_back() -> None:
     observed = Observed()
     observed.full = True
-    hub = Hub(Bounds(backlog=1000), observed, lambda: 1.0)
-    assert hub.reserve(900)
-    hub.put(events.Asked(1, 1.0, 1, 12, 3, b"x" * 900))
-    hub.flush()
-    assert hub.backlog == 0
+    queue = EventQueue(Bounds(backlog=1000), observed, lambda: 1.0)
+    assert queue.reserve(900)
+    queue.put(events.RequestCaptured(1, 1.0, 1, 12, 3, b"x" * 900))
+    queue.flush()
+    assert queue.backlog == 0
 
 
 # -- views -----------------------------------------------------------------------------------------

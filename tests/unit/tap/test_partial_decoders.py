@@ -1,4 +1,4 @@
-"""Produce and Fetch heads, pulled off a tape, against the full decoders; and what comes of them."""
+"""Produce and Fetch heads, pulled off a stream, against the full decoders; and what comes of them."""
 
 from __future__ import annotations
 
@@ -49,15 +49,18 @@ def test_fetch_requests(version: int) -> None:
             "ForgottenTopicsData": [topic(version, "u", Partitions=[5, 6])],
         }
     client.ask("Fetch", version, body, 7)
-    ask = stage.taken[-1]
-    assert isinstance(ask, events.FetchAsked) and ask.client_id == "reader" and ask.ask.whole
-    assert ask.ask.wanted == (
+    asked = stage.taken[-1]
+    assert isinstance(asked, events.FetchRequestSeen) and asked.client_id == "reader"
+    assert asked.summary.complete
+    assert asked.summary.wanted == (
         (shown(version, "t"), 0, 7),
         (shown(version, "t"), 3, 1 << 40),
         (shown(version, "u"), 1, 0),
     )
-    assert (ask.ask.session_id, ask.ask.epoch) == ((12, 0) if version >= 7 else (0, -1))
-    assert ask.ask.forgotten == (((shown(version, "u"), 5), (shown(version, "u"), 6)) if version >= 7 else ())
+    assert (asked.summary.session_id, asked.summary.epoch) == ((12, 0) if version >= 7 else (0, -1))
+    assert asked.summary.forgotten == (
+        ((shown(version, "u"), 5), (shown(version, "u"), 6)) if version >= 7 else ()
+    )
 
 
 @pytest.mark.parametrize("version", messages.versions("FetchResponse"))
@@ -79,8 +82,8 @@ def test_fetch_responses(version: int) -> None:
         body["SessionId"] = 5
     client.answer(client.ask("Fetch", version, {}), body, 97)
     found = stage.taken[-1]
-    assert isinstance(found, events.Fetched) and found.head.whole
-    assert found.head.ends == ((shown(version, "t"), 0, 100), (shown(version, "t"), 1, 200))
+    assert isinstance(found, events.FetchResponseSeen) and found.summary.complete
+    assert found.summary.ends == ((shown(version, "t"), 0, 100), (shown(version, "t"), 1, 200))
     if version < 13:
         assert stage.observer.topics.end("t", 1) == 200
 
@@ -108,11 +111,11 @@ def test_produce_requests(version: int, acks: int) -> None:
         body["TransactionalId"] = "tx" * 20
     client.ask("Produce", version, body, 13)
     found = stage.taken[-1]
-    assert isinstance(found, events.Produced) and found.head.acks == acks and found.head.whole
-    assert found.head.topics == (shown(version, "t"),)
+    assert isinstance(found, events.ProduceSeen) and found.summary.acks == acks and found.summary.complete
+    assert found.summary.topics == (shown(version, "t"),)
     assert [
         (each.partition, each.producer_id, each.epoch, each.base_sequence, each.last_offset_delta)
-        for each in found.head.batches
+        for each in found.summary.batches
     ] == [(0, 9, 2, 40, 2)]
     assert client.conversation.in_flight == (acks != 0)
 
@@ -126,7 +129,11 @@ def test_more_partitions_than_are_looked_at() -> None:
     ]
     client.answer(client.ask("Fetch", 11, {}), {"Responses": [{"Topic": "t", "Partitions": many}]})
     found = stage.taken[-1]
-    assert isinstance(found, events.Fetched) and not found.head.whole and len(found.head.ends) == 5
+    assert (
+        isinstance(found, events.FetchResponseSeen)
+        and not found.summary.complete
+        and len(found.summary.ends) == 5
+    )
     client.call("Heartbeat", 3, {"GroupId": "g", "GenerationId": 5, "MemberId": "m"}, {})
     assert stage.group()["generation"] == 5
 
@@ -223,17 +230,17 @@ def test_sequences() -> None:
     send(client, -1, -1, -1)
     send(client, 2, 0, 500)  # the tap came late
     assert stage.observer.totals()["sequence_gaps"] == 1
-    stage.put(events.Lost(stage.now, 1, frozenset({1})))
+    stage.put(events.EventsLost(stage.now, 1, frozenset({1})))
     send(client, 1, 0, 100)
     assert stage.observer.totals()["sequence_gaps"] == 1, "what was not looked at is no gap"
 
 
 def test_sequences_wrap() -> None:
     sequences = Sequences(10)
-    from pixy.tap.partial_decoders import BatchHead
+    from pixy.tap.partial_decoders import FirstBatch
 
-    def head(base: int, delta: int) -> BatchHead:
-        return BatchHead("t", 0, 1, 0, base, delta, 100)
+    def head(base: int, delta: int) -> FirstBatch:
+        return FirstBatch("t", 0, 1, 0, base, delta, 100)
 
     assert sequences.see(head((1 << 31) - 2, 3)) is None
     assert sequences.see(head(2, 0)) is None and sequences.gaps == sequences.repeats == 0

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from pixy.errors import ConfigError, StartError
+from pixy.tap.broker_ports import BrokerPorts
 from pixy.tap.config import Address, TapConfig, parse_address, parse_ports, show_address
-from pixy.tap.listeners import Places
 from pixy.tap.rewrite import rewrite
 from pixy.wire import frames, messages
 from tests.unit.tap.stage import Client, Stage, forward
@@ -17,12 +17,12 @@ from tests.unit.tap.stage import Client, Stage, forward
 BROKERS = {("kafka-1", 9092): ("tap", 1001), ("kafka-2", 9092): ("tap", 1002)}
 
 
-def place(address: Address, _: int) -> Address:
+def map_address(address: Address, _: int) -> Address:
     return BROKERS[address]
 
 
 def to_tap(frame: bytes, key: int, version: int) -> bytes | None:
-    return rewrite(frame, key, version, place)
+    return rewrite(frame, key, version, map_address)
 
 
 def exchange(
@@ -155,9 +155,9 @@ class Opened:
             server.close()
 
 
-def places(*brokers: str, **fields: Any) -> tuple[Places, Opened]:
+def broker_ports(*brokers: str, **fields: Any) -> tuple[BrokerPorts, Opened]:
     opened = Opened()
-    made = Places(
+    made = BrokerPorts(
         TapConfig(tuple(parse_address(each) for each in brokers), ("127.0.0.1", 0), True, **fields), opened
     )
     made.start()
@@ -165,22 +165,25 @@ def places(*brokers: str, **fields: Any) -> tuple[Places, Opened]:
 
 
 def test_each_broker_gets_one_port() -> None:
-    made, opened = places("kafka-1:9092", "kafka-2:9092")
-    first = made.place(("kafka-1", 9092), 3, "127.0.0.1")
-    third = made.place(("kafka-3", 9092), 3, "127.0.0.1")
+    made, opened = broker_ports("kafka-1:9092", "kafka-2:9092")
+    first = made.tap_address(("kafka-1", 9092), 3, "127.0.0.1")
+    third = made.tap_address(("kafka-3", 9092), 3, "127.0.0.1")
     assert opened.ports() == {
         ("kafka-1", 9092): first[1],
         ("kafka-2", 9092): opened.ports()["kafka-2", 9092],
         ("kafka-3", 9092): third[1],
     }
-    assert made.place(("kafka-3", 9092), 0, "10.0.0.1") == ("10.0.0.1", third[1]) and len(opened.sockets) == 3
+    assert (
+        made.tap_address(("kafka-3", 9092), 0, "10.0.0.1") == ("10.0.0.1", third[1])
+        and len(opened.sockets) == 3
+    )
     opened.close()
 
 
 def test_the_only_broker_under_another_name_needs_no_port() -> None:
-    made, opened = places("127.0.0.1:9092")
-    assert made.place(("localhost", 9092), 1, "h") == ("h", opened.ports()["127.0.0.1", 9092])
-    assert made.place(("other", 9092), 2, "h")[1] not in {opened.ports()["127.0.0.1", 9092], 9092}
+    made, opened = broker_ports("127.0.0.1:9092")
+    assert made.tap_address(("localhost", 9092), 1, "h") == ("h", opened.ports()["127.0.0.1", 9092])
+    assert made.tap_address(("other", 9092), 2, "h")[1] not in {opened.ports()["127.0.0.1", 9092], 9092}
     assert len(opened.sockets) == 2
     opened.close()
 
@@ -188,9 +191,9 @@ def test_the_only_broker_under_another_name_needs_no_port() -> None:
 def test_ports_run_out_and_the_broker_stays_as_it_is() -> None:
     with socket.create_server(("127.0.0.1", 0)) as busy:
         port = busy.getsockname()[1]
-        made, opened = places("kafka-1:9092", ports=range(port, port + 1), advertise="tap.example")
-        assert made.place(("kafka-2", 9092), 3, "h") == ("kafka-2", 9092) and made.exhausted == 1
-        assert made.place(("kafka-1", 9092), 3, "h")[0] == "tap.example"
+        made, opened = broker_ports("kafka-1:9092", ports=range(port, port + 1), advertise="tap.example")
+        assert made.tap_address(("kafka-2", 9092), 3, "h") == ("kafka-2", 9092) and made.exhausted == 1
+        assert made.tap_address(("kafka-1", 9092), 3, "h")[0] == "tap.example"
         opened.close()
 
 
@@ -198,7 +201,7 @@ def test_a_port_that_is_taken() -> None:
     with socket.create_server(("127.0.0.1", 0)) as busy:
         config = TapConfig((("kafka", 9092),), ("127.0.0.1", busy.getsockname()[1]))
         with pytest.raises(StartError, match=r"cannot listen on 127\.0\.0\.1:\d+: address already in use"):
-            Places(config, Opened()).start()
+            BrokerPorts(config, Opened()).start()
 
 
 # -- addresses -------------------------------------------------------------------------------------

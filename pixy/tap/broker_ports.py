@@ -1,4 +1,4 @@
-"""Which address of the tap stands for which broker."""
+"""The tap's ports: one for each broker, so that a client's choice of port names the broker it wants."""
 
 from __future__ import annotations
 
@@ -10,25 +10,37 @@ from pixy.errors import StartError
 from pixy.tap.config import MAX_PORT, Address, TapConfig, show_address
 
 _BACKLOG = 1024
-_MOST = 1_000
-"""Brokers that are given a port, where the configuration names no range."""
+_MAX_PORTS = 1_000
+"""Brokers that get a port, at most, when the configuration gives no range."""
 
-Open = Callable[[socket.socket, Address], None]
-"""Have somebody accept connections on a socket, for a broker."""
+Listen = Callable[[socket.socket, Address], None]
+"""Accept connections on a listening socket, for a broker."""
 
 
-class Places:
-    """Opens a port for each broker that an answer names, the first time it does."""
+class BrokerPorts:
+    """Open a port for each broker when a response first names it.
 
-    def __init__(self, config: TapConfig, open_: Open) -> None:
-        self._config, self._open = config, open_
+    Args:
+        config: the brokers and ports.
+        listen: receives each listening socket with its broker.
+    """
+
+    def __init__(self, config: TapConfig, listen: Listen) -> None:
+        self._config, self._on_listening = config, listen
         self._ports: dict[Address, int] = {}
         self._single = False
         self.exhausted = 0
-        """Brokers that had to be left as they are: no port was free."""
+        """Number of addresses returned unchanged because no port was free."""
 
     def start(self) -> list[tuple[Address, Address]]:
-        """Listen for the configured brokers: (where, for which). Raises StartError."""
+        """Listen for the configured brokers.
+
+        Returns:
+            Pairs of listening address and broker.
+
+        Raises:
+            StartError: a port cannot be opened.
+        """
         host, first = self._config.listen
         found = []
         for i, broker in enumerate(self._config.brokers):
@@ -39,21 +51,30 @@ class Places:
             found.append(((host, port), broker))
         return found
 
-    def place(self, broker: Address, brokers: int, local_host: str) -> Address:
-        """The address that clients are told for a broker, of ``brokers`` in the cluster (0: not known)."""
+    def tap_address(self, broker: Address, brokers: int, local_host: str) -> Address:
+        """Return the address that stands for a broker; open a port if it has none yet.
+
+        Args:
+            broker: the broker's address in a response.
+            brokers: the number of brokers in the cluster, 0 if the response does not tell.
+            local_host: the host that the client connected to, used unless the configuration sets ``advertise``.
+
+        Returns:
+            The tap's address, or the broker's own if no port is free.
+        """
         port = self._ports.get(broker)
         if port is None and brokers == 1 and len(self._config.brokers) == 1 and not self._single:
-            # The only broker under another of its names.
+            # The cluster has one broker: this is another name of it.
             port = self._ports[broker] = next(iter(self._ports.values()))
             self._single = True
         if port is None:
-            port = self._new(broker)
+            port = self._open_port(broker)
         if port is None:
             self.exhausted += 1
             return broker
         return self._config.advertise or local_host, port
 
-    def _new(self, broker: Address) -> int | None:
+    def _open_port(self, broker: Address) -> int | None:
         for candidate in self._candidates():
             try:
                 port = self._listen((self._config.listen[0], candidate), broker)
@@ -64,14 +85,14 @@ class Places:
         return None
 
     def _candidates(self) -> list[int]:
-        if len(self._ports) >= _MOST:
+        if len(self._ports) >= _MAX_PORTS:
             return []
         used = set(self._ports.values())
         first = self._config.listen[1]
         if self._config.ports is not None:
             ports = self._config.ports
         elif first:
-            ports = range(first + len(self._config.brokers), min(first + _MOST, MAX_PORT) + 1)
+            ports = range(first + len(self._config.brokers), min(first + _MAX_PORTS, MAX_PORT) + 1)
         else:
             return [0]
         return [port for port in ports if port not in used][:50]
@@ -97,5 +118,5 @@ class Places:
                 else (error.strerror or str(error)).lower()
             )
             raise StartError(f"cannot listen on {show_address(address)}: {reason}") from error
-        self._open(made, broker)
+        self._on_listening(made, broker)
         return int(made.getsockname()[1])

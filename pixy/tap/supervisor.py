@@ -1,0 +1,75 @@
+"""The root of the tap's tree: the observer, a listener per broker, and below it an actor per connection."""
+
+from __future__ import annotations
+
+import socket
+import time
+from typing import Final
+
+from actors import Actor, ActorDeadError, ActorError, ActorRef, Timeout, handles
+from pixy.tap.broker_ports import BrokerPorts
+from pixy.tap.config import Address, TapConfig, show_address
+from pixy.tap.connection import TapContext
+from pixy.tap.conversation import load_tables
+from pixy.tap.event_queue import EventBatch, EventQueue
+from pixy.tap.listener import Listener
+from pixy.tap.messages import DrainTap, GetView, OpenPorts, Tick
+from pixy.tap.observer import Output
+from pixy.tap.observer_actor import ObserverActor
+from pixy.tap.relay import SharedBuffer
+
+_TICK: Final = 1.0
+
+
+class Tap(Actor):
+    """Open the ports, move events to the observer, and pass requests for views on to it."""
+
+    def __init__(self, config: TapConfig, output: Output | None = None) -> None:
+        super().__init__()
+        self._config, self._output = config, output
+        self._queue = EventQueue(config.bounds, self._deliver, time.time)
+        self._ports = BrokerPorts(config, self._listen)
+        self._context = TapContext(config, self._queue, SharedBuffer(), self._ports)
+        self._observer: ActorRef[ObserverActor]
+        self._listeners: list[ActorRef[Listener]] = []
+
+    def on_start(self) -> None:
+        """Start the observer."""
+        load_tables()
+        self._observer = self.spawn(ObserverActor, self._config, self._queue, self._output, name="observer")
+        self.set_timer("tick", _TICK, Tick(), every=_TICK)
+
+    @handles(OpenPorts)
+    def _open_ports(self, _: OpenPorts) -> list[tuple[Address, Address]]:
+        return self._ports.start()
+
+    @handles(Tick)
+    def _tick(self, message: Tick) -> None:
+        self._queue.tally()
+        self._observer.notify(message)
+
+    @handles(GetView)
+    def _view(self, message: GetView) -> None:
+        self._queue.tally()
+        self._queue.flush()
+        self._observer.forward(message, self.take_reply())
+
+    @handles(DrainTap)
+    async def _drain(self, _: DrainTap) -> None:
+        for listener in self._listeners:
+            await listener.stop(block=False)
+        self._queue.flush()
+        try:
+            await self._observer.ask(Tick(), block=False, timeout=_TICK)
+        except (ActorDeadError, ActorError, Timeout):
+            pass  # the observer is behind or dead: its last events are not shown
+
+    def _deliver(self, batch: EventBatch) -> bool:
+        return self._observer.notify(batch)
+
+    def _listen(self, server: socket.socket, broker: Address) -> None:
+        name = self.free_name(show_address(server.getsockname()[:2]))
+        self._listeners.append(self.spawn(Listener, server, broker, self._context, name=name))
+
+
+__all__ = ["Tap"]
