@@ -322,7 +322,7 @@ class Builder:
         return self
 
     def extend(self, records: Iterable[Record]) -> Builder:
-        """Add decoded records with their offsets, faster than :meth:`add`. Raises EncodeError if offsets do not ascend."""
+        """Add decoded records as they are, faster than :meth:`add`. Raises EncodeError if offsets do not ascend."""
         for each in records:
             if each[0] < self._next:
                 raise EncodeError(

@@ -1,9 +1,10 @@
 """Read the headers of record batches (magic 2), and find batches in a record set without decoding records.
 
-Layout of the 61 bytes, all numbers big-endian (KIP-98): 0 base offset int64, 8 length int32 of the bytes after it, 12 leader
-epoch int32, 16 magic int8, 17 CRC-32C uint32 over all bytes from 21 on, 21 attributes int16, 23 last offset delta int32,
-27 base timestamp int64, 35 max timestamp int64, 43 producer id int64, 51 producer epoch int16, 53 base sequence
-int32, 57 count of records int32. The broker writes base offset and leader epoch, so the checksum does not cover them.
+Layout of the 61 bytes, all numbers big-endian (KIP-98): 0 base offset int64, 8 length int32 of the bytes after it,
+12 leader epoch int32, 16 magic int8, 17 CRC-32C uint32 over all bytes from 21 on, 21 attributes int16, 23 last offset
+delta int32, 27 base timestamp int64, 35 max timestamp int64, 43 producer id int64, 51 producer epoch int16, 53 base
+sequence int32, 57 count of records int32. The broker writes base offset and leader epoch, so the checksum does not
+cover them.
 """
 
 from __future__ import annotations

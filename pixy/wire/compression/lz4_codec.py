@@ -10,9 +10,9 @@ from pixy.wire.exceptions import EncodeError
 
 
 class Lz4:
-    """Writes one frame of independent 64 KiB blocks, because Java's reader refuses linked blocks and stops after a frame.
+    """Writes one frame of independent 64 KiB blocks; reads any number of frames, with linked blocks too.
 
-    Reads any number of frames, with linked blocks too.
+    Java's reader refuses linked blocks and stops after the first frame.
     """
 
     codec = Codec.LZ4
