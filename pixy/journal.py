@@ -1,11 +1,11 @@
-"""The journal's format: what a daemon did, many events to one Kafka record.
+"""The journal's format: the events of a daemon, many to one Kafka record.
 
 A record is one batch of one daemon: a msgpack map that holds the events column by column. Columns
-make it small (a column that never changes takes no bytes, the others the fewest per value that do)
-and quick to read: each is one buffer of little-endian integers, which a reader with vectors takes
+make it small (a column of one value takes no bytes, the others the fewest bytes per value that suffice)
+and quick to read: each is one buffer of little-endian integers, which a vectorized reader uses
 as it is, rather than ten million small arrays. ``docs/pipeline.md`` documents it for other readers.
 
-Shared by the engine, which writes it, and the pipeline, which reads it; pure.
+The engine writes it and the pipeline reads it. This module does no I/O.
 """
 
 from __future__ import annotations
@@ -22,37 +22,37 @@ import msgpack
 from pixy.errors import PixyError
 
 VERSION = 1
-"""Raised when a reader of the former version would misread; new fields alone do not raise it."""
+"""Incremented when a reader of the previous version would misread a batch, but not for new fields."""
 
 
 class Kind(IntEnum):
-    """What happened."""
+    """The kind of an event."""
 
     PRODUCED = 1
     """Kafka has a message. ``took``: from the request to Kafka's confirmation."""
     PRODUCE_FAILED = 2
-    """Kafka has it not, or nobody knows: ``code`` is Kafka's error, the offset is -1."""
+    """Kafka does not have a message, or nobody knows: ``code`` is Kafka's error, the offset is -1."""
     OFFERED = 3
-    """Handed to a request. ``took``: since the message's own timestamp; ``attempt`` 0 is the first
-    offer, more are retries."""
+    """A message was handed to a request. ``took``: since the message's own timestamp; ``attempt`` 0 is the
+    first offer, more are retries."""
     RETURNED = 4
-    """The request's client was gone: the offer before this does not count."""
+    """The request's client was gone: the previous offer of the message does not count."""
     ACKED = 5
-    """Acknowledged. ``took``: since it was offered last."""
+    """A message was acknowledged. ``took``: since its last offer."""
     ACK_REFUSED = 6
-    """Acknowledged and not wanted; ``code`` is a :class:`Refusal`."""
+    """An acknowledgement was refused; ``code`` is a :class:`Refusal`."""
     DROPPED = 7
-    """Given up after ``attempt`` retries, and logged."""
+    """A message was given up after ``attempt`` retries, and logged."""
     ASSIGNED = 8
-    """This daemon has the partition now; ``offset``: where it begins, ``attempt``: how often its
+    """A partition was assigned to this daemon. ``offset``: the first to offer; ``attempt``: how often its
     owner was restarted within this assignment."""
     REVOKED = 9
-    """This daemon lets go of it; ``offset``: where the next one begins. ``code`` 1: it was not
-    drained (lost, or the time was over)."""
+    """A partition was revoked from this daemon. ``offset``: the first for the next owner. ``code`` 1: it was
+    not drained, because it was lost or the time was over."""
 
 
 class Refusal(IntEnum):
-    """Why an acknowledgement was not wanted."""
+    """Why an acknowledgement was refused."""
 
     DUPLICATE = 1
     NEVER_OFFERED = 2
@@ -60,21 +60,26 @@ class Refusal(IntEnum):
 
 
 WAITED = 1
-"""Flag of PRODUCED and PRODUCE_FAILED: somebody waited for the answer (a synchronous produce)."""
+"""Flag of PRODUCED and PRODUCE_FAILED: a caller waited for the answer (a synchronous produce)."""
 AUTO = 2
-"""Flag of ACKED: acknowledged because the answer was sent, not by the client."""
+"""Flag of ACKED: the daemon acknowledged the message when it had sent it, not the client."""
 
 COLUMNS = ("kind", "time", "stream", "offset", "attempt", "timestamp", "took", "code", "flags")
 """``time``: microseconds since 1970. ``stream``: index into the batch's streams. ``timestamp``: the
-message's, milliseconds since 1970, -1 where it has none. ``took``: microseconds, -1 if unknown."""
+message's, in milliseconds since 1970, -1 if it has none. ``took``: microseconds, -1 if unknown."""
 
 
 class JournalFormatError(PixyError):
-    """A record is not a journal batch, or of a version that this program does not know."""
+    """A record is not a journal batch, or has a version that this program does not know."""
 
 
 class Stream:
-    """What many events have in common. Compared by identity: whoever writes keeps its own."""
+    """The topic, partition and group that many events have in common. Compared by identity.
+
+    Attributes:
+        group: empty for produced messages.
+        generation: number of the assignment on this daemon; each assignment has another one.
+    """
 
     __slots__ = ("generation", "group", "partition", "topic")
 
@@ -82,22 +87,25 @@ class Stream:
         self.topic = topic
         self.partition = partition
         self.group = group
-        """Empty for what was produced."""
         self.generation = generation
-        """Number of the assignment on this daemon; every assignment has another one."""
 
 
 Event = tuple[int, int, Stream, int, int, int, int, int, int]
-"""In the order of :data:`COLUMNS`, with the stream itself."""
+"""An event in the order of :data:`COLUMNS`, with the stream itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Events that happened and were not written: the gap is known, its content is not."""
+    """Events that happened but were not written: the gap is known, its content is not.
+
+    Attributes:
+        events: how many.
+        first: time of the first of them, in microseconds since 1970.
+        last: time of the last.
+    """
 
     events: int = 0
     first: int = 0
-    """Time of the first of them, microseconds since 1970."""
     last: int = 0
 
     def __add__(self, other: Lost) -> Lost:
@@ -108,14 +116,18 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """``base`` plus each unsigned number in ``data``, ``width`` bytes each; width 0: all ``base``."""
+    """A column of integers: ``base`` plus each unsigned number in ``data``.
+
+    Attributes:
+        width: bytes of each number in ``data``: 1, 2, 4 or 8; 0 if every value is ``base``.
+    """
 
     base: int
     width: int
     data: bytes
 
     def values(self, count: int) -> list[int]:
-        """The numbers."""
+        """Unpack ``count`` values."""
         if not self.width:
             return [self.base] * count
         numbers = array(_CODES[self.width])
@@ -127,29 +139,35 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class JournalBatch:
-    """One record of the journal."""
+    """One record of the journal.
+
+    Attributes:
+        client: ``client_id`` of the daemon.
+        epoch: when this journal began, in microseconds since 1970; a restart begins another epoch.
+        sequence: numbers the batches of an epoch from 0; a missing number is a lost batch.
+        count: how many events it has.
+        streams: (topic, partition, group, generation) of each stream.
+        columns: by the names in :data:`COLUMNS`.
+        lost: events that were lost before this batch.
+        final: whether the daemon stopped in order after this batch.
+        time: when it was encoded, in microseconds since 1970; all earlier events are in the batches so far.
+        heartbeat: microseconds after which another batch follows even if nothing happens. A daemon that is
+            silent for longer has died or cannot reach Kafka.
+    """
 
     client: str
-    """``client_id`` of the daemon."""
     epoch: int
-    """When this journal began, microseconds since 1970: a restart begins another."""
     sequence: int
-    """Numbers the batches of an epoch from 0: one that is missing was lost."""
     count: int
     streams: tuple[tuple[str, int, str, int], ...]
-    """(topic, partition, group, generation)"""
     columns: dict[str, Column] = field(default_factory=dict)
     lost: Lost = Lost()
     final: bool = False
-    """Whether the daemon stopped in order after this batch."""
     time: int = 0
-    """When it was made, microseconds since 1970: what happened before is in the batches so far."""
     heartbeat: int = 0
-    """Microseconds after which there is another batch, if nothing happens; a daemon that is silent
-    for longer has died, or can not reach Kafka."""
 
     def events(self) -> list[dict[str, Any]]:
-        """The events one by one: for people and tests, not for ten million."""
+        """The events one by one, as dictionaries: for people and tests, too slow for millions."""
         columns = [self.columns[name].values(self.count) for name in COLUMNS]
         made = []
         for row in zip(*columns, strict=True):
@@ -168,7 +186,7 @@ class JournalBatch:
 
 
 HEARTBEAT = 10.0
-"""Seconds of silence after which a daemon says that nothing has happened."""
+"""Seconds of silence after which a daemon writes an empty batch."""
 
 _BYTE = 256
 _CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
@@ -185,7 +203,7 @@ def encode(
     lost: Lost = Lost(),
     final: bool = False,
 ) -> bytes:
-    """One record's value, from events; see :func:`encode_columns`."""
+    """Encode events as one record's value. Arguments as in :func:`encode_columns`."""
     columns: list[Any] = list(zip(*events, strict=True)) or [()] * len(COLUMNS)
     return encode_columns(
         client, epoch, sequence, columns, time=time, heartbeat=heartbeat, lost=lost, final=final
@@ -203,13 +221,21 @@ def encode_columns(
     lost: Lost = Lost(),
     final: bool = False,
 ) -> bytes:
-    """One record's value.
+    """Encode columns as one record's value.
 
-    Frame of reference (the smallest value, and the distance to it) rather than deltas from event to
-    event: nearly as small after the producer's compression, and a reader needs no running sum.
+    A column is stored as its smallest value and the distances to it (frame of reference) rather than as deltas
+    from event to event: that is nearly as small after the producer's compression, and a reader needs no running
+    sum.
 
     Args:
+        client: ``client_id`` of the daemon.
+        epoch: see :class:`JournalBatch`, as for the arguments below.
+        sequence: of this batch within the epoch.
         columns: in the order of :data:`COLUMNS`, all of one length; ``stream`` has Stream objects.
+        time: microseconds since 1970.
+        heartbeat: microseconds.
+        lost: events that were lost before this batch.
+        final: whether this is the last batch of an orderly stop.
     """
     index: dict[Stream, int] = {stream: number for number, stream in enumerate(dict.fromkeys(columns[2]))}
     numbers = list(columns)
@@ -240,8 +266,8 @@ def _column(values: Sequence[int]) -> tuple[int, int, bytes]:
         return 0, 0, b""
     first = values[0]
     if first is values[-1] and values.count(first) == len(values):
-        return first, 0, b""  # most columns never change; identity makes that cheap to see
-    if 0 <= first < _BYTE:  # kinds, streams, flags: C looks whether they all fit, in a ninth of the time
+        return first, 0, b""  # most columns have one value; comparing identity first makes the check cheap
+    if 0 <= first < _BYTE:  # kinds, streams, flags: bytes() checks that all fit in a ninth of the time
         try:
             return 0, 1, bytes(values)
         except ValueError:
@@ -258,10 +284,10 @@ def _column(values: Sequence[int]) -> tuple[int, int, bytes]:
 
 
 def decode(value: bytes) -> JournalBatch:
-    """The batch in a record's value; its columns stay packed.
+    """Decode a record's value; the columns stay packed.
 
     Raises:
-        JournalFormatError: another version, or not a batch; the text says what is wrong with it.
+        JournalFormatError: the value has another version or is not a batch; the text says what is wrong.
     """
     try:
         found = msgpack.unpackb(value)

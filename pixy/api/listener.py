@@ -1,4 +1,4 @@
-"""What the listeners have in common."""
+"""The base class of the listeners (the gRPC and REST servers) and their addresses."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pixy.engine.service import Bind, Draining
 from pixy.errors import StartError
 
 _WATCH = 0.5
+"""Seconds between two checks that the socket works."""
 
 
 class _Watch:
@@ -14,7 +15,7 @@ class _Watch:
 
 
 class Listener(Actor):
-    """A server as an actor: it binds when asked, drains, and fails when its socket dies."""
+    """A server as an actor: it binds when asked, drains, and fails when its socket fails."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -48,10 +49,10 @@ class Listener(Actor):
         raise NotImplementedError
 
     async def drain(self) -> None:
-        """Tell whoever asks that the end is near; go on answering."""
+        """Report to health checks that the daemon is about to stop; keep answering."""
 
     def dead(self) -> str:
-        """Why this listener does not serve any more; empty while it does."""
+        """The reason why this listener no longer serves; empty while it does."""
         raise NotImplementedError
 
     async def close(self) -> None:
@@ -60,10 +61,10 @@ class Listener(Actor):
 
 
 def split_address(address: str) -> tuple[str | None, int]:
-    """Host (None for all) and port of ``host:port``, ``:port`` or ``[::1]:port``.
+    """Split ``host:port``, ``:port`` or ``[::1]:port`` into the host (None for all) and the port.
 
     Raises:
-        StartError: it is not an address.
+        StartError: ``address`` has none of these forms.
     """
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdecimal() or int(port) > 65535:

@@ -1,7 +1,7 @@
-"""The daemon looks at itself: blocked loop, slow handlers, failures, traces, and a dump on demand.
+"""The daemon's diagnostics: blocked loop, slow handlers, failures, traces, and a dump on demand.
 
-All of it is the runtime's; this module only says what goes where. Without ``trace`` no message is
-touched: the watch is one thread, failures and slow handlers are events.
+The actor runtime detects all of them; this module decides what to log. Without ``trace`` it costs no message
+anything: one thread watches the loop, and failures and slow handlers are events.
 """
 
 from __future__ import annotations
@@ -21,17 +21,22 @@ logger = logging.getLogger("pixy.engine")
 trace_logger = logging.getLogger("pixy.trace")
 
 SLOW_EVERY = 10.0
-"""Seconds between two lines about the same slow handler."""
+"""Seconds between two log lines about the same slow handler."""
 
 MAX_SLOW = 1_000
-"""Slow handlers that are told apart."""
+"""How many slow handlers to remember."""
 
 MAX_CRASHES = 20
-"""Kinds of failures in a dump, the latest."""
+"""How many kinds of failures a dump shows, the latest first."""
 
 
 class Diagnostics:
-    """What watches one system, from :meth:`start` to :meth:`stop`."""
+    """Watches one actor system from :meth:`start` to :meth:`stop`.
+
+    Args:
+        system: the actors.
+        settings: the configuration's ``diagnostics``.
+    """
 
     def __init__(self, system: ActorSystem, settings: Settings) -> None:
         self._system = system
@@ -41,7 +46,7 @@ class Diagnostics:
         self._ends: list[Callable[[], None]] = []
 
     def start(self) -> None:
-        """Begin to watch."""
+        """Start watching."""
         self._crashes.start()
         self._ends += [
             self._crashes.stop,
@@ -56,24 +61,28 @@ class Diagnostics:
             self._ends += [tracer.listen(self._traced), self._system.instrument(tracer)]
 
     def stop(self) -> None:
-        """Cease to."""
+        """Stop watching."""
         ends, self._ends = self._ends, []
         for end in ends:
             end()
 
     def context(self, traceparent: str | None) -> AbstractContextManager[None]:
-        """Messages sent inside belong to the client's trace, if it has sent a valid one."""
+        """Add messages that are sent inside the context to the client's trace.
+
+        Args:
+            traceparent: the client's header; None or an invalid one starts no trace of the client's.
+        """
         if traceparent is None or not self._settings.trace:
             return contextlib.nullcontext()
         return trace_as(TraceContext.parse(traceparent))
 
     @property
     def traced(self) -> bool:
-        """Whether transports are to look for a client's ``traceparent``."""
+        """Whether transports should read the client's ``traceparent`` header."""
         return self._settings.trace
 
     def dump(self) -> str:
-        """All actors and what they are at, who waits for whom, and what has failed how often."""
+        """Describe all actors and what each is doing, who waits for whom, and which failures occurred."""
         graph = wait_graph(self._system)
         lines = ["actors:", self._system.dump(), f"asks under way: {len(graph['asks']) + graph['hidden']}"]
         lines += [

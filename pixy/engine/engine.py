@@ -1,4 +1,4 @@
-"""The engine as one object: start it, use its clusters, stop it. Embed it, or put APIs before it."""
+"""The engine as one object: start it, use its clusters, stop it. Programs embed it; APIs serve it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,13 @@ logger = logging.getLogger("pixy.engine")
 
 @dataclass(frozen=True, slots=True)
 class StopResult:
-    """How a stop went: whether the drain ended in time, messages given up, actors still busy."""
+    """How a stop went.
+
+    Attributes:
+        lost_messages: produced messages that were given up.
+        left: paths of actors that were still busy.
+        drained: whether the drain ended in time.
+    """
 
     lost_messages: int = 0
     left: tuple[str, ...] = ()
@@ -27,7 +33,7 @@ class StopResult:
 
     @property
     def clean(self) -> bool:
-        """Whether nothing was given up."""
+        """Whether the drain ended in time, no message was given up and no actor was left."""
         return self.drained and not self.lost_messages and not self.left
 
 
@@ -38,9 +44,9 @@ class Engine:
         self.config = config
         self.stopping = False
         self.addresses: dict[str, str] = {}
-        """Where the listeners serve, by name; a port 0 in the configuration is a real one here."""
+        """The listeners' addresses by name, with the actual port where the configuration says 0."""
         self.diagnostics: Diagnostics
-        """What watches the actors, once started."""
+        """Watches the actors; set by :meth:`start`."""
         self._system: ActorSystem
         self._service: ActorRef[Service]
         self._clusters: dict[str, ClusterClient] = {}
@@ -54,11 +60,15 @@ class Engine:
 
     @property
     def system(self) -> ActorSystem:
-        """The actors behind it."""
+        """The engine's actor system."""
         return self._system
 
     async def start(self, listeners: Sequence[ListenerSpec] = ()) -> None:
-        """Connect to all clusters, then open the listeners. Raises StartError; nothing is left."""
+        """Connect to all clusters, then open the listeners.
+
+        Raises:
+            StartError: a cluster or a listener failed; nothing keeps running.
+        """
         settings = self.config.diagnostics
         self._system = ActorSystem("pixy", slow_handler=settings.slow_handler)
         self.diagnostics = Diagnostics(self._system, settings)
@@ -66,7 +76,7 @@ class Engine:
         self._service = self._system.spawn(Service, self.config, name="service", supervision=ESCALATE)
         try:
             clusters = await self._service.ask(Start(), block=False)
-            # Before anything listens: the first request finds them.
+            # Before the listeners start, so that the first request finds the clusters.
             self._clusters.update(
                 {
                     name: ClusterClient(ref, self.config.proxies[name], lambda: self.stopping)
@@ -84,18 +94,18 @@ class Engine:
             raise
 
     def cluster(self, name: str = "") -> ClusterClient:
-        """The cluster of that name; the default one without. Raises UnknownCluster."""
+        """Return the cluster of a name, or the default one if it is empty. Raises UnknownCluster."""
         client = self._clusters.get(name or self.config.cluster_name(""))
         if client is None:
             raise UnknownCluster(name)
         return client
 
     async def failed(self) -> Exception:
-        """Wait until a part of the service gave up for good; why."""
+        """Wait until the service fails for good. Return the error."""
         return await asyncio.shield(self._system.failure)
 
     async def stop(self) -> StopResult:
-        """Drain within ``shutdown_timeout``: flush producers, take acks, commit, then stop all."""
+        """Drain within ``shutdown_timeout`` (flush producers, take acks, commit offsets), then stop all actors."""
         self.stopping = True
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self.config.shutdown_timeout

@@ -1,9 +1,8 @@
-"""The journal of a cluster: what this daemon did, on its way to Kafka (``proxies.X.journal``).
+"""Gathers what the engine's actors add to the journal, until it is written.
 
-Whoever does something appends one tuple to the :class:`Journal`, which is memory and nothing else:
-no message, no clock, no await, so a request pays less than a microsecond.
-:mod:`pixy.engine.journal.writer` takes what was gathered and writes it. What does not fit is
-counted, and the count is in the next batch that Kafka takes.
+An actor adds an event as one tuple to the :class:`Journal`, which is memory and nothing else: no message, no
+clock, no await, so a request pays less than a microsecond. :mod:`pixy.engine.journal.writer` takes the events and
+writes them. Events that do not fit are counted, and the next batch that Kafka takes reports the count.
 """
 
 from __future__ import annotations
@@ -16,15 +15,17 @@ from pixy.config import model
 from pixy.journal import AUTO, COLUMNS, WAITED, Kind, Lost, Refusal, Stream
 
 RawEvent = tuple[int, float, Stream, int, int, int, float, int, int]
-"""In the order of :data:`pixy.journal.COLUMNS`; the times are seconds, of the loop."""
+"""An event in the order of :data:`pixy.journal.COLUMNS`; ``time`` is event-loop time and ``took`` a duration, both
+in seconds."""
 
 
 class Journal:
-    """The events that are not written yet. Outlives the writer's lives; bounded.
+    """The events that are not written yet, up to ``buffer_events``. It outlives the writer's failures.
 
     Args:
-        clock: the loop's time, in which events are told.
-        wall: seconds since 1970.
+        conf: the configuration's ``journal``.
+        clock: returns event-loop time in seconds, which events are added with.
+        wall: returns wall-clock time in seconds since 1970.
     """
 
     def __init__(
@@ -37,21 +38,21 @@ class Journal:
         self.clock = clock
         self.wall = wall
         self.shift = wall() - clock()
-        """What makes the time of the day of the loop's; brought up to date with every batch."""
+        """Seconds to add to event-loop time for wall-clock time; updated with every batch."""
         self._batch = self._full = conf.batch_events
-        self._bound = conf.buffer_events
+        self._limit = conf.buffer_events
         self._events: list[RawEvent] = []
         self._held = 0
         self._lost = 0
         self._lost_first = self._lost_last = 0.0
         self.failed = Lost()
-        """Events of batches that Kafka did not take."""
+        """The events of batches that Kafka did not take."""
         self.wake: Callable[[], None] | None = None
-        """Called when a batch is full."""
+        """The writer's callback, called when a batch is full."""
 
     @property
     def held(self) -> int:
-        """Events that wait or are on their way."""
+        """The number of events that are gathered or in flight."""
         return self._held
 
     def add(
@@ -66,18 +67,24 @@ class Journal:
         code: int = 0,
         flags: int = 0,
     ) -> None:
-        """Note an event.
+        """Add an event.
 
         Args:
-            at: the loop's time.
-            timestamp: the message's, in milliseconds; -1: it has none.
-            took: seconds; -1: not known.
+            kind: a :class:`pixy.journal.Kind`.
+            at: event-loop time, in seconds.
+            stream: topic, partition and group.
+            offset: of the message; -1 if it has none.
+            attempt: see :class:`pixy.journal.Kind`.
+            timestamp: the message's, in milliseconds since 1970; -1 if it has none.
+            took: seconds; -1 if unknown.
+            code: Kafka's error code, or a :class:`pixy.journal.Refusal`.
+            flags: :data:`pixy.journal.WAITED` or :data:`pixy.journal.AUTO`.
         """
         self.put((kind, at, stream, offset, attempt, timestamp, took, code, flags))
 
     def put(self, event: RawEvent) -> None:
-        """The same, with all of it as one tuple: what is done for each message calls this."""
-        if self._held >= self._bound:
+        """Add an event that is a tuple already, as code that runs for each message does."""
+        if self._held >= self._limit:
             at = event[1]
             self._lost_first = self._lost_first if self._lost else at
             self._lost += 1
@@ -90,9 +97,9 @@ class Journal:
             self._filled()
 
     def put_many(self, events: Sequence[RawEvent]) -> None:
-        """Note events that happened together: the bound is looked at once."""
+        """Add events that happened together, with one check of the limit."""
         count = len(events)
-        if self._held + count > self._bound:
+        if self._held + count > self._limit:
             for event in events:
                 self.put(event)
             return
@@ -108,7 +115,11 @@ class Journal:
             self.wake()
 
     def take(self, *, partly: bool) -> list[tuple[list[RawEvent], Lost]]:
-        """Batches to write, the first with what was lost before; ``partly``: the last may be short."""
+        """Take batches to write, each with the events that were lost before it.
+
+        Args:
+            partly: take all events, so that the last batch may be short, not only full batches.
+        """
         shift = self.shift = self.wall() - self.clock()
         count = len(self._events) if partly else len(self._events) - len(self._events) % self._batch
         taken, self._events = self._events[:count], self._events[count:]
@@ -128,9 +139,9 @@ class Journal:
         return batches
 
     def columns(self, events: Sequence[RawEvent]) -> list[Sequence[Any]]:
-        """Events as the journal's columns: whole microseconds, and the time of the day.
+        """Convert events to the journal's columns: times in whole microseconds since 1970.
 
-        Column by column: event by event it took four times as long as encoding.
+        It goes column by column: event by event took four times as long as encoding them.
         """
         columns: list[Sequence[Any]] = list(zip(*events, strict=True)) or [()] * len(COLUMNS)
         shift = micros(self.shift)
@@ -139,22 +150,22 @@ class Journal:
         return columns
 
     def written(self, events: int) -> None:
-        """There is room for that many again."""
+        """Make room for as many events as a batch had that Kafka has now."""
         self._held -= events
 
     def not_written(self, own: Lost, lost: Lost) -> None:
-        """A batch is given up: its own events, and what it knew to be lost, are lost now."""
+        """Count a batch that is given up as lost.
+
+        Args:
+            own: its events.
+            lost: the events whose loss it would have reported.
+        """
         self._held -= own.events
         self.failed += lost + own
 
-    @property
-    def empty(self) -> bool:
-        """Whether everything was taken."""
-        return not (self._events or self._lost or self.failed.events)
-
 
 def micros(seconds: float) -> int:
-    """Whole microseconds."""
+    """Convert to whole microseconds."""
     return round(seconds * 1e6)
 
 

@@ -1,7 +1,7 @@
-"""The writer of a cluster's journal: batches of events to a Kafka topic, with a client of its own.
+"""Writes a cluster's journal: batches of events to a Kafka topic, through a producer client of its own.
 
-It takes what :class:`pixy.engine.journal.buffer.Journal` has gathered whenever a batch is full or ``linger``
-has passed. A topic that is missing, refused or slow fills the journal's bound and no other.
+It takes the events that :class:`pixy.engine.journal.buffer.Journal` has gathered when a batch is full and when
+``linger`` has passed. A topic that is missing, refused or slow fills the journal's own buffer and nothing else.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from actors import Actor, Backoff, Intensity, Supervision
+from actors import Actor, Backoff, Intensity, Request, Supervision, handles
 from pixy.config import model
 from pixy.engine.journal.buffer import Journal, RawEvent, micros
 from pixy.errors import KafkaError
@@ -27,23 +27,23 @@ _MAX_RECORD = 900_000
 SUPERVISION = Supervision(
     intensity=Intensity(restarts=1_000_000, window=1.0), backoff=Backoff(first=1.0, most=30.0)
 )
-"""A journal that fails is started again for ever: it must never take its cluster with it."""
+"""Restart a writer that fails for ever: it must never make its cluster fail."""
 
 
 class Client(Protocol):
-    """What writes (:class:`pixy.kafka.producer.ProducerClient` fits)."""
+    """A producer client, such as :class:`pixy.kafka.producer.ProducerClient`."""
 
     def send(self, topic: str, batch: Any, partitions: Any) -> tuple[int, list[tuple[Any, KafkaError]]]: ...
     async def close(self, timeout: float) -> int: ...
 
 
 ClientFactory = Callable[[Callable[[list[Report]], None], Callable[[Exception], None]], Client]
-"""From what takes delivery reports and what takes a fatal error, both called on the loop."""
+"""Creates a client from a callback for delivery reports and one for a fatal error, both called on the loop."""
 
 
 @dataclass(frozen=True, slots=True)
-class DrainJournal:
-    """Write what there is, then a last batch; the reply comes when Kafka has it, or in time."""
+class DrainJournal(Request[None]):
+    """Write all events, then a final batch. The reply comes when Kafka has it, or after ``shutdown_timeout``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +67,20 @@ class _DrainOver:
 
 
 class _Outgoing:
-    """A batch on its way to Kafka."""
+    """A journal batch that Kafka has not confirmed yet.
 
-    __slots__ = ("key", "life", "lost", "own", "value")
+    Attributes:
+        own: its events, to be counted as lost if it is.
+        lost: events lost earlier, which it reports.
+    """
+
+    __slots__ = ("key", "lost", "own", "value")
     headers = ()
     timestamp = -1
 
-    def __init__(self, key: bytes, value: bytes, own: Lost, lost: Lost, life: object) -> None:
-        self.key, self.value, self.life = key, value, life
-        self.own = own
-        """What is lost if this is: how many events, from when to when."""
-        self.lost = lost
+    def __init__(self, key: bytes, value: bytes, own: Lost, lost: Lost) -> None:
+        self.key, self.value = key, value
+        self.own, self.lost = own, lost
 
     @property
     def size(self) -> int:
@@ -85,7 +88,14 @@ class _Outgoing:
 
 
 class JournalWriter(Actor):
-    """Child of the cluster. A new life is a new epoch, with a new client."""
+    """Child of the cluster. Each life begins a new epoch, with a new client.
+
+    Args:
+        journal: the events to write.
+        conf: the configuration's ``journal``.
+        client_id: of this daemon; the key of its batches, so that they stay in order.
+        make_client: creates the producer client.
+    """
 
     def __init__(
         self, journal: Journal, conf: model.Journal, client_id: str, make_client: ClientFactory
@@ -106,37 +116,19 @@ class JournalWriter(Actor):
         self._wrote_at = 0.0
 
     def on_start(self) -> None:
-        """Say that the epoch begins, then write every ``linger``."""
+        """Write an empty batch, which begins the epoch, then one after each ``linger``."""
         self._client = self._make_client(self._landed, self._fatal)
         self._journal.wake = self._wake
         self.set_timer("linger", self._conf.linger, _Flush(True), every=self._conf.linger)
         self._send([], Lost(), final=False)
 
     async def on_stop(self) -> None:  # type: ignore[override]
-        """A drain has written everything before; what has not landed by now is given up."""
+        """Give up the batches that have not landed; a drain comes before this."""
         await self._end()
 
     async def on_failure(self, *_exc_info: Any) -> None:  # type: ignore[override]
-        """What is in flight counts as lost: nobody will hear what became of it."""
+        """Count the batches in flight as lost: the next life does not get their delivery reports."""
         await self._end()
-
-    def on_receive(self, message: Any) -> Any:
-        """See the messages of this module."""
-        kind = type(message)
-        if kind is _Flush:
-            self._woken = False
-            self._flush(partly=message.partly)
-        elif kind is _Delivered:
-            self._delivered(message.reports)
-        elif kind is DrainJournal:
-            self._drain()
-        elif kind is _DrainOver:
-            self._drained()
-        elif kind is _ClientFailed:
-            raise message.error
-        else:
-            return super().on_receive(message)
-        return None
 
     # -- out ------------------------------------------------------------------------------------
 
@@ -144,6 +136,11 @@ class JournalWriter(Actor):
         if not self._woken:
             self._woken = True
             self.actor_ref.notify(_Flush(False), urgent=True)
+
+    @handles(_Flush)
+    def _on_flush(self, message: _Flush) -> None:
+        self._woken = False
+        self._flush(partly=message.partly)
 
     def _flush(self, *, partly: bool) -> None:
         for events, lost in self._journal.take(partly=partly):
@@ -172,12 +169,12 @@ class JournalWriter(Actor):
         except Exception:
             self._journal.not_written(own, lost)
             raise
-        if len(value) > _MAX_RECORD and len(events) > 1:  # names can be long
+        if len(value) > _MAX_RECORD and len(events) > 1:  # topics and groups can have long names
             half = len(events) // 2
             self._send(events[:half], lost, final=False)
             self._send(events[half:], Lost(), final=final)
             return
-        batch = _Outgoing(self._client_id.encode(), value, own, lost, self)
+        batch = _Outgoing(self._client_id.encode(), value, own, lost)
         assert self._client is not None
         self._wrote_at = self._journal.clock()
         sent, refused = self._client.send(self._conf.topic, [batch], [-1])
@@ -194,10 +191,15 @@ class JournalWriter(Actor):
     def _fatal(self, error: Exception) -> None:
         self.actor_ref.notify(_ClientFailed(error), urgent=True)
 
-    def _delivered(self, reports: tuple[Report, ...]) -> None:
-        for batch, error, _partition, _offset in reports:
-            if batch.life is not self or batch not in self._in_flight:
-                continue  # of an earlier life, which has counted it as lost
+    @handles(_ClientFailed)
+    def _client_failed(self, message: _ClientFailed) -> None:
+        raise message.error
+
+    @handles(_Delivered)
+    def _delivered(self, message: _Delivered) -> None:
+        for batch, error, _partition, _offset in message.reports:
+            if batch not in self._in_flight:
+                continue  # an earlier life sent it and counted it as lost
             del self._in_flight[batch]
             if error is not None:
                 self._journal.not_written(batch.own, batch.lost)
@@ -211,7 +213,7 @@ class JournalWriter(Actor):
             self._finish()
 
     def _complain(self, error: Exception | None) -> None:
-        """Once for a series of failures with the same reason."""
+        """Log one line for a series of failures with the same reason."""
         problem = str(error or "the client's queue is full")
         if problem != self._problem:
             self._problem = problem
@@ -224,13 +226,14 @@ class JournalWriter(Actor):
 
     # -- the end --------------------------------------------------------------------------------
 
-    def _drain(self) -> None:
+    @handles(DrainJournal)
+    def _drain(self, _message: DrainJournal) -> None:
         self._replies.append(self.take_reply())
         self.set_timer("drain", self._conf.shutdown_timeout, _DrainOver())
         self._finish()
 
     def _finish(self) -> None:
-        """Batch after batch until nothing is left, then the last one, then the reply."""
+        """Write batch after batch until no event is left, then the final one, then reply."""
         if not self._problem:
             self._flush(partly=True)
         if self._in_flight:
@@ -242,7 +245,8 @@ class JournalWriter(Actor):
                 return
         self._drained()
 
-    def _drained(self) -> None:
+    @handles(_DrainOver)
+    def _drained(self, _message: _DrainOver | None = None) -> None:
         self.cancel_timer("drain")
         for reply in self._replies:
             reply.try_set(None)

@@ -1,8 +1,8 @@
-"""Which partition a message goes to.
+"""Chooses the partition of a message.
 
-``hash`` is FNV-1a 32 with Sarama's sign rule. librdkafka implements exactly that (its ``fnv1a``
-partitioners) in C, so the daemon leaves hashing and random choice to it; :func:`fnv1a_partition`
-states the rule and is what tests and tools compare with. ``roundrobin`` is ours.
+``hash`` is FNV-1a 32 with Sarama's sign rule. librdkafka's ``fnv1a`` partitioners implement exactly that
+in C, so the daemon leaves hashing and random choice to it; :func:`fnv1a_partition` states the rule for
+tests and tools to compare with. ``roundrobin`` is implemented here.
 """
 
 from __future__ import annotations
@@ -10,12 +10,17 @@ from __future__ import annotations
 LIBRDKAFKA_PARTITIONER = {
     "hash": "fnv1a_random",
     "random": "random",
-    "roundrobin": "random",  # asked only for messages whose topic has no known partition yet
+    "roundrobin": "random",  # librdkafka chooses only while no partition is writable
 }
 
 
 def fnv1a_partition(key: bytes, partitions: int) -> int:
-    """The partition of a key among all partitions, leaderless ones too."""
+    """Return the partition of a key.
+
+    Args:
+        key: of the message.
+        partitions: how many the topic has, including those without a leader.
+    """
     value = 2166136261
     for byte in key:
         value = (value ^ byte) * 16777619 & 0xFFFFFFFF
@@ -24,7 +29,7 @@ def fnv1a_partition(key: bytes, partitions: int) -> int:
 
 
 class RoundRobinPartitioner:
-    """Takes the writable partitions in turn, from the first on."""
+    """Chooses the writable partitions in turn, beginning with the first."""
 
     __slots__ = ("_next",)
 
@@ -32,7 +37,7 @@ class RoundRobinPartitioner:
         self._next = 0
 
     def choose(self, writable: tuple[int, ...]) -> int:
-        """The next of the sorted, writable partitions. -1 if there is none."""
+        """Return the next of the sorted writable partitions; -1 if there is none."""
         if not writable:
             return -1
         chosen = writable[self._next % len(writable)]
