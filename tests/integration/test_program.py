@@ -104,13 +104,15 @@ def test_a_signal_drains_and_exits_with_0(kafka: Cluster, name: str, tmp_path: P
 def test_acks_are_taken_while_draining(kafka: Cluster, name: str, tmp_path: Path) -> None:
     kafka.create_topic(name)
     config = tmp_path / "c.yaml"
-    config.write_text("proxies: {default: {consumer: {initial_offset: oldest, drain_timeout: 20s}}}\n")
+    # A drain that went on after the last ack would outlast what Program.wait() allows.
+    config.write_text(
+        "shutdown_timeout: 20m\nproxies: {default: {consumer: {initial_offset: oldest, drain_timeout: 10m}}}\n"
+    )
     with Running(kafka, f"--config={config}") as daemon:
         for _ in range(2):
             http(daemon.tcp, f"/topics/{name}/messages?sync", b"x")
         first = json.loads(http(daemon.tcp, f"/topics/{name}/messages?group={name}&noAck")[1])
         second = json.loads(http(daemon.tcp, f"/topics/{name}/messages?group={name}&noAck")[1])
-        begun = time.monotonic()
         daemon.signal(signal.SIGTERM)
 
         def refused() -> bool:
@@ -129,7 +131,6 @@ def test_acks_are_taken_while_draining(kafka: Cluster, name: str, tmp_path: Path
         assert status == 503, "refused, but its ack was taken"
         code, output = daemon.program.wait()
         assert code == 0, output
-        assert time.monotonic() - begun < 15, "it went on waiting after the last ack"
     with Running(kafka) as daemon:
         _, body = http(daemon.tcp, f"/topics/{name}/offsets?group={name}")
         assert json.loads(body)[0]["offset"] == 2
