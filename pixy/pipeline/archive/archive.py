@@ -93,7 +93,7 @@ class Archive:
         self._owner = Owner(job.name, self._lake.identity.id, cluster_id, str(job.subscription))
 
     def run(self) -> str:
-        """Archive until all is archived, or until asked to stop.
+        """Archive until Kafka has no further records, or until asked to stop.
 
         Returns:
             ``caught up`` or ``asked to stop``.

@@ -48,7 +48,7 @@ def test_null_headers_equal_empty_headers() -> None:
     assert content_hash(1, b"", b"", None) == content_hash(1, b"", b"", [])
 
 
-def test_the_position_counts() -> None:
+def test_each_part_of_the_position_changes_the_hash() -> None:
     positions = [("t", 0, 0, 0), ("u", 0, 0, 0), ("t", 1, 0, 0), ("t", 0, 1, 0), ("t", 0, 0, 1)]
     assert len({record_hash(*position, 7) for position in positions}) == len(positions)
 

@@ -131,7 +131,7 @@ def test_columns_of_another_format_are_refused(lake: Lake) -> None:
         examine(str(path), "t")
 
 
-def test_unlisted_files_are_counted_and_no_problem(lake: Lake) -> None:
+def test_unlisted_files_are_counted_but_are_no_problem(lake: Lake) -> None:
     write_file(lake, "t", "2023-11-14", "leftover", rows(0, [99]))
     verdict = verify(lake)
     assert verdict.problems == [] and [Path(path).stem for path in verdict.unlisted] == ["leftover"]

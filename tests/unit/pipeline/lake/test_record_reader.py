@@ -53,7 +53,7 @@ def offsets(
     return [row[0] for row in found]
 
 
-def test_all_in_order(lake: Lake) -> None:
+def test_records_come_in_offset_order(lake: Lake) -> None:
     assert offsets(lake, 0) == offsets(lake, 1) == list(range(1000))
 
 
@@ -71,7 +71,7 @@ def test_all_in_order(lake: Lake) -> None:
         ({"matches": {0: array("q", [1, 500, 777])}, "since": T + 2}, (500, 777)),
     ],
 )
-def test_conditions(lake: Lake, fields: dict, wanted: range) -> None:
+def test_conditions_select_records(lake: Lake, fields: dict, wanted: range) -> None:
     assert offsets(lake, 0, **fields) == list(wanted)
 
 
