@@ -1,4 +1,4 @@
-"""Metadata, offsets and groups of a cluster. Nothing here blocks the loop."""
+"""Metadata, offsets and groups of a cluster, for programs with an event loop. No call blocks the loop."""
 
 from __future__ import annotations
 
@@ -28,7 +28,6 @@ from pixy.wire.types import TopicPartition
 
 T = TypeVar("T")
 
-_NO_OFFSET = -1001
 _END, _BEGINNING = -1, -2
 _SOME_TOPIC = "__consumer_offsets"
 _GROUPS_AT_ONCE = 100
@@ -36,7 +35,7 @@ _GROUPS_AT_ONCE = 100
 
 @dataclass(frozen=True, slots=True)
 class PartitionInfo:
-    """A partition as the controller sees it; ``leader`` is -1 while there is none."""
+    """A partition's metadata; ``leader`` is -1 while there is none."""
 
     partition: int
     leader: int
@@ -46,7 +45,11 @@ class PartitionInfo:
 
 @dataclass(frozen=True, slots=True)
 class GroupInfo:
-    """A consumer group and, per member, its client id, member id and partitions."""
+    """A consumer group.
+
+    Attributes:
+        members: (client id, member id, assigned partitions) of each member.
+    """
 
     group: str
     dead: bool
@@ -54,7 +57,12 @@ class GroupInfo:
 
 
 class KafkaAdmin:
-    """Every method raises PixyError and takes at most ``timeout`` seconds a request."""
+    """A thin admin client. Every method raises PixyError.
+
+    Args:
+        settings: see :func:`pixy.kafka.settings.admin`.
+        timeout: seconds that a request may take.
+    """
 
     def __init__(self, settings: Settings, timeout: float) -> None:
         self._client = AdminClient(settings)
@@ -67,7 +75,7 @@ class KafkaAdmin:
         return {name: _partitions(topic) for name, topic in (await self._metadata()).items()}
 
     async def partitions(self, topic: str) -> tuple[PartitionInfo, ...]:
-        """A topic's partitions; asking does not create it. Raises UnknownTopic."""
+        """A topic's partitions. Asking does not create the topic. Raises UnknownTopic."""
         found = (await self._metadata(topic)).get(topic)
         if found is None:
             raise unknown_topic()
@@ -76,8 +84,8 @@ class KafkaAdmin:
         return _partitions(found)
 
     async def brokers(self) -> list[int]:
-        """The ids of the brokers that are there, sorted."""
-        # Whatever topic is asked for, all brokers are told; asking for none means every topic.
+        """The ids of the live brokers, sorted."""
+        # The answer has all brokers, whichever topic it is about; asking without a topic returns all topics.
         return sorted((await self._list(_SOME_TOPIC)).brokers)
 
     async def _metadata(self, *topic: str) -> dict[str, Any]:
@@ -88,12 +96,12 @@ class KafkaAdmin:
             found = await asyncio.to_thread(self._client.list_topics, *topic, timeout=self._timeout)
         except KafkaException as error:
             raise translate(error) from error
-        # librdkafka's mock cluster has no controller: what needs one would wait for it in vain.
+        # librdkafka's mock cluster has no controller: a request to the controller would time out.
         self._sandbox = (found.cluster_id or "").startswith("mockCluster")
         return found
 
     async def configs(self, topics: Sequence[str]) -> dict[str, dict[str, str]]:
-        """The settings made for these topics (not the broker's defaults)."""
+        """The topics' own settings, without the broker's defaults."""
         if self._sandbox:
             raise unsupported("DescribeConfigs")
         resources = [ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in topics]
@@ -109,7 +117,12 @@ class KafkaAdmin:
         return configs
 
     async def bounds(self, topic: str, partitions: Iterable[int]) -> dict[int, tuple[int, int]]:
-        """The oldest offset and the next to be written of each partition."""
+        """The oldest offset of each partition and the offset of the next record to be written.
+
+        Args:
+            topic: of all partitions.
+            partitions: their numbers.
+        """
         parts = [LibraryPartition(topic, partition) for partition in partitions]
         begin = self._client.list_offsets(
             {part: OffsetSpec.earliest() for part in parts}, request_timeout=self._timeout
@@ -123,8 +136,11 @@ class KafkaAdmin:
         }
 
     async def find_offsets(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """The first offset whose record is not older than a time (ms since 1970), or the end if
-        there is none; -1 means the end and -2 the beginning.
+        """Find the offset at a time in each partition.
+
+        Args:
+            times: milliseconds since 1970, for the first offset whose record is not older, or the end if there
+                is none; -1 for the end; -2 for the beginning.
         """
         found = await self._list_offsets(times)
         young = {partition: _END for partition, offset in found.items() if offset < 0}
@@ -143,7 +159,13 @@ class KafkaAdmin:
         }
 
     async def offsets(self, group: str, topic: str, partitions: Iterable[int]) -> dict[int, tuple[int, str]]:
-        """Committed offset and metadata by partition; -1 where there is none."""
+        """A group's committed offset and metadata by partition.
+
+        Args:
+            group: its id.
+            topic: of all partitions.
+            partitions: their numbers; the offset is -1 where none is committed.
+        """
         wanted = [(topic, partition) for partition in partitions]
         found = await self._with_offsets(group, lambda offsets: offsets.committed(wanted))
         return {
@@ -152,7 +174,15 @@ class KafkaAdmin:
         }
 
     async def set_offsets(self, group: str, commits: Sequence[Commit]) -> None:
-        """Commit on behalf of a group without members; negative offsets to the letter."""
+        """Commit for a group without members; negative offsets are stored as they are.
+
+        Args:
+            group: its id.
+            commits: what to commit.
+
+        Raises:
+            KafkaError: the first partition that was refused.
+        """
         errors = await self._with_offsets(group, lambda offsets: offsets.commit(commits))
         for (_, partition), error in errors.items():
             raise error.wrapped(f"failed to commit offset, partition={partition}")
@@ -175,7 +205,7 @@ class KafkaAdmin:
         return sorted(group.group_id for group in found.valid)
 
     async def describe(self, groups: Sequence[str]) -> list[GroupInfo]:
-        """The members of groups and what they are assigned."""
+        """The members of groups and the partitions assigned to each."""
         described: list[GroupInfo] = []
         for at in range(0, len(groups), _GROUPS_AT_ONCE):
             futures = self._client.describe_consumer_groups(

@@ -1,4 +1,4 @@
-"""Metadata and offsets for batch programs, which have no event loop: every call waits."""
+"""Metadata and offsets of a cluster, for batch programs without an event loop. Every call blocks."""
 
 from __future__ import annotations
 
@@ -25,10 +25,8 @@ from pixy.wire.types import TopicPartition
 
 T = TypeVar("T")
 
-"""Topic and partition."""
-
 NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
-_NO_OFFSET = -1001
+"""Kafka's zero UUID, in base64."""
 _ASK_AGAIN = 0.05
 _NOT_YET = frozenset(
     {
@@ -40,15 +38,15 @@ _NOT_YET = frozenset(
         "NOT_LEADER_FOR_PARTITION",
     }
 )
-"""What a broker says of a topic that was created a moment ago."""
+"""Errors of brokers that do not know a new topic yet."""
 
 
 class ClusterView:
-    """A cluster as a batch program asks about it. Every method raises KafkaError.
+    """A cluster's metadata and offsets. Every method raises KafkaError.
 
     Args:
         settings: see :func:`pixy.kafka.settings.admin`.
-        timeout: seconds a request may take.
+        timeout: seconds that a request may take.
     """
 
     def __init__(self, settings: Settings, timeout: float = 30.0) -> None:
@@ -69,11 +67,11 @@ class ClusterView:
             raise found from error
 
     def cluster_id(self) -> str:
-        """Kafka's own id of the cluster."""
+        """Kafka's id of the cluster; empty if it has none."""
         return str(self._metadata().cluster_id or "")
 
     def topics(self) -> dict[str, int]:
-        """All topics and how many partitions they have."""
+        """The number of partitions of each topic."""
         return {
             name: len(topic.partitions)
             for name, topic in self._metadata().topics.items()
@@ -81,8 +79,7 @@ class ClusterView:
         }
 
     def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
-        """Kafka's UUIDs of topics; a topic that does not exist is left out, and the id is empty
-        where the broker knows none."""
+        """The topics' UUIDs; empty where the broker has none. Topics that do not exist are left out."""
         futures = self._client.describe_topics(TopicCollection(list(topics)), request_timeout=self._timeout)
         found: dict[str, str] = {}
         for name, future in futures.items():
@@ -90,19 +87,24 @@ class ClusterView:
                 id_ = str(self._wait(future).topic_id)
             except UnknownTopic:
                 continue
-            # confluent-kafka writes plain base64, Kafka the one for URLs.
+            # confluent-kafka uses standard base64, Kafka the URL-safe alphabet.
             found[name] = "" if id_ == NO_TOPIC_ID else id_.replace("+", "-").replace("/", "_")
         return found
 
     def topic_settings(self, topic: str) -> dict[str, str]:
-        """All settings of a topic, the defaults too."""
+        """All settings of a topic, including defaults."""
         resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
         [future] = self._client.describe_configs([resource], request_timeout=self._timeout).values()
         return {name: entry.value or "" for name, entry in self._wait(future).items()}
 
     def create_topic(self, topic: str, partitions: int, config: Mapping[str, str]) -> None:
-        """Create a topic with the broker's default of replicas; all its partitions have a leader
-        when this returns."""
+        """Create a topic with the broker's default replication, and wait until all partitions have a leader.
+
+        Args:
+            topic: its name.
+            partitions: how many.
+            config: its settings.
+        """
         new = NewTopic(topic, partitions, config=dict(config))
         [future] = self._client.create_topics([new], request_timeout=self._timeout).values()
         self._wait(future)
@@ -117,17 +119,26 @@ class ClusterView:
             time.sleep(_ASK_AGAIN)
 
     def bounds(
-        self, places: Sequence[TopicPartition], *, committed: bool = True
+        self, partitions: Sequence[TopicPartition], *, committed: bool = True
     ) -> dict[TopicPartition, tuple[int, int]]:
-        """The oldest offset and the next one of each partition; ``committed`` ends before the
-        first transaction that is open."""
-        begin = self._offsets(dict.fromkeys(places, OffsetSpec.earliest()), committed=committed)
-        end = self._offsets(dict.fromkeys(places, OffsetSpec.latest()), committed=committed)
-        return {place: (begin[place], end[place]) for place in places}
+        """The oldest offset of each partition and the offset of the next record to be written.
 
-    def offsets_at(self, places: Sequence[TopicPartition], timestamp: int) -> dict[TopicPartition, int]:
-        """The first offset at or after a time in milliseconds; -1 if there is none."""
-        return self._offsets(dict.fromkeys(places, OffsetSpec.for_timestamp(timestamp)))
+        Args:
+            partitions: which.
+            committed: end before the first open transaction.
+        """
+        begin = self._offsets(dict.fromkeys(partitions, OffsetSpec.earliest()), committed=committed)
+        end = self._offsets(dict.fromkeys(partitions, OffsetSpec.latest()), committed=committed)
+        return {tp: (begin[tp], end[tp]) for tp in partitions}
+
+    def offsets_at(self, partitions: Sequence[TopicPartition], timestamp: int) -> dict[TopicPartition, int]:
+        """The first offset at or after a time in each partition; -1 if there is none.
+
+        Args:
+            partitions: which.
+            timestamp: milliseconds since 1970.
+        """
+        return self._offsets(dict.fromkeys(partitions, OffsetSpec.for_timestamp(timestamp)))
 
     def _offsets(
         self, wanted: Mapping[TopicPartition, OffsetSpec], *, committed: bool = False
@@ -136,7 +147,7 @@ class ClusterView:
             return {}
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
         futures = self._client.list_offsets(
-            {LibraryPartition(*place): spec for place, spec in wanted.items()},
+            {LibraryPartition(*tp): spec for tp, spec in wanted.items()},
             isolation_level=level,
             request_timeout=self._timeout,
         )
@@ -145,7 +156,7 @@ class ClusterView:
         }
 
     def configs(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
-        """All settings in force for topics, those of the broker included."""
+        """All settings in force for topics, including the broker's."""
         futures = self._client.describe_configs(
             [ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in topics],
             request_timeout=self._timeout,
@@ -159,17 +170,25 @@ class ClusterView:
         }
 
     def committed(
-        self, group: str, places: Sequence[TopicPartition]
+        self, group: str, partitions: Sequence[TopicPartition]
     ) -> dict[TopicPartition, tuple[int, str]]:
-        """A group's committed offsets and metadata; a partition without one is left out."""
+        """A group's committed offsets and metadata; partitions without a commit are left out.
+
+        Args:
+            group: its id.
+            partitions: which.
+        """
         with closing(GroupOffsets(self._settings, group_id(group))) as offsets:
-            found = offsets.committed(places, patience=self._timeout)
-        return {
-            place: (each.offset, each.metadata) for place, each in found.items() if each.offset is not None
-        }
+            found = offsets.committed(partitions, patience=self._timeout)
+        return {tp: (each.offset, each.metadata) for tp, each in found.items() if each.offset is not None}
 
     def commit(self, group: str, commits: Sequence[Commit]) -> None:
-        """Commit for a group that has no members now."""
+        """Commit for a group that has no members.
+
+        Args:
+            group: its id.
+            commits: what to commit.
+        """
         with closing(GroupOffsets(self._settings, group_id(group))) as offsets:
             errors = offsets.commit(commits, patience=self._timeout)
         for error in errors.values():

@@ -1,6 +1,6 @@
-"""Records in bulk for batch programs: many to a topic in order, or a range of a partition back.
+"""Bulk transfer for batch programs: write many records to a topic in order, or read a range of a partition.
 
-Blocking, for programs without an event loop; the daemon's producer is :mod:`pixy.kafka.producer`.
+It blocks, for programs without an event loop; the daemon's producer is :mod:`pixy.kafka.producer`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from confluent_kafka import (
     KafkaError as LibraryError,
     KafkaException,
     Producer,
-    TopicPartition,
+    TopicPartition as LibraryPartition,
 )
 
 from pixy.errors import KafkaError
@@ -26,27 +26,27 @@ from pixy.kafka.settings import Settings
 from pixy.wire.types import RecordHeaders
 
 ANY = -1
-"""A partition that librdkafka's partitioner chooses."""
+"""In place of a partition: librdkafka's partitioner chooses one."""
 
 MAX_IN_FLIGHT = 50_000
 MAX_IN_FLIGHT_BYTES = 128 << 20
-"""What librdkafka's queue holds: records that may have landed and are not known to."""
-_LARGEST_MESSAGE = 1_000_000_000  # librdkafka's bound; the broker knows the real one
+"""The bounds of librdkafka's queue: records that may be in the log without being confirmed."""
+_LARGEST_MESSAGE = 1_000_000_000  # librdkafka's own limit; the broker enforces the real one
 _POLL_EVERY = 1000
 _BATCH = 500
 _WAIT = 0.05
 
 
 Outgoing = tuple[int, int, bytes | None, bytes | None, RecordHeaders | None]
-"""Token, timestamp in milliseconds, key, value, headers. A plain tuple: making a class's instance of
+"""Token, timestamp in milliseconds since 1970, key, value, headers. A plain tuple, because creating an object for
 each of a million records costs more than sending it."""
 
 Landed = Callable[[int, list[int], list[int]], None]
-"""Partition, the tokens of records that landed there, and the offsets they were given."""
+"""Called with a partition, the tokens of the records that landed there, and their offsets."""
 
 
 def bulk_settings(settings: Settings) -> Settings:
-    """Settings of :func:`pixy.kafka.settings.producer` for throughput and order."""
+    """Change settings of :func:`pixy.kafka.settings.producer` for throughput and order."""
     return {
         **settings,
         "acks": -1,
@@ -66,8 +66,8 @@ class BulkProducer:
 
     Args:
         settings: see :func:`bulk_settings`.
-        landed: called in ``send``, ``poll`` and ``flush`` with what was acknowledged, for each
-            partition in the order of ``send``.
+        landed: called in ``send``, ``poll`` and ``flush`` with the acknowledged records, for each partition in
+            the order of ``send``.
     """
 
     def __init__(self, settings: Settings, landed: Landed) -> None:
@@ -82,13 +82,15 @@ class BulkProducer:
         self._error: KafkaError | None = None
 
     def send(self, topic: str, partition: int, records: Sequence[Outgoing]) -> None:
-        """Hand records over, waiting while librdkafka's queue is full.
+        """Hand records to librdkafka, waiting while its queue is full.
 
         Args:
-            partition: of all of them; :data:`ANY` lets the partitioner choose.
+            topic: of all records.
+            partition: of all records; :data:`ANY` lets the partitioner choose.
+            records: what to send.
 
         Raises:
-            KafkaError: one was refused, of these or of earlier ones; nothing is sent after it.
+            KafkaError: one of these or of earlier records was refused; nothing is sent after it.
         """
         self._know(topic)
         for at in range(0, len(records), _BATCH):
@@ -96,7 +98,7 @@ class BulkProducer:
             self.poll()
 
     def _know(self, topic: str) -> None:
-        """Without metadata a record for a partition waits, or is refused if the topic is new."""
+        """Fetch metadata: without it a record with a partition waits, or is refused if the topic is new."""
         if topic in self._known:
             return
         try:
@@ -108,7 +110,7 @@ class BulkProducer:
         self._known.add(topic)
 
     def _produce(self, topic: str, partition: int, records: Sequence[Outgoing]) -> None:
-        # One call a record: produce_batch would be faster, but takes neither timestamps nor headers.
+        # One call for each record: produce_batch is faster, but takes neither timestamps nor headers.
         produce = self._producer.produce
         report = None if partition == ANY else self._callback(partition)
         for token, timestamp, key, value, headers in records:
@@ -151,14 +153,17 @@ class BulkProducer:
             self._error = self._error or translate(error)
 
     def poll(self) -> None:
-        """Take the delivery reports that are there; raises KafkaError if a record was refused."""
+        """Process the delivery reports that are ready. Raises KafkaError if a record was refused."""
         self._producer.poll(0)
         self._hand_over()
         self._check()
 
     def flush(self, timeout: float = 300.0) -> None:
-        """Wait until all have landed; raises KafkaError if they have not within ``timeout`` seconds,
-        or at once if one was refused."""
+        """Wait until all records have landed.
+
+        Raises:
+            KafkaError: they have not landed within ``timeout`` seconds, or one was refused.
+        """
         deadline = time.monotonic() + timeout
         while True:
             left = self._producer.flush(0.5)
@@ -179,7 +184,7 @@ class BulkProducer:
             if offsets:
                 take = self._tokens[partition].popleft
                 self._landed(partition, [take() for _ in offsets], offsets[:])
-                offsets.clear()  # the callback holds this list
+                offsets.clear()  # cleared in place, because the callback appends to this list
         anywhere, self._anywhere = self._anywhere, []
         for partition, token, offset in anywhere:
             self._landed(partition, [token], [offset])
@@ -191,7 +196,7 @@ class BulkProducer:
 
 @dataclass(frozen=True, slots=True)
 class Incoming:
-    """A record of a partition; ``timestamp`` is -1 if it has none."""
+    """A record read from a partition; ``timestamp``, in milliseconds since 1970, is -1 if it has none."""
 
     offset: int
     timestamp: int
@@ -203,11 +208,18 @@ class Incoming:
 def read_range(
     settings: Settings, topic: str, partition: int, start: int, end: int, timeout: float = 60.0
 ) -> Iterator[Incoming]:
-    """The records of ``[start, end)`` of a partition, as far as there are any.
+    """Read the records of a partition in ``[start, end)``, as far as they exist.
 
     Args:
         settings: see :func:`pixy.kafka.settings.common`.
-        timeout: seconds without progress after which it gives up with KafkaError.
+        topic: of the partition.
+        partition: its number.
+        start: the first offset.
+        end: the offset after the last.
+        timeout: seconds without progress after which it gives up.
+
+    Raises:
+        KafkaError: Kafka refused, or there was no progress in time.
     """
     if start >= end:
         return
@@ -223,7 +235,7 @@ def read_range(
         }
     )
     try:
-        client.assign([TopicPartition(topic, partition, start)])
+        client.assign([LibraryPartition(topic, partition, start)])
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
             messages: list[Any] = client.consume(_POLL_EVERY, 0.2)

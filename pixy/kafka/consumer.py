@@ -1,4 +1,4 @@
-"""A consumer of one group: typed, synchronous, meant for one thread of its own."""
+"""A consumer in a group: typed, synchronous, for one thread of its own."""
 
 from __future__ import annotations
 
@@ -20,13 +20,17 @@ _PATIENCE = 5.0
 
 
 class ConsumerClient:
-    """Every method blocks for at most the timeout it names; call all from one thread.
+    """A member of a group. Call all methods from one thread; each blocks for at most its timeout.
 
     Args:
-        assign: called inside :meth:`poll` with new partitions; it must call :meth:`assign`.
-        revoke: called inside :meth:`poll` or :meth:`close` before partitions are taken away.
-        lost: called when partitions were taken away already.
-        committed: called in another thread with the outcome of a :meth:`commit` that is not waited for.
+        settings: see :func:`pixy.kafka.settings.consumer`.
+        assign: called inside :meth:`poll` with newly assigned partitions; it must call :meth:`assign`.
+        revoke: called inside :meth:`poll` or :meth:`close` before partitions are revoked.
+        lost: called with partitions that the member has lost already.
+        committed: called in another thread with the outcome of a :meth:`commit` without ``wait``.
+
+    Raises:
+        Unavailable: this process has too many Kafka clients.
     """
 
     def __init__(
@@ -41,7 +45,7 @@ class ConsumerClient:
         try:
             self._consumer = Consumer(settings)
         except RuntimeError as error:
-            # Each takes one of the C library's keys of thread-local storage: PTHREAD_KEYS_MAX, 1024.
+            # Each takes a key of the C library's thread-local storage, of which there are 1024.
             raise Unavailable(f"this process has as many Kafka clients as it can have: {error}") from error
         self._offsets = GroupOffsets(settings, settings["group.id"])
         self._on_commit = committed
@@ -61,43 +65,53 @@ class ConsumerClient:
             self._consumer.unsubscribe()
 
     def poll(self, timeout: float) -> Any:
-        """A message or an error event, or None; runs the rebalance callbacks."""
+        """Return a message, an error event or None, after at most ``timeout`` seconds. Runs the rebalance callbacks."""
         return self._consumer.poll(timeout)
 
     def take(self, most: int) -> list[Any]:
-        """What is ready, at most ``most``; never waits.
+        """Return the messages that are ready, at most ``most``, without waiting.
 
-        ``consume(n, timeout)`` waits out its whole timeout unless n messages are there, hence 0.
+        ``consume(n, timeout)`` waits for its whole timeout unless n messages are ready; hence 0.
         """
         return list(self._consumer.consume(most, 0))
 
     def assign(self, starts: Iterable[tuple[TopicPartition, int]]) -> None:
-        """Begin to fetch newly assigned partitions at the given offsets (inside the callback)."""
+        """Begin to fetch newly assigned partitions at the given offsets. Call it inside ``assign``."""
         self._consumer.incremental_assign(
             [LibraryPartition(topic, partition, at) for (topic, partition), at in starts]
         )
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Fetch an assigned partition from another offset; what was prefetched is thrown away."""
+        """Fetch an assigned partition from another offset. Discards prefetched messages."""
         self._consumer.seek(LibraryPartition(*partition, offset))
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Stop fetching; what was prefetched is thrown away."""
+        """Stop fetching. Discards prefetched messages."""
         self._consumer.pause([LibraryPartition(*partition) for partition in partitions])
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        """Fetch again."""
+        """Continue fetching."""
         self._consumer.resume([LibraryPartition(*partition) for partition in partitions])
 
     def committed(self, partitions: list[TopicPartition], timeout: float) -> dict[TopicPartition, Committed]:
-        """The group's committed offsets. Raises PixyError."""
+        """The group's committed offsets, after a commit in progress. Raises PixyError.
+
+        Args:
+            partitions: which.
+            timeout: seconds to keep trying while the coordinator moves.
+        """
         self._settle()
         return self._offsets.committed(partitions, patience=timeout)
 
     def bounds(
         self, partitions: list[TopicPartition], timeout: float
     ) -> dict[TopicPartition, tuple[int, int]]:
-        """The oldest offset and the next to be written of each partition. Raises PixyError."""
+        """The oldest offset of each partition and the offset of the next record. Raises PixyError.
+
+        Args:
+            partitions: which.
+            timeout: seconds, for each of two requests.
+        """
         begin = self._list_offsets(partitions, _BEGINNING, timeout)
         end = self._list_offsets(partitions, _END, timeout)
         return {partition: (begin[partition], end[partition]) for partition in partitions}
@@ -106,8 +120,8 @@ class ConsumerClient:
         self, partitions: list[TopicPartition], which: int, timeout: float
     ) -> dict[TopicPartition, int]:
         try:
-            # A "time" of -1 or -2 is ListOffsets' latest or earliest: one request per leader,
-            # whereas get_watermark_offsets makes one per partition.
+            # A "time" of -1 or -2 means latest or earliest in ListOffsets: this makes one request per
+            # leader, get_watermark_offsets one per partition.
             found = self._consumer.offsets_for_times(
                 [LibraryPartition(*partition, which) for partition in partitions], timeout=timeout
             )
@@ -117,11 +131,15 @@ class ConsumerClient:
         return {(part.topic, part.partition): part.offset for part in found}
 
     def commit(self, commits: Iterable[Commit], *, wait: bool) -> None:
-        """Commit as this member, after what is under way; the outcome goes to ``committed``, or is a
-        PixyError with ``wait``.
+        """Commit as this member, after a commit that is in progress.
 
-        With ``wait`` a coordinator that is on the move is waited for. Without it, another thread waits
-        for the answer: messages go on to come while a coordinator does not answer.
+        Args:
+            commits: what to commit.
+            wait: return when the coordinator has answered, and wait for one that moves. Without it another
+                thread waits and calls ``committed``: messages keep coming while a coordinator does not answer.
+
+        Raises:
+            PixyError: with ``wait``, the commit or a partition of it was refused.
         """
         batch = tuple(commits)
         self._settle()
@@ -136,8 +154,8 @@ class ConsumerClient:
             for failure in self._offsets.commit(batch, member, patience=_PATIENCE).values():
                 raise failure
             return
-        # A daemon: the end of the process does not wait for a coordinator that does not answer, as it
-        # would for an executor's thread.
+        # A daemon thread, unlike an executor's, does not delay the end of the process when the coordinator
+        # does not answer.
         self._under_way = threading.Thread(
             target=self._commit_aside, args=(batch, member), name="kafka-commit", daemon=True
         )
@@ -152,26 +170,26 @@ class ConsumerClient:
             self._on_commit(None, errors)
 
     def _settle(self) -> None:
-        # One commit at a time, in their order, over one connection.
+        # One commit at a time, in order, over one connection.
         under_way, self._under_way = self._under_way, None
         if under_way is not None:
             under_way.join()
 
     def _commit_plain(self, batch: tuple[Commit, ...]) -> None:
-        # Without metadata the library does nothing wrong, and it has its connection already: with 200
-        # instances that read, a commit's p99 was 47 ms so and 72 ms over a connection of its own.
+        # Without metadata librdkafka commits correctly, over a connection that it has already: with 200
+        # consumer instances that read, a commit's p99 was 47 ms this way and 72 ms over our own connection.
         parts = [LibraryPartition(each.topic, each.partition, each.offset) for each in batch]
         _raise_first(self._consumer.commit(offsets=parts, asynchronous=False) or [])
 
     def close(self) -> None:
-        """Leave the group; the revoke callback is called for what is still assigned."""
+        """Leave the group; calls ``revoke`` with the partitions that are still assigned."""
         try:
             self._consumer.close()
         finally:
             self._settle()
             self._offsets.close()
-            # Freed now, its key of thread-local storage with it, and not when the cyclic collector
-            # comes: it and our callbacks know each other.
+            # Free it now, and its key of thread-local storage: it and our callbacks form a cycle, which
+            # otherwise waits for the garbage collector.
             del self._consumer
 
 

@@ -1,7 +1,7 @@
-"""One translation of confluent-kafka's errors into ours, with the texts of the Go client.
+"""Translates confluent-kafka's errors into :mod:`pixy.errors`, with the texts of the Go client.
 
-The original's clients match on these texts, so a broker's error keeps Sarama's wording; what has no
-counterpart there keeps librdkafka's.
+Clients of the Go original match on these texts, so a broker's error keeps Sarama's wording; errors that Sarama
+does not have keep librdkafka's.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ GROUP_ACTIVE_CODES = frozenset(
         _KafkaError.STALE_MEMBER_EPOCH,
     }
 )
-"""What a broker says to an outsider who commits for a group with living members."""
+"""A broker's answers to a commit from outside a group that has members."""
 
 UNSUPPORTED_CODES = frozenset(
     {
@@ -87,7 +87,7 @@ TRANSIENT_CODES = frozenset(
         _KafkaError._WAIT_COORD,
     }
 )
-"""What passes by itself within seconds, after a start or an election."""
+"""Errors that pass within seconds, after a broker's start or an election."""
 
 AUTH_CODES = frozenset(
     {
@@ -97,7 +97,7 @@ AUTH_CODES = frozenset(
         _KafkaError._AUTHENTICATION,
     }
 )
-"""What does not pass: we may not."""
+"""Errors that do not pass: the client is not authorized."""
 
 REBALANCE_IN_PROGRESS = int(_KafkaError.REBALANCE_IN_PROGRESS)
 MESSAGE_TOO_LARGE = int(_KafkaError.MSG_SIZE_TOO_LARGE)
@@ -120,14 +120,14 @@ def unknown_topic() -> errors.UnknownTopic:
 
 
 def timed_out(what: str) -> errors.KafkaError:
-    """The error of something that Kafka did not answer in time."""
+    """The error of a request that Kafka did not answer in time; ``what`` names the request."""
     return errors.KafkaError(
         f"kafka: no answer in time to {what}", int(_KafkaError._TIMED_OUT), "_TIMED_OUT", retriable=True
     )
 
 
 def unsupported(what: str) -> errors.KafkaError:
-    """The error of a request that the broker does not implement."""
+    """The error of a request that the broker does not implement; ``what`` names the request."""
     return errors.KafkaError(
         f"kafka: {what} is not supported by this broker",
         _KafkaError._UNSUPPORTED_FEATURE,
@@ -136,7 +136,7 @@ def unsupported(what: str) -> errors.KafkaError:
 
 
 def translate(error: object) -> errors.KafkaError:
-    """Our error for a ``KafkaError``, a ``KafkaException`` or anything else a client raised."""
+    """Translate a ``KafkaError``, a ``KafkaException`` or any other error that a client raised."""
     if isinstance(error, errors.KafkaError):
         return error
     if isinstance(error, KafkaException):

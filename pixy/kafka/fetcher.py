@@ -1,4 +1,4 @@
-"""Reading a partition from an offset, outside any group: synchronous, for one thread at a time."""
+"""Reads a partition from an offset, outside any group. Synchronous, for one thread at a time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError as LibraryError, KafkaException, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    KafkaError as LibraryError,
+    KafkaException,
+    TopicPartition as LibraryPartition,
+)
 
 from pixy.errors import KafkaError, OffsetOutOfRange, UnknownPartition
 from pixy.kafka.errors import translate, unknown_topic
@@ -16,7 +21,9 @@ from pixy.kafka.settings import Settings
 _SLICE = 0.1
 _METADATA_TIMEOUT = 10.0
 _FIRST_ANSWER = 10.0
+"""Seconds to wait beyond a read's timeout for the broker's first answer."""
 _KNOWN_FOR = 10.0
+"""Seconds for which a topic's number of partitions is believed."""
 _MAX_KNOWN = 10_000
 _CHUNK = 500
 _IGNORED = frozenset(
@@ -27,20 +34,20 @@ _IGNORED = frozenset(
         LibraryError._MAX_POLL_EXCEEDED,
     }
 )
-"""What is no reason to give up while there is time."""
+"""Errors after which a read continues while there is time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What to read.
+    """A read of a partition.
 
     Attributes:
-        offset: the first offset; None: the one that ``timestamp`` finds.
-        timestamp: milliseconds since 1970: from the first record that is not older.
-        most: at most so many records.
-        max_bytes: and so many bytes of keys and values; the first record is returned whatever its
+        offset: the first offset; None for the one that ``timestamp`` finds.
+        timestamp: milliseconds since 1970; begin at the first record that is not older.
+        most: the largest number of records to return.
+        max_bytes: the largest sum of keys and values to return; the first record is returned whatever its
             size.
-        timeout: seconds to wait for the first record, once the broker has said that there is none.
+        timeout: seconds to wait for the first record, once the broker has answered that there is none.
     """
 
     topic: str
@@ -53,11 +60,13 @@ class Read:
 
 
 class FetchClient:
-    """Reads records by offset. It goes on where the last read ended without asking anew, from what
-    librdkafka has fetched ahead meanwhile.
+    """Reads records by offset. A read that begins where the last one ended continues with the records that
+    librdkafka has fetched ahead.
 
     Args:
-        known: how many partitions a topic had, and until when that is believed; of all clients.
+        settings: see :func:`pixy.kafka.settings.fetcher`.
+        known: by topic, the number of partitions and until when (``time.monotonic``) to believe it. All
+            clients of a cluster share it.
     """
 
     def __init__(self, settings: Settings, known: dict[str, tuple[int, float]]) -> None:
@@ -66,15 +75,23 @@ class FetchClient:
         self._held: list[Any] = []
         self._at_end = False
         self.position: tuple[str, int, int] | None = None
-        """Topic, partition and offset at which the next read costs nothing extra."""
+        """Topic, partition and offset at which the next read finds records fetched ahead."""
 
     def read(self, what: Read, given_up: Callable[[], bool]) -> list[Any]:
-        """The messages, none if none came in time. ``given_up`` is asked some ten times a second.
+        """Read messages.
+
+        Args:
+            what: the read.
+            given_up: called some ten times a second; True ends the read.
+
+        Returns:
+            The messages; none if none came in time.
 
         Raises:
-            UnknownTopic, UnknownPartition: it is not there.
+            UnknownTopic: there is no such topic.
+            UnknownPartition: the topic has no such partition.
             OffsetOutOfRange: the partition does not hold the offset.
-            KafkaError: what else Kafka said.
+            KafkaError: any other error of Kafka.
         """
         deadline = time.monotonic() + what.timeout
         self._at_end = False
@@ -84,7 +101,7 @@ class FetchClient:
             if offset is None:
                 offset = self._at_time(what)
             self.release()
-            self._consumer.assign([TopicPartition(what.topic, what.partition, offset)])
+            self._consumer.assign([LibraryPartition(what.topic, what.partition, offset)])
             self.position = (what.topic, what.partition, offset)
         try:
             return self._collect(what, offset, deadline, given_up)
@@ -100,7 +117,7 @@ class FetchClient:
             self._consumer.unassign()
 
     def close(self) -> None:
-        """The end of this client."""
+        """Close the client."""
         self._consumer.close()
 
     def _collect(self, what: Read, offset: int, deadline: float, given_up: Callable[[], bool]) -> list[Any]:
@@ -120,7 +137,7 @@ class FetchClient:
             if self._held or len(found) >= what.most:
                 break
             if found:
-                # What is ready by now, and never a wait: consume(n, timeout) would wait it out.
+                # Take the messages that are ready, without waiting: consume(n, timeout) waits for n messages.
                 ready = self._consumer.consume(min(_CHUNK, what.most - len(found)), 0)
                 if not ready:
                     break
@@ -131,16 +148,18 @@ class FetchClient:
         if self._held or len(found) >= what.most:
             self.position = (what.topic, what.partition, found[-1].offset() + 1)
         else:
-            # The end, for now. To go on fetching would keep the connection in use, for nothing.
+            # At the end of the partition, fetching ahead would only keep the connection busy.
             self.release()
         return found
 
     def _wait(self, deadline: float, given_up: Callable[[], bool]) -> list[Any]:
-        """The next message or event. Nothing is nothing only when the broker has said so: until
-        then, connecting and all, the wait is longer, within a bound.
+        """Wait for the next message or event.
+
+        Until the broker has answered once, connecting may take longer than the read's timeout, up to
+        ``_FIRST_ANSWER`` seconds: only the broker's answer proves that there is no record.
 
         Raises:
-            KafkaError: it has said nothing at all.
+            KafkaError: the broker did not answer at all.
         """
         while not given_up():
             left = deadline - time.monotonic() + (0.0 if self._at_end else _FIRST_ANSWER)
@@ -160,12 +179,12 @@ class FetchClient:
         if code == LibraryError._PARTITION_EOF:
             self._at_end = True
         if code in _IGNORED or (of[0] is not None and of != (what.topic, what.partition)):
-            return  # the latter is left over from an earlier read
+            return  # an event of another partition belongs to an earlier read
         if code in (LibraryError._AUTO_OFFSET_RESET, LibraryError.OFFSET_OUT_OF_RANGE):
             raise OffsetOutOfRange(offset, *self._bounds(what))
         raise translate(error)
 
-    # -- questions to the brokers -----------------------------------------------------------------
+    # -- metadata and offsets ---------------------------------------------------------------------
 
     def _check(self, topic: str, partition: int) -> None:
         now = time.monotonic()
@@ -192,20 +211,20 @@ class FetchClient:
         assert what.timestamp is not None
         try:
             [found] = self._consumer.offsets_for_times(
-                [TopicPartition(what.topic, what.partition, what.timestamp)],
+                [LibraryPartition(what.topic, what.partition, what.timestamp)],
                 timeout=_METADATA_TIMEOUT,
             )
         except KafkaException as error:
             raise translate(error) from error
         if found.error is not None:
             raise translate(found.error)
-        # Negative: nothing is that young; what is written next will be.
+        # Negative: all records are older; the next one to be written will not be.
         return found.offset if found.offset >= 0 else self._bounds(what)[1]
 
     def _bounds(self, what: Read) -> tuple[int, int]:
         try:
             begin, end = self._consumer.get_watermark_offsets(
-                TopicPartition(what.topic, what.partition), timeout=_METADATA_TIMEOUT
+                LibraryPartition(what.topic, what.partition), timeout=_METADATA_TIMEOUT
             )
         except KafkaException as error:
             raise translate(error) from error

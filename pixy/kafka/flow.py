@@ -1,12 +1,12 @@
-"""How many messages to take from librdkafka: demand per partition, and whom to pause.
+"""Decides how many messages to take from librdkafka and which partitions to pause.
 
-``pause`` throws prefetched messages away and ``resume`` costs 0.2 to 0.5 s, so it is the last
-resort. Usually nothing is taken unless some partition has room, and librdkafka's own bounded queue
+``pause`` discards prefetched messages and ``resume`` costs 0.2 to 0.5 s, so pausing is the last
+resort. Usually the client takes messages only while some partition has room, and librdkafka's own bounded queue
 holds the rest. A partition is paused only when it is full (its clients have stopped) while others
-have room: librdkafka's queue is one for all partitions, so its messages would fill everything. It
-resumes at a quarter of its bound.
+have room: librdkafka has one queue for all partitions, which the full one's messages would fill. It
+resumes at a quarter of its limit.
 
-Pure and thread-safe: the client's thread takes, the event loop gives back.
+It does no I/O and is thread-safe: the client's thread takes messages, the event loop gives room back.
 """
 
 from __future__ import annotations
@@ -28,7 +28,12 @@ class _Share:
 
 
 class FlowControl(Generic[P]):
-    """Counts what each partition's owner holds and has not handed out."""
+    """Counts the messages that each partition's owner holds and has not delivered.
+
+    Args:
+        max_messages: of one partition.
+        max_bytes: of one partition.
+    """
 
     def __init__(self, max_messages: int, max_bytes: int) -> None:
         self._max_messages = max_messages
@@ -38,19 +43,19 @@ class FlowControl(Generic[P]):
         self._nudged = False
 
     def assigned(self, partitions: Iterable[P]) -> None:
-        """New partitions, or the same again with nothing held."""
+        """Add partitions, or reset them to holding nothing."""
         with self._lock:
             for partition in partitions:
                 self._shares[partition] = _Share()
 
     def revoked(self, partitions: Iterable[P]) -> None:
-        """Partitions that are gone."""
+        """Remove partitions."""
         with self._lock:
             for partition in partitions:
                 self._shares.pop(partition, None)
 
     def took(self, partition: P, messages: int, size: int) -> None:
-        """Messages were handed to the partition's owner."""
+        """Count messages handed to the partition's owner; ``size`` is in bytes."""
         with self._lock:
             share = self._shares.get(partition)
             if share is not None:
@@ -58,7 +63,7 @@ class FlowControl(Generic[P]):
                 share.held_bytes += size
 
     def credit(self, partition: P, messages: int, size: int) -> None:
-        """The owner let go of messages; wakes a thread that waits for demand."""
+        """Count messages that the owner no longer holds, and wake a thread that waits for demand."""
         with self._lock:
             share = self._shares.get(partition)
             if share is not None:
@@ -67,12 +72,12 @@ class FlowControl(Generic[P]):
                 self._lock.notify()
 
     def demand(self) -> int:
-        """How many messages may be taken now."""
+        """The number of messages to take now."""
         with self._lock:
             return self._demand()
 
     def wait_for_demand(self, timeout: float) -> int:
-        """The demand, after waiting for some (or a nudge) for at most ``timeout`` seconds."""
+        """Wait at most ``timeout`` seconds for demand or a nudge, and return the demand."""
         with self._lock:
             if not self._nudged and self._demand() == 0:
                 self._lock.wait(timeout)
@@ -80,13 +85,13 @@ class FlowControl(Generic[P]):
             return self._demand()
 
     def nudge(self) -> None:
-        """Wake the waiting thread for another reason."""
+        """Wake the waiting thread whether there is demand or not."""
         with self._lock:
             self._nudged = True
             self._lock.notify()
 
     def changes(self) -> tuple[list[P], list[P]]:
-        """Partitions to pause now and to resume now; they count as paused and resumed from here."""
+        """Return the partitions to pause and those to resume, and count them as paused and resumed."""
         pause: list[P] = []
         resume: list[P] = []
         with self._lock:

@@ -1,11 +1,11 @@
-"""A group's committed offsets, read and stored through our own wire library. Blocking.
+"""Reads and commits a group's offsets through our own wire library. Blocking.
 
-Not through confluent-kafka (2.16). It counts the terminator of the C string into a commit's metadata:
-what it stores is ``"BK\\0"``, and even ``"\\0"`` for none; and it looks for a terminator where it reads
-metadata that others have stored, and returns what lies behind them in memory up to one. Either way
-sparse acks are not understood, here or by the Go original, and what they say is done is delivered
-again. Besides, librdkafka sends no negative offsets, and ends the process (a null pointer) when a
-coordinator answers ``AdminClient.list_consumer_group_offsets`` with "look again".
+confluent-kafka (2.16) does not store and read metadata correctly. It includes the C string's terminator in a
+commit's metadata: it stores ``"BK\\0"``, and even ``"\\0"`` for none. And it looks for a terminator in metadata that
+other clients have stored, and returns the memory behind them up to one. Either way neither this daemon nor the
+Go original understands the sparse acks, and acknowledged messages are delivered again. Besides, librdkafka sends
+no negative offsets, and it ends the process (a null pointer) when a coordinator answers
+``AdminClient.list_consumer_group_offsets`` with an error that asks to find the coordinator again.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 _MEMBER = b"CGMDv2:"
 _MAX_IDLE = 240.0
-"""Seconds; a broker closes a connection that lies unused for ten minutes."""
+"""Seconds after which an idle connection is closed; a broker closes it after ten minutes."""
 _REQUEST_TIMEOUT = 10.0
 _PORT = 9092
 _BACKOFF, _MAX_BACKOFF = 0.05, 1.0
@@ -48,7 +48,7 @@ _BACKOFF, _MAX_BACKOFF = 0.05, 1.0
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """A committed offset; None if there is none."""
+    """A committed offset, None if there is none, and its metadata."""
 
     offset: int | None
     metadata: str
@@ -65,10 +65,11 @@ class Commit:
 
 
 class GroupOffsets:
-    """One connection to a group's coordinator, made when it is needed; for one thread at a time.
+    """One connection to a group's coordinator, opened when it is needed. For one thread at a time.
 
     Args:
-        settings: of a client, in librdkafka's terms (:mod:`pixy.kafka.settings`).
+        settings: a client's settings in librdkafka's terms; see :mod:`pixy.kafka.settings`.
+        group: the id of the group.
     """
 
     def __init__(self, settings: Settings, group: str) -> None:
@@ -79,15 +80,16 @@ class GroupOffsets:
     def commit(
         self, commits: Iterable[Commit], member: Member = NOBODY, *, patience: float = 0.0
     ) -> dict[TopicPartition, KafkaError]:
-        """Store offsets; what went wrong by partition.
+        """Commit offsets. Return the errors by partition.
 
         Args:
-            member: who commits; the default is nobody, for a group without members.
-            patience: seconds to try again while the coordinator is not to be found. A coordinator
-                that has moved, or has hung up, is looked for again once in any case.
+            commits: what to commit.
+            member: commits as this member; the default commits for a group without members.
+            patience: seconds to try again while the coordinator cannot be found. A coordinator that has moved
+                or closed the connection is looked up once more in any case.
 
         Raises:
-            KafkaError: the coordinator could not be asked, or refused everything for one reason.
+            KafkaError: the coordinator could not be reached, or refused everything for one reason.
         """
         wanted = {(each.topic, each.partition): (each.offset, each.metadata) for each in commits}
         if not wanted:
@@ -95,7 +97,7 @@ class GroupOffsets:
 
         def attempt(client: GroupClient) -> dict[TopicPartition, KafkaError]:
             codes = client.commit_offsets(wanted, member)
-            errors = {place: error_of(code) for place, code in codes.items() if code}
+            errors = {tp: error_of(code) for tp, code in codes.items() if code}
             _raise_transient(errors.values())
             return errors
 
@@ -104,10 +106,14 @@ class GroupOffsets:
     def committed(
         self, partitions: Iterable[TopicPartition], *, patience: float = 0.0
     ) -> dict[TopicPartition, Committed]:
-        """What is stored for partitions, -1 and -2 to the letter where somebody has stored them.
+        """The committed offsets of partitions, with -1 and -2 where somebody has stored them.
+
+        Args:
+            partitions: which.
+            patience: seconds to try again after errors that pass.
 
         Raises:
-            KafkaError: the coordinator could not be asked, or refused.
+            KafkaError: the coordinator could not be reached, or refused.
         """
         wanted = list(partitions)
 
@@ -115,23 +121,21 @@ class GroupOffsets:
             found = client.fetch_offsets(wanted)
             if found.error_code:
                 raise error_of(found.error_code)
-            answers = {place: found.of(*place) for place in wanted}
+            answers = {tp: found.of(*tp) for tp in wanted}
             errors = [error_of(each.error_code) for each in answers.values() if each.error_code]
             _raise_transient(errors)
             for error in errors:
                 raise error
             return {
-                # An earlier version of this daemon stored the terminator, too.
-                place: Committed(
-                    None if each.offset == -1 else each.offset, (each.metadata or "").rstrip("\0")
-                )
-                for place, each in answers.items()
+                # An earlier version of this daemon stored the terminator as well.
+                tp: Committed(None if each.offset == -1 else each.offset, (each.metadata or "").rstrip("\0"))
+                for tp, each in answers.items()
             }
 
         return self._patiently(attempt, patience)
 
     def close(self) -> None:
-        """Close the connection, if there is one; the next call makes another."""
+        """Close the connection, if there is one; the next call opens another."""
         if self._client is not None:
             self._client.close()
 
@@ -169,7 +173,7 @@ class GroupOffsets:
 
 
 def error_of(code: int) -> KafkaError:
-    """Our error for a code of Kafka's, or one of librdkafka's own."""
+    """Our error for an error code of Kafka or of librdkafka."""
     return translate(LibraryError(code))
 
 
@@ -180,13 +184,13 @@ def _raise_transient(errors: Iterable[KafkaError]) -> None:
 
 
 def parse_member(data: bytes) -> Member:
-    """Who a consumer is in its group, out of librdkafka's ``rd_kafka_consumer_group_metadata_write``.
+    """Parse a consumer's membership from librdkafka's ``rd_kafka_consumer_group_metadata_write``.
 
-    ``CGMDv2:``, the generation (int32 in the machine's order), then group and member id, each ended by
-    NUL, a byte that says whether there is no instance id, and the instance id, ended by NUL.
+    The format is ``CGMDv2:``, the generation (int32 in the machine's byte order), group and member id, each
+    terminated by NUL, a byte that is 1 if there is no instance id, and the instance id, terminated by NUL.
 
     Raises:
-        ValueError: another format.
+        ValueError: the data has another format.
     """
     if not data.startswith(_MEMBER):
         raise ValueError(f"librdkafka's group metadata have another format: {data[:16]!r}")
@@ -198,13 +202,13 @@ def parse_member(data: bytes) -> Member:
 
 
 def bootstrap(settings: Settings) -> list[str]:
-    """The addresses to begin with; librdkafka's default port where none is named."""
+    """The bootstrap addresses, with librdkafka's default port where none is given."""
     peers = [peer.strip().rpartition("://")[2] for peer in settings["bootstrap.servers"].split(",")]
     return [peer if peer.rpartition(":")[2].isdigit() else f"{peer}:{_PORT}" for peer in peers if peer]
 
 
 def wire_options(settings: Settings) -> Options:
-    """A client's settings in the wire library's terms. Reads the files of certificates."""
+    """Convert a client's settings to options of the wire library. Reads certificate files."""
     protocol = settings["security.protocol"]
     options = Options(
         client_id=settings["client.id"],

@@ -1,7 +1,7 @@
 """The embedded sandbox: librdkafka's in-process mock cluster.
 
-A stand-in for first steps and tests without Java. It keeps messages in memory, creates topics when
-they are first mentioned (4 partitions), and does not implement group listings or topic configs.
+It serves first steps and tests without Java. It keeps messages in memory, creates a topic with 4 partitions
+when a client first names it, and does not implement group listings or topic configs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ PARTITIONS = 4
 
 
 class Sandbox:
-    """A mock cluster that lives as long as this object."""
+    """A mock cluster that runs as long as this object exists."""
 
     def __init__(self, brokers: int = 1) -> None:
         self._owner = Producer({"test.mock.num.brokers": brokers, "logger": logger})

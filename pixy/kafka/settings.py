@@ -1,4 +1,4 @@
-"""Our configuration in librdkafka's terms."""
+"""Translates the configuration into librdkafka's settings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ACKS = {"no_response": 0, "wait_for_local": 1, "wait_for_all": -1}
 
 
 MAX_GROUP_BYTES = 32_767
-"""A string of Kafka's protocol has an int16 length."""
+"""The longest group id: strings of Kafka's protocol have an int16 length."""
 
 
 def _ms(seconds: float, least: int = 0) -> int:
@@ -24,7 +24,7 @@ def _ms(seconds: float, least: int = 0) -> int:
 
 
 def common(proxy: Proxy) -> Settings:
-    """What every client of a cluster needs: where, who, how secured."""
+    """The settings that all clients of a cluster share: addresses, client id, timeouts, security."""
     net = proxy.net
     return {
         "bootstrap.servers": ",".join(proxy.kafka.seed_peers),
@@ -32,7 +32,7 @@ def common(proxy: Proxy) -> Settings:
         "socket.timeout.ms": _ms(max(net.read_timeout, net.write_timeout), 1000),
         "socket.connection.setup.timeout.ms": _ms(net.dial_timeout, 1000),
         "reconnect.backoff.max.ms": 2000,
-        "topic.metadata.refresh.interval.ms": 10_000,  # new partitions are noticed within this
+        "topic.metadata.refresh.interval.ms": 10_000,  # clients see new partitions within this time
         "logger": logger,
         **_security(proxy.kafka, net),
     }
@@ -61,7 +61,12 @@ def _security(kafka: Kafka, net: Net) -> Settings:
 
 
 def producer(proxy: Proxy, partitioner: str) -> Settings:
-    """One producer per cluster; idempotent wherever all replicas must acknowledge."""
+    """The settings of a cluster's producer, which is idempotent if all replicas must acknowledge.
+
+    Args:
+        proxy: the cluster's configuration.
+        partitioner: librdkafka's name of a partitioner.
+    """
     conf = proxy.producer
     acks = _ACKS[conf.required_acks]
     return {
@@ -71,12 +76,12 @@ def producer(proxy: Proxy, partitioner: str) -> Settings:
         "compression.type": conf.compression,
         "message.max.bytes": conf.max_message_bytes,
         "request.timeout.ms": _ms(conf.timeout, 1),
-        # retry_max tries, retry_backoff apart, was the original's patience. An idempotent producer
-        # may retry at once and as often as it likes within the same time.
+        # The Go original made retry_max attempts, retry_backoff apart. An idempotent producer can retry at
+        # once and any number of times within the same time.
         "message.timeout.ms": _ms(conf.retry_backoff * conf.retry_max + conf.timeout, 1000),
         "retry.backoff.ms": _ms(min(conf.retry_backoff, 0.1), 1),
         "retry.backoff.max.ms": _ms(min(conf.retry_backoff, 1.0), 1),
-        # The TopicProducer gathers; librdkafka sends at once what it is given.
+        # The TopicProducer batches; librdkafka sends at once.
         "linger.ms": 0,
         "partitioner": partitioner,
         "sticky.partitioning.linger.ms": 0,
@@ -85,7 +90,7 @@ def producer(proxy: Proxy, partitioner: str) -> Settings:
 
 
 def journal(proxy: Proxy) -> Settings:
-    """The journal's own producer: whatever happens to it happens to no other."""
+    """The settings of the journal's own producer, whose failures affect no other."""
     conf = proxy.journal
     return {
         **common(proxy),
@@ -93,13 +98,18 @@ def journal(proxy: Proxy) -> Settings:
         "enable.idempotence": True,
         "compression.type": conf.compression,
         "message.timeout.ms": _ms(conf.delivery_timeout, 1000),
-        "linger.ms": 5,  # batches that are written together travel together
-        "queue.buffering.max.kbytes": 65_536,  # events are bounded by journal.buffer_events
+        "linger.ms": 5,  # send batches together that are written together
+        "queue.buffering.max.kbytes": 65_536,  # journal.buffer_events limits the events
     }
 
 
 def consumer(proxy: Proxy, group: str) -> Settings:
-    """One consumer per group. Offsets are ours to commit."""
+    """The settings of a group's consumer, which does not commit by itself.
+
+    Args:
+        proxy: the cluster's configuration.
+        group: its id.
+    """
     conf = proxy.consumer
     settings: Settings = {
         **common(proxy),
@@ -107,7 +117,7 @@ def consumer(proxy: Proxy, group: str) -> Settings:
         "group.protocol": conf.group_protocol,
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
-        "auto.offset.reset": "earliest",  # out of range means expired: go on at the oldest
+        "auto.offset.reset": "earliest",  # an offset out of range has expired: continue at the oldest
         "allow.auto.create.topics": True,
         "fetch.wait.max.ms": _ms(conf.fetch_max_wait),
         "fetch.queue.backoff.ms": 10,
@@ -125,23 +135,23 @@ def consumer(proxy: Proxy, group: str) -> Settings:
 
 
 def admin(proxy: Proxy) -> Settings:
-    """The client for metadata, offsets and groups; asking for a topic must not create it."""
+    """The settings of the client for metadata, offsets and groups; asking for a topic must not create it."""
     return {**common(proxy), "allow.auto.create.topics": False}
 
 
 def fetcher(proxy: Proxy) -> Settings:
-    """One consumer for reads by offset: of no group, with little fetched ahead."""
+    """The settings of a consumer for reads by offset, which joins no group and fetches little ahead."""
     conf = proxy.consumer
     return {
         **common(proxy),
-        "group.id": f"{proxy.client_id}.fetch",  # asked for by the library; never joined
+        "group.id": f"{proxy.client_id}.fetch",  # the library requires one; it is never joined
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
         "auto.offset.reset": "error",
         "enable.partition.eof": True,
         "allow.auto.create.topics": False,
-        # A broker answers one request of a connection at a time: a fetch that waits at the end of a
-        # partition holds up the next read from elsewhere for as long.
+        # A broker answers the requests of a connection one at a time: a fetch that waits at the end of a
+        # partition delays the next read of another partition for as long.
         "fetch.wait.max.ms": min(20, _ms(conf.fetch_max_wait)),
         "fetch.queue.backoff.ms": 10,
         "fetch.message.max.bytes": conf.fetch_max_bytes,
@@ -150,9 +160,11 @@ def fetcher(proxy: Proxy) -> Settings:
 
 
 def instance(proxy: Proxy, group: str, name: str, reset: str, isolation: str) -> Settings:
-    """The consumer of one instance of the REST API.
+    """The settings of a REST consumer instance's consumer.
 
     Args:
+        proxy: the cluster's configuration.
+        group: the id of its group.
         name: of the instance; part of its client id.
         reset: where a partition without a usable offset begins: ``earliest`` or ``latest``.
         isolation: ``read_committed`` or ``read_uncommitted``.
@@ -168,10 +180,10 @@ def instance(proxy: Proxy, group: str, name: str, reset: str, isolation: str) ->
         "auto.offset.reset": reset,
         "isolation.level": isolation,
         "allow.auto.create.topics": False,
-        # A pattern does not mean Kafka's own topics.
+        # A pattern does not match Kafka's internal topics.
         "topic.blacklist": "^__consumer_offsets$,^__transaction_state$,^__share_group_state$",
-        # Nothing is ever waited for after a pause here but an idle instance's, so a fetch may wait
-        # long at the broker: a thousand idle instances ask it 2,000 times a second, not 20,000.
+        # Only an idle instance's client waits for a fetch that the broker holds, so it may hold it long: a
+        # thousand idle instances then make 2,000 requests a second instead of 20,000.
         "fetch.wait.max.ms": _ms(conf.fetch_max_wait),
         "fetch.queue.backoff.ms": 10,
         "fetch.message.max.bytes": conf.fetch_max_bytes,
@@ -188,13 +200,13 @@ def instance(proxy: Proxy, group: str, name: str, reset: str, isolation: str) ->
 
 
 def group_id(group: str) -> str:
-    """The name of a group, if Kafka's strings and librdkafka can take it.
+    """Return a group id that Kafka's protocol and librdkafka can represent.
 
-    librdkafka takes white space off both ends of a setting; with nothing left, confluent-kafka's
-    Consumer ends the process by an assertion, and with a part left it would be another group.
+    librdkafka strips white space from both ends of a setting: an id of white space alone makes
+    confluent-kafka's Consumer end the process by an assertion, and another id would become a different group.
 
     Raises:
-        InvalidParameter: the name is empty or too long, has NUL in it or white space at an end.
+        InvalidParameter: the id is empty or too long, contains NUL, or has white space at an end.
     """
     if not group:
         raise InvalidParameter("bad group: must not be empty")
