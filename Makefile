@@ -90,7 +90,8 @@ SPARKLESS := $(addprefix -p ,actors pixy.api pixy.cli pixy.config pixy.engine pi
 types: $(VENV)/.unit
 	$(BIN)/mypy $$($(BIN)/python -c 'import pyspark' 2>/dev/null || echo --follow-imports=silent $(SPARKLESS))
 
-UNIT = $(BIN)/python -m pytest tests/unit -n 2 -q
+# The property tests try a fifth of the examples that `make test` tries.
+UNIT = PIXY_QUICK_TESTS=1 $(BIN)/python -m pytest tests/unit -n 2 -q
 unit: $(VENV)/.unit
 	$(UNIT)
 

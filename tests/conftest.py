@@ -8,8 +8,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
+from tests.effort import QUICK, examples
 from tests.kafka.cluster import Cluster, Unavailable
+
+settings.register_profile("quick", max_examples=examples(settings.default.max_examples))
+if QUICK:
+    settings.load_profile("quick")
 
 LONGEST = ("tests/integration/pipeline/", "tests/integration/restv1/", "tests/integration/", "tests/chaos/")
 """Begun first, in this order: what is left for the end is short, so that processes end together."""

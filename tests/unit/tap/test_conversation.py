@@ -12,6 +12,7 @@ from hypothesis import given, settings, strategies as st
 from pixy.tap import events
 from pixy.tap.conversation import MAX_FRAME
 from pixy.wire import frames, messages
+from tests.effort import examples
 from tests.unit.tap.stage import Client, Joiner, Stage, assignment, forward
 
 
@@ -279,7 +280,7 @@ def mutated(draw: st.DrawFn) -> bytes:
     return bytes(data[: draw(st.integers(0, len(data)))])
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(
     st.lists(st.tuples(st.booleans(), st.one_of(mutated(), st.binary(max_size=80))), max_size=12),
     st.integers(1, 40),

@@ -7,6 +7,7 @@ from hypothesis import given, settings, strategies as st
 
 from pixy.wire import compression
 from pixy.wire.crc import crc32c
+from tests.effort import examples
 from tests.fuzz.targets import TARGETS
 from tests.unit.wire.samples import message, typical
 
@@ -35,21 +36,21 @@ def tampered(draw: st.DrawFn) -> bytes:
 
 @pytest.mark.parametrize("target", TARGETS)
 @given(data=st.binary(max_size=150))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_any_bytes(target: str, data: bytes) -> None:
     TARGETS[target](data)
 
 
 @pytest.mark.parametrize("target", ["record_sets", "batches", "messages"])
 @given(data=tampered())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 def test_modified_bytes(target: str, data: bytes) -> None:
     TARGETS[target](data)
 
 
 @pytest.mark.parametrize("codec", range(5))
 @given(data=st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_modified_compressed_records(codec: int, data: st.DataObject) -> None:
     changed = bytearray(WHOLE[codec][61:])
     for _ in range(data.draw(st.integers(1, 4))):

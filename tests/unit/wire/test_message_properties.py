@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, example, given, settings, strategies as st
 
 from pixy.wire import consumer_protocol, frames, messages
 from pixy.wire.exceptions import DecodeError, WireError
+from tests.effort import examples
 from tests.unit.wire import bodies
 
 QUICK = settings(max_examples=5, deadline=None, database=None, suppress_health_check=list(HealthCheck))
@@ -77,7 +78,7 @@ def same(one: Any, two: Any) -> bool:
     return repr(one) == repr(two)  # NaN does not equal itself
 
 
-@settings(max_examples=300, deadline=None, database=None)
+@settings(max_examples=examples(300), deadline=None, database=None)
 @given(st.binary(max_size=80))
 def test_any_frame(data: bytes) -> None:
     for call in (

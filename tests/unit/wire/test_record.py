@@ -10,6 +10,7 @@ from hypothesis import given, settings, strategies as st
 from pixy.wire import record, varint
 from pixy.wire.exceptions import DecodeError, EncodeError, TruncatedError
 from pixy.wire.record import Record
+from tests.effort import examples
 from tests.unit.wire.samples import record_body, records
 
 
@@ -46,7 +47,7 @@ def test_record_table_of_libkafka(key: bytes | None, size: int) -> None:
 
 
 @given(records(min_size=0))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_any_records_round_trip(made: list[Record]) -> None:
     base_offset, base_timestamp = (made[0].offset, made[0].timestamp) if made else (0, 0)
     data = record.encode(made, base_offset, base_timestamp)
@@ -67,7 +68,7 @@ def test_the_slow_path_reads_the_same(made: list[Record]) -> None:
 
 
 @given(records(), st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_both_paths_agree_on_modified_bytes(made: list[Record], data: st.DataObject) -> None:
     encoded = bytearray(record.encode(made, made[0].offset, made[0].timestamp))
     for _ in range(data.draw(st.integers(1, 3))):

@@ -40,6 +40,7 @@ from actors.testing.effects import (
     Unwatched,
     Watched,
 )
+from tests.effort import examples
 
 QUICK = Supervision(backoff=Backoff(first=0.01, most=0.02))
 
@@ -317,7 +318,7 @@ class WrongCounting(Counting):
 
 def test_a_wrong_model_is_found_and_shrinks(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(AssertionError) as caught:
-        run_state_machine_as_test(WrongCounting, settings=settings(QUICKLY, max_examples=100))
+        run_state_machine_as_test(WrongCounting, settings=settings(QUICKLY, max_examples=examples(100)))
     text = "\n".join(getattr(caught.value, "__notes__", ())) + capsys.readouterr().out
     assert "amount=1" in text and "Sim(seed=0, mode='actors')" in text
 

@@ -8,6 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from pixy.engine.consume.offers import AckResult, OfferBook
 from pixy.engine.consume.offset_tracker import OffsetTracker
+from tests.effort import examples
 
 
 class Record:
@@ -229,4 +230,4 @@ class Model(RuleBasedStateMachine):
 
 
 TestModel = Model.TestCase
-TestModel.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestModel.settings = settings(max_examples=examples(60), stateful_step_count=40, deadline=None)

@@ -13,6 +13,7 @@ from pixy.pipeline.audit import sketch
 from pixy.pipeline.audit.classify import Context, GroupHistory, classify_block
 from pixy.pipeline.audit.facts import ARCHIVED, BLOCK_BITS, FACTS, LOGGED, pack, unpack
 from pixy.pipeline.audit.tallies import NO_GROUP, TallyKind
+from tests.effort import examples
 
 WINDOW, WATERMARK = 1000, 500
 TP_ID, BLOCK = 5, 3
@@ -174,7 +175,7 @@ def misplaced(offers: list[tuple[int, int]]) -> set[int]:
     return found
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     rows,
     st.integers(0, 12),
@@ -227,7 +228,7 @@ def test_vectors_agree_with_one_fact_after_the_other(
         assert ranges(made, TallyKind.R_OUT_OF_ORDER, group) == wrong
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(rows)
 def test_duplicate_late_and_misplaced_rows_of_the_lake_are_counted(facts: list[dict[str, int]]) -> None:
     made = run(facts)

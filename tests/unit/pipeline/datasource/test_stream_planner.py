@@ -16,6 +16,7 @@ from pixy.pipeline.datasource.positions import EARLIEST, LATEST, Position
 from pixy.pipeline.datasource.stream import StreamPlanner
 from pixy.pipeline.errors import CheckpointError, SourceError
 from pixy.wire.types import TopicPartition
+from tests.effort import examples
 
 
 @dataclass
@@ -147,7 +148,7 @@ def test_a_checkpoint_of_another_source_is_an_error() -> None:
         stream.ranges({"t": {"0": 1}}, {"t": {"0": 2}})  # Spark's own Kafka source's
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(
         st.tuples(

@@ -1,0 +1,18 @@
+"""How hard the searching tests search: in full with ``make test``, a fifth of it with ``make check``.
+
+``make check`` and ``make unit`` are for the minute before a commit; CI and ``make test`` search in full.
+"""
+
+from __future__ import annotations
+
+import os
+
+QUICK = bool(os.environ.get("PIXY_QUICK_TESTS"))
+
+
+def examples(count: int) -> int:
+    """The number of examples to try, of ``count`` in full."""
+    return max(5, count // 5) if QUICK else count
+
+
+__all__ = ["QUICK", "examples"]
