@@ -22,12 +22,12 @@ EXIT_FAILED_TO_START = 1
 EXIT_USAGE = 2
 EXIT_BROKEN = 4
 _SWITCH_INTERVAL = (
-    0.0002  # the observer's thread decodes: the loop, which forwards, must get the GIL back soon
+    0.0002  # seconds: the loop, which forwards, must soon get the GIL back from the observer's thread
 )
 
 
 def run(argv: Sequence[str]) -> int:
-    """Forward until a signal; return the exit code."""
+    """Run the tap until a signal; return the exit code."""
     parser = make_parser()
     args = parser.parse_args(argv)
     sandbox = _sandbox(args)
@@ -37,7 +37,7 @@ def run(argv: Sequence[str]) -> int:
     except ConfigError as error:
         print(f"kafka-pixy tap: {error}", file=sys.stderr)
         return EXIT_USAGE
-    _more_files()
+    _raise_file_limit()
     sys.setswitchinterval(_SWITCH_INTERVAL)
     output = args.output or ("table" if sys.stdout.isatty() else "json")
     try:
@@ -66,8 +66,8 @@ def _runner() -> Any:
     return uvloop
 
 
-def _more_files() -> None:
-    """Two files a connection: take as many as the system gives."""
+def _raise_file_limit() -> None:
+    """Raise the limit of open files as far as allowed: each connection needs two."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         with contextlib.suppress(ValueError, OSError):
@@ -112,18 +112,18 @@ class _Program:
         return code
 
     def _broken(self) -> None:
-        # The reader has gone (`| head`); the interpreter must not try to flush again.
+        # The reader of standard output has gone (`| head`): keep the interpreter from flushing to it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         self._stop.set()
 
     def _announce(self, service: TapService) -> None:
-        for where, broker in service.listening:
-            print(f"{show_address(where)} -> {show_address(broker)}", file=sys.stderr)
+        for address, broker in service.listening:
+            print(f"{show_address(address)} -> {show_address(broker)}", file=sys.stderr)
         if service.http is not None:
             print(f"views: http://{show_address(service.http)}/", file=sys.stderr, flush=True)
         if not self._config.rewrite:
             print(
-                "note: without --rewrite, clients go on to the addresses that the brokers advertise",
+                "note: without --rewrite, clients connect to the addresses that the brokers advertise",
                 file=sys.stderr,
                 flush=True,
             )
@@ -131,7 +131,7 @@ class _Program:
     async def _views(self, service: TapService) -> None:
         if self._output == "table":
             listening = ", ".join(
-                f"{show_address(where)} -> {show_address(to)}" for where, to in service.listening
+                f"{show_address(address)} -> {show_address(broker)}" for address, broker in service.listening
             )
             self._printer = service.system.spawn(TablePrinter, listening, name="table")
         interval = self._args.interval

@@ -13,40 +13,40 @@ from pixy.tap.config import KAFKA_PORT, Bounds, TapConfig, parse_address, parse_
 
 _DESCRIPTION: Final = """\
 A TCP proxy for Kafka's protocol that forwards every byte and shows, from the traffic alone, who is in which consumer
-group, who owns which partition, how rebalances come about, lag, and which clients Kafka 4 will refuse.
+group, who owns which partition, why groups rebalance, lag, and which clients Kafka 4 will refuse.
 """
 _EXAMPLES: Final = """\
 examples:
   kafka-pixy tap --broker kafka1:9092 --rewrite
-      then point clients at localhost:19093; brokers that they hear of get ports of their own
+      then use localhost:19093 as the clients' bootstrap server; each other broker gets a port of its own
   kafka-pixy tap --broker kafka1:9092,kafka2:9092 --listen 0.0.0.0:19093 --rewrite --advertise tap.example.com
   kafka-pixy tap --broker kafka1:9092 --rewrite --output json --interval 10 | jq 'select(.event == "anomaly")'
   kafka-pixy tap --broker kafka1:9092 --rewrite --output none --metrics 0.0.0.0:9464
       GET /metrics, /groups, /groups/NAME, /timeline, /clients, /connections, /topics, /healthz
 
-Without --rewrite not one byte is changed: use it where clients reach each broker through the tap anyway. With it, only
-Metadata, FindCoordinator and DescribeCluster answers are changed (and addresses in Produce and Fetch answers hidden).
-Payloads of records are neither decoded nor kept; SASL tokens are not looked at. docs/tap.md has the details.
+Without --rewrite the tap changes no byte: use this where clients reach each broker through the tap anyway. With --rewrite
+it changes Metadata, FindCoordinator and DescribeCluster responses, and hides addresses in Produce and Fetch responses.
+The tap neither decodes nor keeps payloads of records, and does not read SASL tokens. docs/tap.md has the details.
 """
-_BOUNDS: Final = {
-    "connections": "open connections; more wait to be accepted",
+_LIMITS: Final = {
+    "connections": "open connections; further clients wait",
     "groups": "groups",
     "members": "members of one group",
-    "partitions": "partitions with end offsets, and with producers' sequences",
-    "offsets": "partitions with committed offsets, of one group",
+    "partitions": "partitions with end offsets; also (producer, partition) sequences",
+    "offsets": "partitions with committed offsets in one group",
     "topics": "topics",
     "software": "client software in the inventory",
-    "timeline": "rebalances",
-    "in_flight": "requests of a connection that wait for an answer",
-    "capture": "bytes of a frame that is looked into",
-    "backlog": "bytes of frames that wait to be looked into",
-    "rewrite": "bytes of an answer in which addresses are rewritten",
-    "heads": "partitions of one Produce or Fetch that are looked at",
+    "timeline": "rebalances in the timeline",
+    "in_flight": "requests of a connection that wait for a response",
+    "capture": "bytes of a captured frame",
+    "backlog": "bytes of captured frames that wait for the observer",
+    "rewrite": "bytes of a response in which addresses are rewritten",
+    "heads": "partitions read in one Produce or Fetch",
 }
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """The parser."""
+    """Make the parser."""
     parser = argparse.ArgumentParser(
         prog="kafka-pixy tap",
         description=_DESCRIPTION,
@@ -60,27 +60,27 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--sandbox",
         action="store_true",
-        help="forward to an embedded in-memory stand-in for Kafka, to try things out",
+        help="forward to a built-in, in-memory stand-in for Kafka",
     )
     parser.add_argument(
         "--listen",
         metavar="HOST:PORT",
         default="127.0.0.1:19093",
-        help="where clients connect; further brokers get the ports after it, any with port 0 (default %(default)s)",
+        help="where clients connect; further brokers get the next ports, or any with port 0 (default %(default)s)",
     )
     parser.add_argument(
-        "--rewrite", action="store_true", help="rewrite brokers' addresses, so that clients stay on the tap"
+        "--rewrite", action="store_true", help="rewrite broker addresses, so that clients connect to the tap"
     )
     parser.add_argument(
         "--advertise",
         metavar="HOST",
         default="",
-        help="host in rewritten answers (default: the one that the client connected to)",
+        help="host in rewritten responses (default: the host that the client connected to)",
     )
     parser.add_argument(
         "--ports",
         metavar="FIRST-LAST",
-        help="ports for brokers that answers name (default: those after the last --broker's)",
+        help="ports for brokers that responses name (default: those after the last --broker's)",
     )
     parser.add_argument(
         "--output",
@@ -92,52 +92,56 @@ def make_parser() -> argparse.ArgumentParser:
         metavar="SECONDS",
         type=_seconds,
         default=0.0,
-        help="between tables (default 1) or snapshots as JSON (default: events only)",
+        help="interval between tables (default 1) or JSON snapshots (default: no snapshots)",
     )
     parser.add_argument(
         "--metrics",
         metavar="HOST:PORT",
-        help="serve metrics for Prometheus, and all views as JSON, over HTTP",
+        help="serve metrics for Prometheus and all views as JSON over HTTP",
     )
     parser.add_argument(
         "--connect-timeout",
         metavar="SECONDS",
         type=_seconds,
         default=10.0,
-        help="for a connection to a broker (default %(default)g)",
+        help="timeout of a connection to a broker (default %(default)g)",
     )
     parser.add_argument(
         "--session-timeout",
         metavar="SECONDS",
         type=_seconds,
         default=45.0,
-        help="of KIP-848 groups, which is not on the wire (default %(default)g, Kafka's)",
+        help="session timeout of KIP-848 groups, a broker setting that is not transmitted (default %(default)g, as in Kafka)",
     )
-    bounds = parser.add_argument_group(
-        "bounds (what is beyond is forgotten, the longest unused first, and counted)"
+    limits = parser.add_argument_group(
+        "limits (at a limit, the least recently used entry is forgotten and counted)"
     )
     for field in dataclasses.fields(Bounds):
-        bounds.add_argument(
+        limits.add_argument(
             f"--max-{field.name.replace('_', '-')}",
             metavar="N",
             type=_positive,
             default=field.default,
             dest=f"max_{field.name}",
-            help=f"{_BOUNDS[field.name]} (default %(default)s)",
+            help=f"{_LIMITS[field.name]} (default %(default)s)",
         )
     parser.add_argument("--version", action="version", version=f"kafka-pixy {__version__}")
     return parser
 
 
 def make_config(args: argparse.Namespace) -> TapConfig:
-    """The configuration that the flags make. Raises ConfigError."""
+    """Make the configuration from the flags.
+
+    Raises:
+        ConfigError: a flag is missing, wrong, or contradicts another.
+    """
     brokers = tuple(
         parse_address(part.strip(), KAFKA_PORT) for part in args.broker.split(",") if part.strip()
     )
     if not brokers:
         raise ConfigError("--broker names no broker" if args.broker else "--broker (or --sandbox) is needed")
     if any(not port for _, port in brokers):
-        raise ConfigError("--broker: 0 is no port of a broker")
+        raise ConfigError("--broker: port 0 is not a broker's port")
     if len(set(brokers)) < len(brokers):
         raise ConfigError("--broker names a broker twice")
     listen = parse_address(args.listen)
@@ -145,7 +149,7 @@ def make_config(args: argparse.Namespace) -> TapConfig:
         raise ConfigError("--listen is the address of a --broker: the tap would connect to itself")
     rewrite = args.rewrite or args.sandbox
     if (args.advertise or args.ports) and not rewrite:
-        raise ConfigError("--advertise and --ports are of use with --rewrite only")
+        raise ConfigError("--advertise and --ports need --rewrite")
     return TapConfig(
         brokers,
         listen,

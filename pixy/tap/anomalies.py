@@ -1,4 +1,4 @@
-"""What is wrong with a group at rest."""
+"""Find anomalies of a stable group."""
 
 from __future__ import annotations
 
@@ -17,7 +17,12 @@ _SHOWN = 20
 
 
 def anomalies(group: Group, topics: Topics) -> Iterator[tuple[str, str]]:
-    """(kind, what exactly) of each thing that is wrong; only for a group in which no rebalance is under way."""
+    """Iterate over a group's anomalies as (kind, detail). The group must not be rebalancing.
+
+    Args:
+        group: the group.
+        topics: names and numbers of partitions.
+    """
     members = group.alive()
     if not members or group.kind == "offsets":
         return
@@ -29,7 +34,7 @@ def anomalies(group: Group, topics: Topics) -> Iterator[tuple[str, str]]:
     )
     if double:
         yield DOUBLE, _list(double)
-    # Members that joined before the tap, or whose protocol type is not known, may own anything.
+    # A member that joined before the tap started, or has an unknown protocol type, may own any partition.
     if all(member.partitions is not None for member in members):
         unowned = [
             _show(topics, (topic, partition))

@@ -1,7 +1,7 @@
-"""ClassicGroups groups: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
+"""Classic groups: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
 
-The protocol type, without which nobody can read a member's metadata, is taken from the message where it says it
-(KIP-559: JoinGroup responses v7+, SyncGroup v5+ both ways), and else from what the member said in its JoinGroup request.
+A member's metadata cannot be read without the group's protocol type. The type comes from the message if it has one
+(KIP-559: JoinGroup responses v7+, SyncGroup requests and responses v5+), and otherwise from the member's JoinGroup request.
 """
 
 from __future__ import annotations
@@ -18,24 +18,31 @@ from pixy.wire.exceptions import WireError
 
 CONSUMER: Final = "consumer"
 NONE, ILLEGAL_GENERATION, UNKNOWN_MEMBER, REBALANCING, MEMBER_ID_REQUIRED, FENCED = 0, 22, 25, 27, 79, 82
-_LEARNT = 10_000
+_LEARNT = 10_000  # members whose protocol type is remembered
 _NEWCOMERS = frozenset({rebalances.UNSEEN, rebalances.JOIN})
 
 Body = dict[str, Any]
 
 
 class ClassicGroups:
-    """What classic members say and are told."""
+    """Update classic groups from their members' requests and responses."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._learnt: LruDict[tuple[str, str], str] = LruDict(_LEARNT)
-        """(group, member) to the protocol type of its JoinGroup request."""
+        """The protocol type of each (group, member)'s JoinGroup request."""
 
-    # -- JoinGroup --------------------------------------------------------------------------------
+    # -- JoinGroup ---------------------------------------------------------------------------------
 
-    def join_asked(self, at: float, peer: Peer, version: int, body: Body) -> None:
-        """A member wants to join, or to join again."""
+    def join_requested(self, at: float, peer: Peer, version: int, body: Body) -> None:
+        """Process a JoinGroup request.
+
+        Args:
+            at: when it passed, in seconds since the epoch.
+            peer: the connection.
+            version: the request's version.
+            body: the request.
+        """
         group = self._registry.group(body["GroupId"])
         member_id = body["MemberId"]
         if member_id:
@@ -43,12 +50,12 @@ class ClassicGroups:
         member = (
             group.members.get(member_id) if member_id else _by_instance(group, body.get("GroupInstanceId"))
         )
-        # From v4 on, a new member is only told its id by its first request, unless it is a static one.
+        # From v4 on, the first request of a dynamic member only gets it an id.
         if not member_id and version >= 4 and body.get("GroupInstanceId") is None:
             return
         trigger = self._trigger(group, member, body, at, peer)
         if group.state is not State.PREPARING:
-            if group.rebalance is not None:  # members were told to sync, and now it begins anew
+            if group.rebalance is not None:  # a new rebalance begins before all members have synced
                 self._registry.finish(group, at)
             self._registry.begin(group, at, trigger)
         elif trigger.kind == rebalances.JOIN and _cause_unseen(group.rebalance):
@@ -59,10 +66,10 @@ class ClassicGroups:
 
     def _trigger(self, group: Group, member: Member | None, body: Body, at: float, peer: Peer) -> Trigger:
         reason = body.get("Reason") or None
-        who = body["MemberId"] or (body.get("GroupInstanceId") or "")
+        newcomer = body["MemberId"] or (body.get("GroupInstanceId") or "")
         if member is None:
-            # With a generation that is running and no members known, the tap is what is new.
-            return Trigger(rebalances.JOIN, who, peer.client_id, reason)
+            # In a group that was there before the tap, every member is new to the tap.
+            return Trigger(rebalances.JOIN, newcomer, peer.client_id, reason)
         kind = rebalances.REJOIN
         subscription = _subscription(body, None)
         if subscription is not None and set(subscription) != set(member.subscription) and member.subscription:
@@ -77,8 +84,16 @@ class ClassicGroups:
                 return cause
         return Trigger(kind, member.id, peer.client_id, reason)
 
-    def join_answered(self, at: float, peer: Peer, request: Body, body: Body, asked_at: float) -> None:
-        """The coordinator has taken a member, or not."""
+    def joined(self, at: float, peer: Peer, request: Body, body: Body, asked_at: float) -> None:
+        """Process a JoinGroup request and its response.
+
+        Args:
+            at: when the response passed, in seconds since the epoch.
+            peer: the connection.
+            request: the request.
+            body: the response.
+            asked_at: when the request passed.
+        """
         group = self._registry.group(request["GroupId"])
         if body["ErrorCode"] == MEMBER_ID_REQUIRED:
             self._learnt[group.id, body["MemberId"]] = request["ProtocolType"]
@@ -90,10 +105,10 @@ class ClassicGroups:
         if generation < group.generation and any(
             each.seen_here and not each.joining for each in group.members.values()
         ):
-            return  # an answer that was long on its way
+            return  # a late response of an earlier generation
         stayed = generation == group.generation and group.state is not State.COMPLETING
         if generation != group.generation:
-            if group.rebalance is None:  # its beginning was not seen
+            if group.rebalance is None:  # the tap did not see the beginning
                 known = request["MemberId"] in group.members
                 self._registry.begin(
                     group,
@@ -106,12 +121,12 @@ class ClassicGroups:
                     ),
                 )
             self._new_generation(group, generation)
-        self._take_protocol(group, request, body)
-        member = self._take_member(group, at, peer, request, body)
+        self._set_protocol(group, request, body)
+        member = self._update_member(group, at, peer, request, body)
         if body["Members"]:
-            self._take_members(group, at, body["Members"])
+            self._update_listed(group, at, body["Members"])
         if stayed and group.rebalance is not None and group.rebalance.before == generation:
-            # A static member that came back, or a follower whose metadata has not changed.
+            # A static member returned, or a follower joined with the same metadata: the generation stays.
             self._registry.timeline.cancel(group.rebalance)
             group.rebalance = None
         group.state = State.COMPLETING
@@ -122,7 +137,7 @@ class ClassicGroups:
         group.kind = "classic"
         group.expected.clear()
 
-    def _take_protocol(self, group: Group, request: Body, body: Body) -> None:
+    def _set_protocol(self, group: Group, request: Body, body: Body) -> None:
         if body.get("ProtocolType") is not None:
             group.protocol_type, group.path = body["ProtocolType"], Path.STATELESS
         else:
@@ -132,7 +147,7 @@ class ClassicGroups:
         )
         group.leader = body["Leader"]
 
-    def _take_member(self, group: Group, at: float, peer: Peer, request: Body, body: Body) -> Member:
+    def _update_member(self, group: Group, at: float, peer: Peer, request: Body, body: Body) -> Member:
         member_id, instance = body["MemberId"], request.get("GroupInstanceId")
         self._learnt[group.id, member_id] = request["ProtocolType"]
         before = _by_instance(group, instance)
@@ -159,8 +174,8 @@ class ClassicGroups:
             self._registry.announce(group, member, at)
         return member
 
-    def _take_members(self, group: Group, at: float, listed: list[Body]) -> None:
-        """The leader is told all members: who is not among them is gone."""
+    def _update_listed(self, group: Group, at: float, listed: list[Body]) -> None:
+        """Take over the leader's list of all members; members that are not in it are gone."""
         ids = {each["MemberId"] for each in listed}
         for member in group.alive():
             if member.id not in ids:
@@ -177,10 +192,17 @@ class ClassicGroups:
                 self._registry.joined(group, member, at)
         group.counts = {topic: self._registry.topics.count(topic) for topic in group.subscribed()}
 
-    # -- SyncGroup --------------------------------------------------------------------------------
+    # -- SyncGroup ---------------------------------------------------------------------------------
 
-    def sync_answered(self, at: float, peer: Peer, request: Body, body: Body) -> None:
-        """A member is told its partitions; the leader's request has all members'."""
+    def synced(self, at: float, peer: Peer, request: Body, body: Body) -> None:
+        """Process a SyncGroup request and its response; the leader's request has all members' partitions.
+
+        Args:
+            at: when the response passed, in seconds since the epoch.
+            peer: the connection.
+            request: the request.
+            body: the response.
+        """
         group = self._registry.group(request["GroupId"])
         if body["ErrorCode"] != NONE:
             self._refused(group, request["MemberId"], body["ErrorCode"], at)
@@ -212,7 +234,7 @@ class ClassicGroups:
         learnt = self._learnt.get((group.id, request["MemberId"]))
         if learnt is not None:
             return learnt, Path.LEARNT
-        # Another member's word is as good: a group has one protocol type.
+        # Another member's JoinGroup request will do: a group has one protocol type.
         return group.protocol_type, Path.LEARNT if group.protocol_type is not None else Path.UNKNOWN
 
     def _assign(self, group: Group, member: Member, kind: str | None, data: bytes, at: float) -> None:
@@ -221,7 +243,7 @@ class ClassicGroups:
         try:
             body = decode_assignment(data).body
         except WireError:
-            return  # some clients have formats of their own
+            return  # some clients use formats of their own
         found: frozenset[Partition] = partitions_of(body["AssignedPartitions"], "Topic")
         if found != member.partitions:
             member.partitions = found
@@ -236,10 +258,17 @@ class ClassicGroups:
                 path=member.path.value,
             )
 
-    # -- the others -------------------------------------------------------------------------------
+    # -- Heartbeat, LeaveGroup ---------------------------------------------------------------------
 
-    def heartbeat_answered(self, at: float, peer: Peer, request: Body, body: Body) -> None:
-        """A member is alive, and may be told that a rebalance is under way."""
+    def heartbeat(self, at: float, peer: Peer, request: Body, body: Body) -> None:
+        """Process a Heartbeat and its response, which may call for a rebalance.
+
+        Args:
+            at: when the response passed, in seconds since the epoch.
+            peer: the connection.
+            request: the request.
+            body: the response.
+        """
         group = self._registry.group(request["GroupId"])
         if body["ErrorCode"] == REBALANCING:
             self._seen(group, at, peer, request)
@@ -261,17 +290,33 @@ class ClassicGroups:
         generation: int,
         instance_id: str | None = None,
     ) -> None:
-        """The coordinator has taken a request of a member in this generation."""
+        """Record that the coordinator has accepted a request of a member.
+
+        Args:
+            group: the group.
+            at: when the response passed, in seconds since the epoch.
+            peer: the connection.
+            member_id: the member.
+            generation: the generation in the request.
+            instance_id: the member's group.instance.id.
+        """
         if not member_id:
             return
         member = self._seen(group, at, peer, {"MemberId": member_id, "GroupInstanceId": instance_id})
         member.generation = max(member.generation, generation)
-        if group.generation < 0:  # joined before the tap was there
+        if group.generation < 0:  # the member joined before the tap started
             group.generation = generation
             group.state = State.STABLE
 
-    def leave_answered(self, at: float, peer: Peer, request: Body, body: Body) -> None:
-        """Members have left."""
+    def left(self, at: float, peer: Peer, request: Body, body: Body) -> None:
+        """Process a LeaveGroup request and its response.
+
+        Args:
+            at: when the response passed, in seconds since the epoch.
+            peer: the connection.
+            request: the request.
+            body: the response.
+        """
         group = self._registry.group(request["GroupId"])
         if body["ErrorCode"] != NONE:
             return

@@ -1,4 +1,4 @@
-"""What the tap is told: addresses, views, and the bound of everything it keeps."""
+"""The tap's configuration: addresses, and a limit for everything that it keeps."""
 
 from __future__ import annotations
 
@@ -15,58 +15,63 @@ Address = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The most of each thing that is kept; what is beyond is forgotten, the longest unused first, and counted."""
+    """Limits of what the tap keeps. At a limit, the least recently used entry is forgotten and counted."""
 
     connections: int = 5_000
-    """Connections at the same time; more wait in the listeners' backlogs."""
+    """Open connections; further clients wait in the listeners' backlogs."""
     groups: int = 1_000
     members: int = 1_000
     """Members of one group."""
     partitions: int = 100_000
-    """Partitions with end offsets; sequences of producers in partitions."""
+    """Partitions with end offsets; also (producer, partition) pairs with a sequence."""
     offsets: int = 10_000
-    """Partitions with a committed offset, of one group."""
+    """Partitions with a committed offset in one group."""
     topics: int = 10_000
     """Topics with ids, and topics with their readers and writers."""
     software: int = 1_000
     """Client software (name and version) in the inventory."""
     timeline: int = 1_000
-    """Rebalances that are remembered."""
+    """Rebalances in the timeline."""
     in_flight: int = 10_000
-    """Requests of one connection that wait for an answer."""
+    """Requests of one connection that wait for a response."""
     capture: int = 4 * 1024 * 1024
-    """Bytes of a frame that is looked into; of a larger one only the header is."""
+    """Bytes of a captured frame; of a larger frame only the header is read."""
     backlog: int = 64 * 1024 * 1024
-    """Bytes of frames that wait to be looked into; more are forwarded without a look."""
+    """Bytes of captured frames that wait for the observer; further frames are forwarded unobserved."""
     rewrite: int = 32 * 1024 * 1024
-    """Bytes of an answer in which addresses are rewritten."""
+    """Bytes of a response in which addresses are rewritten."""
     heads: int = 1_000
-    """Partitions of one Produce or Fetch that are looked at."""
+    """Partitions read in one Produce or Fetch."""
 
 
 @dataclass(frozen=True, slots=True)
 class TapConfig:
-    """A tap for one cluster."""
+    """The configuration of a tap, which serves one cluster."""
 
     brokers: tuple[Address, ...]
     listen: Address = ("127.0.0.1", 19093)
     rewrite: bool = False
-    """Rewrite the brokers' addresses in answers, so that clients stay on the tap."""
+    """Rewrite broker addresses in responses, so that clients connect to the tap."""
     advertise: str = ""
-    """The host in rewritten answers; without it, the one that the client has connected to."""
+    """Host in rewritten responses; if empty, the host that the client connected to."""
     ports: range | None = None
-    """Ports for brokers that appear in answers; without it, those after the last broker's (any, with port 0)."""
+    """Ports for brokers that responses name; if None, the ports after the last broker's (any, with port 0)."""
     connect_timeout: float = 10.0
-    """Seconds for a connection to a broker."""
+    """Seconds to wait for a connection to a broker."""
     session_timeout: float = 45.0
-    """Seconds without a heartbeat after which a member of a KIP-848 group is gone: that is not on the wire."""
+    """Seconds without a heartbeat after which a KIP-848 member times out, which the protocol does not transmit."""
     bounds: Bounds = field(default_factory=Bounds)
 
 
 def parse_address(text: str, default_port: int | None = None) -> Address:
-    """``host:port``, ``[::1]:port``, ``:port`` (all interfaces) or, if there is a default port, ``host``.
+    """Parse ``host:port``, ``[::1]:port``, ``:port`` (all interfaces) or, if there is a default port, ``host``.
 
-    Raises ConfigError.
+    Args:
+        text: the address.
+        default_port: the port of an address without one; None requires a port.
+
+    Raises:
+        ConfigError: it is not an address.
     """
     host, colon, port = text.rpartition(":")
     if (not colon or text.endswith("]")) and default_port is not None:
@@ -83,19 +88,23 @@ def parse_address(text: str, default_port: int | None = None) -> Address:
         or int(port) > MAX_PORT
         or (default_port and not host)
     ):
-        raise ConfigError(f"bad address {text!r}: it is not HOST:PORT")
+        raise ConfigError(f"bad address {text!r}: expected HOST:PORT")
     return host.strip("[]") or "0.0.0.0", int(port)
 
 
 def parse_ports(text: str) -> range:
-    """``9100-9199``, both included. Raises ConfigError."""
+    """Parse a range of ports such as ``9100-9199``, both ends included.
+
+    Raises:
+        ConfigError: it is not a range of ports.
+    """
     first, dash, last = text.partition("-")
     if not (dash and first.isdecimal() and last.isdecimal() and 0 < int(first) <= int(last) <= MAX_PORT):
-        raise ConfigError(f"bad range of ports {text!r}: it is not FIRST-LAST, such as 9100-9199")
+        raise ConfigError(f"bad port range {text!r}: expected FIRST-LAST, such as 9100-9199")
     return range(int(first), int(last) + 1)
 
 
 def show_address(address: Address) -> str:
-    """``host:port``, with brackets around IPv6."""
+    """Format an address as ``host:port``, with brackets around IPv6."""
     host, port = address
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,4 +1,4 @@
-"""Groups and their members, as far as the traffic tells."""
+"""Groups and their members, as the traffic shows them."""
 
 from __future__ import annotations
 
@@ -12,27 +12,28 @@ from pixy.tap.lru import LruDict
 from pixy.tap.partial_decoders import Topic
 from pixy.tap.rebalances import Rebalance
 
-_GONE = 20
-"""Members that have gone and are remembered, in one group."""
+_GONE_KEPT = 20
+"""Members that a group remembers after they have gone."""
 
 Partition = tuple[Topic, int]
+"""A partition whose topic may be known by id only; a :data:`pixy.wire.types.TopicPartition` once the name is known."""
 
 
 class Path(enum.StrEnum):
-    """How a group's protocol type was found out."""
+    """How the tap knows a group's protocol type."""
 
     STATELESS = "stateless"
-    """The message itself says it: JoinGroup response v7+, SyncGroup v5+ (KIP-559)."""
+    """The message names it: JoinGroup response v7+, SyncGroup v5+ (KIP-559)."""
     LEARNT = "learnt"
-    """From the member's JoinGroup request: older versions, or a null where the type should be."""
+    """The member's JoinGroup request named it: older versions, or null in the message."""
     HEARTBEAT = "heartbeat"
-    """ConsumerGroupHeartbeat (KIP-848), put together from what each heartbeat changes."""
+    """ConsumerGroupHeartbeat (KIP-848): the state is accumulated from the changes in each heartbeat."""
     UNKNOWN = "unknown"
-    """The member joined before the tap was there."""
+    """The member joined before the tap started."""
 
 
 class State(enum.StrEnum):
-    """A group's state, by the names that Kafka's tools use."""
+    """A group's state, named as in Kafka's tools."""
 
     EMPTY = "Empty"
     PREPARING = "PreparingRebalance"
@@ -44,15 +45,19 @@ class State(enum.StrEnum):
 
 @dataclass(slots=True)
 class Member:
-    """One member. ``generation`` is its epoch in a KIP-848 group; ``partitions`` None as long as nothing told them."""
+    """A member of a group.
+
+    ``generation`` is the member's epoch in a KIP-848 group; ``partitions`` is None until a message shows them.
+    Timeouts are in seconds, times in seconds since the epoch.
+    """
 
     id: str
     client_id: str = ""
     instance_id: str | None = None
     connection: int | None = None
-    """The connection that its last request came on; None if that is gone, or it is not connected through the tap."""
+    """Number of the connection of its last request; None if that is closed, or does not go through the tap."""
     seen_here: bool = False
-    """Whether any request of it passed here; others are known from what the leader was told."""
+    """Whether one of its requests passed through the tap; other members are known from the leader's list."""
     host: str = ""
     software: str = ""
     generation: int = -1
@@ -63,34 +68,34 @@ class Member:
     assignors: tuple[str, ...] = ()
     partitions: frozenset[Partition] | None = None
     owned: frozenset[Partition] | None = None
-    """What a KIP-848 member says it has, which follows what it was given."""
+    """The partitions that a KIP-848 member reports, which lag behind its assignment."""
     path: Path = Path.UNKNOWN
     session_timeout: float = 45.0
     rebalance_timeout: float = 300.0
     joined_at: float = 0.0
     last_seen: float = 0.0
     announced: bool = False
-    """Whether the event that it has joined was told."""
-    lost_at: float | None = None
-    """When its connection died."""
+    """Whether ``member.joined`` was emitted."""
+    disconnected_at: float | None = None
+    """When its connection closed; None while it is open."""
 
     @property
     def status(self) -> str:
-        """In one word."""
+        """``stable``, ``joining``, ``disconnected`` or ``elsewhere``."""
         if not self.seen_here:
             return "elsewhere"
-        if self.lost_at is not None:
+        if self.disconnected_at is not None:
             return "disconnected"
         return "joining" if self.joining else "stable"
 
     def patience(self) -> float:
-        """Seconds without a request after which the coordinator gives it up."""
+        """Return the seconds without a request after which the coordinator removes the member."""
         return max(self.session_timeout, self.rebalance_timeout) if self.joining else self.session_timeout
 
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """A member that is no more: ``how`` is ``left``, ``timed out``, ``expelled``, ``replaced`` or ``not in the next generation``."""
+    """A former member: ``how`` is ``left``, ``timed out``, ``expelled``, ``replaced`` or ``not in the next generation``."""
 
     member: Member
     how: str
@@ -100,12 +105,12 @@ class Gone:
 
 @dataclass(slots=True)
 class Group:
-    """One group."""
+    """A group."""
 
     id: str
     bounds: Bounds
     kind: str = "classic"
-    """``classic``, ``consumer`` (KIP-848), or ``offsets`` for one that only commits."""
+    """``classic``, ``consumer`` (KIP-848), or ``offsets`` for a group that only commits."""
     state: State = State.UNKNOWN
     generation: int = -1
     protocol_type: str | None = None
@@ -115,13 +120,13 @@ class Group:
     rebalance: Rebalance | None = None
     last_rebalance: Rebalance | None = None
     expected: set[str] = field(default_factory=set)
-    """Members that have joined the generation and were not told their partitions yet."""
+    """Members that have joined the generation and have not received their partitions yet."""
     counts: dict[str, int | None] = field(default_factory=dict)
-    """Partitions of the subscribed topics when the generation began."""
+    """Number of partitions of each subscribed topic when the generation began; None if unknown."""
     members: LruDict[str, Member] = field(init=False)
-    gone: deque[Gone] = field(default_factory=lambda: deque(maxlen=_GONE))
+    gone: deque[Gone] = field(default_factory=lambda: deque(maxlen=_GONE_KEPT))
     committed: LruDict[Partition, tuple[int, float]] = field(init=False)
-    """Offset and time of the last commit."""
+    """The last committed offset and its time, by partition."""
     anomalies: frozenset[tuple[str, str]] = frozenset()
 
     def __post_init__(self) -> None:
@@ -129,17 +134,27 @@ class Group:
         self.committed = LruDict(self.bounds.offsets)
 
     def alive(self) -> list[Member]:
-        """All members, by id."""
+        """List the members by id."""
         return sorted(self.members.values(), key=lambda member: member.id)
 
     def owners(self) -> Iterator[tuple[Partition, Member]]:
-        """Each partition with each member that was given it."""
+        """Iterate over each partition with each of its owners."""
         for member in self.alive():
             for partition in member.partitions or ():
                 yield partition, member
 
     def remove(self, member_id: str, how: str, at: float, reason: str | None = None) -> Member | None:
-        """A member is gone."""
+        """Remove a member and remember it as gone.
+
+        Args:
+            member_id: the member.
+            how: see :class:`Gone`.
+            at: when, in seconds since the epoch.
+            reason: the client's own words.
+
+        Returns:
+            The member, None if it was not known.
+        """
         member = self.members.pop(member_id)
         self.expected.discard(member_id)
         if member is not None:
@@ -147,12 +162,17 @@ class Group:
         return member
 
     def subscribed(self) -> set[str]:
-        """All topics that members have subscribed to by name."""
+        """Return all topics that members subscribe to by name."""
         return {topic for member in self.members.values() for topic in member.subscription}
 
 
 def partitions_of(topics: Iterable[dict[str, object]], name: str) -> frozenset[Partition]:
-    """Partitions of an array of {name, Partitions}, as assignments have it."""
+    """Flatten the topics of an assignment.
+
+    Args:
+        topics: objects with a topic and ``Partitions``.
+        name: the field that has the topic, ``Topic`` or ``TopicId``.
+    """
     return frozenset(
         (topic[name], partition)  # type: ignore[misc]
         for topic in topics

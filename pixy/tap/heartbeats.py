@@ -1,4 +1,4 @@
-"""KIP-848 groups: ConsumerGroupHeartbeat alone. A null means that nothing has changed since the last heartbeat."""
+"""KIP-848 groups, from ConsumerGroupHeartbeat alone. A null field means "unchanged since the last heartbeat"."""
 
 from __future__ import annotations
 
@@ -11,21 +11,28 @@ from pixy.tap.registry import Peer, Registry
 
 JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH = 0, -1, -2
 _FENCED: Final = frozenset({25, 82, 110})
-"""UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, FENCED_MEMBER_EPOCH: the member has lost its partitions, and joins again."""
+"""UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, FENCED_MEMBER_EPOCH: the member loses its partitions and joins again."""
 
 Body = dict[str, Any]
 
 
 class ConsumerGroups:
-    """What members of KIP-848 groups say and are told."""
+    """Update KIP-848 groups from their members' heartbeats."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
 
-    def answered(self, at: float, peer: Peer, request: Body, body: Body) -> None:
-        """A heartbeat and its answer."""
+    def heartbeat(self, at: float, peer: Peer, request: Body, body: Body) -> None:
+        """Process a heartbeat and its response.
+
+        Args:
+            at: when the response passed, in seconds since the epoch.
+            peer: the connection.
+            request: the request.
+            body: the response.
+        """
         group = self._registry.group(request["GroupId"])
-        member_id = body["MemberId"] or request["MemberId"]  # v0 members are told their id
+        member_id = body["MemberId"] or request["MemberId"]  # in v0 the coordinator chooses the id
         if body["ErrorCode"] in _FENCED:
             self._registry.gone(group, member_id, "expelled", at)
             self._settle(group, at)
@@ -39,7 +46,7 @@ class ConsumerGroups:
         is_new = member_id not in group.members
         member = self._registry.member(group, member_id)
         self._registry.touch(member, peer, at)
-        changed = self._take_request(member, request)
+        changed = self._apply_request(member, request)
         if is_new:
             self._replace_static(group, member, at)
             if request["MemberEpoch"] == JOIN_EPOCH:
@@ -47,11 +54,11 @@ class ConsumerGroups:
             self._registry.joined(group, member, at)
         elif changed:
             self._begin(group, at, Trigger(rebalances.SUBSCRIPTION, member_id, peer.client_id))
-        self._take_answer(group, member, body, at)
+        self._apply_response(group, member, body, at)
         self._settle(group, at)
 
     def _begin(self, group: Group, at: float, trigger: Trigger) -> None:
-        """Each cause is an entry of its own, also while members still follow the one before."""
+        """Begin a rebalance for each cause, even while members still follow the previous one."""
         if group.rebalance is not None:
             self._registry.finish(group, at)
         self._registry.begin(group, at, trigger)
@@ -61,20 +68,20 @@ class ConsumerGroups:
         if member is None:
             return
         if request["MemberEpoch"] == STATIC_LEAVE_EPOCH:
-            # It keeps its partitions until it is back, or its session is over.
-            member.lost_at = at
+            # The member keeps its partitions until it returns or its session times out.
+            member.disconnected_at = at
             return
         if len(group.members) > 1:
             self._begin(group, at, Trigger(rebalances.LEAVE, member_id, member.client_id))
         self._registry.gone(group, member_id, "left", at)
         self._settle(group, at)
 
-    def _take_request(self, member: Member, request: Body) -> bool:
-        """What the member says; whether its subscription has changed since it joined."""
+    def _apply_request(self, member: Member, request: Body) -> bool:
+        """Apply a member's request; return whether its subscription has changed since it joined."""
         before = (member.subscription, member.pattern)
         member.path = Path.HEARTBEAT
         member.session_timeout = self._registry.config.session_timeout
-        if request["MemberEpoch"] == JOIN_EPOCH:  # a fresh start: everything is said
+        if request["MemberEpoch"] == JOIN_EPOCH:  # a joining member sends everything
             member.partitions, member.owned, member.pattern = frozenset(), frozenset(), None
         if request["InstanceId"] is not None:
             member.instance_id = request["InstanceId"]
@@ -94,12 +101,14 @@ class ConsumerGroups:
             and (member.subscription, member.pattern) != before
         )
 
-    def _take_answer(self, group: Group, member: Member, body: Body, at: float) -> None:
+    def _apply_response(self, group: Group, member: Member, body: Body, at: float) -> None:
         epoch = body["MemberEpoch"]
         if epoch > group.generation:
             group.generation = epoch
             if group.rebalance is None and group.state is State.STABLE:
-                self._registry.begin(group, at, self._unseen(group, at)).before = max(member.generation, 0)
+                self._registry.begin(group, at, self._unseen_cause(group, at)).before = max(
+                    member.generation, 0
+                )
         member.generation = epoch
         if body["Assignment"] is not None:
             found = partitions_of(body["Assignment"]["TopicPartitions"], "TopicId")
@@ -120,7 +129,7 @@ class ConsumerGroups:
                     path=member.path.value,
                 )
 
-    def _unseen(self, group: Group, at: float) -> Trigger:
+    def _unseen_cause(self, group: Group, at: float) -> Trigger:
         topics = self._registry.topics
         if any(topics.count(topic) != count for topic, count in group.counts.items()):
             return Trigger(rebalances.METADATA)
@@ -134,13 +143,13 @@ class ConsumerGroups:
                 self._registry.gone(group, other.id, "replaced", at)
 
     def _settle(self, group: Group, at: float) -> None:
-        """At rest when all members are in the same epoch and have confirmed what they were given."""
+        """Finish the rebalance once all members are in the group's epoch and have confirmed their assignment."""
         members = group.alive()
         settled = all(
             member.generation == group.generation
             and (member.owned is None or member.owned == member.partitions)
             for member in members
-            if member.seen_here and member.lost_at is None
+            if member.seen_here and member.disconnected_at is None
         )
         if not settled:
             if group.rebalance is not None:

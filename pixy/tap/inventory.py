@@ -1,4 +1,4 @@
-"""Which software talks which versions of the protocol, and what of it Kafka 4 refuses."""
+"""Client software, the API versions that it uses, and which of them Kafka 4 refuses."""
 
 from __future__ import annotations
 
@@ -35,23 +35,28 @@ MINIMUM: Final = {
     78: 1,
     79: 1,
 }
-"""The first version of an API that Kafka 4.3 takes, where it is not 0; a test derives it from the schemas in its jar."""
+"""First version of each API that Kafka 4.3 accepts, if not 0; a test derives the table from the schemas in Kafka's jar."""
 
 REMOVED: Final = frozenset({4, 5, 6, 7})
-"""APIs that Kafka 4 has no more: LeaderAndIsr, StopReplica, UpdateMetadata, ControlledShutdown (ZooKeeper's)."""
+"""APIs that Kafka 4 removed with ZooKeeper: LeaderAndIsr, StopReplica, UpdateMetadata, ControlledShutdown."""
 
 _CLIENT_IDS = 50
 _APIS = 500
 
 
 def breaks(key: int, version: int) -> bool:
-    """Whether Kafka 4 refuses that version of a request."""
+    """Tell whether Kafka 4 refuses a version of a request.
+
+    Args:
+        key: the API key.
+        version: the request's version.
+    """
     return key in REMOVED or version < MINIMUM.get(key, 0)
 
 
 @dataclass
 class Usage:
-    """What one piece of software has sent."""
+    """Requests of one software, counted by (API key, version)."""
 
     client_ids: LruDict[str, int] = field(default_factory=lambda: LruDict(_CLIENT_IDS))
     requests: Counter[tuple[int, int]] = field(default_factory=Counter)
@@ -59,22 +64,28 @@ class Usage:
 
 
 class Inventory:
-    """By software name and version, as ApiVersions v3+ tells them; ("unknown", "") for who does not."""
+    """Usage by software name and version from ApiVersions v3+; ("unknown", "") for other clients."""
 
     def __init__(self, limit: int) -> None:
         self._software: LruDict[tuple[str, str], Usage] = LruDict(limit)
 
     @property
     def forgotten(self) -> int:
-        """Software that is not remembered any more."""
+        """Number of entries evicted at the limit."""
         return self._software.forgotten
 
     def connected(self, software: tuple[str, str]) -> None:
-        """A connection of it."""
+        """Count a connection of a software."""
         self._software.get_or_create(software, Usage).connections += 1
 
     def sent(self, software: tuple[str, str], client_id: str, requests: dict[tuple[int, int], int]) -> None:
-        """It has sent these requests: (API key, version) to how many."""
+        """Count requests.
+
+        Args:
+            software: name and version.
+            client_id: the client id, empty if none.
+            requests: number of requests by (API key, version).
+        """
         usage = self._software.get_or_create(software, Usage)
         if client_id:
             usage.client_ids[client_id] = 1
@@ -83,11 +94,11 @@ class Inventory:
                 usage.requests[each] += count
 
     def items(self) -> list[tuple[tuple[str, str], Usage]]:
-        """All, by name and version."""
+        """List all software with its usage, by name and version."""
         return sorted(self._software.items(), key=lambda each: each[0])
 
     def to_json(self) -> list[dict[str, Any]]:
-        """By name and version."""
+        """Describe all software, by name and version."""
         return [_to_json(software, usage) for software, usage in self.items()]
 
 

@@ -1,4 +1,7 @@
-"""The observer's counters in Prometheus' text format: labels are groups, topics, APIs and software, never members or partitions."""
+"""The observer's counters in Prometheus' text format.
+
+Labels are groups, topics, APIs and software, but never members or partitions, whose number is too high.
+"""
 
 from __future__ import annotations
 
@@ -15,22 +18,22 @@ from pixy.tap.observer import Observer
 from pixy.wire import schema
 
 _COUNTS: Final = {
-    "connections": "connections that were opened",
+    "connections": "connections opened",
     "requests": "requests",
     "responses": "responses",
-    "unknown": "requests of an API or version that is not known; they are forwarded",
-    "undecodable": "frames that could not be decoded; they are forwarded",
-    "unmatched": "responses that no request was waiting for",
-    "unanswered": "requests whose response never came",
+    "unknown": "requests of an unknown API or version; they are forwarded",
+    "undecodable": "frames that cannot be decoded; they are forwarded",
+    "unmatched": "responses that match no request",
+    "unanswered": "requests without a response",
     "lost_sync": "connections that do not speak Kafka's protocol",
-    "tls": "connections in TLS, which is opaque",
-    "too_large": "frames that were too large to be looked into",
-    "not_observed": "frames that were not looked into, because the observer was behind",
-    "lost_events": "events that never reached the observer, because it was behind",
-    "rewritten": "answers in which addresses were rewritten",
-    "rewrite_failed": "answers in which addresses should have been rewritten and were not",
-    "hidden": "Produce and Fetch answers in which brokers' addresses were hidden",
-    "api_versions_fallbacks": "ApiVersions requests of a version that the broker does not know",
+    "tls": "connections in TLS, which cannot be observed",
+    "too_large": "frames too large to be captured",
+    "not_observed": "frames not captured because the observer was behind",
+    "lost_events": "events dropped because the observer was behind",
+    "rewritten": "responses with rewritten addresses",
+    "rewrite_failed": "responses whose addresses could not be rewritten",
+    "hidden": "Produce and Fetch responses with hidden broker addresses",
+    "api_versions_fallbacks": "ApiVersions requests of a version unknown to the broker",
     "defects": "defects of the tap itself",
 }
 
@@ -57,11 +60,13 @@ class _Collector(Collector):
         yield passed
         yield GaugeMetricFamily("kafka_tap_open_connections", "Open connections.", len(observer.connections))
         yield GaugeMetricFamily(
-            "kafka_tap_backlog_bytes", "Bytes of frames that wait to be looked into.", self._backlog
+            "kafka_tap_backlog_bytes", "Bytes of captured frames that wait for the observer.", self._backlog
         )
         requests = CounterMetricFamily("kafka_tap_api_requests", "Requests by API.", labels=["api"])
         seconds = CounterMetricFamily(
-            "kafka_tap_api_answer_seconds", "Time between requests and their answers, by API.", labels=["api"]
+            "kafka_tap_api_answer_seconds",
+            "Time between requests and their responses, by API.",
+            labels=["api"],
         )
         for key, count in sorted(observer.requests.items()):
             requests.add_metric([schema.keys().get(key, "unknown")], count)
@@ -71,11 +76,11 @@ class _Collector(Collector):
         yield seconds
         yield CounterMetricFamily(
             "kafka_tap_sequence_gaps",
-            "Gaps in the sequences of idempotent producers.",
+            "Gaps in the sequence numbers of idempotent producers.",
             observer.sequences.gaps,
         )
         forgotten = CounterMetricFamily(
-            "kafka_tap_forgotten", "What was forgotten at a bound.", labels=["kind"]
+            "kafka_tap_forgotten", "Entries forgotten at a limit.", labels=["kind"]
         )
         for kind, count in sorted(observer.totals()["forgotten"].items()):
             forgotten.add_metric([kind], count)
@@ -87,10 +92,10 @@ class _Collector(Collector):
             "kafka_tap_group_generation", "Generation or epoch of a group.", labels=["group"]
         )
         state = GaugeMetricFamily(
-            "kafka_tap_group_state", "1 for the state that a group is in.", labels=["group", "state"]
+            "kafka_tap_group_state", "1 for the current state of a group.", labels=["group", "state"]
         )
         anomalies = GaugeMetricFamily(
-            "kafka_tap_group_anomalies", "What is wrong with a group.", labels=["group", "kind"]
+            "kafka_tap_group_anomalies", "Anomalies of a group.", labels=["group", "kind"]
         )
         for group in self._observer.registry.groups.values():
             if group.kind == "offsets":
@@ -103,20 +108,20 @@ class _Collector(Collector):
                 anomalies.add_metric([group.id, kind], 1)
         yield from (members, generation, state, anomalies)
         registry = self._observer.registry
-        rebalances = CounterMetricFamily(
-            "kafka_tap_rebalances", "Rebalances by what triggered them.", labels=["trigger"]
-        )
+        rebalances = CounterMetricFamily("kafka_tap_rebalances", "Rebalances by trigger.", labels=["trigger"])
         for trigger, count in sorted(registry.finished.items()):
             rebalances.add_metric([trigger], count)
         yield rebalances
         yield CounterMetricFamily(
-            "kafka_tap_rebalance_seconds", "Time in rebalances, of all groups.", registry.rebalance_seconds
+            "kafka_tap_rebalance_seconds",
+            "Time spent in rebalances, of all groups.",
+            registry.rebalance_seconds,
         )
 
     def _lags(self) -> Iterator[Metric]:
         lag = GaugeMetricFamily(
             "kafka_tap_group_lag",
-            "End offset less committed offset, summed over a topic's partitions.",
+            "End offset minus committed offset, summed over a topic's partitions.",
             labels=["group", "topic"],
         )
         topics = self._observer.topics
@@ -145,7 +150,13 @@ class _Collector(Collector):
 
 
 def exposition(observer: Observer, backlog: int, now: float) -> str:
-    """All metrics as text."""
+    """Return all metrics as text.
+
+    Args:
+        observer: the source of the counters.
+        backlog: bytes of captured frames that wait for the observer.
+        now: the current time in seconds since the epoch.
+    """
     registry = CollectorRegistry()
     registry.register(_Collector(observer, backlog, now))
     return generate_latest(registry).decode()

@@ -1,4 +1,4 @@
-"""What a cluster's traffic says, put together: takes events, answers with snapshots. No IO, no clock."""
+"""Build a picture of the cluster from events, and return snapshots of it. No IO, no clock."""
 
 from __future__ import annotations
 
@@ -33,22 +33,27 @@ _SESSION_PARTITIONS: Final = 10_000
 
 @dataclass(slots=True)
 class Connection:
-    """A connection that is open."""
+    """An open connection."""
 
     peer: Peer
     opened: float
-    asked: LruDict[int, tuple[float, Body]]
-    """Requests that wait for their answer, by number: when they came, body."""
+    pending: LruDict[int, tuple[float, Body]]
+    """Requests that wait for their response: number to (time, body)."""
     counts: Counter[str] = field(default_factory=Counter)
     opaque: str = ""
     fetching: LruDict[tuple[Topic, int], int] = field(default_factory=lambda: LruDict(_SESSION_PARTITIONS))
-    """Where the fetch session is: partition to the offset that was asked for last (KIP-227)."""
+    """The fetch session (KIP-227): partition to the offset that the client requested last."""
     counted: bool = False
-    """Whether it is in the inventory."""
+    """Whether the inventory has counted it."""
 
 
 class Observer:
-    """Call :meth:`take` with each event, :meth:`tick` now and then, and :meth:`snapshot` when somebody asks."""
+    """Call :meth:`take` with each event, :meth:`tick` about once a second, and :meth:`snapshot` to read the state.
+
+    Args:
+        config: limits and the session timeout.
+        output: receives each event for people as JSON; None for none.
+    """
 
     def __init__(self, config: TapConfig, output: Output | None = None) -> None:
         self.config = config
@@ -64,13 +69,13 @@ class Observer:
         self.counts: Counter[str] = Counter()
         self.requests: Counter[int] = Counter()
         self.seconds: defaultdict[int, float] = defaultdict(float)
-        self._takers: dict[type[Any], Callable[[Any], None]] = {
+        self._handlers: dict[type[Any], Callable[[Any], None]] = {
             events.Opened: self._opened,
             events.Closed: self._closed,
-            events.RequestCaptured: self._asked,
-            events.ResponseCaptured: self._answered,
+            events.RequestCaptured: self._request,
+            events.ResponseCaptured: self._response,
             events.ProduceSeen: self._produced,
-            events.FetchRequestSeen: self._fetch_asked,
+            events.FetchRequestSeen: self._fetch_request,
             events.FetchResponseSeen: self._fetched,
             events.Opaque: self._opaque,
             events.Tally: self._tally,
@@ -78,17 +83,21 @@ class Observer:
         }
 
     def take(self, event: events.Event) -> None:
-        """Take in one event; never raises."""
+        """Process one event. Never raises: errors are counted."""
         try:
-            self._takers[type(event)](event)
+            self._handlers[type(event)](event)
         except WireError:
             self.counts["undecodable"] += 1
-        except Exception as error:  # a defect here must not end the watching
+        except Exception as error:  # a defect must not stop the observer
             self.counts["defects"] += 1
             self._emit("defect", event.at, detail=repr(error))
 
     def tick(self, at: float) -> None:
-        """Time has passed."""
+        """Time out members and update anomalies.
+
+        Args:
+            at: the current time in seconds since the epoch.
+        """
         self.registry.tick(at)
 
     def _emit(self, event: str, at: float, **fields: Any) -> None:
@@ -99,7 +108,7 @@ class Observer:
         limit = self.config.bounds.in_flight
         return self.connections.get_or_create(number, lambda: Connection(Peer(number), at, LruDict(limit)))
 
-    # -- connections ------------------------------------------------------------------------------
+    # -- connections -------------------------------------------------------------------------------
 
     def _opened(self, event: events.Opened) -> None:
         connection = self._connection(event.connection, event.at)
@@ -148,20 +157,20 @@ class Observer:
         self.counts["lost_events"] += event.events
         self.sequences.clear()
         for number in [each for each in self.connections if each not in event.open]:
-            self._closed(events.Closed(number, event.at, "closed; the tap was behind"))
+            self._closed(events.Closed(number, event.at, "closed while the tap was behind"))
         self._emit("lost", event.at, events=event.events)
 
-    # -- frames -----------------------------------------------------------------------------------
+    # -- frames ------------------------------------------------------------------------------------
 
-    def _asked(self, event: events.RequestCaptured) -> None:
+    def _request(self, event: events.RequestCaptured) -> None:
         connection = self._connection(event.connection, event.at)
         peer = connection.peer
         request = frames.decode_request(event.frame)
         if request.header.client_id:
             peer.client_id = request.header.client_id
-        connection.asked[event.number] = (event.at, request.body)
+        connection.pending[event.number] = (event.at, request.body)
         if event.key == JOIN:
-            self.classic.join_asked(event.at, peer, event.version, request.body)
+            self.classic.join_requested(event.at, peer, event.version, request.body)
         elif event.key == API_VERSIONS and event.version >= 3:
             name, version = request.body["ClientSoftwareName"], request.body["ClientSoftwareVersion"]
             if name and peer.software == ("unknown", ""):
@@ -176,9 +185,9 @@ class Observer:
                     version=version[:100],
                 )
 
-    def _answered(self, event: events.ResponseCaptured) -> None:
+    def _response(self, event: events.ResponseCaptured) -> None:
         connection = self._connection(event.connection, event.at)
-        asked = connection.asked.pop(event.number)
+        asked = connection.pending.pop(event.number)
         _, body, _ = decode_response(event.frame, event.key, event.version)
         if event.key in {METADATA, CREATE_TOPICS, DESCRIBE_TOPICS}:
             self.topics.learn(body["Topics"])
@@ -193,15 +202,15 @@ class Observer:
     def _pair(self, at: float, peer: Peer, key: int, asked: tuple[float, Body], body: Body) -> None:
         asked_at, request = asked
         if key == JOIN:
-            self.classic.join_answered(at, peer, request, body, asked_at)
+            self.classic.joined(at, peer, request, body, asked_at)
         elif key == SYNC:
-            self.classic.sync_answered(at, peer, request, body)
+            self.classic.synced(at, peer, request, body)
         elif key == HEARTBEAT:
-            self.classic.heartbeat_answered(at, peer, request, body)
+            self.classic.heartbeat(at, peer, request, body)
         elif key == LEAVE:
-            self.classic.leave_answered(at, peer, request, body)
+            self.classic.left(at, peer, request, body)
         elif key == GROUP_HEARTBEAT:
-            self.heartbeats.answered(at, peer, request, body)
+            self.heartbeats.heartbeat(at, peer, request, body)
         elif key == OFFSET_COMMIT:
             self.offsets.committed(at, peer, request, body)
         elif key == OFFSET_FETCH:
@@ -209,7 +218,7 @@ class Observer:
         elif key == LIST_OFFSETS:
             self.offsets.listed(request, body)
 
-    # -- records' heads ---------------------------------------------------------------------------
+    # -- Produce and Fetch -------------------------------------------------------------------------
 
     def _produced(self, event: events.ProduceSeen) -> None:
         peer = self._connection(event.connection, event.at).peer
@@ -219,7 +228,7 @@ class Observer:
         if not event.summary.complete:
             self.sequences.clear()
         for batch in event.summary.batches:
-            gap = self.sequences.see(batch)
+            gap = self.sequences.check(batch)
             if gap is not None:
                 self._emit(
                     "sequence.gap",
@@ -233,29 +242,34 @@ class Observer:
                     client_id=event.client_id,
                 )
 
-    def _fetch_asked(self, event: events.FetchRequestSeen) -> None:
+    def _fetch_request(self, event: events.FetchRequestSeen) -> None:
         connection = self._connection(event.connection, event.at)
         connection.peer.client_id = event.client_id or connection.peer.client_id
-        ask = event.summary
-        if ask.replica:
+        request = event.summary
+        if request.replica:
             return
-        if ask.epoch <= 0:  # a full fetch: it begins a session, or is none (-1)
+        if request.epoch <= 0:  # a full fetch begins a session (0) or is outside of any (-1)
             connection.fetching.clear()
-        for topic, partition, offset in ask.wanted:
+        for topic, partition, offset in request.wanted:
             connection.fetching[topic, partition] = offset
-        for each in ask.forgotten:
+        for each in request.forgotten:
             connection.fetching.pop(each)
-        for topic in {topic for topic, _, _ in ask.wanted}:
+        for topic in {topic for topic, _, _ in request.wanted}:
             self.topics.used(topic, event.client_id, event.at, written=False)
 
     def _fetched(self, event: events.FetchResponseSeen) -> None:
         for topic, partition, end in event.summary.ends:
             self.topics.set_end(topic, partition, end)
 
-    # -- answers ----------------------------------------------------------------------------------
+    # -- views -------------------------------------------------------------------------------------
 
     def snapshot(self, now: float, group: str | None = None) -> dict[str, Any]:
-        """All that is known, or of one group, as JSON: the same for every view."""
+        """Describe all groups and the counters as JSON.
+
+        Args:
+            now: the current time in seconds since the epoch.
+            group: describe this group only.
+        """
         groups = [each for each in self.registry.groups.values() if group is None or each.id == group]
         return {
             "time": round(now, 3),
@@ -264,7 +278,7 @@ class Observer:
         }
 
     def totals(self) -> dict[str, Any]:
-        """Counters."""
+        """Return all counters, as ``counts`` of a snapshot."""
         forgotten = {
             **self.registry.forgotten(),
             **self.topics.forgotten(),
@@ -282,7 +296,7 @@ class Observer:
         }
 
     def describe_connections(self, now: float) -> list[dict[str, Any]]:
-        """Open connections, the oldest first."""
+        """Describe the open connections, oldest first."""
         return [
             {
                 "connection": number,

@@ -1,4 +1,4 @@
-"""Committed offsets of groups, and end offsets of partitions, from what clients ask and are told."""
+"""Committed offsets of groups and end offsets of partitions, from clients' requests and responses."""
 
 from __future__ import annotations
 
@@ -10,20 +10,27 @@ from pixy.tap.partial_decoders import Topic
 from pixy.tap.registry import Peer, Registry
 
 LATEST: Final = -1
-"""The timestamp that ListOffsets takes for the end."""
+"""The timestamp that requests the end offset in ListOffsets."""
 
 Body = dict[str, Any]
 
 
 class Offsets:
-    """OffsetCommit, OffsetFetch, ListOffsets."""
+    """Process OffsetCommit, OffsetFetch and ListOffsets."""
 
     def __init__(self, registry: Registry, classic: ClassicGroups) -> None:
         self._registry = registry
         self._classic = classic
 
     def committed(self, at: float, peer: Peer, request: Body, body: Body) -> None:
-        """A group's member, or somebody in its name, has committed."""
+        """Process an OffsetCommit request and its response.
+
+        Args:
+            at: when the response passed, in seconds since the epoch.
+            peer: the connection.
+            request: the request; a commit with a generation also shows that the member is alive.
+            body: the response.
+        """
         group = self._group(request["GroupId"])
         failed = {
             (self._topic(topic), partition["PartitionIndex"])
@@ -31,15 +38,15 @@ class Offsets:
             for partition in topic["Partitions"]
             if partition["ErrorCode"]
         }
-        taken = False
+        accepted = False
         for topic in request["Topics"]:
             for partition in topic["Partitions"]:
-                place = (self._topic(topic), partition["PartitionIndex"])
-                if place not in failed:
-                    taken = True
-                    group.committed[place] = (partition["CommittedOffset"], at)
+                key = (self._topic(topic), partition["PartitionIndex"])
+                if key not in failed:
+                    accepted = True
+                    group.committed[key] = (partition["CommittedOffset"], at)
         generation = request.get("GenerationIdOrMemberEpoch", -1)
-        if taken and generation >= 0 and request.get("MemberId"):
+        if accepted and generation >= 0 and request.get("MemberId"):
             if group.kind == "consumer":
                 member = group.members.get(request["MemberId"])
                 if member is not None:
@@ -51,7 +58,13 @@ class Offsets:
                 )
 
     def fetched(self, at: float, request: Body, body: Body) -> None:
-        """Somebody was told a group's offsets."""
+        """Process an OffsetFetch request and its response.
+
+        Args:
+            at: when the response passed, in seconds since the epoch.
+            request: the request.
+            body: the response.
+        """
         groups = body.get("Groups") or [{**body, "GroupId": request.get("GroupId", "")}]
         for each in groups:
             known = [
@@ -68,7 +81,12 @@ class Offsets:
                     group.committed[topic, partition["PartitionIndex"]] = (partition["CommittedOffset"], at)
 
     def listed(self, request: Body, body: Body) -> None:
-        """Somebody was told the ends of partitions."""
+        """Process a ListOffsets request and its response.
+
+        Args:
+            request: the request.
+            body: the response.
+        """
         latest = {
             (topic["Name"], partition["PartitionIndex"])
             for topic in request["Topics"]
@@ -77,9 +95,9 @@ class Offsets:
         }
         for topic in body["Topics"]:
             for partition in topic["Partitions"]:
-                place = (topic["Name"], partition["PartitionIndex"])
-                if place in latest and not partition["ErrorCode"] and partition.get("Offset", -1) >= 0:
-                    self._registry.topics.set_end(*place, partition["Offset"])
+                tp = (topic["Name"], partition["PartitionIndex"])
+                if tp in latest and not partition["ErrorCode"] and partition.get("Offset", -1) >= 0:
+                    self._registry.topics.set_end(*tp, partition["Offset"])
 
     def _group(self, group_id: str) -> Group:
         group = self._registry.group(group_id)

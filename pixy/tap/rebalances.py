@@ -1,4 +1,4 @@
-"""The timeline: each rebalance with who triggered it, why, and how long it took."""
+"""The timeline of rebalances: the trigger and duration of each."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(slots=True)
 class Trigger:
-    """Why a rebalance began. ``kind`` is one of the constants below; ``reason`` is the client's own (JoinGroup v8+)."""
+    """Why a rebalance began: ``kind`` is a constant of this module, ``reason`` the client's own words (JoinGroup v8+)."""
 
     kind: str
     member: str = ""
@@ -30,7 +30,7 @@ UNSEEN = "unknown"
 
 @dataclass(slots=True)
 class Rebalance:
-    """One rebalance; times in seconds since the epoch, generations are epochs in a KIP-848 group."""
+    """A rebalance. Times are in seconds since the epoch; in a KIP-848 group, generations are epochs."""
 
     number: int
     group: str
@@ -44,11 +44,11 @@ class Rebalance:
     members: int = 0
 
     def seconds(self, now: float) -> float:
-        """How long it took, or has taken so far."""
+        """Return its duration in seconds, up to ``now`` if it is not finished."""
         return max(0.0, (now if self.finished is None else self.finished) - self.started)
 
     def to_json(self, now: float) -> dict[str, Any]:
-        """As the views show it."""
+        """Describe the rebalance as the views show it."""
         return {
             "number": self.number,
             "group": self.group,
@@ -68,7 +68,7 @@ class Rebalance:
 
 
 class Timeline:
-    """The last rebalances of all groups."""
+    """The latest rebalances of all groups, at most ``limit``."""
 
     def __init__(self, limit: int) -> None:
         self._entries: deque[Rebalance] = deque(maxlen=limit)
@@ -76,18 +76,25 @@ class Timeline:
 
     @property
     def forgotten(self) -> int:
-        """Rebalances that are not remembered any more."""
+        """Number of rebalances dropped at the limit."""
         return self.total - len(self._entries)
 
     def begin(self, group: str, at: float, trigger: Trigger, generation: int) -> Rebalance:
-        """A rebalance begins."""
+        """Add a rebalance.
+
+        Args:
+            group: the group's name.
+            at: when it begins, in seconds since the epoch.
+            trigger: the cause.
+            generation: the generation before it.
+        """
         self.total += 1
         entry = Rebalance(self.total, group, at, trigger, generation)
         self._entries.append(entry)
         return entry
 
     def cancel(self, entry: Rebalance) -> None:
-        """It was none: the generation has stayed."""
+        """Remove an entry that turned out to be no rebalance."""
         try:
             self._entries.remove(entry)
             self.total -= 1
@@ -95,5 +102,10 @@ class Timeline:
             pass
 
     def to_json(self, now: float, group: str | None = None) -> list[dict[str, Any]]:
-        """The oldest first."""
+        """Describe the rebalances, oldest first.
+
+        Args:
+            now: the current time in seconds since the epoch.
+            group: only this group's rebalances.
+        """
         return [entry.to_json(now) for entry in self._entries if group is None or entry.group == group]

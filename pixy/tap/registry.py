@@ -1,4 +1,4 @@
-"""All groups, with what every kind of group has in common: coming, going, rebalances, anomalies."""
+"""The registry of groups, and what all kinds of groups share: members that join and go, rebalances, anomalies."""
 
 from __future__ import annotations
 
@@ -16,14 +16,16 @@ from pixy.tap.rebalances import Rebalance, Timeline, Trigger
 from pixy.tap.topics import Topics
 
 Emit = Callable[..., None]
-"""(event name, time, fields...)"""
+"""Report an event: name, time, and the event's fields as keywords."""
 
-_NEARLY = 0.9  # of the session timeout: the coordinator's clock began before ours
+_ALMOST_TIMED_OUT = (
+    0.9  # of the session timeout: the coordinator saw the last request before the tap saw its answer
+)
 
 
 @dataclass(slots=True)
 class Peer:
-    """A connection, as far as groups care."""
+    """The client at the other end of a connection."""
 
     number: int
     client: str = ""
@@ -33,12 +35,18 @@ class Peer:
 
     @property
     def software_text(self) -> str:
-        """Name and version."""
+        """Name and version of the software in one text."""
         return " ".join(each for each in self.software if each)
 
 
 class Registry:
-    """The groups of a cluster."""
+    """The groups of a cluster.
+
+    Args:
+        config: limits.
+        topics: names, sizes and end offsets of topics.
+        emit: reports events.
+    """
 
     def __init__(self, config: TapConfig, topics: Topics, emit: Emit) -> None:
         self.config = config
@@ -47,27 +55,40 @@ class Registry:
         self.groups: LruDict[str, Group] = LruDict(config.bounds.groups)
         self.timeline = Timeline(config.bounds.timeline)
         self.finished: Counter[str] = Counter()
-        """Rebalances that have come to their end, by trigger."""
+        """Number of finished rebalances by trigger."""
         self.rebalance_seconds = 0.0
+        """Time spent in finished rebalances."""
 
     def group(self, group_id: str) -> Group:
-        """The group of that name; a new one if it is not known."""
+        """Return a group, and create it if it is not known."""
         return self.groups.get_or_create(group_id, lambda: Group(group_id, self.config.bounds))
 
     def member(self, group: Group, member_id: str) -> Member:
-        """The member of that name; a new one if it is not known."""
+        """Return a member of a group, and create it if it is not known."""
         return group.members.get_or_create(member_id, lambda: Member(member_id))
 
     def touch(self, member: Member, peer: Peer, at: float) -> None:
-        """A request of a member came on this connection."""
+        """Record that a member has sent a request.
+
+        Args:
+            member: the member.
+            peer: the connection that the request came on.
+            at: when, in seconds since the epoch.
+        """
         member.seen_here = True
-        member.connection, member.lost_at, member.last_seen = peer.number, None, at
+        member.connection, member.disconnected_at, member.last_seen = peer.number, None, at
         member.host = peer.client
         member.software = peer.software_text
         member.client_id = peer.client_id or member.client_id
 
     def begin(self, group: Group, at: float, trigger: Trigger) -> Rebalance:
-        """A rebalance begins, unless one is under way."""
+        """Begin a rebalance unless one is in progress, and return the rebalance in progress.
+
+        Args:
+            group: the group.
+            at: when, in seconds since the epoch.
+            trigger: the cause, used if a rebalance begins.
+        """
         if group.rebalance is None:
             group.rebalance = self.timeline.begin(group.id, at, trigger, group.generation)
             group.state = State.PREPARING if group.kind == "classic" else State.RECONCILING
@@ -84,7 +105,12 @@ class Registry:
         return group.rebalance
 
     def finish(self, group: Group, at: float) -> None:
-        """All members know what they have."""
+        """Finish the rebalance: all members know their partitions.
+
+        Args:
+            group: the group.
+            at: when, in seconds since the epoch.
+        """
         group.state = State.STABLE if len(group.members) else State.EMPTY
         for member in group.alive():
             self.announce(group, member, at)
@@ -107,7 +133,13 @@ class Registry:
             )
 
     def joined(self, group: Group, member: Member, at: float) -> None:
-        """A member is new."""
+        """Record a new member.
+
+        Args:
+            group: the group.
+            member: its new member.
+            at: when, in seconds since the epoch.
+        """
         member.joined_at = at
         if group.rebalance is not None and len(group.rebalance.joined) < group.bounds.members:
             group.rebalance.joined.append(member.id)
@@ -115,7 +147,13 @@ class Registry:
             self.announce(group, member, at)
 
     def announce(self, group: Group, member: Member, at: float) -> None:
-        """Say that a member is new, once: as soon as it was seen, or when the rebalance is over without."""
+        """Emit ``member.joined``, once a member: at its first request, or at the end of its first rebalance.
+
+        Args:
+            group: the group.
+            member: a member, announced already or not.
+            at: when, in seconds since the epoch.
+        """
         if member.announced:
             return
         member.announced = True
@@ -133,7 +171,15 @@ class Registry:
     def gone(
         self, group: Group, member_id: str, how: str, at: float, reason: str | None = None
     ) -> Member | None:
-        """A member is no more."""
+        """Remove a member.
+
+        Args:
+            group: the group.
+            member_id: the member; nothing happens if it is not known.
+            how: see :class:`~pixy.tap.groups.Gone`.
+            at: when, in seconds since the epoch.
+            reason: the client's own words.
+        """
         member = group.remove(member_id, how, at, reason)
         if member is None:
             return None
@@ -161,22 +207,32 @@ class Registry:
         return member
 
     def cause(self, group: Group, at: float) -> Trigger:
-        """Why members have to join again, if nobody was seen to come or go."""
+        """Guess why a coordinator calls for a rebalance when no member was seen to join or leave.
+
+        Args:
+            group: the group.
+            at: when, in seconds since the epoch.
+        """
         for gone in reversed(group.gone):
             if gone.how == "timed out" and at - gone.at <= 2 * gone.member.patience():
                 return Trigger(rebalances.TIMEOUT, gone.member.id, gone.member.client_id)
             break
         for member in group.alive():
-            if member.seen_here and at - member.last_seen >= _NEARLY * member.patience():
+            if member.seen_here and at - member.last_seen >= _ALMOST_TIMED_OUT * member.patience():
                 return Trigger(rebalances.TIMEOUT, member.id, member.client_id)
         return Trigger(rebalances.UNSEEN)
 
     def disconnected(self, connection: int, at: float) -> None:
-        """A connection is over: its members have not left, but will be missed."""
+        """Mark the members of a closed connection as disconnected; they have not left the group.
+
+        Args:
+            connection: the connection's number.
+            at: when, in seconds since the epoch.
+        """
         for group in self.groups.values():
             for member in group.members.values():
                 if member.connection == connection:
-                    member.connection, member.lost_at = None, at
+                    member.connection, member.disconnected_at = None, at
                     self.emit(
                         "member.disconnected",
                         at,
@@ -186,7 +242,11 @@ class Registry:
                     )
 
     def tick(self, at: float) -> None:
-        """Time has passed: who has not been heard of for too long is gone; anomalies come and go."""
+        """Remove members whose session has timed out, and update the anomalies.
+
+        Args:
+            at: the current time in seconds since the epoch.
+        """
         for group in self.groups.values():
             for member in group.alive():
                 if member.seen_here and at - member.last_seen > member.patience():
@@ -204,7 +264,7 @@ class Registry:
                 group.anomalies = found
 
     def forgotten(self) -> dict[str, int]:
-        """What was forgotten, by kind."""
+        """Return how many entries were evicted at a limit, by kind."""
         return {
             "groups": self.groups.forgotten,
             "members": sum(group.members.forgotten for group in self.groups.values()),
@@ -214,7 +274,13 @@ class Registry:
 
 
 def describe(group: Group, topics: Topics, now: float) -> dict[str, Any]:
-    """A group as the views show it."""
+    """Describe a group as the views show it.
+
+    Args:
+        group: the group.
+        topics: names and end offsets.
+        now: the current time in seconds since the epoch.
+    """
     offsets = [
         _offset(topics, topic, partition, offset, at)
         for (topic, partition), (offset, at) in group.committed.items()

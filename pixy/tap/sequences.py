@@ -1,4 +1,4 @@
-"""Gaps in what idempotent producers write, from the heads of batches."""
+"""Find sequence numbers of idempotent producers that are missing, from the headers of batches."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _WINDOW: Final = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class SequenceGap:
-    """A batch begins later than the one before has ended: what was between never passed here."""
+    """A batch begins after the expected sequence number: the records in between did not pass through the tap."""
 
     topic: Topic
     partition: int
@@ -25,7 +25,7 @@ class SequenceGap:
 
 
 class Sequences:
-    """The next sequence of each (producer, epoch, partition)."""
+    """The next expected sequence of each (producer, epoch, partition)."""
 
     def __init__(self, limit: int) -> None:
         self._next: LruDict[tuple[int, int, Topic, int], int] = LruDict(limit)
@@ -33,32 +33,32 @@ class Sequences:
 
     @property
     def forgotten(self) -> int:
-        """Producers' partitions that are not followed any more."""
+        """Number of entries evicted at the limit."""
         return self._next.forgotten
 
     def clear(self) -> None:
-        """Something was not looked at: expect nothing."""
+        """Forget all sequences, because some requests were not observed."""
         self._next.clear()
 
-    def see(self, head: FirstBatch) -> SequenceGap | None:
-        """Take in a batch; a gap before it, if there is one.
+    def check(self, batch: FirstBatch) -> SequenceGap | None:
+        """Advance the sequence by a batch; return the gap before it, if any.
 
-        A batch that begins earlier than expected is one that is sent again, and moves nothing.
+        A batch that begins before the expected sequence is a retry: it is counted and changes nothing.
         """
-        if head.producer_id < 0 or head.base_sequence < 0:
+        if batch.producer_id < 0 or batch.base_sequence < 0:
             return None
         self.batches += 1
-        key = (head.producer_id, head.epoch, head.topic, head.partition)
+        key = (batch.producer_id, batch.epoch, batch.topic, batch.partition)
         expected = self._next.get(key)
-        following = (head.base_sequence + head.last_offset_delta + 1) % _MODULUS
-        if expected is None or expected == head.base_sequence:
+        following = (batch.base_sequence + batch.last_offset_delta + 1) % _MODULUS
+        if expected is None or expected == batch.base_sequence:
             self._next[key] = following
             return None
-        if (head.base_sequence - expected) % _MODULUS > _WINDOW:
+        if (batch.base_sequence - expected) % _MODULUS > _WINDOW:
             self.repeats += 1
             return None
         self._next[key] = following
         self.gaps += 1
         return SequenceGap(
-            head.topic, head.partition, head.producer_id, head.epoch, expected, head.base_sequence
+            batch.topic, batch.partition, batch.producer_id, batch.epoch, expected, batch.base_sequence
         )

@@ -1,4 +1,4 @@
-"""The table on the terminal: groups with their members and partitions, what is wrong, the last rebalances."""
+"""The table on the terminal: groups with members and partitions, anomalies, the latest rebalances."""
 
 from __future__ import annotations
 
@@ -34,7 +34,13 @@ _COUNTED: Final = (
 
 
 def render(snapshot: dict[str, Any], height: int, listening: str) -> RenderableType:
-    """What the observer says, in at most ``height`` lines."""
+    """Render a snapshot.
+
+    Args:
+        snapshot: the ``table`` view.
+        height: lines of the terminal.
+        listening: the addresses, for the first line.
+    """
     below = [_anomalies(snapshot), _clients(snapshot), _timeline(snapshot)]
     used = 4 + sum(len(each) for each in below)
     parts: list[RenderableType] = [
@@ -50,7 +56,7 @@ def render(snapshot: dict[str, Any], height: int, listening: str) -> RenderableT
     return Lines(*parts)
 
 
-def _groups(snapshot: dict[str, Any], most: int) -> Table:
+def _groups(snapshot: dict[str, Any], limit: int) -> Table:
     table = Table(
         "GROUP",
         "STATE",
@@ -66,17 +72,17 @@ def _groups(snapshot: dict[str, Any], most: int) -> Table:
         pad_edge=False,
         header_style="bold",
     )
-    rows = [row for group in snapshot["groups"] for row in _rows(group)]
-    for row in rows[:most]:
+    rows = [row for group in snapshot["groups"] for row in _group_rows(group)]
+    for row in rows[:limit]:
         table.add_row(*row)
-    if len(rows) > most:
-        table.add_row(f"[dim]... {len(rows) - most} more rows: GET /groups shows all[/dim]")
+    if len(rows) > limit:
+        table.add_row(f"[dim]... {len(rows) - limit} more rows: GET /groups shows all[/dim]")
     if not rows:
         table.add_row("[dim]no group yet: point a client at the tap[/dim]")
     return table
 
 
-def _rows(group: dict[str, Any]) -> list[tuple[str, ...]]:
+def _group_rows(group: dict[str, Any]) -> list[tuple[str, ...]]:
     lag = "" if group["lag"] is None else f"{group['lag']:,}"
     head = (
         escape(group["group"]),
@@ -104,7 +110,7 @@ def _rows(group: dict[str, Any]) -> list[tuple[str, ...]]:
 
 
 def partitions(owned: dict[str, list[int]] | None) -> str:
-    """``orders 0-3,7; pays 1``; a question mark if they are not known."""
+    """Format partitions as ``orders 0-3,7; payments 1``, and unknown ones as a question mark."""
     if owned is None:
         return "?"
     return "; ".join(f"{topic} {_ranges(numbers)}" for topic, numbers in owned.items()) or "none"
@@ -139,7 +145,7 @@ def _anomalies(snapshot: dict[str, Any]) -> list[str]:
 
 def _clients(snapshot: dict[str, Any]) -> list[str]:
     return [
-        f"[yellow]Kafka 4[/yellow] refuses of {escape(each['software'])} {escape(each['version'])}: "
+        f"[yellow]Kafka 4[/yellow] refuses requests of {escape(each['software'])} {escape(each['version'])}: "
         + escape(", ".join(each["breaks_on_kafka_4"]))
         for each in snapshot["clients"]
         if each["breaks_on_kafka_4"]
@@ -150,13 +156,13 @@ def _timeline(snapshot: dict[str, Any]) -> list[str]:
     found = []
     for each in reversed(snapshot["timeline"]):
         when = time.strftime("%H:%M:%S", time.localtime(each["started"]))
-        who = f" by {each['client_id'] or _short(each['member'])}" if each["member"] else ""
+        member = f" by {each['client_id'] or _short(each['member'])}" if each["member"] else ""
         reason = f" ({each['reason']})" if each["reason"] else ""
         took = (
             f"{each['seconds']:.3f} s" if each["finished"] is not None else f"{each['seconds']:.1f} s so far"
         )
         found.append(
-            f"[dim]{when}[/dim] rebalance of {escape(each['group'])}: {each['trigger']}{escape(who)}"
+            f"[dim]{when}[/dim] rebalance of {escape(each['group'])}: {each['trigger']}{escape(member)}"
             f"{escape(reason)}, generation {each['generation_before']} to {each['generation']}, {took}"
         )
     return found

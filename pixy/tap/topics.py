@@ -1,4 +1,4 @@
-"""What is known of topics: ids, numbers of partitions, end offsets, who reads and writes them."""
+"""Topics: names by id, numbers of partitions, end offsets, readers and writers."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from pixy.tap.partial_decoders import Topic
 from pixy.wire.json_form import uuid_text
 
 _CLIENTS = 100
-"""Readers, and writers, of one topic that are remembered."""
+"""Readers, and as many writers, remembered for one topic."""
 
 
 @dataclass
 class Usage:
-    """The client ids that have read or written a topic, with the time of the last (seconds since the epoch)."""
+    """Client ids that read or write a topic, each with the time of its last request (seconds since the epoch)."""
 
     readers: LruDict[str, float] = field(default_factory=lambda: LruDict(_CLIENTS))
     writers: LruDict[str, float] = field(default_factory=lambda: LruDict(_CLIENTS))
 
 
 class Topics:
-    """Names, sizes and ends. A topic is its name, or its id as long as no name was seen for it."""
+    """All topics. A topic is identified by its name, or by its id until a response tells the name."""
 
     def __init__(self, bounds: Bounds) -> None:
         self._names: LruDict[uuid.UUID, str] = LruDict(bounds.topics)
@@ -34,7 +34,7 @@ class Topics:
         self._usage: LruDict[Topic, Usage] = LruDict(bounds.topics)
 
     def learn(self, topics: Iterable[dict[str, Any]]) -> None:
-        """Take in the topics of a Metadata, CreateTopics or DescribeTopicPartitions response."""
+        """Learn from the topics of a Metadata, CreateTopics or DescribeTopicPartitions response."""
         for topic in topics:
             name, topic_id = topic.get("Name"), topic.get("TopicId")
             if not name or topic.get("ErrorCode"):
@@ -46,27 +46,38 @@ class Topics:
                 self._counts[name] = count
 
     def resolve(self, topic: Topic) -> Topic:
-        """The topic's name, if it is known."""
+        """Return the topic's name if it is known, otherwise its id."""
         if isinstance(topic, str):
             return topic
         return self._names.get(topic) or topic
 
     def show(self, topic: Topic) -> str:
-        """The topic's name, or its id as Kafka writes it."""
+        """Return the topic's name, or its id as Kafka prints it."""
         found = self.resolve(topic)
         return found if isinstance(found, str) else uuid_text(found)
 
     def count(self, topic: Topic) -> int | None:
-        """How many partitions a topic has; None if no answer told."""
+        """Return the number of partitions, or None if no response told it."""
         found = self.resolve(topic)
         return self._counts.get(found) if isinstance(found, str) else None
 
     def set_end(self, topic: Topic, partition: int, offset: int) -> None:
-        """The offset after the last record that consumers may read (high watermark)."""
+        """Set a partition's end offset.
+
+        Args:
+            topic: name or id.
+            partition: the partition's number.
+            offset: the high watermark, the offset after the last record that consumers may read.
+        """
         self._ends[self.resolve(topic), partition] = offset
 
     def end(self, topic: Topic, partition: int) -> int | None:
-        """See :meth:`set_end`; None if no answer told."""
+        """Return a partition's end offset, or None if no response told it.
+
+        Args:
+            topic: name or id.
+            partition: the partition's number.
+        """
         resolved = self.resolve(topic)
         found = self._ends.get((resolved, partition))
         if found is None and isinstance(topic, uuid.UUID):
@@ -74,12 +85,19 @@ class Topics:
         return found
 
     def used(self, topic: Topic, client_id: str, at: float, *, written: bool) -> None:
-        """A client has read or written a topic."""
+        """Record that a client reads or writes a topic.
+
+        Args:
+            topic: name or id.
+            client_id: the client.
+            at: when, in seconds since the epoch.
+            written: whether it writes the topic.
+        """
         usage = self._usage.get_or_create(self.resolve(topic), Usage)
         (usage.writers if written else usage.readers)[client_id] = at
 
     def usage(self) -> list[dict[str, Any]]:
-        """Topics with their readers and writers, by name."""
+        """List topics with their readers and writers, by name."""
         merged: dict[str, dict[str, Any]] = {}
         for topic, usage in self._usage.items():
             found = merged.setdefault(self.show(topic), {"readers": {}, "writers": {}})
@@ -91,7 +109,8 @@ class Topics:
                 "partitions": self._counts.get(name),
                 **{
                     kind: [
-                        {"client_id": who, "last": round(at, 3)} for who, at in sorted(found[kind].items())
+                        {"client_id": client_id, "last": round(at, 3)}
+                        for client_id, at in sorted(found[kind].items())
                     ]
                     for kind in ("readers", "writers")
                 },
@@ -100,7 +119,7 @@ class Topics:
         ]
 
     def forgotten(self) -> dict[str, int]:
-        """What was forgotten, by kind."""
+        """Return how many entries were evicted at a limit, by kind."""
         return {
             "topics": self._names.forgotten + self._counts.forgotten + self._usage.forgotten,
             "end_offsets": self._ends.forgotten,

@@ -239,7 +239,7 @@ async def test_an_observer_that_is_stuck_holds_nobody_up(monkeypatch: pytest.Mon
     from pixy.tap.observer import Observer
 
     stuck = threading.Event()
-    monkeypatch.setattr(Observer, "_asked", lambda *_: stuck.wait(30))
+    monkeypatch.setattr(Observer, "_request", lambda *_: stuck.wait(30))
     request = frames.encode_request(
         "Heartbeat", 3, 1, "c" * 1000, {"GroupId": "g", "GenerationId": 1, "MemberId": "m"}
     )

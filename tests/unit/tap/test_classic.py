@@ -1,4 +1,4 @@
-"""ClassicGroups groups out of crafted frames."""
+"""Classic groups out of crafted frames."""
 
 from __future__ import annotations
 

@@ -331,7 +331,7 @@ def test_the_table() -> None:
         "t 0-2,5",
         "6",
         "learnt",
-        "Kafka 4 refuses of librdkafka 2.16.0: Fetch v1",
+        "Kafka 4 refuses requests of librdkafka 2.16.0: Fetch v1",
         "rebalance of g: new member by app[red]",
     ):
         assert part in text, (part, text)

@@ -242,9 +242,9 @@ def test_sequences_wrap() -> None:
     def head(base: int, delta: int) -> FirstBatch:
         return FirstBatch("t", 0, 1, 0, base, delta, 100)
 
-    assert sequences.see(head((1 << 31) - 2, 3)) is None
-    assert sequences.see(head(2, 0)) is None and sequences.gaps == sequences.repeats == 0
-    assert sequences.see(head((1 << 31) - 2, 3)) is None and sequences.repeats == 1
+    assert sequences.check(head((1 << 31) - 2, 3)) is None
+    assert sequences.check(head(2, 0)) is None and sequences.gaps == sequences.repeats == 0
+    assert sequences.check(head((1 << 31) - 2, 3)) is None and sequences.repeats == 1
 
 
 # -- brokers' addresses in the last tags of Fetch and Produce --------------------------------------

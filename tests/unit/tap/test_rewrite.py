@@ -233,6 +233,6 @@ def test_what_is_no_address(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "1", "9-1", "0-5", "1-65536", "a-b", "1-2-3"])
 def test_what_is_no_range_of_ports(text: str) -> None:
-    with pytest.raises(ConfigError, match="bad range of ports"):
+    with pytest.raises(ConfigError, match="bad port range"):
         parse_ports(text)
     assert parse_ports("9100-9101") == range(9100, 9102)
