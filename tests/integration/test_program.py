@@ -230,8 +230,9 @@ async def test_a_listener_that_dies_ends_the_service(kafka: Cluster) -> None:
     config = make_config(kafka.bootstrap())
     engine = Engine(config)
     await engine.start(listeners(engine, config))
-    cell = engine.system.top["service"].children["rest"]
-    cell.actor._socket.close()
+    listener = engine.system.lookup("/service/rest")
+    assert listener is not None
+    listener._cell.actor._socket.close()
     failure = await asyncio.wait_for(engine.failed(), 20)
     assert "rest" in str(failure) and "lost its socket" in str(failure)
     await engine.stop()
