@@ -223,9 +223,9 @@ def encode_columns(
 ) -> bytes:
     """Encode columns as one record's value.
 
-    A column is stored as its smallest value and the distances to it (frame of reference) rather than as deltas
-    from event to event: that is nearly as small after the producer's compression, and a reader needs no running
-    sum.
+    A column is stored as its smallest value and the distances to it (frame of reference) rather than as
+    deltas from event to event: that is nearly as small after the producer's compression, and a reader needs
+    no running sum.
 
     Args:
         client: ``client_id`` of the daemon.

@@ -105,7 +105,7 @@ class Engine:
         return await asyncio.shield(self._system.failure)
 
     async def stop(self) -> StopResult:
-        """Drain within ``shutdown_timeout`` (flush producers, take acks, commit offsets), then stop all actors."""
+        """Flush producers, take acks and commit within ``shutdown_timeout``, then stop all actors."""
         self.stopping = True
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self.config.shutdown_timeout

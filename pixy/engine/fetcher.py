@@ -1,7 +1,7 @@
 """Reads of a partition by offset: a bounded pool of Kafka consumers, each busy with one read.
 
-A read waits in its consumer's thread, never on the loop. A read goes to the consumer whose last read ended where
-it begins, because that consumer has fetched ahead.
+A read waits in its consumer's thread, never on the loop. A read goes to the consumer whose last read ended
+where it begins, because that consumer has fetched ahead.
 """
 
 from __future__ import annotations

@@ -139,8 +139,8 @@ class KafkaAdmin:
         """Find the offset at a time in each partition.
 
         Args:
-            times: milliseconds since 1970, for the first offset whose record is not older, or the end if there
-                is none; -1 for the end; -2 for the beginning.
+            times: milliseconds since 1970, for the first offset whose record is not older, or the end if
+                there is none; -1 for the end; -2 for the beginning.
         """
         found = await self._list_offsets(times)
         young = {partition: _END for partition, offset in found.items() if offset < 0}

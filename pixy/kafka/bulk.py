@@ -38,8 +38,8 @@ _WAIT = 0.05
 
 
 Outgoing = tuple[int, int, bytes | None, bytes | None, RecordHeaders | None]
-"""Token, timestamp in milliseconds since 1970, key, value, headers. A plain tuple, because creating an object for
-each of a million records costs more than sending it."""
+"""Token, timestamp in milliseconds since 1970, key, value, headers. A plain tuple, because creating an object
+for each of a million records costs more than sending it."""
 
 Landed = Callable[[int, list[int], list[int]], None]
 """Called with a partition, the tokens of the records that landed there, and their offsets."""
@@ -66,8 +66,8 @@ class BulkProducer:
 
     Args:
         settings: see :func:`bulk_settings`.
-        landed: called in ``send``, ``poll`` and ``flush`` with the acknowledged records, for each partition in
-            the order of ``send``.
+        landed: called in ``send``, ``poll`` and ``flush`` with the acknowledged records, for each partition
+            in the order of ``send``.
     """
 
     def __init__(self, settings: Settings, landed: Landed) -> None:

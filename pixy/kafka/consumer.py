@@ -65,7 +65,7 @@ class ConsumerClient:
             self._consumer.unsubscribe()
 
     def poll(self, timeout: float) -> Any:
-        """Return a message, an error event or None, after at most ``timeout`` seconds. Runs the rebalance callbacks."""
+        """Return the next message or error event, None after ``timeout`` seconds. Runs rebalance callbacks."""
         return self._consumer.poll(timeout)
 
     def take(self, most: int) -> list[Any]:
@@ -136,7 +136,8 @@ class ConsumerClient:
         Args:
             commits: what to commit.
             wait: return when the coordinator has answered, and wait for one that moves. Without it another
-                thread waits and calls ``committed``: messages keep coming while a coordinator does not answer.
+                thread waits and calls ``committed``: messages keep coming while a coordinator does not
+                answer.
 
         Raises:
             PixyError: with ``wait``, the commit or a partition of it was refused.

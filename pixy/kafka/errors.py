@@ -1,7 +1,7 @@
 """Translates confluent-kafka's errors into :mod:`pixy.errors`, with the texts of the Go client.
 
-Clients of the Go original match on these texts, so a broker's error keeps Sarama's wording; errors that Sarama
-does not have keep librdkafka's.
+Clients of the Go original match on these texts, so a broker's error keeps Sarama's wording; errors that
+Sarama does not have keep librdkafka's.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Decides how many messages to take from librdkafka and which partitions to pause.
 
 ``pause`` discards prefetched messages and ``resume`` costs 0.2 to 0.5 s, so pausing is the last
-resort. Usually the client takes messages only while some partition has room, and librdkafka's own bounded queue
-holds the rest. A partition is paused only when it is full (its clients have stopped) while others
+resort. Usually the client takes messages only while some partition has room, and librdkafka's own bounded
+queue holds the rest. A partition is paused only when it is full (its clients have stopped) while others
 have room: librdkafka has one queue for all partitions, which the full one's messages would fill. It
 resumes at a quarter of its limit.
 

@@ -1,11 +1,11 @@
 """Reads and commits a group's offsets through our own wire library. Blocking.
 
 confluent-kafka (2.16) does not store and read metadata correctly. It includes the C string's terminator in a
-commit's metadata: it stores ``"BK\\0"``, and even ``"\\0"`` for none. And it looks for a terminator in metadata that
-other clients have stored, and returns the memory behind them up to one. Either way neither this daemon nor the
-Go original understands the sparse acks, and acknowledged messages are delivered again. Besides, librdkafka sends
-no negative offsets, and it ends the process (a null pointer) when a coordinator answers
-``AdminClient.list_consumer_group_offsets`` with an error that asks to find the coordinator again.
+commit's metadata: it stores ``"BK\\0"``, and even ``"\\0"`` for none. And it looks for a terminator in
+metadata that other clients have stored, and returns the memory behind them up to one. Either way neither this
+daemon nor the Go original understands the sparse acks, and acknowledged messages are delivered again.
+Besides, librdkafka sends no negative offsets, and it ends the process (a null pointer) when a coordinator
+answers ``AdminClient.list_consumer_group_offsets`` with an error that asks to find the coordinator again.
 """
 
 from __future__ import annotations

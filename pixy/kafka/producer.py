@@ -1,7 +1,7 @@
 """The producer client of a cluster: librdkafka sends, one thread collects the delivery reports.
 
-librdkafka's callback appends reports to a list, and the thread hands the list to the loop once per wake-up. The
-thread and the loop compete for the GIL, so the thread does as little as possible.
+librdkafka's callback appends reports to a list, and the thread hands the list to the loop once per wake-up.
+The thread and the loop compete for the GIL, so the thread does as little as possible.
 """
 
 from __future__ import annotations

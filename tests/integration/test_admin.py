@@ -1,4 +1,4 @@
-"""Offsets, topics, consumers, and what both APIs say of bad requests; on a real Kafka."""
+"""Offsets, topics, consumers, and both APIs' answers to bad requests, on a real Kafka."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ async def test_offsets_round_trip(kafka: Cluster, name: str) -> None:
 
 
 @pytest.mark.parametrize(("offset", "first"), [(-2, b"old"), (-1, b"new"), (1, b"young")])
-async def test_who_consumes_begins_at_the_offset_that_was_set(
+async def test_a_consumer_begins_at_the_offset_that_was_set(
     kafka: Cluster, name: str, offset: int, first: bytes
 ) -> None:
     kafka.create_topic(name)
@@ -84,7 +84,7 @@ async def test_who_consumes_begins_at_the_offset_that_was_set(
         assert (await daemon.consume(name, name, auto_ack=True)).message == first
 
 
-async def test_metadata_are_stored_as_they_are_and_read_without_an_old_terminator(
+async def test_metadata_are_stored_unchanged_and_read_without_an_old_terminator(
     kafka: Cluster, name: str
 ) -> None:
     kafka.create_topic(name, 2)
@@ -130,10 +130,10 @@ async def test_offset_errors(kafka: Cluster, name: str) -> None:
 
 @pytest.mark.parametrize("elsewhere", [False, True])
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-async def test_offsets_of_a_consuming_group_can_not_be_set(
+async def test_offsets_of_a_consuming_group_cannot_be_set(
     kafka: Cluster, name: str, protocol: str, elsewhere: bool
 ) -> None:
-    """Whether this instance consumes or another one: 409, and nothing changes."""
+    """Answer 409 and change nothing, whether this daemon consumes or another one."""
     kafka.create_topic(name)
     config = make_config(kafka.bootstrap(), group_protocol=protocol)
     async with serving(config) as consuming, serving(make_config(kafka.bootstrap())) as other:
@@ -182,7 +182,7 @@ async def test_consumers(kafka: Cluster, name: str) -> None:
         )
     async with serving(first) as a:
         gone = await a.get(f"/topics/{name}/consumers?group={two}")
-        assert (gone.status, gone.json) == (200, {}), "known, but nobody owns a partition"
+        assert (gone.status, gone.json) == (200, {}), "the group is known but has no members"
 
 
 async def test_topics(kafka: Cluster, name: str) -> None:
@@ -306,7 +306,7 @@ async def _never_500(daemon: Daemon, method: str, path: str, headers: dict, body
         assert {"error", "message"} & set(answer.json), answer  # "/topics/t/" is a path of KIP-80
 
 
-async def test_no_malformed_rest_request_makes_a_500(kafka: Cluster, name: str) -> None:
+async def test_no_malformed_rest_request_is_answered_with_500(kafka: Cluster, name: str) -> None:
     from urllib.parse import quote
 
     kafka.create_topic(name)
@@ -353,8 +353,8 @@ async def test_no_malformed_rest_request_makes_a_500(kafka: Cluster, name: str) 
         await asyncio.to_thread(attack)
 
 
-async def test_no_malformed_grpc_request_makes_an_internal_error(kafka: Cluster) -> None:
-    """Any bytes as a request: INVALID_ARGUMENT, or another documented status; never INTERNAL."""
+async def test_no_malformed_grpc_request_is_answered_with_internal(kafka: Cluster) -> None:
+    """Answer any bytes with INVALID_ARGUMENT or another documented status, never INTERNAL."""
     config = make_config(kafka.bootstrap(), long_polling_timeout=0.05, join_timeout=0.05, disabled=True)
     allowed = {
         grpc.StatusCode.INVALID_ARGUMENT,

@@ -1,4 +1,4 @@
-"""What the daemon tells about itself: a dump on SIGUSR1, traces of its clients' requests."""
+"""Diagnostics of a running daemon: a dump on SIGUSR1, and traces of its clients' requests."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TRACE = "0af7651916cd43dd8448eb211c80319c"
 TRACEPARENT = f"00-{TRACE}-b7ad6b7169203331-01"
 
 
-def test_sigusr1_logs_every_actor_and_the_daemon_goes_on(kafka: Cluster, name: str) -> None:
+def test_sigusr1_logs_every_actor_and_the_daemon_continues(kafka: Cluster, name: str) -> None:
     kafka.create_topic(name)
     with Running(kafka) as daemon:
         assert http(daemon.tcp, f"/topics/{name}/messages?sync", b"x")[0] == 200
@@ -32,7 +32,7 @@ def test_sigusr1_logs_every_actor_and_the_daemon_goes_on(kafka: Cluster, name: s
     assert "asks under way:" in output and "kinds of failures: 0" in output
 
 
-def test_a_clients_trace_goes_through_the_actors(kafka: Cluster, name: str, tmp_path: Path) -> None:
+def test_a_clients_trace_includes_the_actors(kafka: Cluster, name: str, tmp_path: Path) -> None:
     kafka.create_topic(name)
     config = tmp_path / "c.yaml"
     config.write_text(
@@ -62,7 +62,7 @@ def test_a_clients_trace_goes_through_the_actors(kafka: Cluster, name: str, tmp_
         for entry in map(json.loads, filter(lambda line: line.startswith("{"), output.splitlines()))
         if '"spans"' in entry.get("message", "")
     ]
-    # A trace is told when it rests: what its request sends afterwards is another line.
+    # A trace is logged when it pauses: what its request sends afterwards is another line.
     spans: dict[str, list[dict[str, object]]] = {}
     for trace in traces:
         spans.setdefault(trace["trace"], []).extend(trace["spans"])

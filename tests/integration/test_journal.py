@@ -1,4 +1,4 @@
-"""The journal on real Kafka: what the daemon did is in the topic, and a broken topic harms nobody."""
+"""The journal on a real Kafka: the topic has the daemon's events, and a broken topic fails no request."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def batches(kafka: Cluster, topic: str) -> list[JournalBatch]:
         while len(found) < end:
             message = consumer.poll(10)
             assert message is not None and message.error() is None, f"{len(found)} of {end}"
-            assert message.key() == b"daemon-1", "one daemon's batches stay in order"
+            assert message.key() == b"daemon-1", "the key keeps a daemon's batches in order"
             found.append(message)
         return [decode(message.value()) for message in found]
     finally:
         consumer.close()
 
 
-async def test_the_journal_tells_answers_offers_acks_retries_and_drops(kafka: Cluster, name: str) -> None:
+async def test_the_journal_has_produces_offers_acks_retries_and_drops(kafka: Cluster, name: str) -> None:
     topic, journal = kafka.create_topic(name), kafka.create_topic(f"{name}-journal")
     settings = config(
         kafka, journal, ack_timeout=0.3, max_retries=1, subscription_timeout=2.0, max_pending_messages=50
@@ -93,7 +93,9 @@ async def test_the_journal_tells_answers_offers_acks_retries_and_drops(kafka: Cl
     assert revoked[0]["offset"] >= 3
 
 
-async def test_a_journal_that_can_not_be_written_harms_nobody(kafka: Cluster, name: str, caplog: Any) -> None:
+async def test_a_journal_topic_that_cannot_be_written_fails_no_request(
+    kafka: Cluster, name: str, caplog: Any
+) -> None:
     topic = kafka.create_topic(name)
     settings = config(kafka, f"{name}-missing")
     settings.proxies["default"].journal.buffer_events = 1000
@@ -108,10 +110,10 @@ async def test_a_journal_that_can_not_be_written_harms_nobody(kafka: Cluster, na
             await asyncio.gather(*(round_trip(at) for at in range(1200)))
         offsets = await eventually(lambda: daemon.offsets(topic, "g"), lambda found: found[0].offset == 1200)
         assert offsets[0].lag == 0
-    assert caplog.text.count("events are lost, writing to") <= 2, "it complains once a reason"
+    assert caplog.text.count("events are lost, writing to") <= 2, "one log line for each reason"
 
 
-async def test_reading_the_journal_through_the_proxy_makes_no_more_of_it(kafka: Cluster, name: str) -> None:
+async def test_consuming_the_journal_through_the_proxy_adds_no_events(kafka: Cluster, name: str) -> None:
     topic, journal = kafka.create_topic(name), kafka.create_topic(f"{name}-journal")
     async with serving(config(kafka, journal)) as daemon:
         await daemon.produce(topic, b"v")
@@ -124,7 +126,7 @@ async def test_reading_the_journal_through_the_proxy_makes_no_more_of_it(kafka: 
 
 
 async def test_records_of_a_batch_have_kafka_s_own_timestamps(kafka: Cluster, name: str) -> None:
-    """Kafka's own: of a topic with LogAppendTime nobody else knows them; one that is too large has none."""
+    """With LogAppendTime only Kafka knows the timestamps; a record that is too large has none."""
     topic = kafka.create_topic(name, 1, **{"message.timestamp.type": "LogAppendTime"})
     journal = kafka.create_topic(f"{name}-journal")
     settings = config(kafka, journal)

@@ -39,7 +39,7 @@ def read_all(kafka: Cluster, topic: str, count: int) -> list:
     return found
 
 
-async def test_keys_values_and_headers_arrive_as_they_are(kafka: Cluster, name: str) -> None:
+async def test_keys_values_and_headers_arrive_unchanged(kafka: Cluster, name: str) -> None:
     kafka.create_topic(name, 4)
     encoded = base64.b64encode(b"\xff\x00").decode()
     async with serving(make_config(kafka.bootstrap())) as daemon:
@@ -93,7 +93,9 @@ async def test_asynchronous_messages_and_their_distribution(kafka: Cluster, name
 
 
 @pytest.mark.parametrize("partitions", [4, 12, 64])
-async def test_hash_partitioner_equals_the_original_s(kafka: Cluster, name: str, partitions: int) -> None:
+async def test_the_hash_partitioner_equals_the_go_original_s(
+    kafka: Cluster, name: str, partitions: int
+) -> None:
     kafka.create_topic(name, partitions)
     keys = ["", "1", "foo", "bar", "A", "Ключ", *map(str, range(40))]
     async with serving(make_config(kafka.bootstrap())) as daemon:
@@ -125,7 +127,7 @@ async def test_compression_and_required_acks(kafka: Cluster, name: str, compress
     value = b"abcdefgh" * 500
     async with serving(config) as daemon:
         found = [await daemon.produce(name, value) for _ in range(3)]
-    # Without an acknowledgement no offset is known; 0 is what the original says, too.
+    # Without an acknowledgement no offset is known; the Go original also answers 0.
     expected = [0] * 3 if acks == "no_response" else [0, 1, 2]
     assert [offset for _, offset in found] == expected
     messages = await asyncio.to_thread(read_all, kafka, name, 3)
@@ -149,7 +151,7 @@ async def test_the_size_check(kafka: Cluster, name: str) -> None:
         assert (answer.status, answer.body) == (200, b"{}"), "asynchronous: only logged"
 
 
-async def test_oversized_bodies_are_refused_unread(kafka: Cluster, name: str) -> None:
+async def test_oversized_bodies_are_refused_without_reading_them(kafka: Cluster, name: str) -> None:
     async with serving(make_config(kafka.bootstrap())) as daemon:
         host, port = daemon.engine.addresses["rest"].split(":")
         reader, writer = await asyncio.open_connection(host, int(port))
@@ -245,7 +247,7 @@ async def test_headers_need_kafka_0_11(kafka: Cluster, name: str) -> None:
         assert (await daemon.offsets(name, "g"))[0].end == 0
 
 
-async def test_what_was_taken_is_flushed_by_a_stop(kafka: Cluster, name: str) -> None:
+async def test_a_stop_flushes_accepted_messages(kafka: Cluster, name: str) -> None:
     kafka.create_topic(name)
     async with serving(make_config(kafka.bootstrap())) as daemon:
         await asyncio.gather(*[daemon.post(f"/topics/{name}/messages", f"{number}") for number in range(500)])
@@ -254,7 +256,7 @@ async def test_what_was_taken_is_flushed_by_a_stop(kafka: Cluster, name: str) ->
 
 
 async def test_a_stop_right_after_asynchronous_produces(kafka: Cluster, name: str) -> None:
-    """Nothing has left the mailbox when the drain begins."""
+    """The drain begins before any message has left the mailbox."""
     kafka.create_topic(name)
     engine = Engine(make_config(kafka.bootstrap()))
     await engine.start()

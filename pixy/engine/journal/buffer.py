@@ -1,8 +1,8 @@
 """Gathers what the engine's actors add to the journal, until it is written.
 
 An actor adds an event as one tuple to the :class:`Journal`, which is memory and nothing else: no message, no
-clock, no await, so a request pays less than a microsecond. :mod:`pixy.engine.journal.writer` takes the events and
-writes them. Events that do not fit are counted, and the next batch that Kafka takes reports the count.
+clock, no await, so a request pays less than a microsecond. :mod:`pixy.engine.journal.writer` takes the events
+and writes them. Events that do not fit are counted, and the next batch that Kafka takes reports the count.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from pixy.config import model
 from pixy.journal import AUTO, COLUMNS, WAITED, Kind, Lost, Refusal, Stream
 
 RawEvent = tuple[int, float, Stream, int, int, int, float, int, int]
-"""An event in the order of :data:`pixy.journal.COLUMNS`; ``time`` is event-loop time and ``took`` a duration, both
-in seconds."""
+"""An event in the order of :data:`pixy.journal.COLUMNS`; ``time`` is event-loop time and ``took`` a duration,
+both in seconds."""
 
 
 class Journal:

@@ -1,7 +1,8 @@
 """Writes a cluster's journal: batches of events to a Kafka topic, through a producer client of its own.
 
-It takes the events that :class:`pixy.engine.journal.buffer.Journal` has gathered when a batch is full and when
-``linger`` has passed. A topic that is missing, refused or slow fills the journal's own buffer and nothing else.
+It takes the events that :class:`pixy.engine.journal.buffer.Journal` has gathered when a batch is full and
+when ``linger`` has passed. A topic that is missing, refused or slow fills the journal's own buffer and
+nothing else.
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ class Client(Protocol):
 
 
 ClientFactory = Callable[[Callable[[list[Report]], None], Callable[[Exception], None]], Client]
-"""Creates a client from a callback for delivery reports and one for a fatal error, both called on the loop."""
+"""Creates a client from callbacks for delivery reports and for a fatal error, both called on the loop."""
 
 
 @dataclass(frozen=True, slots=True)
 class DrainJournal(Request[None]):
-    """Write all events, then a final batch. The reply comes when Kafka has it, or after ``shutdown_timeout``."""
+    """Write all events and a final batch. The reply comes when Kafka has it or ``shutdown_timeout`` is over."""
 
 
 @dataclass(frozen=True, slots=True)

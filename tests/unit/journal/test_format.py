@@ -1,4 +1,4 @@
-"""The journal's format: what is written is what is read, and nothing else is taken for it."""
+"""The journal's format: encoding and decoding round-trip, and damaged batches are refused."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ rows = st.lists(
 
 
 @given(rows, st.lists(st.tuples(st.text(max_size=8), st.integers(0, 2**31 - 1)), min_size=5, max_size=5))
-def test_what_is_written_is_what_is_read(events: list[Any], names: list[tuple[str, int]]) -> None:
+def test_encoded_events_decode_to_the_same_events(events: list[Any], names: list[tuple[str, int]]) -> None:
     streams = [Stream(topic, part, f"g{part}", at) for at, (topic, part) in enumerate(names)]
     made = [(*row[:2], streams[row[2]], *row[3:]) for row in events]
     batch = decode(encode("c1", NOW, 7, made, lost=Lost(3, NOW, NOW + 1), final=True))
@@ -56,7 +56,7 @@ def test_what_is_written_is_what_is_read(events: list[Any], names: list[tuple[st
         assert {name: event[name] for name in wanted} == wanted
 
 
-def test_a_usual_batch_takes_few_bytes_an_event() -> None:
+def test_a_typical_batch_takes_less_than_15_bytes_an_event() -> None:
     streams = [Stream("orders", part, "billing", 4) for part in range(8)]
     events = [
         (
@@ -75,7 +75,7 @@ def test_a_usual_batch_takes_few_bytes_an_event() -> None:
     assert len(encode("kp_host_1", NOW, 1, events)) < 15_000
 
 
-def test_names_that_are_no_text_do_not_stop_the_journal() -> None:
+def test_a_name_that_is_not_valid_unicode_is_encoded_with_a_replacement() -> None:
     event = (Kind.ACKED, NOW, Stream("t", 0, "g\ud800"), 1, 0, 0, 0, 0, 0)
     assert decode(encode("c", NOW, 0, [event])).events()[0]["group"] == "g?"
 
@@ -116,7 +116,7 @@ def _changed(**changes: Any) -> bytes:
         (_changed(streams=lambda _s: 5), "damaged"),
     ],
 )
-def test_what_is_no_batch_is_refused_with_the_reason(value: bytes, told: str) -> None:
+def test_a_value_that_is_not_a_batch_is_refused_with_the_reason(value: bytes, told: str) -> None:
     with pytest.raises(JournalFormatError) as caught:
         decode(value)
     assert told in str(caught.value)

@@ -1,4 +1,4 @@
-"""Commits of a consumer that are not waited for: who waits instead, in which order, and what is told."""
+"""Commits without ``wait``: another thread waits, the order is kept, and the outcome is reported."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Outcome = tuple[PixyError | None, dict[TopicPartition, PixyError], bool]
 
 
 class Coordinator:
-    """In the place of GroupOffsets: answers a commit when it is let, and remembers the order."""
+    """Replaces GroupOffsets: answers a commit when the test allows it, and records the order."""
 
     def __init__(self, *_: Any) -> None:
         self.seen: list[tuple[str, int]] = []
@@ -81,15 +81,15 @@ def commit(at: int) -> tuple[Commit, ...]:
     return (Commit("t", 0, at, "metadata"),)
 
 
-def test_the_caller_goes_on_while_the_coordinator_does_not_answer(one: Fixture) -> None:
-    one.client.commit(commit(1), wait=False)  # a commit that blocks here ends in the fake's LONG, failed
+def test_a_commit_does_not_block_the_caller_while_the_coordinator_does_not_answer(one: Fixture) -> None:
+    one.client.commit(commit(1), wait=False)  # if it blocked, it would fail after LONG
     assert one.client.poll(0) is None and one.coordinator.seen == [] and one.outcomes == []
     one.coordinator.answer.set()
     assert one.told.wait(LONG)
-    assert one.outcomes == [(None, {}, True)], "and the end of the process would not wait for its thread"
+    assert one.outcomes == [(None, {}, True)], "its thread must not delay the end of the process"
 
 
-def test_what_follows_comes_after_it(one: Fixture) -> None:
+def test_later_calls_come_after_a_commit_in_progress(one: Fixture) -> None:
     one.client.commit(commit(1), wait=False)
     threading.Timer(0.05, one.coordinator.answer.set).start()
     one.client.commit(commit(2), wait=True)
@@ -98,7 +98,7 @@ def test_what_follows_comes_after_it(one: Fixture) -> None:
     assert one.coordinator.seen == [("commit", 1), ("commit", 2), ("commit", 3), ("committed", 4)]
 
 
-def test_closing_waits_for_it(one: Fixture) -> None:
+def test_closing_waits_for_a_commit_in_progress(one: Fixture) -> None:
     one.client.commit(commit(1), wait=False)
     threading.Timer(0.05, one.coordinator.answer.set).start()
     one.client.close()
@@ -113,7 +113,7 @@ def test_closing_waits_for_it(one: Fixture) -> None:
         (ValueError("a surprise"), "kafka: a surprise"),
     ],
 )
-def test_its_failure_is_told(one: Fixture, failure: Exception, text: str) -> None:
+def test_a_failed_commit_is_reported(one: Fixture, failure: Exception, text: str) -> None:
     one.coordinator.failure = failure
     one.coordinator.answer.set()
     one.client.commit(commit(1), wait=False)
@@ -122,7 +122,7 @@ def test_its_failure_is_told(one: Fixture, failure: Exception, text: str) -> Non
     assert isinstance(error, KafkaError) and str(error) == text and partitions == {}
 
 
-def test_the_failure_of_a_partition(one: Fixture) -> None:
+def test_a_refused_partition_is_reported(one: Fixture) -> None:
     refused = KafkaError("kafka: no", -1, "NO")
     one.coordinator.errors = {("t", 0): refused}
     one.coordinator.answer.set()

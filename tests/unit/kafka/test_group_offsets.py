@@ -1,4 +1,4 @@
-"""Offsets over the wire library: who commits, where to, and how often it is tried."""
+"""Offsets over the wire library: the member, the addresses and options, and retries."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ COMMIT = Commit("t", 0, 7, "BK")
         (b"CGMDv2:\xff\xff\xff\xffg\x00\x00\x01", Member("", -1, None)),
     ],
 )
-def test_who_commits(data: bytes, member: Member) -> None:
+def test_group_metadata_are_parsed(data: bytes, member: Member) -> None:
     assert parse_member(data) == member
 
 
-def test_the_library_still_writes_that_format() -> None:
+def test_librdkafka_still_writes_that_format() -> None:
     consumer = Consumer({"group.id": "g", "bootstrap.servers": "127.0.0.1:1"})
     try:
         assert parse_member(consumer.consumer_group_metadata()) == Member("", -1, None)
@@ -59,11 +59,11 @@ def test_the_library_still_writes_that_format() -> None:
         ("[::1]", ["[::1]:9092"]),
     ],
 )
-def test_addresses(servers: str, wanted: list[str]) -> None:
+def test_bootstrap_addresses_get_a_default_port(servers: str, wanted: list[str]) -> None:
     assert bootstrap({"bootstrap.servers": servers}) == wanted
 
 
-def test_options_come_from_the_settings_of_every_client(tmp_path: Path) -> None:
+def test_wire_options_follow_a_client_s_settings(tmp_path: Path) -> None:
     plain = wire_options(settings.admin(make_config(["127.0.0.1:1"]).proxies["default"]))
     assert "tls" not in plain and "sasl" not in plain and plain["request_timeout"] == 10.0
     config = make_config(["127.0.0.1:1"]).proxies["default"]
@@ -82,7 +82,7 @@ def test_options_come_from_the_settings_of_every_client(tmp_path: Path) -> None:
 
 
 class Coordinator:
-    """Answers from a list: an error code, or what is raised."""
+    """Answers from a list of error codes and exceptions."""
 
     def __init__(self, answers: Sequence[int | Exception]) -> None:
         self.left = list(answers)
@@ -94,10 +94,10 @@ class Coordinator:
             raise answer
         return dict.fromkeys(offsets, answer)
 
-    def fetch_offsets(self, places: list[Any]) -> Found:
+    def fetch_offsets(self, partitions: list[Any]) -> Found:
         answer = self.left.pop(0)
         assert isinstance(answer, int)
-        return Found(0, {place: GroupOffset(answer, -2, "A100\0") for place in places})
+        return Found(0, {tp: GroupOffset(answer, -2, "A100\0") for tp in partitions})
 
     def forget(self) -> None:
         self.forgotten += 1
@@ -108,7 +108,7 @@ class Coordinator:
 
 @pytest.fixture
 def naps(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The pauses, none of which is waited for: the clock goes on by them."""
+    """Records pauses and advances the clock by them instead of sleeping."""
     taken: list[float] = []
     monkeypatch.setattr(group_offsets.time, "sleep", taken.append)
     monkeypatch.setattr(group_offsets.time, "monotonic", lambda: sum(taken))
@@ -127,7 +127,7 @@ MOVED, LOADING, FENCED, TOO_LARGE = 16, 14, 22, 12
 
 
 @pytest.mark.parametrize("trouble", [MOVED, LOADING, TransportError("gone")])
-def test_a_coordinator_that_moved_or_hung_up_is_looked_for_once_at_once(
+def test_a_coordinator_that_moved_or_hung_up_is_looked_up_once_without_a_pause(
     monkeypatch: pytest.MonkeyPatch, naps: list[float], trouble: int | Exception
 ) -> None:
     offsets, coordinator = offsets_of(monkeypatch, trouble, 0)
@@ -139,7 +139,7 @@ def test_a_coordinator_that_moved_or_hung_up_is_looked_for_once_at_once(
     assert coordinator.left == [0]
 
 
-def test_patience_is_as_long_as_wanted(monkeypatch: pytest.MonkeyPatch, naps: list[float]) -> None:
+def test_retries_go_on_for_as_long_as_patience(monkeypatch: pytest.MonkeyPatch, naps: list[float]) -> None:
     offsets, coordinator = offsets_of(monkeypatch, *[MOVED] * 6, 0)
     assert offsets.commit([COMMIT], patience=5) == {}
     assert naps == [0.0, 0.05, 0.1, 0.2, 0.4, 0.8]
@@ -151,7 +151,9 @@ def test_patience_is_as_long_as_wanted(monkeypatch: pytest.MonkeyPatch, naps: li
     assert coordinator.forgotten == len(naps)
 
 
-def test_what_does_not_pass_is_told_at_once(monkeypatch: pytest.MonkeyPatch, naps: list[float]) -> None:
+def test_errors_that_do_not_pass_are_returned_at_once(
+    monkeypatch: pytest.MonkeyPatch, naps: list[float]
+) -> None:
     for code in (FENCED, TOO_LARGE):
         offsets, _ = offsets_of(monkeypatch, code)
         errors = offsets.commit([COMMIT], patience=5)
@@ -159,7 +161,7 @@ def test_what_does_not_pass_is_told_at_once(monkeypatch: pytest.MonkeyPatch, nap
     assert naps == []
 
 
-def test_errors_of_the_way_there(monkeypatch: pytest.MonkeyPatch, naps: list[float]) -> None:
+def test_connection_errors_are_translated(monkeypatch: pytest.MonkeyPatch, naps: list[float]) -> None:
     for raised, code in (
         (group_offsets.RequestTimedOutError("late"), LibraryError._TIMED_OUT),
         (group_offsets.AuthenticationError("no"), LibraryError._AUTHENTICATION),
@@ -171,13 +173,13 @@ def test_errors_of_the_way_there(monkeypatch: pytest.MonkeyPatch, naps: list[flo
         assert found.value.code == code
 
 
-def test_nothing_to_commit_asks_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_empty_commit_makes_no_request(monkeypatch: pytest.MonkeyPatch) -> None:
     offsets, _ = offsets_of(monkeypatch)
     assert offsets.commit([]) == {}
     offsets.close()
 
 
-def test_what_is_read_is_to_the_letter_but_for_an_old_terminator(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_committed_metadata_are_returned_without_an_old_terminator(monkeypatch: pytest.MonkeyPatch) -> None:
     offsets, coordinator = offsets_of(monkeypatch, 0, FENCED)
     assert offsets.committed([("t", 1)]) == {("t", 1): group_offsets.Committed(-2, "A100")}
     with pytest.raises(KafkaError):

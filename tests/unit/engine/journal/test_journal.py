@@ -1,4 +1,4 @@
-"""The journal's memory and its writer, against a client that keeps or refuses what it is given."""
+"""The journal's buffer and its writer, with a client that keeps or refuses batches."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STREAM = Stream("t", 0, "g", 1)
 
 
 class Client:
-    """Keeps batches; ``land`` says what became of them."""
+    """Keeps batches; ``land`` delivers their reports."""
 
     def __init__(self, deliver: Any) -> None:
         self.deliver = deliver
@@ -90,12 +90,12 @@ async def until(check: Any) -> None:
             await asyncio.sleep(0.001)
 
 
-async def test_full_batches_go_at_once_and_the_rest_after_linger() -> None:
+async def test_full_batches_are_written_at_once_and_the_rest_after_linger() -> None:
     async with ActorSystem() as system:
         bench = Bench(system, linger=0.2)
         await bench.ref
         client = bench.clients[0]
-        assert [len(batch.events()) for batch in client.batches] == [0], "it says that it begins"
+        assert [len(batch.events()) for batch in client.batches] == [0], "an empty batch begins the epoch"
         bench.add(25)
         for _ in range(20):
             await asyncio.sleep(0)
@@ -106,7 +106,7 @@ async def test_full_batches_go_at_once_and_the_rest_after_linger() -> None:
         await until(lambda: bench.journal.held == 0)
 
 
-async def test_each_full_batch_goes_at_once() -> None:
+async def test_each_full_batch_is_written_at_once() -> None:
     async with ActorSystem() as system:
         bench = Bench(system, linger=3600.0)
         await bench.ref
@@ -122,7 +122,7 @@ def many(journal: Journal, count: int, first: int = 0) -> None:
     )
 
 
-async def test_events_that_come_together_are_written_like_those_that_come_alone() -> None:
+async def test_put_many_writes_the_same_batches_as_add() -> None:
     async with ActorSystem() as system:
         bench = Bench(system, linger=3600.0)
         await bench.ref
@@ -177,7 +177,7 @@ async def test_what_does_not_fit_is_dropped_and_its_number_is_written() -> None:
         await until(lambda: offsets(client.batches)[-1] == 100)
 
 
-async def test_batches_that_kafka_refuses_are_counted_in_the_next_that_it_takes(caplog: Any) -> None:
+async def test_the_next_batch_that_kafka_takes_counts_the_refused_ones(caplog: Any) -> None:
     async with ActorSystem() as system:
         bench = Bench(system)
         await bench.ref
@@ -195,7 +195,7 @@ async def test_batches_that_kafka_refuses_are_counted_in_the_next_that_it_takes(
         assert bench.journal.failed.events == 0
 
 
-async def test_a_client_whose_queue_is_full_costs_events_and_nothing_else() -> None:
+async def test_a_full_client_loses_events_and_fails_nothing() -> None:
     async with ActorSystem() as system:
         bench = Bench(system)
         await bench.ref
@@ -208,7 +208,7 @@ async def test_a_client_whose_queue_is_full_costs_events_and_nothing_else() -> N
         await until(lambda: sum(batch.lost.events for batch in client.batches) == 20)
 
 
-def test_a_daemon_with_nothing_to_tell_says_so() -> None:
+def test_an_idle_writer_sends_heartbeats() -> None:
     async def scenario(sim: Sim) -> None:
         bench = Bench(sim.system)
         await bench.ref
@@ -220,7 +220,7 @@ def test_a_daemon_with_nothing_to_tell_says_so() -> None:
     simulate(scenario)
 
 
-async def test_a_drain_writes_everything_and_then_says_that_it_is_the_end() -> None:
+async def test_a_drain_writes_all_events_and_a_final_batch() -> None:
     async with ActorSystem() as system:
         bench = Bench(system, linger=3600.0)
         await bench.ref
@@ -231,7 +231,7 @@ async def test_a_drain_writes_everything_and_then_says_that_it_is_the_end() -> N
         assert [batch.final for batch in batches] == [False, False, False, True]
 
 
-async def test_a_drain_that_kafka_does_not_answer_is_bounded() -> None:
+async def test_a_drain_ends_when_kafka_does_not_answer() -> None:
     async with ActorSystem() as system:
         bench = Bench(system, shutdown_timeout=0.05)
         await bench.ref
@@ -241,7 +241,7 @@ async def test_a_drain_that_kafka_does_not_answer_is_bounded() -> None:
             await bench.ref.ask(DrainJournal(), block=False)
 
 
-async def test_a_writer_that_fails_begins_a_new_epoch_and_counts_what_was_on_its_way() -> None:
+async def test_a_restarted_writer_begins_a_new_epoch_and_counts_batches_in_flight_as_lost() -> None:
     async with ActorSystem() as system:
         bench = Bench(system)
         await bench.ref
@@ -257,12 +257,12 @@ async def test_a_writer_that_fails_begins_a_new_epoch_and_counts_what_was_on_its
         await until(lambda: offsets(second.batches) == [90, 91, 92, 93])
         assert second.batches[0].epoch > first.batches[0].epoch
         assert sum(batch.lost.events for batch in second.batches) == 10
-        first.land(first.sent)  # too late: counted already
+        first.land(first.sent)  # too late: counted as lost already
         await asyncio.sleep(0.05)
         assert bench.journal.held == 0
 
 
-async def test_a_batch_that_can_not_be_written_fails_the_writer_and_not_the_count() -> None:
+async def test_an_event_that_cannot_be_encoded_fails_the_writer_and_is_counted_as_lost() -> None:
     async with ActorSystem() as system:
         bench = Bench(system)
         await bench.ref
@@ -273,7 +273,7 @@ async def test_a_batch_that_can_not_be_written_fails_the_writer_and_not_the_coun
 
 
 class Journalled(Scenario):
-    """The group's scenario with a journal that nothing is lost of."""
+    """The group's scenario with a journal that loses nothing."""
 
     def __init__(self, sim: Sim) -> None:
         super().__init__(sim)
@@ -297,7 +297,7 @@ class Journalled(Scenario):
         )
 
     async def consume(self, group: Any, impatient: bool) -> Any:
-        """Sometimes the client is gone before the answer is written."""
+        """Consume, and sometimes give the message back, like a client that is gone."""
         delivery = await super().consume(group, impatient)
         if delivery is None or self.rng.random() > 0.1:
             return delivery
@@ -309,7 +309,7 @@ class Journalled(Scenario):
         return [event for batch, _ in self.journal.take(partly=True) for event in batch]
 
 
-def test_the_journal_tells_what_the_clients_saw() -> None:
+def test_the_journal_agrees_with_the_clients() -> None:
     for seed in range(6):
         crash = Crash(path="/g/t.*", probability=0.002)
 
@@ -336,7 +336,7 @@ def test_the_journal_tells_what_the_clients_saw() -> None:
         simulate(scenario, seed=seed, faults=(crash,), may_escalate=True)
 
 
-def test_what_was_given_back_is_told_so() -> None:
+def test_messages_given_back_have_returned_events() -> None:
     async def scenario(sim: Sim) -> None:
         made = Journalled(sim)
         await made.run(forget=0.0, rebalances=False)
@@ -348,7 +348,7 @@ def test_what_was_given_back_is_told_so() -> None:
         simulate(scenario, seed=seed)
 
 
-def test_each_assignment_is_told_with_its_end() -> None:
+def test_each_assignment_has_a_revoked_event() -> None:
     async def scenario(sim: Sim) -> None:
         made = Journalled(sim)
         await made.run(forget=0.0)
@@ -363,6 +363,6 @@ def test_each_assignment_is_told_with_its_end() -> None:
         simulate(scenario, seed=seed)
 
 
-async def test_the_defaults_are_off() -> None:
+async def test_the_journal_is_disabled_by_default() -> None:
     assert Proxy().journal.topic == ""
     assert AUTO == 2, "documented"

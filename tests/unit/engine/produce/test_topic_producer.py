@@ -1,4 +1,4 @@
-"""The producer of a topic, against a client that keeps what it is given."""
+"""The producer of a topic, with a client that keeps the messages that it is given."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Client:
         return bulk.sent == len(bulk.records)
 
     def bulk_landed(self, bulk: Any) -> None:
-        """Told by land_bulk itself."""
+        """Do nothing: the tests deliver the reports of a bulk themselves."""
 
     def land(self, ref: ActorRef[Any], items: list[Any]) -> None:
         reports = tuple((item, None, 0, at) for at, item in enumerate(items))
@@ -96,7 +96,7 @@ def ask(ref: ActorRef[Any], count: int, size: int = 1) -> list[Future[Any]]:
     return [ref.ask(Produce(None, b"x" * size), block=False) for _ in range(count)]
 
 
-async def test_callers_that_come_together_go_together_and_later_ones_wait_for_the_flight() -> None:
+async def test_concurrent_messages_are_sent_together_and_later_ones_wait_until_they_land() -> None:
     client = Client()
     async with ActorSystem() as system:
         ref = start(system, client, flush_frequency=60)
@@ -106,7 +106,7 @@ async def test_callers_that_come_together_go_together_and_later_ones_wait_for_th
         second = ask(ref, 3)
         for _ in range(50):
             await asyncio.sleep(0)
-        assert len(client.batches) == 1, "gathered while something is in flight"
+        assert len(client.batches) == 1, "the first messages are still in flight"
         client.land(ref, client.batches[0])
         await until(lambda: len(client.sent) == 8)
         assert [await reply for reply in first] == [(0, at) for at in range(5)]
@@ -114,7 +114,7 @@ async def test_callers_that_come_together_go_together_and_later_ones_wait_for_th
         assert [await reply for reply in second] == [(0, at) for at in range(3)]
 
 
-async def test_what_was_gathered_goes_out_after_flush_frequency_at_the_latest() -> None:
+async def test_gathered_messages_are_sent_after_flush_frequency_at_the_latest() -> None:
     client = Client()
     async with ActorSystem() as system:
         ref = start(system, client, flush_frequency=0.01)
@@ -124,7 +124,7 @@ async def test_what_was_gathered_goes_out_after_flush_frequency_at_the_latest() 
         await until(lambda: len(client.sent) == 2)  # though the first has not landed
 
 
-async def test_flush_bytes() -> None:
+async def test_gathered_messages_are_sent_once_they_exceed_flush_bytes() -> None:
     client = Client()
     async with ActorSystem() as system:
         ref = start(system, client, flush_frequency=60, flush_bytes=100)
@@ -135,7 +135,7 @@ async def test_flush_bytes() -> None:
         await until(lambda: len(client.sent) == 3)
 
 
-async def test_a_drain_sends_what_is_gathered_before_it_answers() -> None:
+async def test_a_drain_sends_gathered_messages_before_it_replies() -> None:
     client = Client()
     async with ActorSystem() as system:
         ref = start(system, client, flush_frequency=60)
@@ -150,7 +150,7 @@ async def test_a_drain_sends_what_is_gathered_before_it_answers() -> None:
         assert len([await reply for reply in waiting]) == 4
 
 
-async def test_a_full_client_keeps_order_and_goes_on_with_the_next_report() -> None:
+async def test_sending_to_a_full_client_continues_in_order_with_the_next_report() -> None:
     client = Client(room=2)
     async with ActorSystem() as system:
         ref = start(system, client, flush_frequency=0.01)
@@ -164,7 +164,7 @@ async def test_a_full_client_keeps_order_and_goes_on_with_the_next_report() -> N
         assert len([await reply for reply in replies]) == 5
 
 
-async def test_the_bound_of_what_waits() -> None:
+async def test_messages_beyond_channel_buffer_size_are_refused() -> None:
     client = Client(room=0)
     async with ActorSystem() as system:
         ref = start(system, client, channel_buffer_size=3)
@@ -174,7 +174,7 @@ async def test_the_bound_of_what_waits() -> None:
         assert not any(reply.done() for reply in replies[:3])
 
 
-async def test_too_large_and_unknown() -> None:
+async def test_a_message_that_is_too_large_and_an_unknown_topic_are_refused() -> None:
     client = Client()
     async with ActorSystem() as system:
         ref = start(system, client, max_message_bytes=1000)
@@ -190,7 +190,7 @@ async def test_too_large_and_unknown() -> None:
         await until(lambda: not missing.is_alive())
 
 
-async def test_round_robin_takes_the_writable_partitions_in_turn() -> None:
+async def test_round_robin_uses_the_writable_partitions_in_turn() -> None:
     client = Client()
     async with ActorSystem() as system:
         ref = start(system, client, partitions=(0, 2, 5), partitioner="roundrobin")
@@ -241,7 +241,7 @@ class BulkClient(Client):
         ref.tell(DeliveryReports(complete[0].life, reports), urgent=True)
 
 
-async def test_a_batch_is_one_message_and_has_a_result_for_each_record() -> None:
+async def test_a_batch_has_a_result_for_each_record() -> None:
     client = BulkClient()
     async with ActorSystem() as system:
         ref = start(system, client)
@@ -250,7 +250,7 @@ async def test_a_batch_is_one_message_and_has_a_result_for_each_record() -> None
         [bulk] = client.bulks
         assert client.partitions == [-1, 1, -1]
         for at in (2, 0, 1):
-            assert not client.complete, "told once, at the end"
+            assert not client.complete, "reported before the last record landed"
             bulk.landed(at, None, Landed(at, 10 + at))
         client.deliver(ref)
         assert await reply == [(0, 10), (1, 11), (2, 12)]
@@ -269,7 +269,9 @@ async def test_a_record_of_a_batch_fails_alone() -> None:
         reply = ref.ask(ProduceMany(records), block=False)
         await until(lambda: client.bulks)
         [bulk] = client.bulks
-        assert [record.value for record in bulk.records] == [b"a", b"b"], "what is too large is not sent"
+        assert [record.value for record in bulk.records] == [b"a", b"b"], (
+            "records that are too large are not sent"
+        )
         bulk.refuse(1, LibraryError(LibraryError._UNKNOWN_PARTITION))
         bulk.landed(0, None, Landed(0, 5))
         client.deliver(ref)
@@ -290,7 +292,7 @@ async def test_batches_and_single_messages_keep_their_order() -> None:
         assert [len(batch) for batch in client.batches] == [2, 2, 1]
 
 
-async def test_a_batch_that_does_not_fit_goes_on_where_it_stopped() -> None:
+async def test_a_batch_that_does_not_fit_continues_where_it_stopped() -> None:
     client = BulkClient(room=2)
     async with ActorSystem() as system:
         ref = start(system, client)
@@ -307,14 +309,14 @@ async def test_a_batch_that_does_not_fit_goes_on_where_it_stopped() -> None:
         assert await reply == [(0, at) for at in range(5)]
 
 
-async def test_a_batch_for_a_topic_that_is_not_there_fails_as_a_whole() -> None:
+async def test_a_batch_for_an_unknown_topic_fails_as_a_whole() -> None:
     async with ActorSystem() as system:
         ref = start(system, BulkClient(), partitions=None)
         with pytest.raises(UnknownTopic):
             await ref.ask(ProduceMany([Rec()]), block=False)
 
 
-async def test_round_robin_leaves_a_record_its_own_partition() -> None:
+async def test_round_robin_respects_the_partition_of_a_record() -> None:
     client = BulkClient()
     async with ActorSystem() as system:
         ref = start(system, client, partitions=(0, 1, 2), partitioner="roundrobin")
@@ -323,7 +325,7 @@ async def test_round_robin_leaves_a_record_its_own_partition() -> None:
         assert client.partitions == [0, 2, 1, 2]
 
 
-# -- who listens ------------------------------------------------------------------------------------
+# -- listener --------------------------------------------------------------------------------------
 
 TIMED_OUT = LibraryError(LibraryError._MSG_TIMED_OUT)
 
@@ -426,8 +428,8 @@ async def test_reports_of_an_earlier_life_settle_nothing() -> None:
         assert not gathered.done()
 
 
-async def test_reports_of_an_earlier_life_mean_room() -> None:
-    """A full client takes the rest when any report comes, whoever sent what it reports."""
+async def test_a_report_of_an_earlier_life_makes_a_full_client_continue() -> None:
+    """Any delivery report means that the client has room, whichever life sent the message."""
     client = Client(room=1)
     async with ActorSystem() as system:
         ref = start(system, client, flush_frequency=60)
@@ -445,7 +447,7 @@ async def test_reports_of_an_earlier_life_mean_room() -> None:
 
 
 def crash(ref: ActorRef[Any]) -> None:
-    """Make the producer fail and restart: an empty batch is a bug of its caller, told and not asked."""
+    """Make the producer fail and restart, with an empty batch that nobody waits for."""
     ref.tell(ProduceMany([]))
 
 
@@ -458,8 +460,8 @@ def crash(ref: ActorRef[Any]) -> None:
         ([1, -1], None),
     ],
 )
-def test_a_batch_is_cut_by_partition_unless_that_could_change_an_order(
+def test_a_batch_is_grouped_by_partition_unless_that_could_change_an_order(
     partitions: list[int], groups: list[tuple[int, list[int]]] | None
 ) -> None:
     found = by_partition(partitions)
-    assert groups == (None if found is None else [(part, list(places)) for part, places in found])
+    assert groups == (None if found is None else [(part, list(indexes)) for part, indexes in found])
