@@ -1,4 +1,4 @@
-"""Consumer instances as clients use them."""
+"""Consumer instances as clients use them, and a look at what they wait for."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 from tests.integration.restv1.contract import check_answer
 from tests.integration.restv1.support import BINARY_V1, BINARY_V2, V1, V2, ask
-from tests.support import Answer, Daemon
+from tests.support import Answer, Daemon, eventually
 
 
 class Instance:
-    """One instance, v2 unless said otherwise; every answer is held against the contract."""
+    """An instance, used through v2 by default. Every answer is checked against the contract."""
 
     def __init__(self, daemon: Daemon, group: str, name: str = "c") -> None:
         self.daemon, self.group, self.name = daemon, group, name
@@ -26,6 +26,7 @@ class Instance:
         return answer
 
     async def call(self, method: str, path: str, body: Any = None, accept: str = V2) -> Answer:
+        """Make a request."""
         kind = V1 if accept in (V1, BINARY_V1) else V2
         answer = await ask(self.daemon, method, path, body, accept=accept, content_type=kind)
         document = answer.json if answer.body else None
@@ -57,12 +58,30 @@ class Instance:
         assert answer.status == 200, answer
         return {each["partition"]: each["offset"] for each in answer.json["offsets"]}
 
+    async def reads_wait(self, count: int) -> None:
+        """Wait until this many reads wait for records; reads whose client has gone do not count."""
+        ref = await self.daemon.engine.cluster().instances.find(self.group, self.name)
+
+        async def waiting() -> int:
+            return sum(not read.reply.done() for read in ref.actor._reads._waiting)
+
+        await eventually(waiting, lambda found: found == count)
+
+    async def has_fetched_ahead(self) -> None:
+        """Wait until the Kafka client holds records that no read has asked for."""
+        ref = await self.daemon.engine.cluster().instances.find(self.group, self.name)
+
+        async def ahead() -> bool:
+            return bool(ref.actor._context.session._ahead)
+
+        await eventually(ahead)
+
     async def delete(self) -> Answer:
         return await self.call("DELETE", self.base)
 
 
 async def fill(daemon: Daemon, topic: str, *values: bytes, partition: int = 0) -> None:
-    """Write values."""
+    """Produce values to one partition."""
     records = [{"value": base64.b64encode(value).decode(), "partition": partition} for value in values]
     answer = await ask(daemon, "POST", f"/topics/{topic}", {"records": records}, content_type=BINARY_V2)
     assert answer.status == 200 and all(each["error"] is None for each in answer.json["offsets"]), answer

@@ -1,4 +1,4 @@
-"""Requests of the v1/v2 API as clients make them."""
+"""Requests to the REST v1/v2 API as clients make them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import base64
 import json
 from typing import Any
 
-from tests.support import Answer, Daemon
+from tests.support import Answer, Daemon, eventually
 
 V1, V2 = "application/vnd.kafka.v1+json", "application/vnd.kafka.v2+json"
 BINARY_V1, JSON_V1 = "application/vnd.kafka.binary.v1+json", "application/vnd.kafka.json.v1+json"
@@ -27,7 +27,7 @@ async def ask(
     content_type: str | None = None,
     **headers: str,
 ) -> Answer:
-    """A request whose headers are these and no others; a body that is not bytes is made JSON."""
+    """Make a request with exactly these headers. A body that is not bytes is encoded as JSON."""
     sent = {name.replace("_", "-"): value for name, value in headers.items()}
     if accept is not None:
         sent["Accept"] = accept
@@ -52,7 +52,18 @@ async def fetch(
 
 
 def error(answer: Answer) -> tuple[int, int, str]:
-    """Status, code, message; an error has these two keys and no others."""
+    """The status, code and message of an error, whose document has exactly two keys."""
     found = answer.json
     assert set(found) == {"error_code", "message"}, found
     return answer.status, found["error_code"], found["message"]
+
+
+async def under_way(daemon: Daemon, count: int) -> None:
+    """Wait until the REST listener is answering this many requests."""
+    listener: Any = next(ref for ref in daemon.engine._service._cell.children.values() if ref.name == "rest")
+
+    async def active() -> int:
+        found: int = listener.actor._active
+        return found
+
+    await eventually(active, lambda found: found == count)

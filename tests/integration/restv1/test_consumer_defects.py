@@ -1,10 +1,9 @@
-"""What hurts users of other servers, each as a test that it does not hurt here."""
+"""Defects of other servers, each with a test that this one does not have it."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import time
 from typing import Any
 
 from confluent_kafka import Producer
@@ -16,7 +15,7 @@ from tests.support import Daemon, eventually, make_config, serving
 
 
 async def ready(daemon: Daemon, group: str, topic: str, name: str = "c", **options: Any) -> Instance:
-    """An instance that has joined."""
+    """An instance with a subscription."""
     instance = Instance(daemon, group, name)
     await instance.create(**options)
     await instance.subscribe(topic)
@@ -24,7 +23,7 @@ async def ready(daemon: Daemon, group: str, topic: str, name: str = "c", **optio
 
 
 async def test_a_record_larger_than_max_bytes_is_returned(kafka: Cluster, name: str) -> None:
-    """Elsewhere the instance is stuck at [] for ever."""
+    """Elsewhere the instance returns [] for ever."""
     kafka.create_topic(name)
     async with serving(make_config(kafka.bootstrap())) as daemon:
         await fill(daemon, name, b"x" * 100_000, b"small")
@@ -34,17 +33,24 @@ async def test_a_record_larger_than_max_bytes_is_returned(kafka: Cluster, name: 
 
 
 async def test_records_that_are_ready_are_not_waited_for(kafka: Cluster, name: str) -> None:
-    """Elsewhere a read of 9 records takes the whole second, 0.4 s or 10 s."""
+    """Elsewhere a read of 9 records takes the whole second, 0.4 s or 10 s. Here it ends before an empty
+    read with a wait of 0.5 s that began earlier.
+    """
     kafka.create_topic(name)
+    kafka.create_topic(f"{name}-e")
     async with serving(make_config(kafka.bootstrap())) as daemon:
         instance = await ready(daemon, name, name)
-        await instance.records("?timeout=100")
+        empty = await ready(daemon, f"{name}-e", f"{name}-e")
+        for each in (instance, empty):
+            await each.records("?timeout=100")
         for _ in range(3):
             await fill(daemon, name, *[b"v"] * 9)
-            await asyncio.sleep(0.3)
-            begun = time.monotonic()
+            await instance.has_fetched_ahead()
+            half_a_second = asyncio.ensure_future(empty.records("?timeout=500"))
+            await empty.reads_wait(1)
             assert len(await instance.records("?timeout=10000")) == 9
-            assert time.monotonic() - begun < 0.5
+            assert not half_a_second.done()
+            assert await half_a_second == []
 
 
 async def test_a_read_bounded_by_max_bytes_loses_no_record(kafka: Cluster, name: str) -> None:
@@ -102,20 +108,17 @@ async def test_many_waiting_reads_block_nobody(kafka: Cluster, name: str) -> Non
     async with serving(make_config(kafka.bootstrap())) as daemon:
         instances = await asyncio.gather(*[ready(daemon, f"{name}-{at}", name) for at in range(24)])
         await asyncio.gather(*[instance.records("?timeout=0") for instance in instances])
-        reads = [asyncio.ensure_future(instance.records("?timeout=30000")) for instance in instances]
-        await asyncio.sleep(0.5)
-        took = []
-        for instance in instances[:8]:
-            begun = time.monotonic()
+        reads = [asyncio.ensure_future(instance.records("?timeout=8000")) for instance in instances]
+        for instance in instances:
+            await instance.reads_wait(1)
+        for at, instance in enumerate(instances[:8]):
             place = {"topic": name, "partition": 0, "offset": 0}
             assert (await instance.at("POST", "/offsets", {"offsets": [place]})).status == 200
-            other = Instance(daemon, name, f"x{len(took)}")
+            other = Instance(daemon, name, f"x{at}")
             await other.create()
             assert (await other.delete()).status == 204
             await fill(daemon, f"{name}-p", b"v")
-            took.append(time.monotonic() - begun)
-        assert not any(read.done() for read in reads)
-        assert sorted(took)[4] < 1.0, took
+        assert not any(read.done() for read in reads), "eight rounds of calls take less than 8 s"
         await fill(daemon, name, b"v")
         assert [len(found) for found in await asyncio.gather(*reads)] == [1] * 24
 
@@ -127,23 +130,22 @@ async def test_commit_seek_and_delete_during_a_read(kafka: Cluster, name: str) -
         await fill(daemon, name, b"0", b"1", b"2")
         instance = await ready(daemon, name, name)
         assert len(await instance.records()) == 3
-        read = asyncio.ensure_future(instance.values("?timeout=30000"))
-        await asyncio.sleep(0.2)
-        begun = time.monotonic()
+        read = asyncio.ensure_future(instance.values("?timeout=2500"))
+        await instance.reads_wait(1)
         assert (await instance.at("POST", "/offsets")).status == 200
         assert await instance.committed(name) == {0: 3}
+        assert not read.done()
         place = {"topic": name, "partition": 0, "offset": 1}
         assert (await instance.at("POST", "/positions", {"offsets": [place]})).status == 204
-        assert await read == [b"1", b"2"]
+        assert await read == [b"1", b"2"], "the seek took effect before the end of the wait"
         reads = [
-            asyncio.ensure_future(ask(daemon, "GET", f"{instance.base}/records?timeout=30000"))
+            asyncio.ensure_future(ask(daemon, "GET", f"{instance.base}/records?timeout=2500"))
             for _ in range(3)
         ]
-        await asyncio.sleep(0.2)
+        await instance.reads_wait(3)
         assert (await instance.delete()).status == 204
         for read_ in reads:
             assert error(await read_) == (404, 40403, "Consumer instance not found.")
-        assert time.monotonic() - begun < 5
 
 
 async def test_concurrent_calls_on_one_instance(kafka: Cluster, name: str) -> None:
@@ -215,10 +217,11 @@ async def test_the_first_read_is_not_empty_because_the_group_is_still_joining(
     creating_kafka.create_topic(name)
     async with serving(make_config(creating_kafka.bootstrap())) as daemon:
         await fill(daemon, name, b"a")
-        begun = time.monotonic()
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
         instance = await ready(daemon, name, name)
         assert await instance.values() == [b"a"]
-        assert time.monotonic() - begun > 2.5
+        assert loop.time() - begun > 2.5, "the broker did delay the rebalance"
 
 
 async def test_an_idle_instance_ends_and_its_partitions_go_to_others(kafka: Cluster, name: str) -> None:
@@ -293,18 +296,20 @@ async def test_a_client_that_goes_away_loses_no_record(kafka: Cluster, name: str
                 f"GET {instance.base}/records?timeout=20000 HTTP/1.1\r\nHost: x\r\nAccept: {BINARY_V2}\r\n\r\n".encode()
             )
             await writer.drain()
-            await asyncio.sleep(0.1)
+            await instance.reads_wait(1)
             writer.close()
             await writer.wait_closed()
-            await asyncio.sleep(0.05)
+            await instance.reads_wait(0)
             assert reader is not None
             await fill(daemon, name, b"%d" % at)
-            # The next reader gets what the one before it would have got.
+            # The next read gets the record that the abandoned one would have got.
             assert await instance.values("?timeout=10000") == [b"%d" % at]
 
 
 async def test_an_idle_reader_s_next_read_is_quick(kafka: Cluster, name: str) -> None:
-    """It has fetched nothing meanwhile, to cost nothing; going on takes milliseconds, not a second."""
+    """Fetching is paused meanwhile, to cost nothing. Resuming it takes milliseconds, not a second: the
+    record comes within a read's wait of 200 ms.
+    """
     kafka.create_topic(name)
     config = make_config(kafka.bootstrap())
     config.proxies["default"].instances.pause_after = 0.2  # type: ignore[assignment]
@@ -312,14 +317,14 @@ async def test_an_idle_reader_s_next_read_is_quick(kafka: Cluster, name: str) ->
         await fill(daemon, name, b"0")
         instance = await ready(daemon, name, name)
         assert await instance.values("?timeout=5000") == [b"0"]
-        took = []
+        in_time = 0
         for at in range(1, 4):
-            await asyncio.sleep(1.7)
+            await asyncio.sleep(1.7)  # fetching pauses, and librdkafka's broker threads fall asleep
             await fill(daemon, name, b"%d" % at)
-            begun = time.monotonic()
-            assert await instance.values("?timeout=5000") == [b"%d" % at]
-            took.append(time.monotonic() - begun)
-        assert sorted(took)[1] < 0.2, took
+            found = await instance.values("?timeout=200")
+            in_time += bool(found)
+            assert (found or await instance.values("?timeout=5000")) == [b"%d" % at]
+        assert in_time >= 2
 
 
 async def test_a_json_document_with_every_digit(kafka: Cluster, name: str) -> None:

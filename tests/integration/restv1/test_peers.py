@@ -62,7 +62,7 @@ async def test_a_named_instance_lives_once_and_is_found_through_both(kafka: Clus
             waits = asyncio.ensure_future(
                 ask(two, "GET", f"{through.base}/records?timeout=20000", accept=BINARY_V2)
             )
-            await asyncio.sleep(0.2)
+            await (through if owner == "a" else beside).reads_wait(1)
             assert (await through.delete()).status == 204
             assert error(await waits)[:2] == (404, 40403)
             assert error(await beside.at("GET", "/subscription"))[:2] == (404, 40403)
@@ -159,10 +159,11 @@ async def test_a_client_that_goes_away_ends_the_forwarded_read(kafka: Cluster, n
             f"GET {instance.base}/records?timeout=20000 HTTP/1.1\r\nHost: x\r\nAccept: {BINARY_V2}\r\n\r\n".encode()
         )
         await writer.drain()
-        await asyncio.sleep(0.3)
+        owner = Instance(two, name, chosen)
+        await owner.reads_wait(1)
         writer.close()
         await writer.wait_closed()
         assert reader is not None
-        await asyncio.sleep(0.3)
+        await owner.reads_wait(0)
         await fill(two, name, b"kept")
         assert await instance.values("?timeout=10000") == [b"kept"]
