@@ -63,7 +63,7 @@ class Instance:
         ref = await self.daemon.engine.cluster().instances.find(self.group, self.name)
 
         async def waiting() -> int:
-            return sum(not read.reply.done() for read in ref.actor._reads._waiting)
+            return sum(not read.reply.done() for read in ref._cell.actor._reads._waiting)
 
         await eventually(waiting, lambda found: found == count)
 
@@ -72,7 +72,7 @@ class Instance:
         ref = await self.daemon.engine.cluster().instances.find(self.group, self.name)
 
         async def ahead() -> bool:
-            return bool(ref.actor._context.session._ahead)
+            return bool(ref._cell.actor._context.session._ahead)
 
         await eventually(ahead)
 

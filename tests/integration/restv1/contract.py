@@ -1,4 +1,4 @@
-"""Requests and answers held against the OpenAPI document."""
+"""Check requests and answers against the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _REGISTRY = Registry().with_resource(
 
 
 def check_answer(method: str, path: str, status: int, content_type: str, document: Any) -> None:
-    """Fail if the contract does not know such an answer."""
+    """Fail if the contract does not allow the answer."""
     operation = operation_of(method, path)
     answer = resolve(load(), operation["responses"].get(str(status)))
     assert answer is not None, f"{method} {path}: {status} is not documented"
@@ -35,13 +35,13 @@ def check_answer(method: str, path: str, status: int, content_type: str, documen
 
 
 def accepts(method: str, path: str, content_type: str, document: Any) -> bool:
-    """Whether a request's body is one of the contract."""
+    """Whether the contract allows the body of a request."""
     body = resolve(load(), operation_of(method, path)["requestBody"])
     return _validator(body["content"][content_type]["schema"]).is_valid(document)
 
 
 def operation_of(method: str, path: str) -> dict[str, Any]:
-    """The operation of a path, literal segments before named ones."""
+    """The operation of a path; literal segments take precedence over named ones."""
     for template in sorted(load()["paths"], key=lambda each: (each.count("{"), each)):
         pattern = re.sub(r"\\\{\w+\\\}", "[^/]+", re.escape(template))
         item = load()["paths"][template]
@@ -56,7 +56,7 @@ def _validator(schema: Any) -> Draft202012Validator:
 
 
 def _absolute(schema: Any) -> Any:
-    """Local references, which mean the whole document, made to say so."""
+    """Make local references absolute, so that they refer to the whole document."""
     if isinstance(schema, dict):
         return {
             key: f"urn:contract{value}" if key == "$ref" and value.startswith("#") else _absolute(value)

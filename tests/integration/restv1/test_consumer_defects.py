@@ -32,7 +32,7 @@ async def test_a_record_larger_than_max_bytes_is_returned(kafka: Cluster, name: 
         assert await instance.values("?max_bytes=0") == [b"small"]
 
 
-async def test_records_that_are_ready_are_not_waited_for(kafka: Cluster, name: str) -> None:
+async def test_a_read_of_ready_records_does_not_wait(kafka: Cluster, name: str) -> None:
     """Elsewhere a read of 9 records takes the whole second, 0.4 s or 10 s. Here it ends before an empty
     read with a wait of 0.5 s that began earlier.
     """
@@ -68,7 +68,7 @@ async def test_a_read_bounded_by_max_bytes_loses_no_record(kafka: Cluster, name:
         reads = 0
         while len(found) < 60_000:
             batch = await instance.records("?max_bytes=65536&timeout=5000")
-            assert batch, f"{len(found)} came"
+            assert batch, f"{len(found)} records came"
             reads += 1
             found += [(record["partition"], record["offset"]) for record in batch]
         assert reads >= 60_000 * 20 // 65536
@@ -76,8 +76,8 @@ async def test_a_read_bounded_by_max_bytes_loses_no_record(kafka: Cluster, name:
             assert [offset for partition, offset in found if partition == number] == list(range(20_000))
 
 
-async def test_a_bare_commit_is_of_what_was_delivered(kafka: Cluster, name: str) -> None:
-    """Elsewhere it is of what the client has buffered."""
+async def test_a_commit_without_a_body_commits_delivered_records_only(kafka: Cluster, name: str) -> None:
+    """Elsewhere it commits records that the client has only buffered."""
     kafka.create_topic(name)
     async with serving(make_config(kafka.bootstrap())) as daemon:
         await fill(daemon, name, *[b"v"] * 500)
@@ -88,7 +88,7 @@ async def test_a_bare_commit_is_of_what_was_delivered(kafka: Cluster, name: str)
 
 
 async def test_a_commit_that_kafka_refuses_is_an_error(kafka: Cluster, name: str) -> None:
-    """Elsewhere a bare commit is asynchronous, and ignored when it fails."""
+    """Elsewhere a commit without a body is asynchronous, and its failure is ignored."""
     kafka.create_topic(name)
     async with serving(make_config(kafka.bootstrap())) as daemon:
         instance = Instance(daemon, name)
@@ -101,7 +101,7 @@ async def test_a_commit_that_kafka_refuses_is_an_error(kafka: Cluster, name: str
         assert found[:2] == (422, 422) and "metadata" in found[2]
 
 
-async def test_many_waiting_reads_block_nobody(kafka: Cluster, name: str) -> None:
+async def test_many_waiting_reads_block_no_other_request(kafka: Cluster, name: str) -> None:
     """Elsewhere 6 long polls block every other call; here 24 wait."""
     kafka.create_topic(name)
     kafka.create_topic(f"{name}-p")
@@ -124,7 +124,7 @@ async def test_many_waiting_reads_block_nobody(kafka: Cluster, name: str) -> Non
 
 
 async def test_commit_seek_and_delete_during_a_read(kafka: Cluster, name: str) -> None:
-    """Elsewhere they wait up to 11 s for the read, or are a 500."""
+    """Elsewhere they wait up to 11 s for the read, or are answered 500."""
     kafka.create_topic(name)
     async with serving(make_config(kafka.bootstrap())) as daemon:
         await fill(daemon, name, b"0", b"1", b"2")
@@ -149,7 +149,7 @@ async def test_commit_seek_and_delete_during_a_read(kafka: Cluster, name: str) -
 
 
 async def test_concurrent_calls_on_one_instance(kafka: Cluster, name: str) -> None:
-    """Elsewhere they are a 500."""
+    """Elsewhere they are answered 500."""
     kafka.create_topic(name)
     async with serving(make_config(kafka.bootstrap())) as daemon:
         await fill(daemon, name, *[b"%d" % at for at in range(200)])
@@ -162,8 +162,8 @@ async def test_concurrent_calls_on_one_instance(kafka: Cluster, name: str) -> No
         assert sorted(offsets) == list(range(200))
 
 
-async def test_a_thousand_partitions_keep_their_committed_offsets(kafka: Cluster, name: str) -> None:
-    """Elsewhere committed offsets of partitions that were not polled yet are ignored: mass replay."""
+async def test_a_hundred_partitions_keep_their_committed_offsets(kafka: Cluster, name: str) -> None:
+    """Elsewhere the committed offsets of partitions not polled yet are ignored, and all records come again."""
     count = 100
     kafka.create_topic(name, count)
     producer = Producer({"bootstrap.servers": kafka.bootstrap()[0]})
@@ -195,10 +195,8 @@ async def test_a_commit_before_any_read_is_not_a_500(kafka: Cluster, name: str) 
             await instance.subscribe(name)
 
 
-async def test_one_undecodable_record_is_an_entry_and_the_rest_of_the_read_comes(
-    kafka: Cluster, name: str
-) -> None:
-    """Elsewhere it is a 422 or 500 for the batch after the position has moved, or for ever."""
+async def test_one_undecodable_record_does_not_affect_the_rest_of_the_read(kafka: Cluster, name: str) -> None:
+    """Elsewhere the batch is answered 422 or 500, once after the position has moved, or for ever."""
     kafka.create_topic(name)
     async with serving(make_config(kafka.bootstrap())) as daemon:
         await produce(daemon, name, [{"value": 1}], JSON_V2)
@@ -225,7 +223,7 @@ async def test_the_first_read_is_not_empty_because_the_group_is_still_joining(
 
 
 async def test_an_idle_instance_ends_and_its_partitions_go_to_others(kafka: Cluster, name: str) -> None:
-    """Elsewhere it never does by default, and keeps its partitions."""
+    """Elsewhere it never ends by default, and keeps its partitions."""
     kafka.create_topic(name, 2)
     config = make_config(kafka.bootstrap())
     config.proxies["default"].instances.idle_timeout = 1.5  # type: ignore[assignment]
@@ -243,7 +241,7 @@ async def test_an_idle_instance_ends_and_its_partitions_go_to_others(kafka: Clus
         assert await daemon.engine.cluster().instances.count() == {"waiting": 0, "idle": 1, "unused": 0}
 
 
-async def test_too_many_instances_are_refused_with_the_bound_s_name(kafka: Cluster, name: str) -> None:
+async def test_too_many_instances_are_refused_with_the_name_of_the_limit(kafka: Cluster, name: str) -> None:
     config = make_config(kafka.bootstrap())
     config.proxies["default"].instances.max_instances = 2
     async with serving(config) as daemon:
@@ -306,7 +304,7 @@ async def test_a_client_that_goes_away_loses_no_record(kafka: Cluster, name: str
             assert await instance.values("?timeout=10000") == [b"%d" % at]
 
 
-async def test_an_idle_reader_s_next_read_is_quick(kafka: Cluster, name: str) -> None:
+async def test_the_next_read_after_a_pause_is_quick(kafka: Cluster, name: str) -> None:
     """Fetching is paused meanwhile, to cost nothing. Resuming it takes milliseconds, not a second: the
     record comes within a read's wait of 200 ms.
     """
@@ -327,7 +325,7 @@ async def test_an_idle_reader_s_next_read_is_quick(kafka: Cluster, name: str) ->
         assert in_time >= 2
 
 
-async def test_a_json_document_with_every_digit(kafka: Cluster, name: str) -> None:
+async def test_a_json_document_keeps_every_digit(kafka: Cluster, name: str) -> None:
     kafka.create_topic(name)
     text = b'{"a":1.10,"b":123456789012345678901234567890,"c":"\\u00e9","d":[1e2]}'
     async with serving(make_config(kafka.bootstrap())) as daemon:

@@ -1,4 +1,4 @@
-"""KIP-80's consumer instances and v1's: the seed's examples, the tables, what clients send."""
+"""Consumer instances of KIP-80 and v1: the KIP's examples, the tables of options and errors, clients' habits."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def test_kip80_example_post_consumers_group(kafka: Cluster, name: str) -> 
 
 
 async def test_kip80_example_get_consumers_group_instance1_topic(kafka: Cluster, name: str) -> None:
-    """It was created as ``Instance1``, and is read from as ``instance1``."""
+    """The example creates ``Instance1`` and reads from ``instance1``."""
     kafka.create_topic(name, 2)
     async with serving(make_config(kafka.bootstrap())) as daemon:
         await ask(daemon, "POST", f"/consumers/{name}/", CREATE, accept=ACCEPT)
@@ -69,7 +69,7 @@ async def test_kip80_example_post_consumers_group_instance1_offsets(kafka: Clust
             got += len(answer.json)
         answer = await ask(daemon, "POST", f"/consumers/{name}/instance1/offsets", accept=V1)
         assert (answer.status, answer.headers["Content-Type"]) == (200, V1)
-        # The last record's offset; what is stored is where the group goes on.
+        # The answer has the last record's offset; the committed offset is the next one.
         assert answer.json == [
             {"topic": name, "partition": 1, "consumed": 3, "committed": 3},
             {"topic": name, "partition": 2, "consumed": 8, "committed": 8},
@@ -98,11 +98,11 @@ async def test_v1_create_read_commit_delete(kafka: Cluster, name: str) -> None:
         again = Instance(daemon, name)
         await again.create(v1=True, auto_offset_reset="smallest")
         assert (await again.at("GET", f"/topics/{name}", accept=BINARY_V1)).json == [], (
-            "the group goes on after it"
+            "the group continues after the committed record"
         )
 
 
-async def test_v1_answers_binary_to_a_client_that_says_nothing(kafka: Cluster, name: str) -> None:
+async def test_v1_answers_binary_without_an_accept(kafka: Cluster, name: str) -> None:
     kafka.create_topic(name)
     async with serving(make_config(kafka.bootstrap())) as daemon:
         await fill(daemon, name, b"a")
@@ -116,7 +116,7 @@ RESETS = [("smallest", 2), ("earliest", 2), ("largest", 0), ("latest", 0), ("EAR
 
 
 @pytest.mark.parametrize(("word", "records"), RESETS)
-async def test_words_of_auto_offset_reset(kafka: Cluster, name: str, word: str, records: int) -> None:
+async def test_the_values_of_auto_offset_reset(kafka: Cluster, name: str, word: str, records: int) -> None:
     kafka.create_topic(name)
     async with serving(make_config(kafka.bootstrap())) as daemon:
         await fill(daemon, name, b"a", b"b")
@@ -174,7 +174,7 @@ CREATIONS: list[tuple[Any, int, int, str]] = [
 @pytest.mark.parametrize(
     ("body", "status", "code", "text"), CREATIONS, ids=[str(row[0])[:40] for row in CREATIONS]
 )
-async def test_what_an_instance_can_not_be_created_with(
+async def test_bad_options_of_a_new_instance(
     kafka: Cluster, name: str, body: Any, status: int, code: int, text: str
 ) -> None:
     async with serving(make_config(kafka.bootstrap())) as daemon:
@@ -196,7 +196,7 @@ ACCEPTED: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("body", ACCEPTED)
-async def test_what_an_instance_can_be_created_with(kafka: Cluster, name: str, body: dict[str, Any]) -> None:
+async def test_good_options_of_a_new_instance(kafka: Cluster, name: str, body: dict[str, Any]) -> None:
     async with serving(make_config(kafka.bootstrap())) as daemon:
         answer = await ask(daemon, "POST", f"/consumers/{name}", body, accept=V1, content_type=V1)
         assert answer.status == 200, answer
@@ -248,7 +248,7 @@ async def test_errors_of_v1_instances(kafka: Cluster, name: str) -> None:
         )[:2] == (415, 415)
 
 
-async def test_a_topic_that_is_called_offsets(kafka: Cluster, name: str) -> None:
+async def test_a_topic_named_offsets(kafka: Cluster, name: str) -> None:
     kafka.create_topic("offsets")
     async with serving(make_config(kafka.bootstrap())) as daemon:
         await fill(daemon, "offsets", b"a")
@@ -257,7 +257,7 @@ async def test_a_topic_that_is_called_offsets(kafka: Cluster, name: str) -> None
         assert [record["topic"] for record in answer.json][:1] == ["offsets"]
 
 
-async def test_what_clients_send_with_every_request(kafka: Cluster, name: str) -> None:
+async def test_the_habits_of_existing_clients(kafka: Cluster, name: str) -> None:
     """``{}`` or an empty string as a body, no Accept, trailing slashes, chunks, Content-Length 0."""
     kafka.create_topic(name)
 
@@ -323,7 +323,7 @@ FORWARDED = [
 
 
 @pytest.mark.parametrize(("headers", "origin"), FORWARDED, ids=[json.dumps(row[0])[:60] for row in FORWARDED])
-async def test_base_uri_is_where_the_client_found_us(
+async def test_base_uri_is_the_address_that_the_client_used(
     kafka: Cluster, name: str, headers: dict[str, str], origin: str
 ) -> None:
     async with serving(make_config(kafka.bootstrap())) as daemon:
@@ -334,10 +334,10 @@ async def test_base_uri_is_where_the_client_found_us(
         again = await daemon.call(
             "DELETE", f"/rest/consumers/{name}/instances/a%2Fb%20c", headers={"Accept": V1}
         )
-        assert again.status == 204, "its own answer leads to it"
+        assert again.status == 204, "base_uri leads to the instance"
 
 
-async def test_base_uri_is_the_advertised_one_if_there_is_one(kafka: Cluster, name: str) -> None:
+async def test_base_uri_is_the_advertised_url_if_configured(kafka: Cluster, name: str) -> None:
     config = make_config(kafka.bootstrap())
     config.rest.advertised_url = "https://kafka.example/"
     async with serving(config) as daemon:

@@ -1,4 +1,4 @@
-"""v2 consumer instances: every call of the table with its status, codes and body."""
+"""Consumer instances of v2: every call with its status, codes and body."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def test_subscription(kafka: Cluster, name: str) -> None:
         assert await instance.values() == [b"a"]
         await instance.subscribe(name, f"{name}-2")
         assert (await instance.at("GET", "/subscription")).json == {"topics": [name, f"{name}-2"]}
-        assert await instance.values("?timeout=10000") == [b"b"], "and the first topic goes on where it was"
+        assert await instance.values("?timeout=10000") == [b"b"], "the first topic continues at its position"
         answer = await instance.at("DELETE", "/subscription")
         assert (answer.status, answer.body) == (204, b"")
         assert (await instance.at("GET", "/subscription")).json == {"topics": []}
@@ -40,7 +40,7 @@ async def test_subscription(kafka: Cluster, name: str) -> None:
         assert found[:2] == (409, 40903) and found[2].startswith("Illegal state: ")
 
 
-async def test_a_pattern_means_whole_names_and_takes_in_new_topics(kafka: Cluster, name: str) -> None:
+async def test_a_pattern_matches_whole_names_and_new_topics(kafka: Cluster, name: str) -> None:
     for end in ("-a1", "-b", "-a1-more"):
         kafka.create_topic(name + end)
     async with serving(make_config(kafka.bootstrap())) as daemon:
@@ -72,7 +72,7 @@ async def test_assignments(kafka: Cluster, name: str) -> None:
             found: list[bytes] = []
             while len(found) < 2:
                 found += await instance.values()
-            assert sorted(found) == [b"0", b"2"], "whoever else consumes them"
+            assert sorted(found) == [b"0", b"2"], "even though the other instance consumes them too"
         unknown = {"partitions": [{"topic": f"{name}x", "partition": 0}]}
         assert error(await one.at("POST", "/assignments", unknown))[:2] == (404, 40401)
         found_error = error(await one.at("POST", "/subscription", {"topics": [name]}))
@@ -95,7 +95,9 @@ async def test_commit_and_committed(kafka: Cluster, name: str) -> None:
         assert len(await instance.records("?max_bytes=3")) == 3
         answer = await instance.at("POST", "/offsets")
         assert (answer.status, answer.body) == (200, b"[]")
-        assert await instance.committed(name, 2) == {0: 3}, "partition 1 has none and is left out"
+        assert await instance.committed(name, 2) == {0: 3}, (
+            "partition 1 has no committed offset and is left out"
+        )
         place = {"topic": name, "partition": 0, "offset": 6, "metadata": "mine"}
         answer = await instance.at("POST", "/offsets", {"offsets": [place]})
         assert (answer.status, answer.body) == (200, b"[]")
@@ -162,7 +164,7 @@ async def test_positions(kafka: Cluster, name: str) -> None:
             assert found[:2] == (status, code), (path, body, found)
 
 
-async def test_gone_instances_and_bad_bodies(kafka: Cluster, name: str) -> None:
+async def test_unknown_instances_and_bad_bodies(kafka: Cluster, name: str) -> None:
     gone = (404, 40403, "Consumer instance not found.")
     async with serving(make_config(kafka.bootstrap())) as daemon:
         instance = Instance(daemon, name)
@@ -235,15 +237,15 @@ async def test_formats(kafka: Cluster, name: str) -> None:
         await binary.create()
         await binary.subscribe(name)
         answer = await binary.at("GET", "/records")
-        assert answer.headers["Content-Type"] == V2, "what the client said it takes"
+        assert answer.headers["Content-Type"] == V2, "the type that the client accepts"
         stored = [record["value"] for record in answer.json]
         assert (
             stored[:6] == ["MA==", "ZmFsc2U=", "IiI=", None, "e30=", "W10="] and stored[len(values)] == "/wA="
         )
 
 
-async def test_headers_and_timestamps_come_along(kafka: Cluster, name: str) -> None:
-    kafka.create_topic(name, **{"retention.ms": "-1"})  # it is of 1970
+async def test_headers_and_timestamps_are_returned(kafka: Cluster, name: str) -> None:
+    kafka.create_topic(name, **{"retention.ms": "-1"})  # the record is from 1970
     record = {
         "value": "dg==",
         "timestamp": 1234567,
@@ -272,7 +274,7 @@ async def test_automatic_commit(kafka: Cluster, name: str) -> None:
         await instance.delete()
         again = Instance(daemon, name)
         await again.create()
-        assert await again.committed(name) == {0: 6}, "a delete commits, and what was handed out only"
+        assert await again.committed(name) == {0: 6}, "a delete commits, but only records handed out"
 
 
 async def test_two_instances_share_the_partitions(kafka: Cluster, name: str) -> None:
@@ -306,7 +308,7 @@ async def test_two_instances_share_the_partitions(kafka: Cluster, name: str) -> 
         assert await two.values("?timeout=300") == [], "no record comes twice"
 
 
-async def test_an_instance_of_a_stopped_service_has_committed(kafka: Cluster, name: str) -> None:
+async def test_a_stopping_service_commits_its_instances_positions(kafka: Cluster, name: str) -> None:
     kafka.create_topic(name)
     async with serving(make_config(kafka.bootstrap())) as daemon:
         await fill(daemon, name, *[b"v"] * 5)

@@ -30,7 +30,7 @@ _KEPT = ("acks channel missing for ", "kafka server: Message was too large")
 
 
 def no_unexpected_5xx(_context: Any, response: Any, case: Any) -> None:
-    """Only what is kept to the letter from the Go original may be a server error."""
+    """Allow a server error only where the Go original answers the same."""
     if response.status_code >= 500 and not response.json().get("error", "").startswith(_KEPT):
         raise AssertionError(f"{case.method} {response.request.url}: {response.status_code} {response.text}")
 
@@ -40,7 +40,7 @@ EXAMPLES = 15
 
 
 def config_for_attack(kafka: Cluster) -> Any:
-    """Short waits: nothing of this is about waiting."""
+    """Short waits, because these tests are not about waiting."""
     config = make_config(
         kafka.bootstrap(),
         long_polling_timeout=0.05,
@@ -60,9 +60,9 @@ def config_for_attack(kafka: Cluster) -> Any:
 async def test_schemathesis_finds_no_5xx_and_nothing_undocumented(
     kafka: Cluster, name: str, vendor: bool
 ) -> None:
-    """Valid and invalid requests of every operation, with and without ``vnd.kafka`` in Accept."""
+    """Send valid and invalid requests of every operation, with and without ``vnd.kafka`` in Accept."""
     kafka.create_topic(name, 2)
-    allow_open_files()  # every group that it makes up is a Kafka client
+    allow_open_files()  # every group that schemathesis invents is a Kafka client
     async with serving(config_for_attack(kafka)) as daemon:
         document = (await ask(daemon, "GET", "/openapi.json")).json
         for path in ("", "/subscription"):
@@ -78,7 +78,7 @@ async def test_schemathesis_finds_no_5xx_and_nothing_undocumented(
             ("consumerGroup", name),
             ("instance", "c"),
         ):
-            # Mostly what is there, so that requests get beyond the 404.
+            # Mostly existing names, so that requests get beyond the 404.
             known = document["components"]["parameters"][parameter]
             known["schema"] = {"enum": [value, "absent"]}
         schema = schemathesis.openapi.from_dict(document)
@@ -90,7 +90,7 @@ async def test_schemathesis_finds_no_5xx_and_nothing_undocumented(
             if operation.path.startswith("/clusters/") and operation.method != "get":
                 continue  # the same handlers again
             attacked.append(operation.label)
-            # All was done in full without the header, which chooses the handler on a few paths only.
+            # The full set ran without the header, which selects the handler on a few paths only.
             await asyncio.to_thread(_attack, operation, headers, EXAMPLES // 3 if vendor else EXAMPLES)
         assert len(attacked) > 25
 
@@ -102,7 +102,7 @@ def _attack(operation: Any, headers: dict[str, str], examples: int) -> None:
             and not any(each for each in (operation.query, operation.path_parameters))
             and mode is GenerationMode.NEGATIVE
         ):
-            continue  # nothing to get wrong
+            continue  # no input to invalidate
         try:
             strategy = operation.as_strategy(generation_mode=mode)
         except Exception as error:
@@ -144,7 +144,7 @@ def _attack(operation: Any, headers: dict[str, str], examples: int) -> None:
         (JSON_V2, {"records": [{"value": 1, "partition": 0.5}]}),
     ],
 )
-async def test_what_the_contract_accepts_is_what_the_daemon_accepts(
+async def test_the_daemon_accepts_what_the_contract_accepts(
     kafka: Cluster, name: str, content_type: str, document: Any
 ) -> None:
     kafka.create_topic(name)
@@ -155,7 +155,7 @@ async def test_what_the_contract_accepts_is_what_the_daemon_accepts(
         check_answer("POST", path, answer.status, answer.headers["Content-Type"], answer.json)
 
 
-async def test_answers_are_those_of_the_contract(kafka: Cluster, name: str) -> None:
+async def test_answers_match_the_contract(kafka: Cluster, name: str) -> None:
     kafka.create_topic(name)
     async with serving(config_for_attack(kafka)) as daemon:
         await ask(

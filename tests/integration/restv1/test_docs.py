@@ -1,4 +1,4 @@
-"""Each curl line of docs/rest.md is run against a real daemon and must have the answer shown."""
+"""Run each curl line of docs/rest.md against a real daemon and compare the answer with the one shown."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_every_endpoint_has_a_curl_line() -> None:
     shown = set()
     for each in re.finditer(_CURL, PAGE):
         path = urlsplit(each["path"] or "/").path
-        # What varies is written as <name>: any segment will do.
+        # A varying segment is written as <name> and matches any.
         path = re.sub(r"\$\w+|<\w+>", "x", path)
         shown.add(operation_of(each["method"] or "GET", path)["operationId"])
     wanted = {
@@ -51,7 +51,7 @@ def test_every_block_is_an_example() -> None:
 
 
 def plain(document: Any) -> Any:
-    """A document without what differs from run to run."""
+    """A document without the values that differ between runs."""
     if isinstance(document, dict):
         return {key: "varies" if key in _VARIES else plain(value) for key, value in document.items()}
     if isinstance(document, list):

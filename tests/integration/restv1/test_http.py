@@ -1,4 +1,4 @@
-"""What existing clients send, whose request it is, and the bounds; on real sockets."""
+"""The HTTP layer on real sockets: which API answers, clients' habits, and the limits."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.support import Daemon, make_config, serving
 
 
 async def raw(daemon: Daemon, request: bytes) -> tuple[int, dict[str, str], bytes]:
-    """Bytes as they are on a connection of its own; the answer must have a length."""
+    """Send raw bytes on a new connection and return the answer, which must have a Content-Length."""
     host, port = daemon.engine.addresses["rest"].split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     try:
@@ -65,7 +65,7 @@ async def test_vnd_kafka_decides_where_both_apis_have_the_path(kafka: Cluster, n
             assert (one.json == pixy_topic) is not ours and ("name" in one.json) is ours, headers
             everything = await ask(daemon, "GET", "/topics", **headers)
             assert everything.body.startswith(b"[\n  ") is not ours
-        # Below the prefix there is no question.
+        # Below the prefix, every request is for the v1/v2 API.
         assert "name" in (await ask(daemon, "GET", f"/rest/topics/{name}", accept=None)).json
         assert (
             "name" in (await ask(daemon, "GET", f"/rest/clusters/default/topics/{name}/", accept=None)).json
@@ -100,7 +100,7 @@ async def test_kafka_pixy_s_own_api_answers_as_before(kafka: Cluster, name: str)
         assert (unknown.status, unknown.error) == (400, "proxy `nowhere` does not exist")
 
 
-async def test_an_address_of_its_own(kafka: Cluster, name: str) -> None:
+async def test_a_separate_address(kafka: Cluster, name: str) -> None:
     kafka.create_topic(name)
     config = make_config(kafka.bootstrap())
     config.rest.addr = "127.0.0.1:0"
@@ -131,7 +131,7 @@ async def test_several_clusters_behind_one_address(
             {"records": [{"value": b64(b"there")}]},
             content_type=BINARY_V2,
         )
-        assert made.status == 200, "and that broker makes topics"
+        assert made.status == 200, "that broker creates topics automatically"
         there = made.json["offsets"][0]["partition"]
         for cluster, partition, value in (("default", 0, b"here"), ("other", there, b"there")):
             path = f"/clusters/{cluster}/topics/{name}/partitions/{partition}?offset=0"
@@ -171,7 +171,7 @@ async def test_a_body_on_get_is_ignored(kafka: Cluster, name: str, body: bytes) 
                 assert answer.status == 200, (path, accept, content_type)
 
 
-async def test_errors_have_the_type_that_was_asked_for(kafka: Cluster, name: str) -> None:
+async def test_errors_have_the_requested_type(kafka: Cluster, name: str) -> None:
     async with serving(make_config(kafka.bootstrap())) as daemon:
         for accept, content_type in (
             (V1, V1),
@@ -209,7 +209,7 @@ async def test_negotiation_of_a_produce(kafka: Cluster, name: str) -> None:
         )
 
 
-async def test_the_kafka_error_code_is_a_setting(kafka: Cluster, name: str) -> None:
+async def test_the_kafka_error_code_is_configurable(kafka: Cluster, name: str) -> None:
     from pixy.errors import KafkaError
 
     for code in (50001, 50002):
@@ -273,7 +273,7 @@ async def test_gzip(kafka: Cluster, name: str) -> None:
         )
 
 
-async def test_answers_are_not_packed_unless_configured(kafka: Cluster, name: str) -> None:
+async def test_answers_are_not_compressed_unless_configured(kafka: Cluster, name: str) -> None:
     async with serving(make_config(kafka.bootstrap())) as daemon:
         status, headers, _ = await raw(
             daemon, b"GET /openapi.json HTTP/1.1\r\nHost: x\r\nAccept-Encoding: gzip\r\n\r\n"
@@ -320,7 +320,7 @@ async def test_cors(kafka: Cluster, name: str) -> None:
         assert refused.status == 405
 
 
-# -- bounds ---------------------------------------------------------------------------------------
+# -- limits ---------------------------------------------------------------------------------------
 
 
 def api_of(daemon: Daemon) -> RestV1:
@@ -331,7 +331,7 @@ def api_of(daemon: Daemon) -> RestV1:
     return found
 
 
-async def test_peers_defect_too_much_at_once_is_503_and_never_memory(kafka: Cluster, name: str) -> None:
+async def test_peers_defect_excess_load_is_503_and_takes_no_memory(kafka: Cluster, name: str) -> None:
     """Elsewhere big topics end in an out-of-memory kill."""
     kafka.create_topic(name)
     config = make_config(kafka.bootstrap())
@@ -354,13 +354,13 @@ async def test_peers_defect_too_much_at_once_is_503_and_never_memory(kafka: Clus
         )
         assert (status, headers["retry-after"]) == (503, "1"), "refused before any of it is read"
         many = await ask(daemon, "GET", f"/topics/{name}/partitions/0/records?offset=0&max_bytes=9999999")
-        assert error(many)[:2] == (503, 503), "two records are too much for what may be held"
+        assert error(many)[:2] == (503, 503), "two records exceed the byte budget"
         assert len(await fetch(daemon, name, 0, 0, query="&max_bytes=1")) == 1
         api = api_of(daemon)
         assert api.budget.held == 0 and api.budget.refused == 3 and api.budget.most <= 2_000_000
 
 
-async def test_what_a_slow_client_has_not_taken_counts(kafka: Cluster, name: str) -> None:
+async def test_bytes_that_a_slow_client_has_not_taken_count(kafka: Cluster, name: str) -> None:
     kafka.create_topic(name)
     async with serving(make_config(kafka.bootstrap())) as daemon:
         for _ in range(8):
@@ -408,7 +408,9 @@ async def test_probes_and_the_documents(kafka: Cluster) -> None:
         assert (await ask(daemon, "GET", "/ready", accept=None)).json == {"status": "ready"}
         page = await ask(daemon, "GET", "/docs", accept="text/html")
         assert page.status == 200 and page.headers["Content-Type"] == "text/html; charset=utf-8"
-        assert b"http://" not in page.body and b"https://" not in page.body, "it needs nothing from elsewhere"
+        assert b"http://" not in page.body and b"https://" not in page.body, (
+            "the page loads nothing from elsewhere"
+        )
         assert b"/topics/{topic}/partitions/{partition}" in page.body
         assert (await ask(daemon, "GET", "/openapi.json", accept=None)).json["openapi"] == "3.1.0"
         daemon.engine.stopping = True

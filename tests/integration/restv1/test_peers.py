@@ -1,4 +1,4 @@
-"""Two daemons behind one address: any of them takes a request for any instance."""
+"""Two daemons behind one address: each accepts requests for any instance."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ def name_owned_by(node: str, group: str) -> str:
     return next(f"n{at}" for at in range(100) if (both.owner(group, f"n{at}") or "a") == node)
 
 
-async def test_a_named_instance_lives_once_and_is_found_through_both(kafka: Cluster, name: str) -> None:
+async def test_a_named_instance_exists_once_and_is_reached_through_both_daemons(
+    kafka: Cluster, name: str
+) -> None:
     kafka.create_topic(name)
     async with pair(kafka) as (one, two):
         await fill(one, name, b"a", b"b", b"c")
@@ -70,7 +72,7 @@ async def test_a_named_instance_lives_once_and_is_found_through_both(kafka: Clus
         assert counts == [0, 0]
 
 
-async def test_a_generated_name_carries_its_node(kafka: Cluster, name: str) -> None:
+async def test_a_generated_name_leads_to_its_node(kafka: Cluster, name: str) -> None:
     kafka.create_topic(name)
     async with pair(kafka) as (one, two):
         await fill(one, name, b"a")
@@ -105,8 +107,8 @@ async def test_a_daemon_can_redirect(kafka: Cluster, name: str) -> None:
             assert (followed.status, await followed.json(content_type=None)) == (200, [])
 
 
-async def test_a_request_is_not_sent_round_in_circles(kafka: Cluster, name: str) -> None:
-    """Each thinks that the other is the owner: both know each other by a wrong name."""
+async def test_a_request_is_not_forwarded_twice(kafka: Cluster, name: str) -> None:
+    """Each takes the other for the owner, because both know each other by a wrong name."""
     async with pair(kafka) as (one, two):
         _rename(one, {"b": "http://" + two.engine.addresses["rest"]})
         _rename(two, {"b": "http://" + one.engine.addresses["rest"]})
@@ -141,7 +143,7 @@ async def test_a_peer_that_is_down_is_a_503_that_names_it(kafka: Cluster, name: 
         mine = await ask(
             one, "POST", f"/consumers/{name}", {"name": name_owned_by("a", name)}, accept=V1, content_type=V1
         )
-        assert mine.status == 200, "its own it serves"
+        assert mine.status == 200, "its own instances are available"
 
 
 async def test_a_client_that_goes_away_ends_the_forwarded_read(kafka: Cluster, name: str) -> None:

@@ -1,4 +1,4 @@
-"""Producing batches over the v1/v2 API on a real Kafka."""
+"""Produce batches through the v1/v2 API on a real Kafka."""
 
 from __future__ import annotations
 
@@ -59,7 +59,9 @@ async def test_binary_bodies(kafka: Cluster, name: str, content_type: str) -> No
 
 
 @pytest.mark.parametrize("content_type", ["application/octet-stream", None])
-async def test_types_that_v1_takes_as_binary(kafka: Cluster, name: str, content_type: str | None) -> None:
+async def test_content_types_that_v1_reads_as_binary(
+    kafka: Cluster, name: str, content_type: str | None
+) -> None:
     kafka.create_topic(name)
     async with serving(make_config(kafka.bootstrap())) as daemon:
         for path in (f"/topics/{name}", f"/rest/topics/{name}"):
@@ -73,7 +75,7 @@ async def test_types_that_v1_takes_as_binary(kafka: Cluster, name: str, content_
 async def test_peers_defect_json_values_and_tombstones_are_exact(
     kafka: Cluster, name: str, content_type: str
 ) -> None:
-    """Others make null, 0, false, "", {} and [] empty bytes, or the text null, or refuse them."""
+    """Others store null, 0, false, "", {} and [] as empty bytes or as the text null, or refuse them."""
     kafka.create_topic(name)
     texts = [
         "null",
@@ -111,9 +113,9 @@ async def test_peers_defect_json_values_and_tombstones_are_exact(
     assert b"12345678901234567890123" in shown.body and b"1.10" in shown.body, "numbers keep their digits"
 
 
-async def test_headers_and_timestamps_go_both_ways(kafka: Cluster, name: str) -> None:
+async def test_headers_and_timestamps_are_written_and_read(kafka: Cluster, name: str) -> None:
     kafka.create_topic(name)
-    then = round(time.time() * 1000) - 60_000  # what is older than the topic's retention vanishes
+    then = round(time.time() * 1000) - 60_000  # within the topic's retention
     headers = [{"key": "a", "value": "/w=="}, {"key": "a", "value": None}, {"key": "b", "value": ""}]
     async with serving(make_config(kafka.bootstrap())) as daemon:
         for content_type, value in ((BINARY_V2, "YQ=="), (JSON_V1, {"x": 1})):
@@ -162,7 +164,7 @@ async def test_round_robin_of_a_batch(kafka: Cluster, name: str) -> None:
         assert [entry["partition"] for entry in answer.json["offsets"]] == [0, 1, 2, 3] * 2
 
 
-async def test_one_bad_record_fails_alone(kafka: Cluster, name: str) -> None:
+async def test_a_bad_record_does_not_affect_the_others(kafka: Cluster, name: str) -> None:
     kafka.create_topic(name, 2)
     async with serving(make_config(kafka.bootstrap())) as daemon:
         answer = await produce(
@@ -252,7 +254,7 @@ async def test_malformed_json_is_400(kafka: Cluster, name: str, body: bytes, con
         assert error(answer)[:2] == (400, 400), answer
 
 
-async def test_what_is_too_large_is_413(kafka: Cluster, name: str) -> None:
+async def test_a_request_or_record_that_is_too_large_is_413(kafka: Cluster, name: str) -> None:
     kafka.create_topic(name)
     config = make_config(kafka.bootstrap())
     config.rest.max_request_bytes = 3_000_000
@@ -303,7 +305,7 @@ async def test_peers_defect_a_produce_to_a_missing_topic_is_a_prompt_404(kafka: 
 
 
 async def test_peers_defect_many_small_requests_share_batches(kafka: Cluster, name: str) -> None:
-    """Others send each alone, 226 messages a second."""
+    """Others send each request as its own batch, 226 messages a second."""
     kafka.create_topic(name)
     async with serving(make_config(kafka.bootstrap())) as daemon:
         await produce(daemon, name, [{"value": ""}])
@@ -312,7 +314,7 @@ async def test_peers_defect_many_small_requests_share_batches(kafka: Cluster, na
         )
     assert {answer.status for answer in answers} == {200}
     offsets = sorted(answer.json["offsets"][0]["offset"] for answer in answers)
-    assert offsets == list(range(1, 201)), "each has its own place"
+    assert offsets == list(range(1, 201)), "each record has its own offset"
 
 
 async def test_a_full_producer_is_429_with_retry_after(kafka: Cluster, name: str) -> None:
@@ -327,7 +329,7 @@ async def test_a_full_producer_is_429_with_retry_after(kafka: Cluster, name: str
 
 
 async def test_no_permission_is_403_with_the_entries(kafka: Cluster, name: str) -> None:
-    """KR's rule: an authorization error makes the status 403, and the entries tell which."""
+    """The REST proxies' rule: an authorization error makes the status 403, and the entries show the failed records."""
     kafka.create_topic(name)
     async with serving(make_config(kafka.bootstrap())) as daemon:
         from pixy.errors import KafkaError

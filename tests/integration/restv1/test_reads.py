@@ -1,4 +1,4 @@
-"""Reading partitions by offset and asking for metadata, on a real Kafka."""
+"""Read partitions by offset, and metadata, on a real Kafka."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def test_the_forms_of_a_read(kafka: Cluster, name: str) -> None:
 
 async def test_a_read_from_a_time(kafka: Cluster, name: str) -> None:
     kafka.create_topic(name)
-    base = int(time.time()) - 100  # what is older than the topic's retention vanishes
+    base = int(time.time()) - 100  # within the topic's retention
 
     def iso(seconds: int, hours: int = 0) -> str:
         zone = timezone(timedelta(hours=hours))
@@ -120,7 +120,7 @@ async def test_an_empty_read_takes_its_timeout_and_no_longer(kafka: Cluster, nam
 
 
 async def test_peers_defect_a_record_larger_than_max_bytes_is_returned(kafka: Cluster, name: str) -> None:
-    """Elsewhere such a record is never returned and the reader is stuck at []."""
+    """Elsewhere such a record is never returned, and every read returns []."""
     kafka.create_topic(name)
     async with serving(make_config(kafka.bootstrap())) as daemon:
         await produce(daemon, name, [{"value": b64(b"x" * 300_000)}, {"value": b64(b"y" * 300_000)}])
@@ -212,7 +212,7 @@ async def test_a_busy_pool_is_503_with_the_literal_text(kafka: Cluster, name: st
         assert refused.headers["Retry-After"] == "1"
 
 
-async def test_peers_defect_waiting_reads_do_not_hold_up_other_requests(kafka: Cluster, name: str) -> None:
+async def test_peers_defect_waiting_reads_do_not_block_other_requests(kafka: Cluster, name: str) -> None:
     """Elsewhere six long polls block every other consumer call, and metadata blocks the loop."""
     for topic in (name, f"{name}-p"):
         kafka.create_topic(topic)
@@ -270,7 +270,7 @@ async def test_the_shapes_of_metadata(kafka: Cluster, name: str) -> None:
         assert name in names and names == sorted(names)
 
 
-async def test_what_is_not_there_is_404(kafka: Cluster, name: str) -> None:
+async def test_unknown_paths_topics_and_partitions_are_404(kafka: Cluster, name: str) -> None:
     kafka.create_topic(name)
     async with serving(make_config(kafka.bootstrap())) as daemon:
         for path, code in (
@@ -291,7 +291,7 @@ async def test_what_is_not_there_is_404(kafka: Cluster, name: str) -> None:
 
 
 async def test_peers_defect_metadata_is_not_cached(kafka: Cluster, name: str) -> None:
-    """Others cache the whole cluster's for 5 s."""
+    """Others cache the whole cluster's metadata for 5 s."""
     async with serving(make_config(kafka.bootstrap())) as daemon:
         assert (await ask(daemon, "GET", f"/topics/{name}")).status == 404
         kafka.create_topic(name, 3)

@@ -1,4 +1,4 @@
-"""Every example request of KIP-80 about producing and reading a partition, as it stands there."""
+"""Every example request of KIP-80 that produces to or reads a partition, unchanged."""
 
 from __future__ import annotations
 
