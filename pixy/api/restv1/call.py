@@ -179,7 +179,12 @@ class Call:
         return web.Response(body=body, status=status, headers=sent)
 
     async def json(self, document: Any, status: int = 200) -> web.Response:
-        """An answer with a JSON document, which msgspec must be able to encode."""
+        """An answer with a JSON document.
+
+        Args:
+            document: of types that msgspec can encode.
+            status: of HTTP.
+        """
         return await self.answer(msgspec.json.encode(document), status)
 
     def deliver(self, delivery: Delivery) -> None:
@@ -202,7 +207,17 @@ class Call:
 
 
 def to_integer(text: str, name: str, *, least: int = 0, most: int = 2**63 - 1) -> int:
-    """A decimal number within bounds. Raises ApiError (422) that names the parameter."""
+    """Parse a decimal number.
+
+    Args:
+        text: the number.
+        name: of the parameter, for the error.
+        least: the smallest value allowed.
+        most: the largest value allowed.
+
+    Raises:
+        ApiError: 422, not a number in that range.
+    """
     digits = text[1:] if text[:1] in ("+", "-") else text
     if not digits.isascii() or not digits.isdecimal() or len(digits) > 19:
         raise ApiError(errors.INVALID, f"{name}: {text[:40]!r} is not a number")

@@ -48,7 +48,15 @@ class Cors:
         return response
 
     def allow(self, request: web.BaseRequest, response: web.StreamResponse) -> bool:
-        """Add the CORS headers to an answer. Returns whether the request's origin is allowed."""
+        """Add the CORS headers to an answer.
+
+        Args:
+            request: for its Origin.
+            response: gets the headers.
+
+        Returns:
+            Whether the origin is allowed.
+        """
         if not self._origins:
             return False
         allowed = self._allowed(request)

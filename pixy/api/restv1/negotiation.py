@@ -58,7 +58,12 @@ class MediaType:
 
 
 def media_type(api: Api, embedded: str = "") -> str:
-    """``application/vnd.kafka.v2+json``, or with a format ``application/vnd.kafka.json.v2+json``."""
+    """Build a media type: ``application/vnd.kafka.v2+json`` or ``application/vnd.kafka.json.v2+json``.
+
+    Args:
+        api: the version.
+        embedded: the format of embedded records; empty: the type names none.
+    """
     return f"{_PREFIX}.{embedded}.{api}+json" if embedded else f"{_PREFIX}.{api}+json"
 
 

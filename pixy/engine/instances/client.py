@@ -49,7 +49,15 @@ class InstanceClient:
         return await self._ask_registry(CountInstances())
 
     async def find(self, group: str, name: str) -> ActorRef[Instance]:
-        """The instance of a group by its name. Raises UnknownInstance."""
+        """Find an instance.
+
+        Args:
+            group: the id of its group.
+            name: the instance's name.
+
+        Raises:
+            UnknownInstance: there is no such instance.
+        """
         ref = self._known.get((group, name))
         if ref is None or not ref.is_alive():
             self._known.pop((group, name), None)

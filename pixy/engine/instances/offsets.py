@@ -108,7 +108,7 @@ class Offsets:
         return None
 
     def auto_commit(self) -> None:
-        """Commit the positions by itself; the next automatic commit repeats one that fails."""
+        """Commit the positions automatically; if this fails, the next automatic commit repeats it."""
         context = self._context
         commits = context.positions.uncommitted()
         if commits and context.session is not None:

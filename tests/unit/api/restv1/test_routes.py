@@ -84,7 +84,7 @@ def test_a_budget_is_shared_and_given_back() -> None:
         assert (second.held, budget.held, budget.refused) == (0, 60, 1)
         second.take(40)
         first.give_back(10)
-        first.hold(200)  # what is there is there
+        first.hold(200)  # bytes that exist count even above the limit
         assert budget.held == 240
     assert (budget.held, budget.most) == (0, 240)
 
