@@ -1,8 +1,8 @@
 """The producer of one topic: checks sizes, chooses partitions, and batches.
 
-A lone message goes out at once; while messages are in flight, what comes is gathered until they
-land or ``flush_frequency`` has passed, and then handed over together (as TCP's Nagle does). A fixed
-linger would delay a lone message by its whole length, and without batching half as many callers get through.
+A lone message goes out at once; while messages are in flight, new ones are gathered until those land or
+``flush_frequency`` has passed, and then sent together (as TCP's Nagle algorithm does). A fixed linger would
+delay a lone message by its whole length; without batching, many callers would get half the throughput.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from pixy.kafka.producer_messages import Report
 
 logger = logging.getLogger("pixy.engine")
 
-_RECORD_OVERHEAD = 36
+_RECORD_OVERHEAD = 36  # bytes besides key, value and headers, as the Go original counts them
 _LEGACY_OVERHEAD = 26
 _LOOKUPS = 3
-_LOOKUP_PAUSE = 0.25
+_LOOKUP_PAUSE = 0.25  # this and the next two are seconds
 _IDLE = 300.0
 _ROUND_ROBIN_REFRESH = 10.0
 _QUIET_PASSES = 4
