@@ -91,7 +91,17 @@ async def test_a_broker_that_refuses_connections() -> None:
         writer.close()
 
 
-async def test_a_connect_without_an_answer_ends_at_the_connect_timeout() -> None:
+async def test_a_connect_without_an_answer_ends_at_the_connect_timeout(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    timeouts: list[float | None] = []
+    timeout = asyncio.timeout
+
+    def recorded(delay: float | None) -> asyncio.Timeout:
+        timeouts.append(delay)
+        return timeout(delay)
+
+    monkeypatch.setattr(asyncio, "timeout", recorded)
     with socket.socket() as full:  # its backlog is full, so the kernel drops SYNs
         full.bind(("127.0.0.1", 0))
         full.listen(0)
@@ -110,6 +120,7 @@ async def test_a_connect_without_an_answer_ends_at_the_connect_timeout() -> None
             writer.close()
         reasons = [event["reason"] for event in events if event["event"] == "connection.closed"]
         assert reasons == [f"no connection to 127.0.0.1:{full.getsockname()[1]} within 0.3 s"]
+        assert 0.3 in timeouts, "the connect itself is limited"
         for each in waiting:
             each.close()
 

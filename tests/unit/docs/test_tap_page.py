@@ -1,4 +1,4 @@
-"""docs/tap.md: its quick start and program are run, and it names what exists."""
+"""Run the quick start and the program of docs/tap.md, and check the flags, paths, metrics and events that it names."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def test_the_quick_start() -> None:
-    """Pasted as it is, but for ports that nobody else uses."""
+    """Run the page's commands unchanged except for free ports."""
     tap, views, grpc, rest = free_ports(4)
     assert len(TERMINALS) == 2 and len(STEPS) == 1
     swap = {

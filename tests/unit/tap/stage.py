@@ -1,4 +1,4 @@
-"""Crafted traffic: clients whose frames run through the tap's streams into an observer, on a clock of the test's own."""
+"""A stage for crafted traffic: clients whose frames pass through conversations into an observer, in virtual time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Body = dict[str, Any]
 
 
 def forward(stream: Any, data: bytes, step: int = 0) -> bytes:
-    """Feed a stream in chunks; what it forwards, copied at once as a socket would."""
+    """Feed ``data`` to a stream in chunks of ``step`` bytes (0: at once); return a copy of what it forwards."""
     step = step or len(data) or 1
     out = bytearray()
     for at in range(0, len(data), step):
@@ -25,7 +25,7 @@ def forward(stream: Any, data: bytes, step: int = 0) -> bytes:
 
 
 class Client:
-    """A connection."""
+    """A client with one connection."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Client:
             )
 
     def ask(self, api: str, version: int, body: Body, step: int = 0) -> int:
-        """Send a request; its correlation id."""
+        """Send a request and return its correlation id."""
         self.correlation_id += 1
         frame = frames.encode_request(api, version, self.correlation_id, self.client_id, body)
         assert forward(self.conversation.to_broker, frame, step) == frame
@@ -57,13 +57,13 @@ class Client:
         return self.correlation_id
 
     def answer(self, correlation_id: int, body: Body, step: int = 0) -> None:
-        """Have the broker answer."""
+        """Send the broker's response to a request."""
         api, version = self.waiting.pop(correlation_id)
         frame = frames.encode_response(api, version, correlation_id, body)
         assert forward(self.conversation.to_client, frame, step) == frame
 
     def call(self, api: str, version: int, request: Body, response: Body) -> None:
-        """A request and its answer."""
+        """Send a request and its response."""
         self.answer(self.ask(api, version, request), response)
 
     def close(self, reason: str = "closed") -> None:
@@ -77,7 +77,7 @@ class Client:
 
 
 class Stage:
-    """An observer, and the sink of its clients."""
+    """An observer, its clock, and the sink of its clients' events."""
 
     def __init__(self, **bounds: int) -> None:
         self.config = TapConfig((("kafka", 9092),), bounds=Bounds(**bounds))
@@ -109,12 +109,12 @@ class Stage:
         )
 
     def wait(self, seconds: float) -> None:
-        """Let time pass, with a tick at the end."""
+        """Advance the clock and tick the observer."""
         self.now += seconds
         self.observer.tick(self.now)
 
     def topic(self, client: Client, name: str, partitions: int, topic_id: Any = None) -> None:
-        """Have a client be told of a topic."""
+        """Send a Metadata response that describes a topic."""
         body: Body = {"Name": name, "Partitions": [{"PartitionIndex": i} for i in range(partitions)]}
         if topic_id is not None:
             body["TopicId"] = topic_id
@@ -142,7 +142,7 @@ def assignment(**partitions: list[int]) -> bytes:
 
 
 class Joiner:
-    """A classic member that does what clients do."""
+    """A classic member that behaves as clients do."""
 
     def __init__(
         self, client: Client, group: str = "g", join: int = 5, sync: int = 3, **request: Any
@@ -162,7 +162,7 @@ class Joiner:
         )
 
     def first(self, member_id: str) -> None:
-        """The round in which it is told its id."""
+        """Send the first JoinGroup, in which the coordinator tells the member its id."""
         self.client.call(
             "JoinGroup",
             self.join_version,
@@ -243,7 +243,7 @@ class Joiner:
 
 
 def settle(generation: int, given: dict[Joiner, tuple[str, bytes]]) -> None:
-    """All members join and sync; the first is the leader."""
+    """Make all members join and sync; the first one leads."""
     leader = next(iter(given))
     asked = {member: member.ask_join() for member in given}
     ids = {member: member_id for member, (member_id, _) in given.items()}

@@ -1,4 +1,4 @@
-"""Classic groups out of crafted frames."""
+"""Classic groups, from crafted frames."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.unit.tap.stage import Joiner, Stage, assignment, settle, subscription
 
 
 def two(stage: Stage) -> tuple[Joiner, Joiner]:
-    """A group of two, at rest."""
+    """Make a stable group of two members."""
     a = Joiner(stage.client("a", ("librdkafka", "2.16.0")))
     b = Joiner(stage.client("b"))
     stage.topic(a.client, "t", 4)
@@ -49,8 +49,8 @@ def test_every_version_is_understood(join: int, sync: int) -> None:
     assert (found["client_id"], found["software"], found["host"]) == ("app", "java 4.1", "10.0.0.1:50001")
 
 
-def test_nulls_where_the_type_should_be_are_made_up_for() -> None:
-    """Legal at JoinGroup v7 and SyncGroup v5 (apache/kafka#14800)."""
+def test_a_null_protocol_type_is_taken_from_the_request() -> None:
+    """Null is legal in JoinGroup v7 and SyncGroup v5 (apache/kafka#14800)."""
     stage = Stage()
     member = Joiner(stage.client(), join=7, sync=5)
     member.joined(member.ask_join(), 1, "m", "m", ["m"], ProtocolType=None, ProtocolName=None)
@@ -60,7 +60,7 @@ def test_nulls_where_the_type_should_be_are_made_up_for() -> None:
 
 
 def test_sync_v5_alone_is_enough() -> None:
-    """The point of KIP-559: no JoinGroup was seen."""
+    """KIP-559 exists for this case: the tap has seen no JoinGroup."""
     stage = Stage()
     member = Joiner(stage.client(), sync=5)
     member.member_id, member.generation = "m", 4
@@ -69,7 +69,7 @@ def test_sync_v5_alone_is_enough() -> None:
     assert owners(stage) == {"m": {"t": [2]}} and stage.group()["path"] == "stateless"
 
 
-def test_sync_v3_without_its_join_is_unknown_and_not_guessed() -> None:
+def test_partitions_stay_unknown_in_sync_v3_without_its_join() -> None:
     stage = Stage()
     member = Joiner(stage.client())
     member.member_id, member.generation = "m", 4
@@ -89,7 +89,7 @@ def test_other_protocol_types_stay_opaque() -> None:
     assert not stage.observer.counts["undecodable"]
 
 
-def test_a_member_with_a_format_of_its_own_does_no_harm() -> None:
+def test_metadata_in_a_foreign_format_is_ignored() -> None:
     stage = Stage()
     member = Joiner(stage.client(), Protocols=[{"Name": "own", "Metadata": b"{json}"}])
     member.joined(member.ask_join(), 1, "m", "m", [])
@@ -97,7 +97,7 @@ def test_a_member_with_a_format_of_its_own_does_no_harm() -> None:
     assert owners(stage) == {"m": None} and not stage.observer.counts["defects"]
 
 
-def test_the_leader_tells_of_members_that_are_elsewhere() -> None:
+def test_the_leaders_list_names_members_that_are_elsewhere() -> None:
     stage = Stage()
     member = Joiner(stage.client())
     member.joined(member.ask_join(), 1, "m", "m", ["m", "far"])
@@ -110,7 +110,7 @@ def test_the_leader_tells_of_members_that_are_elsewhere() -> None:
         "far": "elsewhere",
     }
     stage.wait(3600)
-    assert "far" in owners(stage), "nobody knows when it was last seen"
+    assert "far" in owners(stage), "its last request did not pass through the tap"
 
 
 def test_a_third_member_joins() -> None:
@@ -118,7 +118,7 @@ def test_a_third_member_joins() -> None:
     a, b = two(stage)
     c = Joiner(stage.client("c"), join=8, Reason="because")
     c.first("mc")
-    assert stage.group()["state"] == "Stable", "the round for the id is no rebalance"
+    assert stage.group()["state"] == "Stable", "requesting an id does not start a rebalance"
     asked = c.ask_join()
     assert stage.group()["state"] == "PreparingRebalance"
     stage.now += 0.25
@@ -197,7 +197,7 @@ def test_a_dead_connection_then_a_session_timeout() -> None:
         stage.wait(2.2)
         a.heartbeat()
     assert set(owners(stage)) == {"ma", "mb"}
-    a.heartbeat(27)  # the coordinator's clock began before ours
+    a.heartbeat(27)  # the coordinator's clock started before the tap's
     assert stage.timeline()[-1]["trigger"] == "session timeout" and stage.timeline()[-1]["member"] == "mb"
     settle(2, {a: ("ma", assignment(t=[0, 1, 2, 3]))})
     assert [(each["member"], each["how"]) for each in stage.group()["gone"]] == [
@@ -235,7 +235,7 @@ def test_an_expelled_member() -> None:
     b.heartbeat(25)
     assert set(owners(stage)) == {"ma"} and stage.group()["gone"][-1]["how"] == "expelled"
     a.heartbeat(22)
-    assert set(owners(stage)) == {"ma"}, "an illegal generation is not the end"
+    assert set(owners(stage)) == {"ma"}, "an illegal generation does not expel a member"
 
 
 def test_a_changed_subscription() -> None:
@@ -291,7 +291,7 @@ def test_a_static_member_comes_back_without_a_rebalance() -> None:
     assert len(stage.timeline()) == before and stage.group()["state"] == "Stable"
 
 
-def test_a_member_that_joined_before_the_tap_was_there() -> None:
+def test_a_member_that_joined_before_the_tap_started() -> None:
     stage = Stage()
     a = Joiner(stage.client("a"))
     a.member_id, a.generation = "ma", 7
@@ -300,7 +300,7 @@ def test_a_member_that_joined_before_the_tap_was_there() -> None:
     assert (group["state"], group["generation"]) == ("Stable", 7) and owners(stage) == {"ma": None}
     stage.topic(a.client, "t", 4)
     stage.wait(1)
-    assert not group["anomalies"], "it may own anything"
+    assert not group["anomalies"], "the member may own any partition"
 
 
 def test_mixed_assignors_and_double_owners() -> None:
@@ -337,12 +337,14 @@ def test_a_split_generation() -> None:
     a.joined(a.client.correlation_id, 2, "ma", "ma", ["ma", "mb"])
     plan = {"ma": assignment(t=[0, 1]), "mb": assignment(t=[2, 3])}
     a.synced(a.ask_sync(plan), plan["ma"])
-    stage.observer.registry.group("g").members.get("mb").generation = 1  # it still commits with the old one
+    stage.observer.registry.group("g").members.get(
+        "mb"
+    ).generation = 1  # it still commits in the old generation
     stage.wait(1)
     assert [each["kind"] for each in stage.group()["anomalies"]] == ["generation split"]
 
 
-def test_an_answer_of_an_earlier_generation_comes_late() -> None:
+def test_a_late_response_of_an_earlier_generation_is_ignored() -> None:
     stage = Stage()
     a, b = two(stage)
     late = b.ask_join()
@@ -351,7 +353,7 @@ def test_an_answer_of_an_earlier_generation_comes_late() -> None:
     assert stage.group()["generation"] == 5 and set(owners(stage)) == {"ma"}
 
 
-def test_bounds_of_groups_and_members() -> None:
+def test_limits_of_groups_and_members() -> None:
     stage = Stage(groups=3, members=2, timeline=4)
     client = stage.client()
     for i in range(10):

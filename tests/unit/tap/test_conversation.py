@@ -1,4 +1,4 @@
-"""Which answer belongs to which request; whatever passes is forwarded as it is."""
+"""Matching of responses with requests; all bytes are forwarded unchanged."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def counts(client: Client) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("step", [1, 2, 3, 5, 7, 64])
-def test_frames_that_come_in_pieces(step: int) -> None:
+def test_frames_that_arrive_in_pieces(step: int) -> None:
     stage = Stage()
     member = Joiner(stage.client())
     asked = member.client.ask("JoinGroup", 5, {**member.request, "MemberId": "m"}, step)
@@ -62,7 +62,7 @@ def test_pipelined_requests() -> None:
 
 
 @pytest.mark.parametrize("version", messages.versions("ProduceRequest"))
-def test_acks_0_is_never_answered(version: int) -> None:
+def test_produce_with_acks_0_has_no_response(version: int) -> None:
     stage = Stage()
     client = stage.client()
     client.ask("Produce", version, produce(version, 0), 11)
@@ -74,8 +74,8 @@ def test_acks_0_is_never_answered(version: int) -> None:
     assert not counts(client) and client.conversation.in_flight == 0
 
 
-def test_api_versions_that_the_broker_does_not_know() -> None:
-    """It answers 35 in version 0, whatever was asked (KIP-511); the client asks again."""
+def test_an_api_versions_version_that_the_broker_does_not_know() -> None:
+    """The broker answers error 35 in version 0, whatever the request's version (KIP-511); the client then tries again."""
     stage = Stage()
     client = stage.client("app", ("future", "9"))
     asked = client.ask("ApiVersions", 4, {"ClientSoftwareName": "future", "ClientSoftwareVersion": "9"})
@@ -113,7 +113,7 @@ def test_a_refused_sasl_handshake_0_has_no_tokens() -> None:
     assert stage.group()["generation"] == 5 and not counts(client)
 
 
-def test_secrets_reach_nobody() -> None:
+def test_secrets_do_not_reach_the_observer() -> None:
     stage = Stage()
     client = stage.client()
     sasl(client, 2, 2)
@@ -123,7 +123,7 @@ def test_secrets_reach_nobody() -> None:
 
 
 @pytest.mark.parametrize("first", [b"\x16\x03\x01\x02\x00\x01\x00", b"\x16\x03\x03\x00\x10" + b"x" * 16])
-def test_tls_is_said_to_be_opaque(first: bytes) -> None:
+def test_tls_is_reported_as_opaque(first: bytes) -> None:
     stage = Stage()
     client = stage.client()
     fresh = Client(stage, 9, "x", None, None)
@@ -139,7 +139,7 @@ def test_tls_is_said_to_be_opaque(first: bytes) -> None:
     [b"\xff\xff\xff\xff", b"\x80\0\0\0", b"\x7f\xff\xff\xff", struct.pack(">i", MAX_FRAME + 1), b"GET "],
 )
 @pytest.mark.parametrize("side", ["to_broker", "to_client"])
-def test_a_length_that_can_not_be(side: str, length: bytes) -> None:
+def test_an_impossible_length_ends_observing(side: str, length: bytes) -> None:
     stage = Stage()
     client = stage.client()
     asked = client.ask("Heartbeat", 3, {"GroupId": "g", "GenerationId": 5, "MemberId": "m"})
@@ -149,10 +149,10 @@ def test_a_length_that_can_not_be(side: str, length: bytes) -> None:
     assert tracemalloc.get_traced_memory()[1] < 1_000_000
     tracemalloc.stop()
     assert counts(client) == {"lost_sync": 1} and "length" in client.conversation.opaque
-    client.answer(asked, {})  # forwarded, and nobody looks
+    client.answer(asked, {})  # forwarded and not observed
 
 
-def test_an_undecodable_frame_is_counted_and_the_next_one_read() -> None:
+def test_an_undecodable_frame_is_counted_and_the_next_one_is_read() -> None:
     stage = Stage()
     client = stage.client()
     bad = frames.frame(struct.pack(">hhih", 11, 5, 77, -1) + b"\xff" * 30)
@@ -193,7 +193,7 @@ def test_unknown_apis_and_versions_are_forwarded_and_matched() -> None:
     assert counts(client) == {"unknown": 4} and client.conversation.in_flight == 0
 
 
-def test_answers_that_nobody_waits_for_and_gaps() -> None:
+def test_unmatched_responses_and_unanswered_requests() -> None:
     stage = Stage()
     client = stage.client()
     stray = frames.frame(b"\0\0\xff\0123")
@@ -211,7 +211,7 @@ def test_requests_in_flight_are_bounded() -> None:
     assert client.conversation.in_flight == 10 and counts(client) == {"unanswered": 40}
 
 
-def test_frames_beyond_the_bound_and_without_room_are_not_looked_into() -> None:
+def test_frames_beyond_the_limit_or_without_room_are_not_captured() -> None:
     stage = Stage(capture=100)
     client = stage.client()
     client.call("Heartbeat", 3, {"GroupId": "g" * 200, "GenerationId": 5, "MemberId": "m"}, {})
@@ -224,7 +224,7 @@ def test_frames_beyond_the_bound_and_without_room_are_not_looked_into() -> None:
     assert stage.group()
 
 
-def test_a_tally_tells_requests_by_version() -> None:
+def test_a_tally_counts_requests_by_version() -> None:
     stage = Stage()
     client = stage.client()
     client.call("Heartbeat", 3, {"GroupId": "g", "GenerationId": 5, "MemberId": "m"}, {})
@@ -237,7 +237,7 @@ def test_a_tally_tells_requests_by_version() -> None:
     assert client.conversation.tally() is None
 
 
-def test_what_is_lost_is_said_and_connections_are_straightened_out() -> None:
+def test_lost_events_are_reported_and_closed_connections_are_noticed() -> None:
     stage = Stage()
     member = Joiner(stage.client("a"))
     member.joined(member.ask_join(), 1, "m", "m", ["m"])

@@ -1,4 +1,4 @@
-"""KIP-848 groups out of crafted heartbeats: null means unchanged."""
+"""KIP-848 groups, from crafted heartbeats: null means unchanged."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def beat(
     owned: list[int] | None = None,
     error: int = 0,
     version: int = 1,
-    told: str | None = None,
+    chosen_id: str | None = None,
     **request: Any,
 ) -> None:
     client.call(
@@ -40,7 +40,7 @@ def beat(
         },
         {
             "ErrorCode": error,
-            "MemberId": told if told is not None else member,
+            "MemberId": chosen_id if chosen_id is not None else member,
             "MemberEpoch": answer,
             "HeartbeatIntervalMs": 5000,
             "Assignment": None if given is None else {"TopicPartitions": topics(given)},
@@ -97,7 +97,7 @@ def test_nulls_change_nothing() -> None:
     assert [{**each, "last_seen": 0} for each in before] == [{**each, "last_seen": 0} for each in after]
 
 
-def test_an_id_gets_its_name_when_it_is_learnt() -> None:
+def test_a_topic_id_becomes_a_name_once_a_response_tells_it() -> None:
     stage = Stage()
     client = stage.client("a")
     join(client, "ma", 1, [0])
@@ -106,7 +106,7 @@ def test_an_id_gets_its_name_when_it_is_learnt() -> None:
     assert owners(stage) == {"ma": {"t": [0]}}
 
 
-def test_names_come_from_create_topics_too() -> None:
+def test_create_topics_responses_tell_names_too() -> None:
     stage = Stage()
     client = stage.client("a")
     join(client, "ma", 1, [0])
@@ -126,7 +126,7 @@ def test_a_member_joins_and_the_first_gives_up_partitions() -> None:
     beat(a, "ma", 1, 1, [0, 1])
     stage.now += 0.5
     beat(a, "ma", 1, 2, None, [0, 1])
-    assert stage.group()["state"] == "Stable", "b has what it was given: nothing"
+    assert stage.group()["state"] == "Stable", "b has confirmed its empty assignment"
     beat(b, "mb", 2, 2, [2, 3])
     beat(b, "mb", 2, 2, None, [2, 3])
     stage.wait(0)
@@ -139,10 +139,10 @@ def test_a_member_joins_and_the_first_gives_up_partitions() -> None:
     ]
 
 
-def test_the_broker_names_members_of_version_0() -> None:
+def test_the_broker_chooses_the_ids_of_version_0_members() -> None:
     stage = Stage()
     client = stage.client("a")
-    beat(client, "", 0, 1, [0], [], version=0, told="broker-made", SubscribedTopicNames=["t"])
+    beat(client, "", 0, 1, [0], [], version=0, chosen_id="broker-made", SubscribedTopicNames=["t"])
     assert set(owners(stage)) == {"broker-made"}
 
 
@@ -163,7 +163,7 @@ def test_leave_and_static_leave() -> None:
 
 
 @pytest.mark.parametrize("error", [25, 82, 110])
-def test_a_fenced_member_has_nothing(error: int) -> None:
+def test_a_fenced_member_loses_its_partitions(error: int) -> None:
     stage = Stage()
     client = one(stage)
     beat(client, "ma", 1, 0, error=error)

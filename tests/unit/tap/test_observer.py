@@ -1,4 +1,4 @@
-"""Lag, software, bounds, metrics: what the observer makes of traffic besides groups."""
+"""The observer apart from groups: lag, software, limits, the event queue, metrics, the table."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def fetched(client: Client, ends: dict[int, int]) -> None:
 
 
 @pytest.mark.parametrize("version", range(10))
-def test_lag_is_high_watermark_less_commit(version: int) -> None:
+def test_lag_is_high_watermark_minus_commit(version: int) -> None:
     stage = Stage()
     client = stage.client()
     commit(client, version, {0: 90, 1: 5, 2: 7})
@@ -130,7 +130,7 @@ def test_commits_of_a_member_keep_it_alive() -> None:
 
 
 @pytest.mark.parametrize("version", [each for each in messages.versions("OffsetFetchResponse") if each < 10])
-def test_offsets_that_a_member_is_told(version: int) -> None:
+def test_committed_offsets_from_offset_fetch(version: int) -> None:
     stage = Stage()
     client = stage.client()
     body: dict[str, Any] = {
@@ -153,7 +153,7 @@ def test_offsets_that_a_member_is_told(version: int) -> None:
     assert [(each["partition"], each["committed"]) for each in stage.group()["offsets"]] == [(0, 42)]
 
 
-def test_ends_that_a_client_is_told() -> None:
+def test_end_offsets_from_list_offsets() -> None:
     stage = Stage()
     client = stage.client()
     for timestamp, offset in ((-1, 50), (-2, 3)):
@@ -169,7 +169,7 @@ def test_ends_that_a_client_is_told() -> None:
 # -- software --------------------------------------------------------------------------------------
 
 
-def test_the_inventory_and_what_kafka_4_refuses() -> None:
+def test_the_inventory_lists_requests_that_kafka_4_refuses() -> None:
     stage = Stage()
     old, new = stage.client("old-app"), stage.client("new-app", ("apache-kafka-java", "4.1.0"))
     old.call("Fetch", 2, {}, {"Responses": []})
@@ -190,12 +190,12 @@ def test_the_inventory_and_what_kafka_4_refuses() -> None:
     assert found["apache-kafka-java"]["apis"] == {"ApiVersions": {"3": 1}, "Fetch": {"13": 1}}
 
 
-def test_what_breaks() -> None:
+def test_versions_that_kafka_4_refuses() -> None:
     assert breaks(0, 2) and not breaks(0, 3) and breaks(6, 8) and not breaks(11, 0) and breaks(8, 1)
 
 
 def test_minimum_versions_are_those_of_the_jar() -> None:
-    """Derived again from the schemas in the jar of Kafka 4.3, as the table of messages is."""
+    """Derive the minimum versions from the schemas in the jar of Kafka 4.3 and compare."""
     from proto import kafka_messages
     from tests.kafka.cluster import shutil
 
@@ -212,21 +212,23 @@ def test_minimum_versions_are_those_of_the_jar() -> None:
     assert {key for key, (first, last) in found.items() if last < first} == REMOVED
 
 
-# -- bounds ----------------------------------------------------------------------------------------
+# -- limits ----------------------------------------------------------------------------------------
 
 
-def test_bounded_forgets_the_longest_unused() -> None:
-    bounded: LruDict[str, int] = LruDict(2)
-    bounded["a"], bounded["b"] = 1, 2
-    assert bounded.get("a") == 1
-    bounded["c"] = 3
+def test_the_lru_dict_evicts_the_least_recently_used_entry() -> None:
+    entries: LruDict[str, int] = LruDict(2)
+    entries["a"], entries["b"] = 1, 2
+    assert entries.get("a") == 1
+    entries["c"] = 3
     assert (
-        list(bounded) == ["a", "c"] and bounded.forgotten == 1 and bounded.get_or_create("d", lambda: 4) == 4
+        list(entries) == ["a", "c"] and entries.forgotten == 1 and entries.get_or_create("d", lambda: 4) == 4
     )
-    assert list(bounded) == ["c", "d"] and bounded.get("a") is None and bounded.pop("c") == 3
+    assert list(entries) == ["c", "d"] and entries.get("a") is None and entries.pop("c") == 3
 
 
 class Observed:
+    """Stands for the observer: accepts batches unless it is full."""
+
     def __init__(self) -> None:
         self.batches: list[EventBatch] = []
         self.full = False
@@ -238,7 +240,7 @@ class Observed:
         return True
 
 
-async def test_the_hub_drops_and_counts_what_the_observer_does_not_take() -> None:
+async def test_the_event_queue_counts_events_that_the_observer_refuses() -> None:
     observed = Observed()
     queue = EventQueue(Bounds(backlog=1000), observed, lambda: 1.0)
     assert queue.reserve(600) and not queue.reserve(600) and queue.reserve(400)
@@ -268,7 +270,7 @@ async def test_the_hub_drops_and_counts_what_the_observer_does_not_take() -> Non
     assert len(observed.batches[-1].events) == 1 and queue.backlog == 0
 
 
-async def test_a_refused_batch_gives_its_room_back() -> None:
+async def test_a_refused_batch_releases_its_room() -> None:
     observed = Observed()
     observed.full = True
     queue = EventQueue(Bounds(backlog=1000), observed, lambda: 1.0)
@@ -292,7 +294,7 @@ def busy_stage() -> Stage:
     return stage
 
 
-def test_metrics_are_prometheus_text() -> None:
+def test_metrics_in_prometheus_text_format() -> None:
     text = exposition(busy_stage().observer, 5, 1.0)
     found = {
         (sample.name, *sorted(sample.labels.items())): sample.value
@@ -310,7 +312,7 @@ def test_metrics_are_prometheus_text() -> None:
     )
     assert found["kafka_tap_api_requests_total", ("api", "JoinGroup")] == 1
     assert found["kafka_tap_rebalances_total", ("trigger", "new member")] == 1
-    assert not re.search(r"member=|client_id=|partition=", text), "labels of high cardinality"
+    assert not re.search(r"member=|client_id=|partition=", text), "labels must not have high cardinality"
 
 
 def test_the_table() -> None:

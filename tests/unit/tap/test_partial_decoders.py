@@ -1,4 +1,4 @@
-"""Produce and Fetch heads, pulled off a stream, against the full decoders; and what comes of them."""
+"""The partial decoders of Produce and Fetch compared with the full ones; sessions, sequences and hidden addresses."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_produce_requests(version: int, acks: int) -> None:
     assert client.conversation.in_flight == (acks != 0)
 
 
-def test_more_partitions_than_are_looked_at() -> None:
+def test_partitions_beyond_the_limit_are_skipped() -> None:
     stage = Stage(heads=5)
     client = stage.client()
     many = [
@@ -141,7 +141,7 @@ def test_more_partitions_than_are_looked_at() -> None:
 # -- fetch sessions (KIP-227), readers and writers -------------------------------------------------
 
 
-def test_a_fetch_session_is_added_to_and_taken_from() -> None:
+def test_a_fetch_session_adds_and_removes_partitions() -> None:
     stage = Stage()
     client = stage.client("reader")
 
@@ -167,7 +167,7 @@ def test_a_fetch_session_is_added_to_and_taken_from() -> None:
         return stage.observer.describe_connections(stage.now)[0]["fetching"]
 
     assert fetch(0, {0: 5, 1: 6}) == {"t": {"0": 5, "1": 6}}
-    assert fetch(1, {}) == {"t": {"0": 5, "1": 6}}, "an incremental fetch names only what has changed"
+    assert fetch(1, {}) == {"t": {"0": 5, "1": 6}}, "an incremental fetch names only changed partitions"
     assert fetch(2, {1: 9, 2: 1}) == {"t": {"0": 5, "1": 9, "2": 1}}
     assert fetch(3, {}, [0]) == {"t": {"1": 9, "2": 1}}
     assert fetch(0, {7: 7}) == {"t": {"7": 7}}, "a new session"
@@ -216,7 +216,7 @@ def test_sequences() -> None:
     client = stage.client("writer")
     for sequence in (0, 3, 6):
         send(client, 1, 0, sequence)
-    send(client, 1, 0, 3)  # sent again
+    send(client, 1, 0, 3)  # a retry
     send(client, 1, 0, 9)
     assert stage.observer.totals()["sequence_gaps"] == 0 and stage.observer.totals()["sequence_repeats"] == 1
     send(client, 1, 0, 20)
@@ -226,13 +226,13 @@ def test_sequences() -> None:
     ] == [
         {"topic": "t", "partition": 0, "producer_id": 1, "expected": 12, "found": 20, "client_id": "writer"}
     ]
-    send(client, 1, 1, 0)  # another epoch begins anew
+    send(client, 1, 1, 0)  # a new epoch starts a new sequence
     send(client, -1, -1, -1)
-    send(client, 2, 0, 500)  # the tap came late
+    send(client, 2, 0, 500)  # the tap started late
     assert stage.observer.totals()["sequence_gaps"] == 1
     stage.put(events.EventsLost(stage.now, 1, frozenset({1})))
     send(client, 1, 0, 100)
-    assert stage.observer.totals()["sequence_gaps"] == 1, "what was not looked at is no gap"
+    assert stage.observer.totals()["sequence_gaps"] == 1, "unobserved batches are not a gap"
 
 
 def test_sequences_wrap() -> None:
@@ -247,7 +247,7 @@ def test_sequences_wrap() -> None:
     assert sequences.check(head((1 << 31) - 2, 3)) is None and sequences.repeats == 1
 
 
-# -- brokers' addresses in the last tags of Fetch and Produce --------------------------------------
+# -- broker addresses in the last tags of Fetch and Produce ----------------------------------------
 
 
 @pytest.mark.parametrize("api", ["Fetch", "Produce"])

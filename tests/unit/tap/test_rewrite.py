@@ -1,4 +1,4 @@
-"""Addresses in answers: rewritten where they are understood, left alone where not, and ports for the brokers they name."""
+"""Addresses in responses are rewritten if the response can be decoded; each named broker gets a port; parsing of addresses."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def to_tap(frame: bytes, key: int, version: int) -> bytes | None:
 def exchange(
     client: Client, api: str, version: int, body: dict[str, Any], step: int = 0
 ) -> tuple[bytes, bytes]:
-    """What the broker sent, what the client got."""
+    """Return the frame that the broker sent and the frame that the client received."""
     client.correlation_id += 1
     forward(
         client.conversation.to_broker, frames.encode_request(api, version, client.correlation_id, "c", {})
@@ -59,7 +59,7 @@ def test_metadata(version: int, step: int) -> None:
     assert [(each["Host"], each["Port"]) for each in after.body["Brokers"]] == [("tap", 1001), ("tap", 1002)]
     for each, original in zip(after.body["Brokers"], before.body["Brokers"], strict=True):
         each["Host"], each["Port"] = original["Host"], original["Port"]
-    assert after == before, "nothing but addresses has changed"
+    assert after == before, "only addresses have changed"
     sent, got = exchange(client, "Heartbeat", 3, {}, step)
     assert got == sent and stage.observer.topics.count("t") == 1
 
@@ -98,7 +98,7 @@ def test_without_rewriting_nothing_is_changed() -> None:
 
 
 @pytest.mark.parametrize("answer", [b"\0\0\0\1\xff\xff\xff\xff\xff", b"\0\0\0\1", b"\0\0\0\1" + b"\0" * 60])
-def test_an_answer_that_is_not_understood_is_left_alone(answer: bytes) -> None:
+def test_an_undecodable_response_is_forwarded_unchanged(answer: bytes) -> None:
     client = Stage().client(rewrite=to_tap)
     forward(client.conversation.to_broker, frames.encode_request("Metadata", 9, 1, "c", {}))
     sent = frames.frame(answer)
@@ -106,8 +106,8 @@ def test_an_answer_that_is_not_understood_is_left_alone(answer: bytes) -> None:
     assert client.conversation.counts["rewrite_failed"] == 1
 
 
-def test_bytes_that_are_left_over_are_kept() -> None:
-    """As librdkafka's mock broker has them."""
+def test_extra_bytes_at_the_end_are_kept() -> None:
+    """librdkafka's mock broker sends them."""
     client = Stage().client(rewrite=to_tap)
     forward(client.conversation.to_broker, frames.encode_request("Metadata", 9, 1, "c", {}))
     sent = (
@@ -121,14 +121,14 @@ def test_bytes_that_are_left_over_are_kept() -> None:
     assert frames.decode_response(got[4:-1], "Metadata", 9).body["Brokers"][0]["Port"] == 1001
 
 
-def test_an_answer_beyond_the_bound_is_left_alone_and_not_held() -> None:
+def test_a_response_beyond_the_limit_is_forwarded_unchanged_and_not_held() -> None:
     client = Stage(rewrite=1000).client(rewrite=to_tap)
     topics = [{"Name": f"topic-{i}", "Partitions": []} for i in range(200)]
     sent, got = exchange(client, "Metadata", 9, {"Brokers": [], "Topics": topics}, 100)
     assert got == sent and client.conversation.counts["rewrite_failed"] == 1
 
 
-def test_what_is_held_comes_out_at_the_end() -> None:
+def test_held_bytes_are_forwarded_at_the_end_of_the_stream() -> None:
     client = Stage().client(rewrite=to_tap)
     forward(client.conversation.to_broker, frames.encode_request("Metadata", 9, 1, "c", {}))
     assert forward(client.conversation.to_client, b"\0\0\0\x40\0\0\0\1half") == b""
@@ -139,7 +139,7 @@ def test_what_is_held_comes_out_at_the_end() -> None:
 
 
 class Opened:
-    """Takes sockets in the place of listeners."""
+    """Receives listening sockets instead of the tap."""
 
     def __init__(self) -> None:
         self.sockets: list[tuple[socket.socket, Address]] = []
@@ -188,7 +188,7 @@ def test_the_only_broker_under_another_name_needs_no_port() -> None:
     opened.close()
 
 
-def test_ports_run_out_and_the_broker_stays_as_it_is() -> None:
+def test_without_a_free_port_the_address_stays_unchanged() -> None:
     with socket.create_server(("127.0.0.1", 0)) as busy:
         port = busy.getsockname()[1]
         made, opened = broker_ports("kafka-1:9092", ports=range(port, port + 1), advertise="tap.example")
@@ -226,13 +226,13 @@ def test_addresses(text: str, default: int | None, wanted: Address) -> None:
 @pytest.mark.parametrize(
     "text", ["", "h", "h:", "h:x", "h:65536", "::1:9092", "h:-1", "h:\N{ARABIC-INDIC DIGIT THREE}", "a b:c"]
 )
-def test_what_is_no_address(text: str) -> None:
+def test_bad_addresses(text: str) -> None:
     with pytest.raises(ConfigError, match="bad address"):
         parse_address(text)
 
 
 @pytest.mark.parametrize("text", ["", "1", "9-1", "0-5", "1-65536", "a-b", "1-2-3"])
-def test_what_is_no_range_of_ports(text: str) -> None:
+def test_bad_port_ranges(text: str) -> None:
     with pytest.raises(ConfigError, match="bad port range"):
         parse_ports(text)
     assert parse_ports("9100-9101") == range(9100, 9102)
