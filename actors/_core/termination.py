@@ -149,7 +149,8 @@ async def run_safely(cell: Cell, hook: str, *args: Any) -> None:
 def _release(cell: Cell) -> None:
     """After the last hook (or a thread's last handler): end the timers, watches and owed replies."""
     cell.clear_timers()
-    unwatch_all(cell)
+    if cell.watching:
+        unwatch_all(cell)
     owed, cell.owed = cell.owed, None
     for reply in owed or ():
         reply.try_fail(cell.dead("stopped before it answered"))
@@ -181,11 +182,13 @@ def bury(cell: Cell, left: list[Envelope]) -> None:
     cell.stashed = None
     for reply in cell.stop_replies or ():
         reply.try_set(True)
-    if cell.siblings.get(cell.name) is cell:
-        del cell.siblings[cell.name]
+    siblings = cell.siblings
+    if siblings.get(cell.name) is cell:
+        del siblings[cell.name]
     if cell.parent is not None:
         cell.parent.send_system(ChildStopped(cell.ref))
-    tell_watchers(cell)
+    if cell.watchers:
+        tell_watchers(cell)
     for future in cell.start_waiters or ():
         future.try_fail(cell.dead("never started"))
     for stopped in cell.stop_waiters or ():
