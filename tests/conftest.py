@@ -55,13 +55,13 @@ def creating_kafka() -> Iterator[Cluster]:
     yield from _cluster(auto_create=True, rebalance_delay=3000)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def secure_kafka() -> Iterator[Cluster]:
     """A broker with TLS and SASL listeners."""
     yield from _cluster(secure=True)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def old_kafka() -> Iterator[Cluster]:
     """Kafka 3.9 on ZooKeeper."""
     yield from _cluster(zookeeper=True)
