@@ -54,6 +54,15 @@ def make_parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    _add_forwarding(parser)
+    _add_output(parser)
+    _add_timeouts(parser)
+    _add_limits(parser)
+    parser.add_argument("--version", action="version", version=f"kafka-pixy {__version__}")
+    return parser
+
+
+def _add_forwarding(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--broker", metavar="HOST:PORT[,...]", default="", help="brokers of one cluster to forward to"
     )
@@ -82,6 +91,9 @@ def make_parser() -> argparse.ArgumentParser:
         metavar="FIRST-LAST",
         help="ports for brokers that responses name (default: those after the last --broker's)",
     )
+
+
+def _add_output(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output",
         choices=("table", "json", "none"),
@@ -99,6 +111,9 @@ def make_parser() -> argparse.ArgumentParser:
         metavar="HOST:PORT",
         help="serve metrics for Prometheus and all views as JSON over HTTP",
     )
+
+
+def _add_timeouts(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--connect-timeout",
         metavar="SECONDS",
@@ -113,6 +128,9 @@ def make_parser() -> argparse.ArgumentParser:
         default=45.0,
         help="session timeout of KIP-848 groups, a broker setting that is not transmitted (default %(default)g, as in Kafka)",
     )
+
+
+def _add_limits(parser: argparse.ArgumentParser) -> None:
     limits = parser.add_argument_group(
         "limits (at a limit, the least recently used entry is forgotten and counted)"
     )
@@ -125,8 +143,6 @@ def make_parser() -> argparse.ArgumentParser:
             dest=f"max_{field.name}",
             help=f"{_LIMITS[field.name]} (default %(default)s)",
         )
-    parser.add_argument("--version", action="version", version=f"kafka-pixy {__version__}")
-    return parser
 
 
 def make_config(args: argparse.Namespace) -> TapConfig:

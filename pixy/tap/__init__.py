@@ -10,9 +10,9 @@ pure: no IO, no clock. To follow one frame from the client's socket to the obser
    ``partial_decoders``; ``in_flight`` matches responses with requests; ``rewrite`` changes brokers' addresses.
 5. ``events`` are what the conversation reports; ``event_queue`` gathers them into batches.
 6. ``supervisor`` delivers each batch to the ``observer_actor``, whose thread gives each event to the ``observer``.
-7. ``observer`` decodes captured frames and passes them on: ``classic`` and ``heartbeats`` keep groups in the
-   ``registry``, ``offsets`` keeps commits and ends, ``sequences`` finds gaps, ``inventory`` counts versions.
+7. ``observer`` decodes captured frames and passes them on: ``classic`` (with ``member_metadata``) and
+   ``heartbeats`` keep groups in the ``registry``, ``offsets`` keeps commits and ends, ``sequences`` finds gaps, ``inventory`` counts versions.
 
-Beside the path: ``service`` starts and stops the tree; ``http_view``, ``metrics``, ``printer`` and ``table`` show
-the state; ``broker_ports`` opens a port for each broker that a rewritten response names.
+Beside the path: ``service`` starts and stops the tree; ``group_view``, ``http_view``, ``metrics``, ``printer`` and
+``table`` show the state; ``broker_ports`` opens a port for each broker that a rewritten response names.
 """

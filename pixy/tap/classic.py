@@ -6,19 +6,17 @@ A member's metadata cannot be read without the group's protocol type. The type c
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeGuard
+from typing import Any, TypeGuard
 
 from pixy.tap import rebalances
 from pixy.tap.groups import Group, Member, Partition, Path, State, partitions_of
-from pixy.tap.lru import LruDict
+from pixy.tap.member_metadata import CONSUMER, ProtocolTypes, by_topic, subscription_of, topics_of
 from pixy.tap.rebalances import Rebalance, Trigger
 from pixy.tap.registry import Peer, Registry
-from pixy.wire.consumer_protocol import decode_assignment, decode_subscription
+from pixy.wire.consumer_protocol import decode_assignment
 from pixy.wire.exceptions import WireError
 
-CONSUMER: Final = "consumer"
 NONE, ILLEGAL_GENERATION, UNKNOWN_MEMBER, REBALANCING, MEMBER_ID_REQUIRED, FENCED = 0, 22, 25, 27, 79, 82
-_LEARNT = 10_000  # members whose protocol type is remembered
 _NEWCOMERS = frozenset({rebalances.UNSEEN, rebalances.JOIN})
 
 Body = dict[str, Any]
@@ -29,8 +27,7 @@ class ClassicGroups:
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self._learnt: LruDict[tuple[str, str], str] = LruDict(_LEARNT)
-        """The protocol type of each (group, member)'s JoinGroup request."""
+        self._types = ProtocolTypes()
 
     # -- JoinGroup ---------------------------------------------------------------------------------
 
@@ -46,7 +43,7 @@ class ClassicGroups:
         group = self._registry.group(body["GroupId"])
         member_id = body["MemberId"]
         if member_id:
-            self._learnt[group.id, member_id] = body["ProtocolType"]
+            self._types.learn(group, member_id, body["ProtocolType"])
         member = (
             group.members.get(member_id) if member_id else _by_instance(group, body.get("GroupInstanceId"))
         )
@@ -71,7 +68,7 @@ class ClassicGroups:
             # In a group that was there before the tap, every member is new to the tap.
             return Trigger(rebalances.JOIN, newcomer, peer.client_id, reason)
         kind = rebalances.REJOIN
-        subscription = _subscription(body, None)
+        subscription = subscription_of(body, None)
         if subscription is not None and set(subscription) != set(member.subscription) and member.subscription:
             kind = rebalances.SUBSCRIPTION
         elif any(self._registry.topics.count(topic) != count for topic, count in group.counts.items()):
@@ -96,7 +93,7 @@ class ClassicGroups:
         """
         group = self._registry.group(request["GroupId"])
         if body["ErrorCode"] == MEMBER_ID_REQUIRED:
-            self._learnt[group.id, body["MemberId"]] = request["ProtocolType"]
+            self._types.learn(group, body["MemberId"], request["ProtocolType"])
             return
         if body["ErrorCode"] != NONE:
             self._refused(group, request["MemberId"], body["ErrorCode"], at)
@@ -149,7 +146,7 @@ class ClassicGroups:
 
     def _update_member(self, group: Group, at: float, peer: Peer, request: Body, body: Body) -> Member:
         member_id, instance = body["MemberId"], request.get("GroupInstanceId")
-        self._learnt[group.id, member_id] = request["ProtocolType"]
+        self._types.learn(group, member_id, request["ProtocolType"])
         before = _by_instance(group, instance)
         is_new = member_id not in group.members
         member = self._registry.member(group, member_id)
@@ -162,7 +159,7 @@ class ClassicGroups:
         if member.rebalance_timeout <= 0:
             member.rebalance_timeout = member.session_timeout
         member.assignors = tuple(each["Name"] for each in request["Protocols"])
-        member.subscription = _subscription(request, group.protocol_name) or ()
+        member.subscription = subscription_of(request, group.protocol_name) or ()
         member.path = group.path
         if is_new:
             entry = group.rebalance
@@ -186,7 +183,7 @@ class ClassicGroups:
             member.instance_id = each.get("GroupInstanceId") or member.instance_id
             member.generation = group.generation
             if group.protocol_type == CONSUMER:
-                member.subscription = _topics(each["Metadata"]) or member.subscription
+                member.subscription = topics_of(each["Metadata"]) or member.subscription
             if is_new:
                 member.path = group.path
                 self._registry.joined(group, member, at)
@@ -209,7 +206,7 @@ class ClassicGroups:
             return
         if request["GenerationId"] < group.generation:
             return
-        kind, path = self._protocol_type(group, request, body)
+        kind, path = self._types.of_sync(group, request, body)
         member = self._seen(group, at, peer, request)
         if kind is not None:
             group.protocol_type, group.path = kind, path
@@ -226,16 +223,6 @@ class ClassicGroups:
         group.expected.discard(member.id)
         if group.state is not State.PREPARING and not group.expected:
             self._registry.finish(group, at)
-
-    def _protocol_type(self, group: Group, request: Body, body: Body) -> tuple[str | None, Path]:
-        said = body.get("ProtocolType") or request.get("ProtocolType")
-        if said:
-            return said, Path.STATELESS
-        learnt = self._learnt.get((group.id, request["MemberId"]))
-        if learnt is not None:
-            return learnt, Path.LEARNT
-        # Another member's JoinGroup request will do: a group has one protocol type.
-        return group.protocol_type, Path.LEARNT if group.protocol_type is not None else Path.UNKNOWN
 
     def _assign(self, group: Group, member: Member, kind: str | None, data: bytes, at: float) -> None:
         if kind != CONSUMER:
@@ -254,7 +241,7 @@ class ClassicGroups:
                 generation=group.generation,
                 member=member.id,
                 client_id=member.client_id,
-                partitions=_by_topic(found),
+                partitions=by_topic(found),
                 path=member.path.value,
             )
 
@@ -362,25 +349,3 @@ def _by_instance(group: Group, instance_id: str | None) -> Member | None:
     if instance_id is None:
         return None
     return next((member for member in group.members.values() if member.instance_id == instance_id), None)
-
-
-def _subscription(request: Body, chosen: str | None) -> tuple[str, ...] | None:
-    if request["ProtocolType"] != CONSUMER:
-        return None
-    offered = request["Protocols"]
-    found = next((each for each in offered if each["Name"] == chosen), offered[0] if offered else None)
-    return None if found is None else _topics(found["Metadata"])
-
-
-def _topics(metadata: bytes) -> tuple[str, ...] | None:
-    try:
-        return tuple(decode_subscription(metadata).body["Topics"])
-    except WireError:
-        return None
-
-
-def _by_topic(partitions: frozenset[Partition]) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {}
-    for topic, partition in sorted(partitions, key=str):
-        found.setdefault(str(topic), []).append(partition)
-    return {topic: sorted(each) for topic, each in found.items()}

@@ -202,13 +202,13 @@ class Conversation:
 
     def _read_produce(self, request: PendingRequest, size: int) -> Decoder[None]:
         acks: list[int] = []
-        head, left = yield from within(self._read_produce_body(request, acks), size)
+        summary, left = yield from within(self._read_produce_body(request, acks), size)
         if not acks:  # the body ends before the acks: the broker answers such a request with an error
             self._add(request)
-        if head is None:
+        if summary is None:
             self.counts["undecodable"] += 1
         else:
-            self._sink.put(events.ProduceSeen(self.connection, request.at, self._client_id, head))
+            self._sink.put(events.ProduceSeen(self.connection, request.at, self._client_id, summary))
         yield from skip(left)
 
     def _read_produce_body(
@@ -223,8 +223,8 @@ class Conversation:
             try:
                 want = body.send(data)
             except StopIteration as done:
-                head: partial_decoders.ProduceSummary = done.value
-                return head
+                summary: partial_decoders.ProduceSummary = done.value
+                return summary
             finally:
                 if len(acks) > known and acks[0] != 0:
                     self._add(request)
@@ -234,11 +234,11 @@ class Conversation:
             yield from self._read_header(FETCH, request.version)
             return (yield from partial_decoders.fetch_request(request.version, self._bounds.heads))
 
-        ask, left = yield from within(body(), size)
-        if ask is None:
+        summary, left = yield from within(body(), size)
+        if summary is None:
             self.counts["undecodable"] += 1
         else:
-            self._sink.put(events.FetchRequestSeen(self.connection, request.at, self._client_id, ask))
+            self._sink.put(events.FetchRequestSeen(self.connection, request.at, self._client_id, summary))
         yield from skip(left)
 
     # -- responses --------------------------------------------------------------------------------
@@ -291,9 +291,9 @@ class Conversation:
         if messages.response_header_version(key, version):
             yield from tags()
         if key == FETCH:
-            head = yield from partial_decoders.fetch_response(version, limit)
-            self._sink.put(events.FetchResponseSeen(self.connection, now, head))
-            complete = head.complete and version >= _FETCH_ENDPOINTS
+            summary = yield from partial_decoders.fetch_response(version, limit)
+            self._sink.put(events.FetchResponseSeen(self.connection, now, summary))
+            complete = summary.complete and version >= _FETCH_ENDPOINTS
         elif self._rewrite is None:
             return
         else:
@@ -302,7 +302,7 @@ class Conversation:
             ) and version >= _PRODUCE_ENDPOINTS
         if complete and self._rewrite is not None and (yield from varint()) and (yield 1) == b"\0":
             # The response names the new leaders of partitions. Hiding the addresses instead of rewriting
-            # them keeps the length, so nothing is withheld; clients then ask for Metadata.
+            # them keeps the length, so nothing is withheld; clients then summary for Metadata.
             stream.patch(partial_decoders.ENDPOINTS_HIDDEN)
             self.counts["hidden"] += 1
 

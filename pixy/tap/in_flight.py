@@ -55,7 +55,12 @@ class InFlight:
         self._pending.clear()
 
     def add(self, request: PendingRequest, counts: Counter[str]) -> None:
-        """Append a request; at the limit, drop the oldest one and count it as unanswered."""
+        """Append a request; at the limit, drop the oldest one and count it as unanswered.
+
+        Args:
+            request: the request.
+            counts: the connection's counters.
+        """
         if len(self._pending) >= self._limit:
             self._pending.popleft()
             counts["unanswered"] += 1

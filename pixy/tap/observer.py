@@ -10,13 +10,14 @@ from typing import Any, Final
 from pixy.tap import events
 from pixy.tap.classic import ClassicGroups
 from pixy.tap.config import TapConfig
+from pixy.tap.group_view import describe
 from pixy.tap.heartbeats import ConsumerGroups
 from pixy.tap.inventory import Inventory
 from pixy.tap.lenient import decode_response
 from pixy.tap.lru import LruDict
 from pixy.tap.offsets import Offsets
 from pixy.tap.partial_decoders import Topic
-from pixy.tap.registry import Peer, Registry, describe
+from pixy.tap.registry import Peer, Registry
 from pixy.tap.sequences import Sequences
 from pixy.tap.topics import Topics
 from pixy.wire import frames, schema

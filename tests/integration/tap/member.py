@@ -1,6 +1,6 @@
-"""A member of a consumer group as a process: ``CLIENT BOOTSTRAP GROUP TOPIC CLIENT_ID [PROTOCOL]``.
+"""Run a member of a consumer group as a process: ``CLIENT BOOTSTRAP GROUP TOPIC CLIENT_ID [PROTOCOL]``.
 
-SIGTERM has it leave, SIGKILL has it vanish.
+SIGTERM makes it leave the group; after SIGKILL its session times out.
 """
 
 from __future__ import annotations

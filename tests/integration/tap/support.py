@@ -1,4 +1,4 @@
-"""Members of every client, and the broker's own word on who owns what."""
+"""Start group members with each client library, and read the assignment from the broker and from the tap."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from tests.kafka.cluster import HERE, Cluster, _die_with_parent, libs
 from tests.support import ROOT
 
 Table = dict[str, set[tuple[str, int]]]
-"""Client id to its partitions."""
+"""Partitions by client id."""
 
 
 class Member:
-    """A member in a process of its own."""
+    """A group member in a process of its own."""
 
     def __init__(self, command: list[str], log: Path, env: dict[str, str] | None = None) -> None:
         self.log = log
@@ -40,12 +40,12 @@ class Member:
             )
 
     def leave(self) -> None:
-        """Have it close its consumer."""
+        """Make it close its consumer and leave the group."""
         self.process.send_signal(signal.SIGTERM)
         self.process.wait(60)
 
     def die(self) -> None:
-        """Have it vanish."""
+        """Kill it without leaving the group."""
         self.process.kill()
         self.process.wait(30)
 
@@ -53,7 +53,17 @@ class Member:
 def start_member(
     client: str, bootstrap: str, group: str, topic: str, client_id: str, protocol: str, log: Path
 ) -> Member:
-    """A member of the group that consumes the topic."""
+    """Start a member of the group that consumes the topic.
+
+    Args:
+        client: ``java`` or a function of :mod:`tests.integration.tap.member`.
+        bootstrap: the bootstrap server.
+        group: the group to join.
+        topic: the topic to subscribe to.
+        client_id: the client id.
+        protocol: ``classic`` or ``consumer`` (KIP-848).
+        log: file for the process's output.
+    """
     if client != "java":
         return Member(
             [
@@ -100,7 +110,7 @@ def start_member(
 
 @contextlib.contextmanager
 def members(found: list[Member]) -> Iterator[None]:
-    """Kill the members in the list at the end."""
+    """Kill all members in the list on exit."""
     try:
         yield
     finally:
@@ -109,7 +119,7 @@ def members(found: list[Member]) -> Iterator[None]:
 
 
 def call(address: tuple[str, int], api: str, version: int, body: dict[str, Any]) -> dict[str, Any]:
-    """One request to a broker, answered."""
+    """Send one request to a broker and return the body of its response."""
     with socket.create_connection(address, timeout=30) as connection:
         connection.sendall(frames.encode_request(api, version, 1, "test", body))
         stream = connection.makefile("rb")
@@ -118,7 +128,7 @@ def call(address: tuple[str, int], api: str, version: int, body: dict[str, Any])
 
 
 def broker_table(kafka: Cluster, group: str, protocol: str) -> tuple[str, Table]:
-    """The group's state and who owns what, as the broker says."""
+    """Ask the broker for the group's state and each member's partitions."""
     address = ("127.0.0.1", kafka.ports[1]["PLAINTEXT"])
     table: Table = {}
     if protocol == "consumer":
@@ -140,13 +150,13 @@ def broker_table(kafka: Cluster, group: str, protocol: str) -> tuple[str, Table]
 
 
 async def tap_group(tap: TapService, group: str) -> dict[str, Any]:
-    """The group as the tap sees it; empty if it does not."""
+    """Return the tap's view of the group, empty if it has not seen the group."""
     found = (await tap.ask("snapshot", group))["groups"]
     return found[0] if found else {}
 
 
 def tap_table(group: dict[str, Any]) -> Table:
-    """Who owns what, as the tap says."""
+    """Extract each member's partitions from the tap's view of a group."""
     return {
         member["client_id"]: {
             (topic, p) for topic, numbers in (member["partitions"] or {}).items() for p in numbers

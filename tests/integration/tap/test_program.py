@@ -1,4 +1,4 @@
-"""``kafka-pixy tap`` as a process, with real Kafka behind it."""
+"""``kafka-pixy tap`` as a process in front of real Kafka."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support import ROOT
 
 
 class Running:
-    """The program; ``address`` is where it listens for the first broker, ``url`` where its views are."""
+    """The running program: ``address`` is its address for the first broker, ``url`` that of its views."""
 
     def __init__(self, *args: str) -> None:
         self.process = subprocess.Popen(
@@ -82,7 +82,7 @@ def start() -> Iterator[Any]:
         each.process.communicate()
 
 
-def test_produce_and_consume_through_the_tap_and_every_view(kafka: Cluster, name: str, start: Any) -> None:
+def test_every_view_shows_a_producer_and_a_consumer(kafka: Cluster, name: str, start: Any) -> None:
     kafka.create_topic(name, 4)
     tap = start(
         "--broker",
@@ -137,7 +137,7 @@ def test_produce_and_consume_through_the_tap_and_every_view(kafka: Cluster, name
     assert f'kafka_tap_group_lag{{group="{name}",topic="{name}"}} {float(group["lag"])}' in metrics
     assert "kafka_tap_sequence_gaps_total 0.0" in metrics and tap.get("healthz") == "ok\n"
     batches = tap.get("groups")["counts"]["batches"]
-    assert batches > 0, "idempotent batches were followed"
+    assert batches > 0, "the tap has seen idempotent batches"
     with pytest.raises(urllib.error.HTTPError, match="404"):
         tap.get("groups/nobody")
     consumer.close()
@@ -165,7 +165,7 @@ def tap_counts(events: list[dict[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def test_without_rewriting_clients_go_their_own_way(kafka: Cluster, name: str, start: Any) -> None:
+def test_without_rewrite_responses_are_unchanged(kafka: Cluster, name: str, start: Any) -> None:
     kafka.create_topic(name)
     tap = start(
         "--broker",
@@ -184,7 +184,7 @@ def test_without_rewriting_clients_go_their_own_way(kafka: Cluster, name: str, s
     assert "rewritten" not in counts and "rewrite_failed" not in counts
 
 
-def test_one_address_serves_three_brokers(kafka3: Cluster, name: str, start: Any) -> None:
+def test_clients_reach_three_brokers_through_one_address(kafka3: Cluster, name: str, start: Any) -> None:
     kafka3.create_topic(name, 6)
     tap = start(
         "--broker",
@@ -248,7 +248,7 @@ def test_a_bad_command_line_names_what_is_wrong(args: list[str], text: str) -> N
     assert done.returncode == 2 and text in done.stderr and "Traceback" not in done.stderr
 
 
-def test_an_address_that_is_taken(kafka: Cluster) -> None:
+def test_an_address_in_use(kafka: Cluster) -> None:
     done = subprocess.run(
         [
             sys.executable,
@@ -269,7 +269,7 @@ def test_an_address_that_is_taken(kafka: Cluster) -> None:
     assert done.returncode == 1 and "address already in use" in done.stderr and "Traceback" not in done.stderr
 
 
-def test_the_help_names_every_bound() -> None:
+def test_the_help_names_every_limit() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "pixy.cli.main", "tap", "--help"],
         cwd=ROOT,
@@ -283,7 +283,7 @@ def test_the_help_names_every_bound() -> None:
         assert f"--max-{name.replace('_', '-')}" in done.stdout
 
 
-def test_a_reader_that_goes_away_ends_it_quietly(start: Any) -> None:
+def test_the_tap_ends_quietly_when_the_reader_of_its_output_ends(start: Any) -> None:
     tap = start("--broker", f"127.0.0.1:{free_port()}", "--listen", "127.0.0.1:0", "--output", "json")
     import socket
 

@@ -1,4 +1,4 @@
-"""The tap follows the rebalances of real clients, and its table is the broker's own."""
+"""The tap follows the rebalances of real clients, and shows the same assignment as the broker."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support import eventually
 PARTITIONS = 6
 
 CASES = [
-    # client, group protocol, software, how the protocol type is known, whether to wait until a dead member is missed
+    # client, group protocol, software, source of the protocol type, whether to wait for a dead member's timeout
     ("confluent", "classic", "confluent-kafka-python", "learnt", True),
     ("aiokafka", "classic", "unknown", "learnt", True),
     ("kafka_python", "classic", "kafka-python", "stateless", True),
@@ -42,7 +42,7 @@ def config(kafka: Cluster, **fields: Any) -> TapConfig:
 @pytest.mark.parametrize(
     ("client", "protocol", "software", "path", "wait"), CASES, ids=[f"{c[0]}-{c[1]}" for c in CASES]
 )
-async def test_a_group_is_followed(
+async def test_the_tap_shows_the_brokers_assignment(
     kafka: Cluster,
     name: str,
     tmp_path: Path,
@@ -60,10 +60,10 @@ async def test_a_group_is_followed(
         (host, port), _ = tap.listening[0]
         started: list[Member] = []
 
-        async def agreed(size: int) -> bool | dict[str, Any]:
+        async def compare(size: int) -> bool | dict[str, Any]:
             found = await tap_group(tap, name)
             state, table = await asyncio.to_thread(broker_table, kafka, name, protocol)
-            agree = (
+            equal = (
                 found.get("state") == state == "Stable"
                 and len(table) == size
                 and tap_table(found) == table
@@ -72,11 +72,11 @@ async def test_a_group_is_followed(
             )
             return (
                 found
-                if agree
+                if equal
                 else {"not yet": [found.get("state"), tap_table(found), state, table, found.get("anomalies")]}
             )
 
-        def is_group(found: Any) -> bool:
+        def agree(found: Any) -> bool:
             return "not yet" not in found
 
         with members(started):
@@ -93,14 +93,14 @@ async def test_a_group_is_followed(
                         tmp_path / f"{i}.log",
                     )
                 )
-                found = await eventually(lambda size=i + 1: agreed(size), is_group, within=90)
+                found = await eventually(lambda size=i + 1: compare(size), agree, within=90)
             assert {each["path"] for each in found["members"]} == {path}
             assert all(each["software"].startswith(software) for each in found["members"]), found["members"]
             assert {each["status"] for each in found["members"]} == {"stable"}
             assert found["protocol_type"] == "consumer" and found["kind"] == protocol
 
             await asyncio.to_thread(started[1].leave)
-            found = await eventually(lambda: agreed(2), is_group, within=60)
+            found = await eventually(lambda: compare(2), agree, within=60)
             assert [(each["client_id"], each["how"]) for each in found["gone"]][-1] == (f"{client}-1", "left")
 
             await asyncio.to_thread(started[2].die)
@@ -116,7 +116,7 @@ async def test_a_group_is_followed(
                 within=30,
             )
             if wait:
-                found = await eventually(lambda: agreed(1), is_group, within=120)
+                found = await eventually(lambda: compare(1), agree, within=120)
                 assert found["gone"][-1]["client_id"] == f"{client}-2"
                 assert found["gone"][-1]["how"] in {"timed out", "not in the next generation"}
         timeline = await tap.ask("timeline", name)
