@@ -126,6 +126,7 @@ class Assignment:
         state.subscription.check_change(wanted)
         self._checking = ""
         if wanted != state.subscription:
+            self._operations.check_room()
             self._start_subscribed(wanted, self._context.take_reply())
 
     def _start_subscribed(self, wanted: Subscription, reply: Future[Any] | None) -> None:
@@ -168,6 +169,7 @@ class Assignment:
             self.unsubscribe()
             return
         self._context.state.subscription.check_change(wanted)
+        self._operations.check_room()
         self._start_assigned(wanted, self._context.positions.offsets, self._context.take_reply())
 
     def _start_assigned(

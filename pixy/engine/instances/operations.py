@@ -84,6 +84,14 @@ class Operations:
     def __len__(self) -> int:
         return len(self._under_way) + len(self._postponed)
 
+    def check_room(self) -> None:
+        """Raise TooManyRequests if ``instances.max_waiting_requests`` operations are under way.
+
+        A request that prepares a change calls this first, so that a refused one changes nothing.
+        """
+        if len(self) >= self._context.conf.max_waiting_requests:
+            raise TooManyRequests("instances.max_waiting_requests")
+
     def begin(self, operation: Operation, reply: Future[Any] | None = None) -> None:
         """Send a command to the session, which is opened if need be.
 
@@ -93,9 +101,12 @@ class Operations:
         """
         context = self._context
         session = context.open_session()
-        if reply is not None and len(self) >= context.conf.max_waiting_requests:
-            reply.try_fail(TooManyRequests("instances.max_waiting_requests"))
-            return
+        if reply is not None:
+            try:
+                self.check_room()
+            except TooManyRequests as error:
+                reply.try_fail(error)
+                return
         token = next(_tokens)
         timeout = context.conf.operation_timeout
         self._under_way[token] = _UnderWay(operation, session, reply, context.now() + timeout)

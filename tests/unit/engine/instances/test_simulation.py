@@ -27,10 +27,40 @@ from pixy.engine.instances.messages import (
     SubscribeTo,
     Unsubscribe,
 )
-from pixy.errors import IllegalState, KafkaError, OtherSubscription, UnknownInstance, UnknownTopic
+from pixy.errors import (
+    IllegalState,
+    KafkaError,
+    OtherSubscription,
+    TooManyRequests,
+    UnknownInstance,
+    UnknownTopic,
+)
 from pixy.kafka.consumer import Commit
 from tests.unit.engine.instances.instance_model import READ, Case, now, scenario
 from tests.unit.engine.records import TOPIC
+
+# -- refused requests -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("request_", [SubscribeTo(topics=("other",)), AssignPartitions(((TOPIC, 0),))])
+def test_a_refused_change_changes_nothing(request_: object) -> None:
+    """Otherwise the same request would later be taken for done, and the reader would get nothing."""
+
+    async def run(sim: Sim) -> None:
+        case = Case(sim)
+        case.conf.max_waiting_requests = 0
+        case.start()
+        with pytest.raises(TooManyRequests):
+            await case.ask(request_)
+        assert await case.ask(GetSubscription()) == []
+        case.conf.max_waiting_requests = 3
+        case.kafka.produce(0)
+        await case.ask(AssignPartitions(((TOPIC, 0),)))
+        await case.ask(SeekTo({(TOPIC, 0): 0}, {}))
+        assert await case.read() == [(0, 0)]
+
+    simulate(run, seed=0, mode="actors")
+
 
 # -- commits, deletes and seeks while a read waits --------------------------------------------------
 
