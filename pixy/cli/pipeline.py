@@ -19,7 +19,7 @@ MODULES = {
     "replay": ("pixy.cli.pipeline_replay", "write records of a lake to a topic"),
     "verify": ("pixy.cli.pipeline_verify", "check a lake: manifests against files against checksums"),
     "scan": ("pixy.cli.pipeline_scan", "count records by the headers of their batches"),
-    "audit": ("pixy.cli.pipeline_audit", "report what was lost, doubled or late"),
+    "audit": ("pixy.cli.pipeline_audit", "report what was lost, duplicated or late"),
 }
 """Module and help line of each command.
 

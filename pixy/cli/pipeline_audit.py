@@ -19,7 +19,7 @@ from pixy.config import Proxy
 from pixy.config.durations import parse_duration
 
 DESCRIPTION = """\
-Count the messages that were lost, doubled, out of order or late: per topic, partition, group and time window.
+Count the messages that were lost, duplicated, out of order or late: per topic, partition, group and time window.
 Sources are the lake, the broker's log, the groups' committed offsets and the daemons' journal; any may be absent,
 and the report names those that were used. Run it again into the same folder to update the windows: the report
 names the windows that late data has changed, with their revision.
@@ -30,7 +30,7 @@ exit codes:
   0  nothing is lost
   1  failed; stderr names the reason
   2  the command line or the configuration is wrong
-  3  messages are lost; with --strict also if messages are doubled or out of order without an explanation
+  3  messages are lost; with --strict also if messages are duplicated or out of order without an explanation
 """
 
 
@@ -41,7 +41,7 @@ def add_parser(commands: Any) -> None:
         parents=[common_parser(cluster=False, spark=True)],
         description=DESCRIPTION,
         epilog=EPILOG,
-        help="report what was lost, doubled or late",
+        help="report what was lost, duplicated or late",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--lake", metavar="DIR", default="", help="folder or Hadoop URI of the lake")
