@@ -5,6 +5,7 @@ SASL tokens and SaslAuthenticate frames are skipped, never read. Frames that the
 
 from __future__ import annotations
 
+import struct
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from typing import Final, Protocol
@@ -142,10 +143,7 @@ class Conversation:
                 self.counts["undecodable"] += 1
             return
         head = yield 8
-        key, version = (
-            int.from_bytes(head[:2], "big", signed=True),
-            int.from_bytes(head[2:4], "big", signed=True),
-        )
+        key, version, correlation_id = struct.unpack(">hhi", head)
         known = _known(key, version)
         if self._sasl_tokens:
             if not known:
@@ -155,9 +153,7 @@ class Conversation:
         self.counts["requests"] += 1
         if len(self.requests) < 1_000 or (key, version) in self.requests:
             self.requests[key, version] += 1
-        request = PendingRequest(
-            key, version, int.from_bytes(head[4:], "big", signed=True), self._number, self._clock()
-        )
+        request = PendingRequest(key, version, correlation_id, self._number, self._clock())
         if key == PRODUCE and known:
             yield from self._read_produce(request, size - 8)
             return

@@ -126,6 +126,6 @@ class EventQueue:
         else:
             self._reserved -= self._size
             self._lost += len(self._events) - (1 if self._lost else 0)
-        taken = not self._lost
+        accepted = not self._lost
         self._events, self._size = [], 0
-        return taken
+        return accepted

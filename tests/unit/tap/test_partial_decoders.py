@@ -239,12 +239,12 @@ def test_sequences_wrap() -> None:
     sequences = Sequences(10)
     from pixy.tap.partial_decoders import FirstBatch
 
-    def head(base: int, delta: int) -> FirstBatch:
+    def first_batch(base: int, delta: int) -> FirstBatch:
         return FirstBatch("t", 0, 1, 0, base, delta, 100)
 
-    assert sequences.check(head((1 << 31) - 2, 3)) is None
-    assert sequences.check(head(2, 0)) is None and sequences.gaps == sequences.repeats == 0
-    assert sequences.check(head((1 << 31) - 2, 3)) is None and sequences.repeats == 1
+    assert sequences.check(first_batch((1 << 31) - 2, 3)) is None
+    assert sequences.check(first_batch(2, 0)) is None and sequences.gaps == sequences.repeats == 0
+    assert sequences.check(first_batch((1 << 31) - 2, 3)) is None and sequences.repeats == 1
 
 
 # -- broker addresses in the last tags of Fetch and Produce ----------------------------------------
