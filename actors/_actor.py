@@ -96,7 +96,7 @@ class Actor(pykka.Actor):
 
     @property
     def path(self) -> str:
-        """Where the actor stands in its system, such as ``/service/default/g1``."""
+        """The actor's path in its system, such as ``/service/default/g1``."""
         return self._cell.path
 
     @property

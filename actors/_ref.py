@@ -63,7 +63,7 @@ class ActorRef(pykka.ActorRef[A], Generic[A]):
 
     @property
     def path(self) -> str:
-        """Where the actor stands in its system, such as ``/service/default/g1/orders.3``."""
+        """The actor's path in its system, such as ``/service/default/g1/orders.3``."""
         return self._cell.path
 
     @property

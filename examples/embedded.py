@@ -1,6 +1,6 @@
-"""The engine inside one's own asyncio service: no sockets, the same delivery semantics.
+"""Run the engine inside your own asyncio service: no sockets, the same delivery semantics.
 
-Without KAFKA in the environment it runs on the in-memory sandbox.
+Set KAFKA to a broker's address; without it the example uses the in-memory sandbox.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ async def main() -> None:
         partition, offset = await cluster.produce(TOPIC, b"Good news everyone!", key=b"k")
         print(f"written to partition {partition} at offset {offset}")
         delivery = await cluster.consume(TOPIC, "embedded")
-        delivery.sent()  # it has arrived; give_back() would have it offered to somebody else
+        delivery.sent()  # we have it; give_back() would offer it to another consumer
         print(f"consumed: {delivery.message.value().decode()}")
         await cluster.ack(TOPIC, "embedded", delivery.partition, delivery.offset)
 

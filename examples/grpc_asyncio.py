@@ -1,4 +1,4 @@
-"""An asyncio gRPC client: many messages at once over one connection. Start a daemon first: make run"""
+"""An asyncio gRPC client: many concurrent calls over one connection. Start a daemon first: make run"""
 
 import asyncio
 import os
@@ -17,14 +17,14 @@ async def consume(stub: KafkaPixyStub) -> pb.ConsRs | None:
         return await stub.ConsumeNAck(pb.ConsNAckRq(topic=TOPIC, group="asyncio", auto_ack=True))
     except grpc.aio.AioRpcError as error:
         if error.code() is grpc.StatusCode.NOT_FOUND:
-            return None  # nothing came within the long poll
+            return None  # no message within the long poll
         raise
 
 
 async def main() -> None:
     async with grpc.aio.insecure_channel(os.environ.get("GRPC", "localhost:19091")) as channel:
         stub = KafkaPixyStub(channel)
-        await consume(stub)  # join the group first: a new one begins at the head
+        await consume(stub)  # join first: a new group begins at the end of the topic
         await asyncio.gather(
             *[
                 stub.Produce(
@@ -38,7 +38,7 @@ async def main() -> None:
             for message in await asyncio.gather(*[consume(stub) for _ in range(16)]):
                 if message is not None:
                     seen.add(message.message)
-        print(f"{len(seen)} messages, among them: {min(seen).decode()}")
+        print(f"{len(seen)} messages; the first by value: {min(seen).decode()}")
 
 
 if __name__ == "__main__":

@@ -26,11 +26,11 @@ def main() -> None:
 
 
 def join(stub: KafkaPixyStub) -> None:
-    """A new group sees what is produced after it has joined, so join before producing."""
+    """Join the group before producing: a new group sees only messages produced after it has joined."""
     try:
         stub.ConsumeNAck(pb.ConsNAckRq(topic=TOPIC, group="sync", auto_ack=True))
     except grpc.RpcError as error:
-        if error.code() is not grpc.StatusCode.NOT_FOUND:  # nothing came within the long poll
+        if error.code() is not grpc.StatusCode.NOT_FOUND:  # no message within the long poll
             raise
 
 

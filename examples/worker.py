@@ -1,8 +1,8 @@
 """A worker with at-least-once processing: acknowledge a message only after its work is done.
 
-Each call acknowledges the message before and fetches the next: one round trip a message. If the
-worker dies in between, the message is delivered again after consumer.ack_timeout, so the work must
-bear being done twice. Start a daemon first: make run
+Each call acknowledges the previous message and fetches the next one: one round trip per message. If the
+worker dies before it acknowledges a message, the message is delivered again after consumer.ack_timeout, so
+the work must tolerate being done twice. Start a daemon first: make run
 """
 
 import os
@@ -32,16 +32,16 @@ def run(stub: KafkaPixyStub) -> None:
         try:
             last = stub.ConsumeNAck(request)
         except grpc.RpcError as error:
-            if error.code() is grpc.StatusCode.NOT_FOUND:  # nothing came; the ack was taken
+            if error.code() is grpc.StatusCode.NOT_FOUND:  # no message came; the ack was accepted
                 last = None
-                if not produced:  # only so that the example has something to do
+                if not produced:  # give the example messages to work on
                     produced = True
                     for number in range(UNTIL):
                         text = f"Good news everyone! {number}"
                         stub.Produce(pb.ProdRq(topic=TOPIC, key_undefined=True, message=text.encode()))
                 continue
             if error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED):
-                continue  # the proxy restarts or is busy; real code pauses here
+                continue  # the proxy is restarting or busy; real code waits here
             raise
         work(last.message)
         done += 1

@@ -1,7 +1,7 @@
-"""The build backend: setuptools, after compiling ``proto/kafkapixy.proto`` into ``pixy/proto``.
+"""The build backend: compile ``proto/kafkapixy.proto`` into ``pixy/proto``, then build with setuptools.
 
-The stubs are build products: never committed, never edited. The proto's file name stays plain
-``kafkapixy.proto``, so that clients generated from the same file can live in one process with us.
+The stubs are build products: do not commit or edit them. The file is compiled under the name ``kafkapixy.proto``,
+without a folder, so that one process can load our stubs and a client's own stubs of the same file.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ STUBS = ROOT / "pixy" / "proto"
 
 
 def compile_proto() -> None:
-    """Generate the stubs, with their import of each other made relative."""
+    """Generate the stubs, and make the gRPC stub import the messages from ``pixy.proto``."""
     import grpc_tools
     from grpc_tools import protoc
 
@@ -48,19 +48,19 @@ def compile_proto() -> None:
 
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):  # type: ignore[no-untyped-def]
-    """PEP 517, after compiling the proto."""
+    """Compile the stubs, then build a wheel (PEP 517)."""
     compile_proto()
     return _build_wheel(wheel_directory, config_settings, metadata_directory)
 
 
 def build_editable(wheel_directory, config_settings=None, metadata_directory=None):  # type: ignore[no-untyped-def]
-    """PEP 660, after compiling the proto."""
+    """Compile the stubs, then build an editable wheel (PEP 660)."""
     compile_proto()
     return _build_editable(wheel_directory, config_settings, metadata_directory)
 
 
 def build_sdist(sdist_directory, config_settings=None):  # type: ignore[no-untyped-def]
-    """PEP 517, after compiling the proto, so that nothing is missing in the archive."""
+    """Compile the stubs, so that the archive contains them, then build it (PEP 517)."""
     compile_proto()
     return _build_sdist(sdist_directory, config_settings)
 

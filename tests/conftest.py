@@ -1,4 +1,4 @@
-"""Fixtures that all tests share: real brokers, and names that nobody else uses."""
+"""Fixtures for all tests: real brokers, and unique names."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if QUICK:
     settings.load_profile("quick")
 
 LONGEST = ("tests/integration/pipeline/", "tests/integration/restv1/", "tests/integration/", "tests/chaos/")
-"""Begun first, in this order: what is left for the end is short, so that processes end together."""
+"""Folders whose tests run first, in this order. The short tests run last, so all processes end at about the same time."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """For ``-n 2 --dist loadfile --no-loadscope-reorder``, which hands files out in this order."""
+    """Put slow tests first: ``-n 2 --dist loadfile --no-loadscope-reorder`` distributes files in this order."""
     items.sort(
         key=lambda item: next(
             (rank for rank, folder in enumerate(LONGEST) if item.nodeid.startswith(folder)), len(LONGEST)
@@ -45,7 +45,7 @@ def _cluster(**options: Any) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="session")
 def kafka() -> Iterator[Cluster]:
-    """A single broker, topics not created by themselves; shared by all tests."""
+    """A single broker that does not create topics automatically; shared by all tests."""
     yield from _cluster()
 
 
@@ -69,11 +69,11 @@ def old_kafka() -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module")
 def kafka3() -> Iterator[Cluster]:
-    """Three brokers, three replicas, two of them in sync at least."""
+    """Three brokers; topics have three replicas, of which at least two must be in sync."""
     yield from _cluster(nodes=3, heap="320m")
 
 
 @pytest.fixture
 def name() -> str:
-    """A name that nobody else uses."""
+    """A name that no other test uses."""
     return f"t{uuid.uuid4().hex[:12]}"

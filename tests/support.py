@@ -1,4 +1,4 @@
-"""What the tests do again and again."""
+"""Helpers of the integration tests: configurations, a daemon in this process, a daemon as a process."""
 
 from __future__ import annotations
 
@@ -28,7 +28,12 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def make_config(seed_peers: list[str], **consumer: Any) -> App:
-    """A configuration on free ports; keywords set fields of ``consumer``."""
+    """A configuration with listeners on free ports.
+
+    Args:
+        seed_peers: addresses of brokers.
+        consumer: values for fields of the section ``consumer``.
+    """
     proxy = Proxy(kafka=Kafka(seed_peers=list(seed_peers)))
     proxy.consumer.initial_offset = "oldest"
     for name, value in consumer.items():
@@ -55,10 +60,6 @@ class Answer:
     @property
     def value(self) -> bytes:
         return base64.b64decode(self.json["value"])
-
-    @property
-    def place(self) -> tuple[int, int]:
-        return self.json["partition"], self.json["offset"]
 
 
 class Daemon:
@@ -102,7 +103,7 @@ class Daemon:
 
 @contextlib.asynccontextmanager
 async def serving(config: App) -> AsyncIterator[Daemon]:
-    """The engine with its listeners in this process."""
+    """Run the engine with its listeners in this process; the stop at the end must be clean."""
     engine = Engine(config)
     await engine.start(listeners(engine, config))
     try:
@@ -120,7 +121,13 @@ async def serving(config: App) -> AsyncIterator[Daemon]:
 async def eventually(
     check: Callable[[], Awaitable[Any]], wanted: Callable[[Any], bool] = bool, within: float = 20.0
 ) -> Any:
-    """Ask again until the answer is as wanted; fail with the last one."""
+    """Repeat ``check`` until ``wanted`` accepts its result, and return that result.
+
+    Args:
+        check: called every 20 ms.
+        wanted: whether a result is acceptable.
+        within: seconds; then the assertion fails and names the last result.
+    """
     deadline = time.monotonic() + within
     while True:
         found = await check()
@@ -131,7 +138,7 @@ async def eventually(
 
 
 async def status_of(call: Any) -> tuple[grpc.StatusCode, str]:
-    """The status and text of a call that must fail."""
+    """Await a gRPC call that must fail; return its status and description."""
     try:
         answer = await call
     except grpc.RpcError as error:
@@ -153,7 +160,7 @@ class Program:
         )
 
     def wait(self, timeout: float = 60.0) -> tuple[int, str]:
-        """Exit code and output."""
+        """Wait for the end; return the exit code and the output."""
         output, _ = self.process.communicate(timeout=timeout)
         return self.process.returncode, output
 

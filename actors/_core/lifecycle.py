@@ -1,7 +1,7 @@
 """The lives of an actor: states, birth, restart, children.
 
-States: new -> starting -> running -> (restarting -> starting)* -> stopping -> stopped. What ends a
-life is in ``termination``, the decision to restart in ``supervision``.
+States: new -> starting -> running -> (restarting -> starting)* -> stopping -> stopped. Module
+``termination`` ends a life, ``supervision`` decides on a restart.
 """
 
 from __future__ import annotations

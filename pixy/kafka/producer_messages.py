@@ -1,4 +1,4 @@
-"""What a producer client sends and reports: single messages, and records that are reported together."""
+"""Messages to and reports from a producer client: single messages, and records reported together."""
 
 from __future__ import annotations
 

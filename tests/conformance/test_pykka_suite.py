@@ -1,8 +1,8 @@
-"""pykka's own test suite, on both kinds of actors.
+"""Run pykka's own test suite on both kinds of actors.
 
-The suite comes from pykka's source distribution at test time; no code of it is kept here. Its
-``conftest.py`` takes the runtimes from a table, into which a plugin (``tests_runtime``) puts ours. Only the
-three tests of threads' names are left out.
+The test downloads pykka's source distribution; none of its code is kept here. The suite's ``conftest.py`` takes
+the runtimes from a table, and a plugin (``tests_runtime``) replaces them with ours. Only the three tests of
+thread names are left out.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""pytest plugin for pykka's suite: run it on this project's runtime in place of pykka's."""
+"""A pytest plugin that runs pykka's test suite on this project's runtime instead of pykka's."""
 
 import os
 import threading
@@ -11,7 +11,7 @@ import actors
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection(session: pytest.Session) -> None:
-    """Replace the table from which the suite takes its runtimes."""
+    """Replace the suite's table of runtimes with ours."""
     from tests import conftest
     from tests.types import Runtime
 

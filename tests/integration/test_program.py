@@ -25,7 +25,7 @@ from tests.support import ROOT, Program, eventually, make_config, serving
 def wait_until(check, within: float = 30.0):  # type: ignore[no-untyped-def]
     deadline = time.monotonic() + within
     while not (found := check()):
-        assert time.monotonic() < deadline, "it did not happen"
+        assert time.monotonic() < deadline, "the condition did not come true in time"
         time.sleep(0.05)
     return found
 
@@ -49,7 +49,7 @@ def alive(port: int) -> bool:
 
 
 class Running:
-    """A daemon process on free ports that answers."""
+    """A daemon process on free ports that answers requests."""
 
     def __init__(self, kafka: Cluster, *args: str) -> None:
         self.grpc, self.tcp = free_port(), free_port()
@@ -101,10 +101,10 @@ def test_a_signal_drains_and_exits_with_0(kafka: Cluster, name: str, tmp_path: P
         assert json.loads(body)[0]["end"] == 50
 
 
-def test_acks_are_taken_while_draining(kafka: Cluster, name: str, tmp_path: Path) -> None:
+def test_acks_are_accepted_while_draining(kafka: Cluster, name: str, tmp_path: Path) -> None:
     kafka.create_topic(name)
     config = tmp_path / "c.yaml"
-    # A drain that went on after the last ack would outlast what Program.wait() allows.
+    # A drain that continued after the last ack would last longer than Program.wait() allows.
     config.write_text(
         "shutdown_timeout: 20m\nproxies: {default: {consumer: {initial_offset: oldest, drain_timeout: 10m}}}\n"
     )
@@ -128,7 +128,7 @@ def test_acks_are_taken_while_draining(kafka: Cluster, name: str, tmp_path: Path
         status, _ = http(
             daemon.tcp, f"/topics/{name}/messages?group={name}&ackPartition=0&ackOffset={second['offset']}"
         )
-        assert status == 503, "refused, but its ack was taken"
+        assert status == 503, "refused, although its ack was accepted"
         code, output = daemon.program.wait()
         assert code == 0, output
     with Running(kafka) as daemon:
@@ -150,7 +150,7 @@ def test_a_second_signal_ends_it_at_once(kafka: Cluster, name: str, tmp_path: Pa
         assert daemon.program.wait(10)[0] == 128 + signal.SIGTERM
 
 
-def test_a_drain_that_takes_too_long_is_said(kafka: Cluster, name: str, tmp_path: Path) -> None:
+def test_a_drain_that_exceeds_its_timeout_is_reported(kafka: Cluster, name: str, tmp_path: Path) -> None:
     kafka.create_topic(name)
     config = tmp_path / "c.yaml"
     config.write_text(
@@ -178,7 +178,7 @@ def test_a_drain_that_takes_too_long_is_said(kafka: Cluster, name: str, tmp_path
         (["--pidFile=/none/pid", "--sandbox"], "Failed to initialize: err=("),
     ],
 )
-def test_what_can_not_start_says_so_in_one_line(args: list[str], text: str) -> None:
+def test_a_failed_start_is_reported_in_one_line(args: list[str], text: str) -> None:
     with Program(*args, "--logging=[]") as program:
         code, output = program.wait()
     assert code == 1
@@ -186,7 +186,7 @@ def test_what_can_not_start_says_so_in_one_line(args: list[str], text: str) -> N
     assert len(lines) == 1 and text in lines[0], output
 
 
-def test_addresses_in_use(kafka: Cluster, tmp_path: Path) -> None:
+def test_a_start_fails_if_an_address_is_in_use(kafka: Cluster, tmp_path: Path) -> None:
     taken = socket.create_server(("127.0.0.1", 0))
     port = taken.getsockname()[1]
     common = (f"--kafkaPeers={kafka.bootstrap()[0]}", "--logging=[]")
@@ -238,7 +238,7 @@ async def test_a_listener_that_dies_ends_the_service(kafka: Cluster) -> None:
     await engine.stop()
 
 
-def test_logging(tmp_path: Path) -> None:
+def test_loggers_write_json_syslog_and_text(tmp_path: Path) -> None:
     collector = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     collector.bind(("127.0.0.1", 0))
     collector.settimeout(20)
@@ -308,9 +308,7 @@ def _secured(cluster: Cluster, listener: str, mechanism: str) -> App:
     return config
 
 
-async def test_insecure_skips_verification_and_nothing_else_does(
-    secure_kafka: Cluster, name: str, tmp_path: Path
-) -> None:
+async def test_only_insecure_skips_verification(secure_kafka: Cluster, name: str, tmp_path: Path) -> None:
     from pixy.errors import StartError
 
     secure_kafka.create_topic(name)
@@ -328,7 +326,7 @@ async def test_insecure_skips_verification_and_nothing_else_does(
             pass
 
 
-async def test_tls_of_our_own_listeners(kafka: Cluster, name: str, tmp_path: Path) -> None:
+async def test_tls_on_the_daemons_listeners(kafka: Cluster, name: str, tmp_path: Path) -> None:
     import ssl
 
     import aiohttp
@@ -348,7 +346,9 @@ async def test_tls_of_our_own_listeners(kafka: Cluster, name: str, tmp_path: Pat
             url = f"https://{daemon.engine.addresses['rest']}/_ping"
             async with session.get(url, ssl=context) as answer:
                 assert await answer.text() == "pong"
-        reader, writer = await asyncio.open_unix_connection(config.unix_addr)  # never encrypted
+        reader, writer = await asyncio.open_unix_connection(
+            config.unix_addr
+        )  # the Unix socket never uses TLS
         writer.write(b"GET /_ping HTTP/1.0\r\n\r\n")
         assert b"200 OK" in await reader.readline()
         writer.close()
@@ -358,7 +358,7 @@ async def test_tls_of_our_own_listeners(kafka: Cluster, name: str, tmp_path: Pat
             assert rs.offset == 0
 
 
-def test_client_commands(kafka: Cluster, name: str, tmp_path: Path) -> None:
+def test_client_commands_produce_consume_ack_and_list(kafka: Cluster, name: str, tmp_path: Path) -> None:
     kafka.create_topic(name)
     config = tmp_path / "c.yaml"
     config.write_text("proxies: {default: {consumer: {initial_offset: oldest, subscription_timeout: 6s}}}\n")
@@ -400,7 +400,7 @@ def test_client_commands(kafka: Cluster, name: str, tmp_path: Path) -> None:
         assert "lag" in done.stdout
 
 
-def test_the_version_and_help() -> None:
+def test_version_and_help_exit_with_0() -> None:
     for args in (["--help"], ["-help"], ["--version"], ["consume", "--help"]):
         done = subprocess.run(
             [sys.executable, "-m", "pixy.cli.main", *args],
@@ -412,7 +412,7 @@ def test_the_version_and_help() -> None:
         assert done.returncode == 0 and done.stdout
 
 
-# Those of the daemon; the others' tests are with what they are about.
+# The daemon's examples; the others are tested with the packages that they show.
 ELSEWHERE = ("actors_", "wire_", "pipeline_")
 EXAMPLES = sorted(
     path.name
@@ -422,7 +422,7 @@ EXAMPLES = sorted(
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
-def test_examples(kafka: Cluster, name: str, example: str) -> None:
+def test_the_daemons_examples_run(kafka: Cluster, name: str, example: str) -> None:
     kafka.create_topic(name)
     env = {**os.environ, "TOPIC": name, "KAFKA": kafka.bootstrap()[0], "PYTHONPATH": str(ROOT)}
     with Running(kafka) as daemon:

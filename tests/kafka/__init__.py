@@ -1,1 +1,1 @@
-"""Real brokers for the tests: Apache Kafka and ZooKeeper from their Maven artifacts."""
+"""Real brokers for the tests: Apache Kafka and ZooKeeper, fetched as Maven artifacts."""

@@ -1,4 +1,4 @@
-"""``make kafka``: a real broker to try things on, until ctrl-C, and the daemon's configuration for it."""
+"""``make kafka``: run a real broker until Ctrl-C, and write a configuration of the daemon for it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,12 @@ from tests.kafka.cluster import Cluster, Unavailable
 
 
 def main() -> int:
-    """Run it; returns the exit code."""
+    """Run the broker; return the exit code."""
     parser = argparse.ArgumentParser(prog="make kafka", description=__doc__)
-    parser.add_argument(
-        "config", type=Path, help="where the configuration is written; gone when the broker is"
-    )
+    parser.add_argument("config", type=Path, help="file for the configuration; removed when the broker stops")
     config: Path = parser.parse_args().config
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    print("starting Kafka (the first time Maven fetches its jars) ...", flush=True)
+    print("starting Kafka (the first start fetches its jars with Maven) ...", flush=True)
     try:
         kafka = Cluster(auto_create=True)
     except Unavailable as error:

@@ -31,14 +31,18 @@ class Unavailable(Exception):
 
 
 def libs(major: int) -> Path:
-    """The folder with Kafka's jars; fetched once."""
+    """Return the folder with Kafka's jars, fetching them the first time.
+
+    Raises:
+        Unavailable: a tool is missing.
+    """
     missing = [tool for tool in ("java", "mvn") if shutil.which(tool) is None]
     if missing:
-        raise Unavailable(f"{' and '.join(missing)} not found: real Kafka can not be started")
+        raise Unavailable(f"{' and '.join(missing)} not found: real Kafka cannot be started")
     target = BUILD / str(major)
     target.mkdir(parents=True, exist_ok=True)
     with (BUILD / f"{major}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # tests run in several processes
+        fcntl.flock(lock, fcntl.LOCK_EX)  # pytest-xdist runs tests in several processes
         _fetch(major, target)
     return target
 
@@ -62,21 +66,21 @@ def _fetch(major: int, target: Path) -> None:
 
 
 def free_port() -> int:
-    """A TCP port of the loopback that nobody uses now."""
+    """A TCP port on loopback that is free now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 def _die_with_parent() -> None:
-    # A killed test run must leave nothing running.
+    # A killed test run must leave no JVM running.
     import ctypes
 
     ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL)
 
 
 class Process:
-    """A JVM that runs one class, its output in a file."""
+    """A JVM that runs one class and writes its output to a file."""
 
     def __init__(self, major: int, main: str, config: Path, heap: str, log: Path) -> None:
         self.log = log
@@ -102,17 +106,17 @@ class Process:
             )
 
     def check(self) -> None:
-        """Raise if it has ended."""
+        """Raise if the process has ended."""
         if self._process.poll() is not None:
             raise RuntimeError(f"broker ended: {self.log.read_text()[-3000:]}")
 
     def kill(self) -> None:
-        """Power off."""
+        """Kill the process without warning, as a power failure does."""
         self._process.kill()
         self._process.wait()
 
     def stop(self) -> None:
-        """Ask to stop, then insist."""
+        """Terminate the process; kill it if it still runs after 20 s."""
         self._process.terminate()
         try:
             self._process.wait(20)
@@ -121,7 +125,13 @@ class Process:
 
 
 def tool(major: int, main: str, *args: str) -> str:
-    """Run one of Kafka's own tools; its output."""
+    """Run one of Kafka's own tools and return its output.
+
+    Args:
+        major: Kafka's major version, 3 or 4.
+        main: the tool's class.
+        args: its command line.
+    """
     done = subprocess.run(
         [
             "java",
@@ -142,14 +152,14 @@ def tool(major: int, main: str, *args: str) -> str:
 
 
 def _new_ca() -> trustme.CA:
-    import trustme  # of the tests' packages; a cluster without TLS does without (make pipeline-demo)
+    import trustme  # only installed for tests; a cluster without TLS does not need it (make pipeline-demo)
 
     return trustme.CA()
 
 
 @dataclass
 class Certificates:
-    """A CA and files signed by it."""
+    """A certificate authority and the certificates that it issues."""
 
     folder: Path
     ca: trustme.CA = field(default_factory=_new_ca)
@@ -159,12 +169,16 @@ class Certificates:
         self.ca.cert_pem.write_to_path(self.ca_file)
 
     def issue(self, name: str) -> tuple[str, str, str]:
-        """Certificate file, key file, and both in one file."""
+        """Issue a certificate for localhost.
+
+        Returns:
+            The paths of the certificate, of its key, and of a file with both.
+        """
         made = self.ca.issue_cert("localhost", "127.0.0.1", common_name=name)
         cert, key, both = (str(self.folder / f"{name}.{end}") for end in ("crt", "key", "pem"))
         Path(cert).write_bytes(b"".join(blob.bytes() for blob in made.cert_chain_pems))
         made.private_key_pem.write_to_path(key)
-        # Java wants PKCS#8 in a PEM key store.
+        # Java reads only PKCS#8 keys from a PEM key store.
         subprocess.run(
             ["openssl", "pkcs8", "-topk8", "-nocrypt", "-in", key, "-out", f"{key}.p8"], check=True
         )
@@ -173,7 +187,16 @@ class Certificates:
 
 
 class Cluster:
-    """KRaft nodes; the first listener is plain, ``secure`` adds TLS and SASL ones."""
+    """Kafka brokers, ready when the constructor returns.
+
+    Args:
+        nodes: how many brokers; KRaft brokers are controllers too.
+        secure: add listeners with TLS, with SASL, and with both.
+        rebalance_delay: milliseconds of ``group.initial.rebalance.delay.ms``.
+        auto_create: let brokers create topics that a client names.
+        heap: each broker's heap, as the JVM's ``-Xmx`` takes it.
+        zookeeper: run Kafka 3.9 on ZooKeeper instead of Kafka 4 on KRaft.
+    """
 
     def __init__(
         self,
@@ -213,11 +236,11 @@ class Cluster:
             raise
 
     def bootstrap(self, listener: str = "PLAINTEXT") -> list[str]:
-        """Addresses of one listener on all nodes."""
+        """The addresses of one listener, one of each broker."""
         return [f"localhost:{ports[listener]}" for ports in self.ports.values()]
 
     def admin(self) -> AdminClient:
-        """A client for preparations; kept, because its futures end with it."""
+        """An admin client for preparations; kept, because its futures end with it."""
         if self._admin is None:
             self._admin = AdminClient({"bootstrap.servers": ",".join(self.bootstrap())})
         return self._admin
@@ -338,7 +361,7 @@ class Cluster:
         return lines
 
     def start(self, node: int) -> None:
-        """Start a node that is not running."""
+        """Start a broker that is not running."""
         self._processes[node] = Process(
             self.major,
             "kafka.Kafka",
@@ -348,11 +371,11 @@ class Cluster:
         )
 
     def kill(self, node: int) -> None:
-        """Power a node off."""
+        """Kill a broker without warning, as a power failure does."""
         self._processes.pop(node).kill()
 
     def wait_ready(self, nodes: int | None = None) -> None:
-        """Ask until ``nodes`` (all, without) brokers are members of the cluster."""
+        """Wait until ``nodes`` brokers, or all, are members of the cluster; raise after 90 s."""
         wanted = len(self.ports) if nodes is None else nodes
         admin = AdminClient(
             {
@@ -376,7 +399,7 @@ class Cluster:
 
     def close(self) -> None:
         """Stop everything and remove the data."""
-        self._admin = None  # it would complain about brokers that are gone
+        self._admin = None  # it would log errors about the stopped brokers
         for process in self._processes.values():
             process.kill()
         if self._zookeeper is not None:

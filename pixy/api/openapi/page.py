@@ -140,7 +140,7 @@ def _shape(document: dict[str, Any], schema: Any, depth: int = 0) -> str:
 
 
 def resolve(document: dict[str, Any], part: Any) -> Any:
-    """What a ``$ref`` points at; anything else is itself."""
+    """Follow a ``$ref`` to the part it points at; return any other part unchanged."""
     while isinstance(part, dict) and "$ref" in part:
         found: Any = document
         for step in part["$ref"].removeprefix("#/").split("/"):

@@ -127,8 +127,8 @@ class Endpoints:
         headers = params.record_headers(request.headers.items())
         key = found.first("key")
         if "sync" not in found:
-            # Whatever becomes of the message, the answer is the same; what can not be taken on
-            # for lack of room or of a cluster is said.
+            # The answer does not depend on the message's fate. Only a message that cannot be accepted,
+            # because the buffer is full or the cluster unknown, is an error.
             try:
                 await cluster.produce_async(match.topic, value, key, headers)
             except (errors.ShuttingDown, errors.HeadersUnsupported):

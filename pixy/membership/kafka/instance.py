@@ -276,8 +276,8 @@ class KafkaInstance(MemberThread[InstanceEvent]):
         self._ahead = [message for message in self._ahead if partition_of(message) not in offsets]
 
     def _starts(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where each partition begins: the reader's position before a restart, else the committed offset,
-        else the end that ``reset`` names.
+        """The offset to begin at, by partition: the reader's position before a restart, else the committed
+        offset, else the end that ``reset`` names.
 
         Resolved for every partition at its assignment, so one that has not been read yet still begins
         at its committed offset.

@@ -10,7 +10,7 @@ from pixy.pipeline.archive.subscription import Subscription
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What to archive, and how.
+    """An archive job's topics, lake and settings.
 
     Attributes:
         cluster: the cluster's name in the configuration.

@@ -236,7 +236,7 @@ def _classify_duplicates(block: Block, group: int, offers: Bools, returns: Bools
     tallies.count(TallyKind.DELIVERIES, group, np.repeat(windows[at], times))
     firsts = np.bincount(at[first_attempt], minlength=_SIZE)
     retries = np.bincount(at[~first_attempt], minlength=_SIZE)
-    # Where the journal lacks the first offer, one of the retries was the first delivery.
+    # If the journal lacks the first offer, one of the retries was the first delivery.
     retries = np.where(firsts == 0, np.maximum(retries - 1, 0), retries)
     tallies.count(TallyKind.DUPLICATES_RETRIED, group, np.repeat(windows, retries))
     tallies.count(TallyKind.DUPLICATES_REASSIGNED, group, np.repeat(windows, np.maximum(firsts - 1, 0)))

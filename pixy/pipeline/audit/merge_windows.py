@@ -1,8 +1,8 @@
 """Merge the windows of this run with those of the earlier run: closed, restated or carried.
 
 A window is closed once the watermark has passed its end. Late data may still change it: the row then gets the
-next revision and counts as restated. Where the sources no longer hold a window (the journal's retention
-passed), the earlier run's row is carried over.
+next revision and counts as restated. If the sources no longer hold a window (the journal's retention
+has passed), the earlier run's row is carried over.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ _MAX_PENDING = 64
 
 @dataclass
 class Verdict:
-    """What was checked, and what is wrong."""
+    """Counts of the checked objects, and the problems found."""
 
     manifests: int = 0
     files: int = 0

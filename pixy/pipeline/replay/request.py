@@ -15,7 +15,7 @@ PARTITIONERS = ("keep", "murmur2_random", "fnv1a_random", "consistent_random")
 
 @dataclass(frozen=True, slots=True)
 class ReplayRequest:
-    """What to replay, and how; the command's options.
+    """A replay's topics, conditions and settings: the options of the command.
 
     Attributes:
         topic: the topic in the lake.

@@ -16,7 +16,7 @@ _LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]+))?\)")
 
 
 def folders(page: str) -> list[Path]:
-    """Where a page's file names are relative to."""
+    """The folders that a page's file names are relative to."""
     package = ROOT / "pixy" / Path(page).stem
     return [ROOT, package] if page.startswith("docs/packages/") else [ROOT, *(ROOT / "pixy").glob("**/")]
 

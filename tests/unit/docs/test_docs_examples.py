@@ -1,7 +1,7 @@
-"""What the manual of the runtime shows is run: its programs, and the examples of actors.
+"""Run the programs in the runtime's manual, and the examples of actors.
 
 In docs/actors.md and docs/migrating-from-pykka.md each block fenced as ``python`` is a complete
-program; a ``text`` block right after it is what it prints. What is fenced as ``py`` is a fragment.
+program; a ``text`` block right after it is the program's output. A block fenced as ``py`` is a fragment and is not run.
 """
 
 from __future__ import annotations

@@ -322,7 +322,7 @@ def test_the_journal_agrees_with_the_clients() -> None:
             assert places >= made.acked
             offered = kinds.count(Kind.OFFERED) - kinds.count(Kind.RETURNED)
             seen = sum(made.offered.values())
-            # What is given back to a life of the owner that is over is not told.
+            # The journal has no event for a message given back to an earlier life of the owner.
             assert seen <= offered <= seen + made.given_back - kinds.count(Kind.RETURNED)
             assert {(p, o) for p in range(PARTITIONS) for o in range(MESSAGES)} == {
                 (event[2].partition, event[3]) for event in events if event[0] == Kind.OFFERED
