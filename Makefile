@@ -5,20 +5,28 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help install pipeline-install run demo kafka pipeline-demo check format types imports unit matrix test lint docs bench bench-actors bench-pipeline proto messages clean
+.PHONY: help install dev pipeline-install run demo kafka pipeline-demo check format types imports unit matrix test lint docs bench bench-actors bench-pipeline proto messages clean
 
-#: make install   install the daemon into .venv
-#: make run       serve an in-memory sandbox until Ctrl-C
-#: make demo      the same, with one round over both APIs on screen
-#: make kafka     a real broker to try things on, until Ctrl-C
-#: make check     format, lint, types, unit tests: before each commit; no Java, no Spark
-#: make unit      the unit tests
-#: make test      everything, on real Kafka, ZooKeeper and Spark
-#: make lint      ruff, mypy --strict, import contracts
-#: make matrix    the unit tests on Python 3.11 and 3.13
-#: make docs      the docs site, into build/site
-#: make bench     the tables of docs/performance.md
-#: make clean     remove what was built
+#: make install           install the daemon into .venv
+#: make run               serve an in-memory sandbox until Ctrl-C
+#: make demo              the same, with one round over both APIs on screen
+#: make kafka             a real broker to try things on, until Ctrl-C
+#: make check             format, lint, types, import contracts, unit tests: before each commit; no Java, no Spark
+#: make unit              the unit tests
+#: make format            format and fix what can be fixed
+#: make types             mypy --strict
+#: make imports           the import contracts of setup.cfg
+#: make test              everything, on real Kafka, ZooKeeper and Spark
+#: make lint              format, ruff, mypy, import contracts, of everything
+#: make matrix            the unit tests on Python 3.11 and 3.13
+#: make dev               install what all tests need
+#: make proto             compile proto/kafkapixy.proto
+#: make messages          the table of Kafka's messages, from its jars
+#: make docs              the docs site, into build/site
+#: make bench             the tables of docs/performance.md; also bench-actors, bench-pipeline
+#: make pipeline-install  Spark and its jars, for kafka-pixy pipeline
+#: make pipeline-demo     archive, replay and audit on a Kafka of its own
+#: make clean             remove what was built
 help:
 	@sed -n 's/^#: //p' Makefile
 
@@ -38,6 +46,9 @@ $(VENV)/.pipeline: $(VENV)/.installed pixy/pipeline/spark/pom.xml
 	$(BIN)/python -m pixy.pipeline.spark.jars
 	touch $@
 
+# Everything that tests and linters need, without running them.
+dev: $(VENV)/.dev
+
 # For the unit tests and the linters: neither Java nor Spark.
 $(VENV)/.unit: $(VENV)/.installed
 	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install -q -e '.[test,lint]'
@@ -49,7 +60,7 @@ $(VENV)/.dev: $(VENV)/.unit pixy/pipeline/spark/pom.xml
 	$(BIN)/python -m pixy.pipeline.spark.jars || test -z "$$CI"
 	touch $@
 
-proto: $(VENV)/.dev
+proto: $(VENV)/.unit
 	$(BIN)/python proto/build_backend.py
 
 # The table of Kafka's messages out of the schemas in its clients' jars; it is committed.

@@ -16,7 +16,7 @@ To follow a message from Kafka to its commit, read six files in this order:
 5. ``pixy/engine/consume/offers.py``: ``OfferBook`` decides which message is the next ``Offer`` and what an
    ack does. Its ``Position`` says up to where every message is done.
 6. ``pixy/engine/consume/offset_committer.py``: ``OffsetCommitter`` gets each new ``Position`` as ``Moved``,
-   has the ``Session`` commit it within the interval, and gets ``Committed`` back.
+   has the ``Session`` commit it at the next interval once no commit is in flight, and gets ``Committed``.
 
 ``group_messages.py`` and ``partition_messages.py`` define the messages. A partition comes with ``Assigned``
 and goes with ``Revoked`` or ``Lost``, by way of ``owned_partitions.py``. ``subscriptions.py`` looks topics

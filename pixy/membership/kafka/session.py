@@ -1,10 +1,11 @@
 """A session in Kafka's own groups: one librdkafka consumer per group, driven by one thread.
 
-That thread alone calls the consumer: it polls, assigns, seeks, pauses and commits, so commits go out
-in the order in which they were handed over. While a revoke callback is running, a commit from
-another thread does not return and was seen to land after, and undo, the callback's own newer one.
-So the final commit of a revoked partition is made inside the callback, after a bounded wait for the
-owners to drain. The group's other partitions are served from their buffers meanwhile.
+That thread alone calls librdkafka's consumer: it polls, assigns, seeks and pauses. A periodic commit
+goes out in a thread of its own, over a connection of our own; each later commit, and each read of
+committed offsets, first waits for its end, so commits take effect in the order in which they were
+handed over. While a revoke callback is running, a commit by librdkafka from another thread does not
+return and was seen to land after, and undo, the callback's own newer one. So the final commit of a
+revoked partition is made inside the callback, after a bounded wait for the owners to drain. The group's other partitions are served from their buffers meanwhile.
 """
 
 from __future__ import annotations
