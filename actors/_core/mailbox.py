@@ -54,7 +54,7 @@ class ControlMessage:
 
 
 class Mailbox:
-    """Any thread puts, the actor takes. Also pykka's inbox: ``put``, ``get``, ``empty``.
+    """Any thread may add messages; only the actor takes them. Also pykka's inbox: ``put``, ``get``, ``empty``.
 
     Args:
         cell: the actor's.
@@ -281,7 +281,7 @@ class Mailbox:
         return left
 
     def close_if_empty(self) -> bool:
-        """Accept nothing more if no message and no sender waits; tell whether it was so."""
+        """Accept nothing more if no message and no sender waits; return whether it closed."""
         with self.lock:
             if not self.empty() or any(not room.done() for _, room in self.waiting or ()):
                 return False

@@ -156,7 +156,7 @@ def consume(session: Session) -> int:
             except grpc.RpcError as error:
                 if error.code() is not grpc.StatusCode.NOT_FOUND:
                     raise
-                last = None  # its ack was taken all the same
+                last = None  # the daemon accepted the ack anyway
                 if args.follow or args.count == 0:
                     continue
                 break

@@ -120,7 +120,7 @@ class ClusterClient:
 
         Args:
             topic: of all records.
-            records: a record that fails does so alone.
+            records: the failure of one does not affect the others.
 
         Returns:
             For each record its partition and offset, or its error.

@@ -70,7 +70,7 @@ class Diagnostics:
         """Add messages that are sent inside the context to the client's trace.
 
         Args:
-            traceparent: the client's header; None or an invalid one starts no trace of the client's.
+            traceparent: the client's header; None or an invalid one leaves the message outside any trace.
         """
         if traceparent is None or not self._settings.trace:
             return contextlib.nullcontext()

@@ -73,7 +73,7 @@ class Outcome:
 def plan(
     state: State, before: str, topic: str | None = None, target: int = TARGET, small: int = SMALL
 ) -> list[Group]:
-    """Find the days that have small files which fewer would do for.
+    """Find the days whose small files fit into fewer, larger ones.
 
     Args:
         state: the folded log.
