@@ -1,1 +1,3 @@
-"""``make bench``: the speed table of docs/performance.md, each row a ratio within this run."""
+"""``make bench``: measure the tables of docs/performance.md. Most rows are ratios against a peer measured in
+the same run.
+"""

@@ -1,4 +1,4 @@
-"""The daemon beside bare servers with the same messages, on a real Kafka; writes build/bench.json."""
+"""Compare the daemon, on a real Kafka, with bare servers of the same messages; writes build/bench.json."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from contextlib import contextmanager
 
 from confluent_kafka import Producer
 
+from tests.bench.bare_servers import VALUE
 from tests.bench.report import ROOT, Report, console, on_kafka
-from tests.bench.servers import VALUE
 from tests.kafka.cluster import Cluster, free_port
 
 RESULT = ROOT / "build" / "bench.json"
@@ -28,7 +28,12 @@ GHZ_VERSION = "v0.93.0"
 
 @contextmanager
 def process(*args: str, wait_port: int) -> Iterator[subprocess.Popen[bytes]]:
-    """A server until the end of the block; what it says is in build/bench-server.log."""
+    """Run a Python program until the end of the block; its output goes to build/bench-server.log.
+
+    Args:
+        args: arguments of the interpreter.
+        wait_port: the block begins when the program listens on this port.
+    """
     log = ROOT / "build" / "bench-server.log"
     log.parent.mkdir(exist_ok=True)
     with log.open("ab") as output:
@@ -47,13 +52,13 @@ def _wait_for(port: int, child: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         if child.poll() is not None:
-            raise RuntimeError("the server has ended")
+            raise RuntimeError("the server ended before it listened")
         try:
             socket.create_connection(("127.0.0.1", port), 1).close()
             return
         except OSError:
             time.sleep(0.05)
-    raise RuntimeError("the server does not listen")
+    raise RuntimeError("the server does not listen after 30 s")
 
 
 def load(kind: str, port: int, topic: str, callers: int, calls: int) -> dict[str, float]:
@@ -104,10 +109,10 @@ def wrk(port: int, topic: str, connections: int) -> float:
 
 
 def find_ghz() -> str | None:
-    """The ghz program: on the PATH, or made once where Go is installed; None: a Python client."""
+    """Return the path of ghz, building it the first time if Go is installed; None if there is neither."""
     made = ROOT / "build" / "bin" / "ghz"
     if not made.exists() and shutil.which("ghz") is None and shutil.which("go"):
-        console.print("making the load generator ghz with Go, once ...")
+        console.print("building the load generator ghz with Go; later runs use it again ...")
         subprocess.run(
             ["go", "install", f"github.com/bojand/ghz/cmd/ghz@{GHZ_VERSION}"],
             env={**os.environ, "GOBIN": str(made.parent), "GOFLAGS": "-mod=mod"},
@@ -167,7 +172,11 @@ def fill(bootstrap: str, topic: str, messages: int) -> None:
 
 
 def lone_produce(bootstrap: str, topic: str, calls: int) -> float:
-    """p50 in milliseconds of confluent-kafka's own produce-to-callback with linger 0."""
+    """Time confluent-kafka alone, one message at a time with linger 0.
+
+    Returns:
+        The p50 from ``produce`` to the delivery callback, in milliseconds.
+    """
     producer = Producer(
         {"bootstrap.servers": bootstrap, "linger.ms": 0, "acks": "all", "enable.idempotence": True}
     )
@@ -212,11 +221,15 @@ class Bench:
             idle = rss(daemon.pid)
             self.report.add("memory, idle with one cluster", f"{idle:.0f} MiB", "<= 90 MiB", idle <= 90, "")
             self._memory(daemon.pid)
-            with process("-m", "tests.bench.servers", "grpc", str(self.echo_grpc), wait_port=self.echo_grpc):
+            with process(
+                "-m", "tests.bench.bare_servers", "grpc", str(self.echo_grpc), wait_port=self.echo_grpc
+            ):
                 self._produce()
                 self._consume()
             self._lone()
-            with process("-m", "tests.bench.servers", "http", str(self.echo_http), wait_port=self.echo_http):
+            with process(
+                "-m", "tests.bench.bare_servers", "http", str(self.echo_http), wait_port=self.echo_http
+            ):
                 self._rest()
             asyncio.run(self._latency())
 
@@ -247,7 +260,7 @@ class Bench:
             most = max(most, rss(pid))
             time.sleep(0.05)
         self.report.add(
-            "memory, a backlog of 100,000 being consumed",
+            "memory while consuming a backlog of 100,000 messages",
             f"{most:.0f} MiB",
             "<= 180 MiB",
             most <= 180,
@@ -256,14 +269,14 @@ class Bench:
 
     def _produce(self) -> None:
         ours, bare = [], []
-        for _ in range(2):  # a broker's JVM is twice as slow until it has compiled its hot paths
+        for _ in range(2):  # warm up: a broker is half as fast until its JVM has compiled the hot paths
             produce_rate(self.grpc)
         for _ in range(ROUNDS):
             bare.append(produce_rate(self.echo_grpc))
             ours.append(produce_rate(self.grpc))
-        self.report.ratio("unary gRPC sync produce, 64 callers", 0.80, ours, bare)
+        self.report.ratio("gRPC sync produce, 64 callers, against a bare gRPC server", 0.80, ours, bare)
         self.report.add(
-            "the same against the Go original's 128 a second",
+            "the same, against the Go original's 128 a second",
             f"{statistics.median(ours) / 128:.1f} x",
             ">= 31.6 x",
             statistics.median(ours) / 128 >= 10**1.5,
@@ -277,7 +290,12 @@ class Bench:
         for _ in range(ROUNDS):
             bare.append(load("consume", self.echo_grpc, "consume", 16, 12_000)["per_second"])
             ours.append(load("consume", self.grpc, "consume", 16, 12_000)["per_second"])
-        self.report.ratio("unary consume with auto-ack, 16 callers, backlog", 0.70, ours, bare)
+        self.report.ratio(
+            "gRPC consume of a backlog with auto-ack, 16 callers, against a bare gRPC server",
+            0.70,
+            ours,
+            bare,
+        )
 
     def _lone(self) -> None:
         over = {"grpc": [], "rest": []}
@@ -289,7 +307,7 @@ class Bench:
         for api, limit in (("grpc", 1.2), ("rest", 0.8)):
             extra = statistics.median(a - b for a, b in zip(over[api], base, strict=True))
             self.report.add(
-                f"lone sync produce, {api}: p50 above confluent-kafka's",
+                f"sync produce by one caller, {api}: p50 above confluent-kafka's",
                 f"{extra:.2f} ms",
                 f"<= {limit} ms",
                 extra <= limit,
@@ -305,7 +323,7 @@ class Bench:
             else:
                 bare.append(load("rest", self.echo_http, "async", 32, 12_000)["per_second"])
                 ours.append(load("rest", self.http, "async", 32, 12_000)["per_second"])
-        self.report.ratio("REST async produce, 32 connections", 0.60, ours, bare)
+        self.report.ratio("REST async produce, 32 connections, against a bare HTTP server", 0.60, ours, bare)
 
     async def _latency(self) -> None:
         import grpc
@@ -335,7 +353,7 @@ class Bench:
                 took.append(time.perf_counter() - landed[0])
         p50 = statistics.median(took[20:]) * 1e3
         self.report.add(
-            "a message produced while a long poll waits: p50 after Kafka's ack",
+            "a message that ends a long poll: p50 from Kafka's ack to the answer",
             f"{p50:.2f} ms",
             "<= 4 ms",
             p50 <= 4,
@@ -344,5 +362,5 @@ class Bench:
 
 
 def run() -> bool:
-    """Run the daemon's rows; tell whether all met their targets."""
+    """Run the daemon's rows; return whether all met their targets."""
     return on_kafka(lambda cluster, report: Bench(cluster, report).run(), RESULT, f"{ROUNDS} rounds a row")

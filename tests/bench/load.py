@@ -1,6 +1,7 @@
-"""Closed-loop load in a process of its own: ``python -m tests.bench.load KIND TARGET TOPIC CALLERS CALLS``
+"""Generate load: ``python -m tests.bench.load KIND TARGET TOPIC CALLERS CALLS``.
 
-Prints one JSON document: calls per second and latencies in milliseconds.
+The load is a closed loop: each caller sends its next call when the last one is answered. Prints one JSON
+document with calls per second and latencies in milliseconds.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import grpc
 
 from pixy.proto import kafkapixy_pb2 as pb
 from pixy.proto.kafkapixy_pb2_grpc import KafkaPixyStub
-from tests.bench.servers import VALUE
+from tests.bench.bare_servers import VALUE
 
 Call = Callable[[], Awaitable[object]]
 

@@ -1,4 +1,4 @@
-"""What all parts of the benchmark share: rows, ratios within one run, the table, the JSON file."""
+"""Report a benchmark: rows, ratios of rates measured in turn, the printed table, the JSON file."""
 
 from __future__ import annotations
 
@@ -32,23 +32,42 @@ class Row:
 
 
 def pairs(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
-    """Ours over theirs, round by round: neighbours in time share the machine's mood."""
+    """Divide our rate by theirs, round by round.
+
+    The two rates of a round are measured one right after the other, so both meet the machine
+    in the same state.
+    """
     return [mine / other for mine, other in zip(ours, theirs, strict=True)]
 
 
 class Report:
-    """Gathers rows, tells them as they come, and ends as a table and a file."""
+    """Collects rows, prints each one as it comes, and finally prints a table and writes a file."""
 
     def __init__(self) -> None:
         self.rows: list[Row] = []
 
     def add(self, what: str, figure: str, target: str, met: bool, detail: str) -> None:
-        """Add a row whose verdict the caller has made."""
+        """Add a row.
+
+        Args:
+            what: the measured thing.
+            figure: the result, with its unit.
+            target: the bound on the figure.
+            met: whether the figure meets the target.
+            detail: further figures.
+        """
         self.rows.append(Row(what, figure, target, met, detail))
-        console.print(f"  {what}: {figure} (wanted {target}) {detail}")
+        console.print(f"  {what}: {figure} (target {target}) {detail}")
 
     def ratio(self, what: str, target: float, ours: Sequence[float], bare: Sequence[float]) -> None:
-        """Add a row: our rate as a share of a bare server's."""
+        """Add a row with our rate as a share of a bare server's: the median of the pairs.
+
+        Args:
+            what: the measured thing.
+            target: the least share that meets the target.
+            ours: our rate in each round, a second.
+            bare: the bare server's rate in the same rounds.
+        """
         each = pairs(ours, bare)
         found = statistics.median(each)
         self.add(
@@ -68,7 +87,15 @@ class Report:
         peer: Sequence[float],
         note: str = "",
     ) -> None:
-        """Add a row: our rate as a multiple of a peer's."""
+        """Add a row with our rate as a multiple of a peer's: the median of the pairs.
+
+        Args:
+            what: the measured thing.
+            target: the least multiple that meets the target.
+            ours: our rate in each round, a second.
+            peer: the peer's rate in the same rounds.
+            note: text to append to the detail.
+        """
         each = pairs(ours, peer)
         found = statistics.median(each)
         self.add(
@@ -81,8 +108,8 @@ class Report:
         )
 
     def finish(self, path: Path) -> bool:
-        """Print the table, write the file; tell whether every row met its target."""
-        table = Table("what", "figure", "wanted", "met", "detail")
+        """Print the table and write the rows to ``path``; return whether every row met its target."""
+        table = Table("what", "figure", "target", "met", "detail")
         for row in self.rows:
             table.add_row(row.what, row.figure, row.target, "yes" if row.met else "NO", row.detail)
         console.print()
@@ -94,7 +121,16 @@ class Report:
 
 
 def on_kafka(rows: Callable[[Cluster, Report], None], path: Path, about: str) -> bool:
-    """Run rows that need a broker on one of their own; tell whether all met their targets."""
+    """Start a broker and run the rows that need it.
+
+    Args:
+        rows: adds the rows to the report.
+        path: file for the rows.
+        about: text about the measurement for the first line of the output.
+
+    Returns:
+        Whether all rows met their targets.
+    """
     console.print(
         f"{os.cpu_count()} CPUs, Python {sys.version.split()[0]}, real Kafka on loopback, {about}, medians of pairs\n"
     )

@@ -1,8 +1,8 @@
 """Run pykka's own test suite on both kinds of actors.
 
-The test downloads pykka's source distribution; none of its code is kept here. The suite's ``conftest.py`` takes
-the runtimes from a table, and a plugin (``tests_runtime``) replaces them with ours. Only the three tests of
-thread names are left out.
+The test downloads pykka's source distribution; none of its code is kept here. The suite's ``conftest.py``
+takes the runtimes from a table, and a plugin (``tests_runtime``) replaces them with ours. Only the three
+tests of thread names are left out.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""``make bench-actors``: the actor runtime beside its peers, each figure a ratio within one run.
+"""``make bench-actors``: compare the actor runtime with its peers.
 
-``on_*`` run one scenario on one peer, each time in a process of its own (``child``); the other
-modules say what is compared and what is wanted.
+A module ``on_PEER`` has the scenarios of one peer; ``child`` runs one of them in a process of its own. The
+other modules compare the results and hold the targets.
 """

@@ -1,4 +1,4 @@
-"""One scenario on one peer, in this process; prints JSON.
+"""Run one scenario on one peer in this process; prints its figures as JSON.
 
 ``python -m tests.bench.actors.child PEER SCENARIO COUNT [one-core]``
 """
@@ -14,7 +14,7 @@ from tests.bench.actors.handlers import Result
 
 
 def main(peer: str, scenario: str, count: int) -> Result:
-    """Import the peer, and no other, and run its scenario."""
+    """Import only this peer's module and run its scenario."""
     module = importlib.import_module(f"tests.bench.actors.on_{peer}")
     result: Result = getattr(module, scenario)(count)
     return result

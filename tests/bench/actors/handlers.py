@@ -1,4 +1,4 @@
-"""What the actors of all peers do with a message: the same code, so only the runtimes differ."""
+"""Message handlers and timers for the actors of all peers: the same code, so only the runtimes differ."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Any
 MESSAGE = ("greeting", 1)
 HOW_MANY = "how many"
 SLICES = 3
-"""Timed stretches a process; their median is the process's figure."""
+"""Timed runs per process; their median is the process's figure."""
 
 Result = dict[str, float]
 
 
 class Echo:
-    """Answers with what it got: the least that an ask can cost."""
+    """Answers with the message itself, so an ask costs as little as it can."""
 
     def on_receive(self, message: Any) -> Any:
         """Return the message."""
@@ -26,7 +26,7 @@ class Echo:
 
 
 class Counter:
-    """Counts, and tells how many when it is asked: a message lost is a number wrong."""
+    """Counts its messages and answers the count when asked, so a lost message shows as a wrong number."""
 
     handled = 0
 
@@ -40,7 +40,7 @@ class Counter:
 
 @contextmanager
 def stopwatch(took: list[float]) -> Iterator[None]:
-    """Time a stretch that begins with no garbage of the stretch before."""
+    """Append the seconds that the block takes to ``took``, after collecting the garbage of earlier blocks."""
     gc.collect()
     begun = time.perf_counter()
     yield
@@ -48,7 +48,12 @@ def stopwatch(took: list[float]) -> Iterator[None]:
 
 
 def rate(work: Callable[[int], None], count: int) -> Result:
-    """Warm up, then calls per second over the median slice."""
+    """Warm up, then measure calls per second: the median of :data:`SLICES` runs.
+
+    Args:
+        work: makes the number of calls that it is given.
+        count: calls per run.
+    """
     took: list[float] = []
     work(max(100, count // 5))
     for _ in range(SLICES):
@@ -58,7 +63,7 @@ def rate(work: Callable[[int], None], count: int) -> Result:
 
 
 async def rate_async(work: Callable[[int], Awaitable[None]], count: int) -> Result:
-    """What :func:`rate` is, for work that runs on the loop."""
+    """Measure as :func:`rate` does, for work that is a coroutine."""
     took: list[float] = []
     await work(max(100, count // 5))
     for _ in range(SLICES):
@@ -68,12 +73,12 @@ async def rate_async(work: Callable[[int], Awaitable[None]], count: int) -> Resu
 
 
 def rss_kib() -> float:
-    """This process's resident memory, all of it: a thread's stack is no Python object."""
+    """This process's resident memory in KiB, which includes threads' stacks, unlike tracemalloc."""
     with open("/proc/self/statm") as statm:
         return int(statm.read().split()[1]) * 4.0
 
 
 def expect(found: object, wanted: object) -> None:
-    """A fast wrong answer is no answer."""
+    """Raise RuntimeError if the scenario's result is wrong."""
     if found != wanted:
         raise RuntimeError(f"found {found!r} instead of {wanted!r}")

@@ -1,4 +1,4 @@
-"""Rows: what a message costs, on the loop and from another thread into it."""
+"""Rows: the cost of a message, sent on the loop and from another thread."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ ASKS = 5_000
 TELLS = 50_000
 THREAD_ASKS = 5_000
 ROUNDS = 11
-"""Of the rows beside pykka: what the scheduler does to its threads doubles or halves a round's figure."""
+"""Rounds against pykka: more than elsewhere, because the scheduling of its threads doubles or halves a
+round's figure.
+"""
 
 
 def on_the_loop(report: Report) -> None:
-    """Ask and tell where actor and caller share a loop."""
-    _beside_pykka(report, "ask, awaited one by one", "ask", ASKS, 6)
+    """Measure ask and tell with the actor and its caller on one loop."""
+    _add_row_against_pykka(report, "asks awaited one by one", "ask", ASKS, 6)
     ours, bare = map(
         column,
         in_turn(
@@ -26,21 +28,28 @@ def on_the_loop(report: Report) -> None:
             ]
         ),
     )
-    report.times("ask, against a bare asyncio queue and future", 0.6, ours, bare)
-    _beside_pykka(report, f"{TELLS:,} tells until all are handled", "tell", TELLS, 4)
+    report.times("asks awaited one by one, against a bare asyncio queue and future", 0.6, ours, bare)
+    _add_row_against_pykka(report, f"{TELLS:,} tells, until all are handled", "tell", TELLS, 4)
 
 
 def from_a_thread(report: Report) -> None:
-    """Asks from a thread into the background loop, against pykka's thread to thread."""
-    _beside_pykka(report, "ask from another thread, alone", "thread_lone", THREAD_ASKS, 0.7)
-    _beside_pykka(report, "asks from another thread, pipelined", "thread_pipelined", THREAD_ASKS, 3)
+    """Measure asks from a thread to an actor on the background loop, against pykka's from thread to thread."""
+    _add_row_against_pykka(report, "asks from another thread, one by one", "thread_lone", THREAD_ASKS, 0.7)
+    _add_row_against_pykka(report, "asks from another thread, pipelined", "thread_pipelined", THREAD_ASKS, 3)
 
 
-def _beside_pykka(report: Report, what: str, name: str, count: int, target: float) -> None:
-    """A row where the scheduler decides what pykka's figure is.
+def _add_row_against_pykka(report: Report, what: str, name: str, count: int, target: float) -> None:
+    """Add a row against pykka, whose figure depends on the scheduler.
 
-    The verdict is on processes that run where they like, as they would in earnest; the same pair
-    on one core, which is steadier and where pykka is at its best, stands beside it.
+    The target applies to processes that may use all cores, as in production. The detail has the same
+    comparison on one core, which varies less and is pykka's best case.
+
+    Args:
+        report: takes the row.
+        what: the measured thing.
+        name: the scenario.
+        count: its number of messages.
+        target: the least multiple of pykka's rate.
     """
     ours, pykka, ours_kept, pykka_kept = map(
         column,

@@ -1,4 +1,4 @@
-"""The scenarios on this project's runtime, through its public API only."""
+"""The scenarios on this project's runtime; they use its public API only."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.bench.actors.handlers import (
     rate_async,
     rss_kib,
 )
-from tests.bench.actors.stages import Tally
+from tests.bench.actors.tally import Tally
 
 
 class EchoActor(Echo, Actor):
@@ -34,7 +34,7 @@ class CounterActor(Counter, Actor):
 
 
 def ask(count: int) -> Result:
-    """Asks that are awaited one by one."""
+    """Await asks one by one."""
 
     async def main() -> Result:
         async with ActorSystem() as system:
@@ -51,7 +51,7 @@ def ask(count: int) -> Result:
 
 
 def tell(count: int) -> Result:
-    """Tells, and then one ask behind them: when it is answered, all are handled."""
+    """Send tells, then one ask; its answer means that all tells are handled."""
 
     async def main() -> Result:
         async with ActorSystem() as system:
@@ -70,62 +70,62 @@ def tell(count: int) -> Result:
     return asyncio.run(main())
 
 
-async def _life(count: int, newest_first: bool) -> Result:
+async def _spawn_and_stop_all(count: int, newest_first: bool) -> Result:
     async with ActorSystem() as system:
         gc.collect()
         begun = time.perf_counter()
         refs: list[ActorRef[Any]] = [system.spawn(EchoActor) for _ in range(count)]
-        await refs[-1].ask(MESSAGE, block=False)  # the last has started, so all have
-        lives = time.perf_counter()
+        await refs[-1].ask(MESSAGE, block=False)  # the last actor has started, so all have
+        started = time.perf_counter()
         order = reversed(refs) if newest_first else refs
         for stopped in [ref.stop(block=False) for ref in order]:
             expect(await stopped, True)
         ended = time.perf_counter()
     return {
         "per_second": count / (ended - begun),
-        "spawn_us": (lives - begun) / count * 1e6,
-        "stop_us": (ended - lives) / count * 1e6,
+        "spawn_us": (started - begun) / count * 1e6,
+        "stop_us": (ended - started) / count * 1e6,
     }
 
 
 def spawn_and_stop(count: int) -> Result:
-    """Spawn that many, then stop them in the order of their birth."""
+    """Spawn ``count`` actors, then stop them, oldest first."""
 
     async def main() -> Result:
-        await _life(500, newest_first=False)
-        return await _life(count, newest_first=False)
+        await _spawn_and_stop_all(500, newest_first=False)
+        return await _spawn_and_stop_all(count, newest_first=False)
 
     return asyncio.run(main())
 
 
 def _stops(count: int, newest_first: bool) -> Result:
-    """The median of a few lives without Python's cyclic collector.
+    """Measure microseconds per stop with Python's cyclic garbage collector off: the median of a few runs.
 
-    Its passes cost more the more objects live, in any program: with it, one of 30,000 actors cost
-    four times one of 1,000, without it the same.
+    The collector's passes cost more the more objects are alive, in any program. With it, a stop among 30,000
+    actors cost four times as much as among 1,000; without it, the same.
     """
 
     async def main() -> Result:
-        await _life(500, newest_first)
+        await _spawn_and_stop_all(500, newest_first)
         gc.disable()
-        lives = [await _life(count, newest_first) for _ in range(SLICES)]
-        return {"stop_us": statistics.median(life["stop_us"] for life in lives)}
+        runs = [await _spawn_and_stop_all(count, newest_first) for _ in range(SLICES)]
+        return {"stop_us": statistics.median(run["stop_us"] for run in runs)}
 
     return asyncio.run(main())
 
 
 def stop_oldest_first(count: int) -> Result:
-    """What one of that many stops costs, in the order of birth."""
+    """Measure the cost per stop of ``count`` stops, oldest first."""
     return _stops(count, newest_first=False)
 
 
 def stop_newest_first(count: int) -> Result:
-    """What one of that many stops costs, the youngest first."""
+    """Measure the cost per stop of ``count`` stops, newest first."""
     return _stops(count, newest_first=True)
 
 
-async def _crowd(system: ActorSystem, count: int) -> list[ActorRef[Any]]:
-    """Living actors that have each handled a message: what is made at first use is there."""
+async def _spawn_idle(system: ActorSystem, count: int) -> list[ActorRef[Any]]:
+    """Spawn actors and have each handle a message, so that objects created at first use are included."""
     refs: list[ActorRef[Any]] = [system.spawn(EchoActor) for _ in range(count)]
     for ref in refs:
         await ref.ask(MESSAGE, block=False)
@@ -134,37 +134,37 @@ async def _crowd(system: ActorSystem, count: int) -> list[ActorRef[Any]]:
 
 
 def memory(count: int) -> Result:
-    """Resident KiB an idle actor."""
+    """Measure resident KiB per idle actor."""
 
     async def main() -> Result:
         async with ActorSystem() as system:
-            first = await _crowd(system, 100)
+            first = await _spawn_idle(system, 100)
             before = rss_kib()
-            crowd = await _crowd(system, count)
+            idle = await _spawn_idle(system, count)
             after = rss_kib()
-            expect(len(first) + len(crowd), count + 100)
+            expect(len(first) + len(idle), count + 100)
             return {"kib": (after - before) / count}
 
     return asyncio.run(main())
 
 
 def memory_traced(count: int) -> Result:
-    """The same by tracemalloc, which sees Python's objects only but all of them."""
+    """Measure KiB per idle actor with tracemalloc, which counts all Python objects and nothing else."""
 
     async def main() -> Result:
         async with ActorSystem() as system:
-            await _crowd(system, 100)
+            await _spawn_idle(system, 100)
             tracemalloc.start()
-            crowd = await _crowd(system, count)
+            idle = await _spawn_idle(system, count)
             traced = tracemalloc.get_traced_memory()[0]
-            expect(len(crowd), count)
+            expect(len(idle), count)
             return {"kib": traced / count / 1024}
 
     return asyncio.run(main())
 
 
 def thread_lone(count: int) -> Result:
-    """Blocking asks, one by one, from a thread without a loop; the actor is on the background's."""
+    """Make blocking asks one by one from a thread without a loop, to an actor on the background loop."""
     ref = EchoActor.start()
 
     def work(calls: int) -> None:
@@ -179,7 +179,7 @@ def thread_lone(count: int) -> Result:
 
 
 def thread_pipelined(count: int) -> Result:
-    """Send all, then get all: the thread waits for the loop once, not each time."""
+    """Send all asks, then get all answers: the thread waits for the loop once, not for each ask."""
     ref = EchoActor.start()
 
     def work(calls: int) -> None:
@@ -193,7 +193,7 @@ def thread_pipelined(count: int) -> Result:
 
 
 class Pass(Actor):
-    """A middle stage: a coroutine that waits for room in the next one."""
+    """A middle stage, which waits for room in the next stage's mailbox."""
 
     mailbox_capacity = 1_000
 
@@ -202,12 +202,12 @@ class Pass(Actor):
         self.next = following
 
     async def on_receive(self, message: Any) -> None:
-        """Pass it on."""
+        """Send the message to the next stage."""
         await self.next.send(message)
 
 
 class Last(Actor):
-    """The last stage keeps the books."""
+    """The last stage, which counts the messages."""
 
     mailbox_capacity = 1_000
 
@@ -216,12 +216,12 @@ class Last(Actor):
         self.tally = tally
 
     async def on_receive(self, message: Any) -> None:
-        """Count it."""
+        """Count the message."""
         self.tally.take(message)
 
 
 def pipeline(count: int) -> Result:
-    """Messages through three bounded stages; the feeder waits for room as well."""
+    """Send messages through three bounded stages; the sender waits for room as well."""
 
     async def main() -> Result:
         tally = Tally(count)

@@ -1,4 +1,4 @@
-"""What an ask costs on the bare loop: a queue, a task that reads it, a future a message."""
+"""An ask on asyncio alone: a queue, a task that reads it, and a future per message."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ async def _serve(inbox: asyncio.Queue[tuple[Any, asyncio.Future[Any]]]) -> None:
 
 
 def ask(count: int) -> Result:
-    """Asks that are awaited one by one."""
+    """Await asks one by one."""
 
     async def main() -> Result:
         inbox: asyncio.Queue[tuple[Any, asyncio.Future[Any]]] = asyncio.Queue()

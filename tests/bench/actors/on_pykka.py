@@ -1,4 +1,4 @@
-"""The scenarios on pykka's own ThreadingActor: a thread an actor."""
+"""The scenarios on pykka's own ThreadingActor: one thread per actor."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class CounterActor(Counter, ThreadingActor):
 
 
 def ask(count: int) -> Result:
-    """Blocking asks, one by one; an ``await`` of pykka's future would block just so."""
+    """Make blocking asks one by one; an ``await`` of pykka's future would block in the same way."""
     ref = EchoActor.start()
 
     def work(calls: int) -> None:
@@ -47,7 +47,7 @@ thread_lone = ask
 
 
 def tell(count: int) -> Result:
-    """Tells, and then one ask behind them: when it is answered, all are handled."""
+    """Send tells, then one ask; its answer means that all tells are handled."""
     ref = CounterActor.start()
     sent = 0
 
@@ -64,7 +64,7 @@ def tell(count: int) -> Result:
         ref.stop()
 
 
-def _life(count: int) -> Result:
+def _spawn_and_stop_all(count: int) -> Result:
     gc.collect()
     begun = time.perf_counter()
     refs: list[ActorRef[Any]] = [EchoActor.start() for _ in range(count)]
@@ -75,13 +75,13 @@ def _life(count: int) -> Result:
 
 
 def spawn_and_stop(count: int) -> Result:
-    """Start that many, then stop them in the order of their birth, which pykka likes best."""
-    _life(200)
-    return _life(count)
+    """Start ``count`` actors, then stop them, oldest first, which is fastest on pykka."""
+    _spawn_and_stop_all(200)
+    return _spawn_and_stop_all(count)
 
 
 def memory(count: int) -> Result:
-    """Resident KiB an idle actor that has handled a message."""
+    """Measure resident KiB per idle actor that has handled a message."""
     refs: list[ActorRef[Any]] = [EchoActor.start() for _ in range(100)]
     before = rss_kib()
     refs += [EchoActor.start() for _ in range(count)]
@@ -95,7 +95,7 @@ def memory(count: int) -> Result:
 
 
 def thread_pipelined(count: int) -> Result:
-    """Send all, then get all."""
+    """Send all asks, then get all answers."""
     ref = EchoActor.start()
 
     def work(calls: int) -> None:

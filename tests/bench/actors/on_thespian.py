@@ -1,7 +1,7 @@
-"""The pipeline on thespian's ``simpleSystemBase``: a queue that the teller's own thread works off.
+"""The pipeline on thespian's ``simpleSystemBase``: a queue that the sender's own thread processes.
 
-It is thespian's fastest base by two orders of magnitude (``multiprocTCPBase``: about 1,600
-microseconds a message here), and it neither waits for anything nor bounds anything.
+It is thespian's fastest base by two orders of magnitude (``multiprocTCPBase`` takes about 1,600 microseconds
+per message here). It never waits, and its queue has no bound.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from typing import Any
 from thespian.actors import Actor, ActorAddress, ActorSystem
 
 from tests.bench.actors.handlers import Result
-from tests.bench.actors.stages import Tally
+from tests.bench.actors.tally import Tally
 
 
 class Pass(Actor):  # type: ignore[misc]
-    """A middle stage; its first message says what comes behind it."""
+    """A middle stage; its first message is the address of the next stage."""
 
     next: ActorAddress = None
 
     def receiveMessage(self, message: Any, sender: ActorAddress) -> None:
-        """Pass it on."""
+        """Send the message to the next stage."""
         if self.next is None:
             self.next = message
         else:
@@ -28,12 +28,12 @@ class Pass(Actor):  # type: ignore[misc]
 
 
 class Last(Actor):  # type: ignore[misc]
-    """The last stage keeps the books."""
+    """The last stage, which counts the messages; its first message is the tally."""
 
     tally: Tally | None = None
 
     def receiveMessage(self, message: Any, sender: ActorAddress) -> None:
-        """Count it."""
+        """Count the message."""
         if self.tally is None:
             self.tally = message
         else:
@@ -41,7 +41,7 @@ class Last(Actor):  # type: ignore[misc]
 
 
 def pipeline(count: int) -> Result:
-    """Messages sent from stage to stage; each tell returns when the system is at rest."""
+    """Send messages through the stages; each tell returns when no message is left in the system."""
     tally = Tally(count)
     system = ActorSystem("simpleSystemBase", logDefs=False)
     first, middle, last = (system.createActor(stage) for stage in (Pass, Pass, Last))

@@ -1,7 +1,7 @@
-"""The pipeline on xoscar, all in one process.
+"""The pipeline on xoscar, in one process.
 
-``create_actor`` returns a reference that goes through xoscar's message layer even at home (about
-100 microseconds a message here); ``actor_ref`` returns the local one, which is what is measured.
+``create_actor`` returns a reference that uses xoscar's message layer even within a process (about 100
+microseconds per message here). ``actor_ref`` returns a local reference; the scenarios measure that one.
 """
 
 from __future__ import annotations
@@ -12,36 +12,36 @@ from typing import Any
 import xoscar as xo
 
 from tests.bench.actors.handlers import Result
-from tests.bench.actors.stages import Tally
+from tests.bench.actors.tally import Tally
 
 _tallies: list[Tally] = []
-"""Not an argument: xoscar would copy it on the way to the constructor."""
+"""A global, because xoscar would copy a tally passed to a constructor."""
 
 
 class Pass(xo.Actor):  # type: ignore[misc]
-    """Hands a message on without waiting for its handling: xoscar has no bound to wait for."""
+    """A middle stage, which does not wait for the next one: xoscar's queues have no bound."""
 
     def __init__(self, following: Any) -> None:
         self.next = following
 
     async def receive(self, message: int) -> None:
-        """Pass it on."""
+        """Send the message to the next stage."""
         await self.next.receive.tell(message)
 
 
 class CallThrough(Pass):
-    """Calls the next stage: no hand-over, a message holds all stages until it is through."""
+    """A middle stage that calls the next one and waits, so a message occupies all stages until it is handled."""
 
     async def receive(self, message: int) -> None:
-        """Pass it on and wait."""
+        """Call the next stage with the message and wait."""
         await self.next.receive(message)
 
 
 class Last(xo.Actor):  # type: ignore[misc]
-    """The last stage keeps the books."""
+    """The last stage, which counts the messages."""
 
     async def receive(self, message: int) -> None:
-        """Count it."""
+        """Count the message."""
         _tallies[-1].take(message)
 
 
@@ -51,7 +51,7 @@ async def _local(address: str, actor_class: type, *args: Any) -> Any:
 
 
 def pipeline(count: int) -> Result:
-    """Messages told from stage to stage."""
+    """Tell messages from stage to stage."""
 
     async def main() -> Result:
         _tallies.append(tally := Tally(count))
@@ -70,7 +70,7 @@ def pipeline(count: int) -> Result:
 
 
 def pipeline_calls(count: int) -> Result:
-    """The same stages as nested calls, one message at a time."""
+    """Pass messages through the same stages as nested calls, one message at a time."""
 
     async def main() -> Result:
         _tallies.append(tally := Tally(count))

@@ -1,4 +1,4 @@
-"""Rows: a pipeline of three bounded stages, for loss, for memory, and against the peers."""
+"""Rows: a pipeline of three bounded stages, checked for loss and memory growth, and compared with the peers."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ SHORT = 20_000
 ROUNDS = 3
 STAGES, BOUND = 3, 1_000
 UNDER_WAY = STAGES * (BOUND + 1) + 1
-"""Full mailboxes, one message in each stage's hands, one in the feeder's."""
+"""The most messages in flight: full mailboxes, one message handled by each stage, one held by the sender."""
 
 GROWTH_MIB = 4.0
-"""Four bytes a message would show."""
+"""Bound on the growth, low enough to show a leak of four bytes per message."""
 
 
 def long_run(report: Report) -> None:
-    """A million messages: each arrives, none piles up."""
+    """Send a million messages; check that each arrives and that memory does not grow."""
     found = measure(Scenario("actors", "pipeline", LONG))
     growth, under_way = found["growth_mib"], found["under_way"]
     report.add(
-        f"{LONG:,} messages through {STAGES} stages bound to {BOUND:,}: growth",
+        f"{LONG:,} messages through {STAGES} stages with mailboxes of {BOUND:,}: memory growth",
         f"{growth:.1f} MiB",
         f"<= {GROWTH_MIB:g} MiB",
         growth <= GROWTH_MIB,
-        f"resident, after the first tenth, to {found['rss_mib']:.0f} MiB; "
+        f"resident memory, after the first tenth of the messages, to {found['rss_mib']:.0f} MiB; "
         f"{1e6 / found['per_second']:.1f} us a message",
     )
     report.add(
-        "the same: messages lost, and most under way at once",
+        "the same: messages lost, most messages in flight",
         f"0, {under_way:,.0f}",
         f"0, <= {UNDER_WAY:,}",
         found["taken"] == LONG and under_way <= UNDER_WAY,
-        "count and sum at the end",
+        "by count and sum at the end",
     )
 
 
 def against_peers(report: Report) -> None:
-    """The cost of a message, all with as many."""
+    """Compare rates with the peers', all with the same number of messages."""
     ours, xoscar, calls, thespian = map(
         column,
         in_turn(
@@ -54,7 +54,7 @@ def against_peers(report: Report) -> None:
         ),
     )
     report.times(
-        f"a message of {SHORT:,} through the stages, against xoscar",
+        f"{SHORT:,} messages through the stages, against xoscar",
         1,
         ours,
         xoscar,

@@ -1,4 +1,4 @@
-"""Scenarios in processes of their own, in turn: no peer inherits another's heap or threads."""
+"""Run scenarios in turn, each in a process of its own, so that no peer inherits another's heap or threads."""
 
 from __future__ import annotations
 
@@ -17,16 +17,20 @@ TIMEOUT = 120
 
 
 class ScenarioFailed(Exception):
-    """A process ended without its figures."""
+    """A scenario's process failed or timed out."""
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """What runs: a function of ``tests.bench.actors.on_PEER``.
+    """A function of ``tests.bench.actors.on_PEER`` and its argument.
 
-    ``one_core`` keeps its process on one: two threads that hand each other the word do it three
-    to four times as fast there as across cores, and which of the two the scheduler picks depends
-    on what else the machine does.
+    Attributes:
+        peer: the runtime.
+        name: the function.
+        count: its number of messages or actors.
+        one_core: run the process on one core. Two threads that take turns do so three to four times as fast
+            on one core as on two, and the scheduler's choice between the two depends on the machine's other
+            load.
     """
 
     peer: str
@@ -36,7 +40,15 @@ class Scenario:
 
 
 def measure(scenario: Scenario, env: Mapping[str, str] | None = None) -> Result:
-    """Run it once in a new process."""
+    """Run a scenario once in a new process and return its figures.
+
+    Args:
+        scenario: the scenario.
+        env: variables to add to the environment.
+
+    Raises:
+        ScenarioFailed: the process failed or timed out.
+    """
     command = [
         sys.executable,
         "-m",
@@ -59,13 +71,17 @@ def measure(scenario: Scenario, env: Mapping[str, str] | None = None) -> Result:
     except subprocess.TimeoutExpired:
         raise ScenarioFailed(f"{scenario} took more than {TIMEOUT} s") from None
     if done.returncode:
-        raise ScenarioFailed(f"{scenario}: {(done.stderr.splitlines() or ['no word'])[-1]}")
+        raise ScenarioFailed(f"{scenario}: {(done.stderr.splitlines() or ['no error output'])[-1]}")
     result: Result = json.loads(done.stdout.splitlines()[-1])
     return result
 
 
 def in_turn(scenarios: Sequence[Scenario], rounds: int = ROUNDS) -> list[list[Result]]:
-    """Each scenario's results, round by round; every other round goes backwards, against drift."""
+    """Run the scenarios in turn, every other round in reverse order to cancel out drift.
+
+    Returns:
+        Each scenario's results, round by round.
+    """
     found: list[list[Result]] = [[] for _ in scenarios]
     for round_ in range(rounds):
         order = range(len(scenarios)) if round_ % 2 == 0 else reversed(range(len(scenarios)))
@@ -75,5 +91,5 @@ def in_turn(scenarios: Sequence[Scenario], rounds: int = ROUNDS) -> list[list[Re
 
 
 def column(results: Sequence[Result], key: str = "per_second") -> list[float]:
-    """One figure of each round."""
+    """Extract one figure of each round."""
     return [result[key] for result in results]

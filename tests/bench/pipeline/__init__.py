@@ -1,1 +1,1 @@
-"""The data pipeline's part of the benchmark."""
+"""Benchmarks of the data pipeline: archive, replay, data source, journal, audit."""

@@ -1,8 +1,9 @@
-"""The audit of ten million journal events on ``local[2]``, and of fewer: is it linear?
+"""Measure audits of ten million journal events and of fewer on ``local[2]``: is the cost linear?
 
-An audit has a part that does not grow (Spark plans, compiles, starts workers), which would hide a part that grows too
-fast: a quadratic one would pass as 2.2 times for twice the events. So what an audit of nearly nothing takes is measured
-as well, and taken off. Processor time, for the clock also measures the neighbours.
+An audit has a fixed cost (Spark plans, compiles, starts workers), which could hide a cost that grows too
+fast: with it, a quadratic audit could take only 2.2 times as long for twice the events. So the cost of an
+audit of few events is measured and subtracted. The comparison uses processor time, because other processes
+affect the clock's time more.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ SECONDS = 120.0
 FEW = EVENTS // 100
 ROUNDS = 5
 LINEAR = 2.2
-"""Twice the events may take this many times as much, the part that does not grow apart."""
+"""Bound on the cost of twice the events, the fixed cost subtracted."""
 
 PARTITIONS = 8
 BATCH = 1000
@@ -40,10 +41,16 @@ START = 1_790_000_000_000_000
 
 
 def write_journal(bootstrap: str, journal: str, topic: str, events: int) -> list[int]:
-    """A day's work: each message answered, offered, acknowledged, each fiftieth offered again.
+    """Write a journal: each message is produced, offered and acknowledged, each fiftieth is offered again.
+
+    Args:
+        bootstrap: a broker's address.
+        journal: the journal's topic.
+        topic: the topic that the events are about; its messages are not written.
+        events: the least number of events.
 
     Returns:
-        By partition, how many messages.
+        The number of messages by partition.
     """
     producer = Producer(
         {
@@ -91,9 +98,9 @@ def _commit(proxy: Proxy, topic: str, offsets: list[int]) -> None:
     for _ in range(100):
         try:
             return ClusterView(settings.admin(proxy)).commit("billing", commits)
-        except KafkaError:  # a group's coordinator takes its time at first
+        except KafkaError:  # a new group's coordinator needs some time
             time.sleep(0.2)
-    raise RuntimeError("the group's offsets can not be committed")
+    raise RuntimeError("the group's offsets cannot be committed")
 
 
 def _audit(spark: Any, cluster: Cluster, journal: str, topic: str, folder: str, offsets: list[int]) -> float:
@@ -115,7 +122,7 @@ def _audit(spark: Any, cluster: Cluster, journal: str, topic: str, folder: str, 
     took = time.monotonic() - began
     total = sum(offsets)
     (group,) = summary["groups"]
-    # The messages themselves were never written: the audit has to notice that.
+    # The messages were never written to the topic, so the audit must report all of them as lost.
     found = (summary["topics"][0]["log_lost"], group["offered"], group["acked"], group["lost"])
     if found != (total, total, total, 0):
         raise RuntimeError(f"{found}, {total} messages")
@@ -123,7 +130,7 @@ def _audit(spark: Any, cluster: Cluster, journal: str, topic: str, folder: str, 
 
 
 def run(report: Report) -> None:
-    """Add the rows."""
+    """Write the journals, run the audits and add the rows."""
     from pixy.pipeline.spark.session import open_session
 
     cluster = Cluster()
@@ -153,7 +160,7 @@ def run(report: Report) -> None:
                     str(Path(folder, str(number))),
                     journals[events],
                 )
-                if number:  # the first one warms the JVM up
+                if number:  # the first audit warms up the JVM
                     took[events].append(seconds)
                     used[events].append(_processor() - before)
         finally:
@@ -171,14 +178,14 @@ def _processor() -> float:
     for each in family:
         with contextlib.suppress(psutil.NoSuchProcess):
             times = each.cpu_times()
-            # What children that have ended took is counted by their parent.
+            # A parent's children_user and children_system count its children that have ended.
             found += times.user + times.system + times.children_user + times.children_system
     return found
 
 
 def _rows(report: Report, start: float, took: dict[int, list[float]], used: dict[int, list[float]]) -> None:
     whole = max(took[EVENTS])
-    # What disturbs adds to processor time too (caches, the collector): the least is the cleanest.
+    # Other processes also raise processor time (caches, the collector), so the minimum is the best estimate.
     few, half, every = (min(used[events]) for events in (FEW, EVENTS // 2, EVENTS))
     growth = (every - few) / (half - few)
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -187,14 +194,14 @@ def _rows(report: Report, start: float, took: dict[int, list[float]], used: dict
         f"{whole:.0f} s",
         f"<= {SECONDS:.0f} s",
         whole <= SECONDS,
-        f"{EVENTS / whole:,.0f} a second, Spark's start ({start:.0f} s) apart; {memory:.0f} MiB in Python's driver",
+        f"{EVENTS / whole:,.0f} a second, without Spark's start of {start:.0f} s; {memory:.0f} MiB in the Python driver",
     )
     report.add(
-        "the same against half of them, processor time",
+        "the same, against half the events, processor time",
         f"{growth:.2f} x",
         f"<= {LINEAR} x",
         growth <= LINEAR,
-        f"{every:.1f} s against {half:.1f} s, of both {few:.1f} s that {FEW:,} events take; by the clock "
+        f"{every:.1f} s against {half:.1f} s, of which {few:.1f} s are fixed (as for {FEW:,} events); by the clock "
         f"{min(took[EVENTS // 2]):.0f} s for half",
     )
 

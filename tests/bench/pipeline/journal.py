@@ -1,8 +1,9 @@
-"""What the journal costs a request, in processor time.
+"""Measure the journal's cost in processor time per request.
 
-Two processes of the same program differ by some per cent, by where their memory lies and how their strings hash: on a
-busy machine two daemons without a journal were found 17 % apart. So one process turns its journal off and on
-(:mod:`tests.bench.pipeline.toggled`), and each period with it is compared with the two beside it.
+Two processes of the same program differ by some per cent because of their memory layout and hash seeds; on a
+busy machine two daemons without a journal differed by 17 %. So one process turns its journal off and on
+(:mod:`tests.bench.pipeline.journal_toggle`), and each period with the journal is compared with the periods
+before and after it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import sys
 from itertools import pairwise
 
 from tests.bench.daemon import fill
-from tests.bench.pipeline.toggled import LINGER
+from tests.bench.pipeline.journal_toggle import LINGER
 from tests.bench.report import ROOT, Report, console
 from tests.kafka.cluster import Cluster, free_port
 
@@ -26,7 +27,12 @@ WHAT = {"produce": "sync produce, 64 callers", "consume": "consume with auto-ack
 
 
 def measure(kind: str, bootstrap: str) -> list[float]:
-    """Microseconds a request, period by period: off, on, off, ..., off."""
+    """Measure processor microseconds per request in each period: off, on, off, ..., off.
+
+    Args:
+        kind: ``produce`` or ``consume``.
+        bootstrap: a broker's address.
+    """
     grpc, http = free_port(), free_port()
     config = ROOT / "build" / f"bench-journal-{kind}.yaml"
     config.parent.mkdir(exist_ok=True)
@@ -36,7 +42,7 @@ def measure(kind: str, bootstrap: str) -> list[float]:
         f"      linger: {LINGER}\n"
     )
     daemon = subprocess.Popen(
-        [sys.executable, "-m", "tests.bench.pipeline.toggled", str(config), kind, str(PERIODS)],
+        [sys.executable, "-m", "tests.bench.pipeline.journal_toggle", str(config), kind, str(PERIODS)],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -76,7 +82,7 @@ def measure(kind: str, bootstrap: str) -> list[float]:
 
 
 def run(report: Report) -> None:
-    """Add the rows."""
+    """Measure produce and consume, and add the rows."""
     cluster = Cluster()
     try:
         bootstrap = cluster.bootstrap()[0]
@@ -99,7 +105,7 @@ def _row(report: Report, what: str, costs: list[float]) -> None:
     ]
     dearer = statistics.median(ratios) - 1
     report.add(
-        f"journal on against off, {what}: the daemon's processor time a request",
+        f"journal on, against off, {what}: processor time per request in the daemon",
         f"{dearer:+.1%}",
         f"< {MOST:+.0%}",
         dearer < MOST,
@@ -109,7 +115,7 @@ def _row(report: Report, what: str, costs: list[float]) -> None:
 
 
 def _notch(values: list[float]) -> float:
-    """Half the width of a median's 95 % interval (McGill, Tukey and Larsen 1978)."""
+    """Half the width of the median's 95 % confidence interval (McGill, Tukey and Larsen 1978)."""
     low, _, high = statistics.quantiles(values)
     return float(1.57 * (high - low) / len(values) ** 0.5)
 

@@ -1,7 +1,8 @@
-"""How an archive grows: rate by partitions, memory by size of records, the lake by records and batches.
+"""Measure how an archive scales: rate by partitions, memory by size of records, the lake's size by records
+and batches.
 
-``python -m tests.bench.pipeline.size`` prints the tables of docs/pipeline-at-size.md. They have no targets:
-what is wanted stands in :mod:`tests.bench.pipeline.lake`.
+``python -m tests.bench.pipeline.size`` prints the tables of docs/pipeline-at-size.md. They have no targets;
+those of the archive are in :mod:`tests.bench.pipeline.archive_replay`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from rich.table import Table
 
 from pixy.config import Kafka, Proxy
 from pixy.pipeline.lake import Lake
-from tests.bench.pipeline.lake import pad, values
+from tests.bench.pipeline.archive_replay import pad, values
 from tests.bench.pipeline.topics import fill
 from tests.bench.report import ROOT, console
 from tests.kafka.cluster import Cluster
@@ -32,12 +33,19 @@ MESSAGES = 400_000
 ROUNDS = 3
 SIZES = (100, 1_000, 10_000, 100_000)
 VOLUME = 200_000_000
-"""Bytes of payload in each topic of :data:`SIZES`."""
+"""Bytes of values in each topic of :data:`SIZES`."""
 BATCHES = (25_000, 100_000, 400_000)
 
 
 def archive(spark: Any, proxy: Proxy, topic: str, folder: Path) -> float:
-    """Records a second of a fresh archive in a warm session."""
+    """Measure records per second of a new archive in a warm Spark session.
+
+    Args:
+        spark: the session.
+        proxy: the cluster's configuration.
+        topic: the topic to archive.
+        folder: the lake; its former contents are removed.
+    """
     from pixy.pipeline.archive.archive import Archive, admin_view
     from pixy.pipeline.archive.job import Job
     from pixy.pipeline.archive.subscription import Subscription
@@ -50,7 +58,7 @@ def archive(spark: Any, proxy: Proxy, topic: str, folder: Path) -> float:
 
 
 def rates(kafka: Cluster, proxy: Proxy, folder: Path) -> None:
-    """By partitions, each as often, in turn."""
+    """Print the archive's rate by number of partitions, measured in turn."""
     from pixy.pipeline.spark.session import open_session
 
     pool = [pad(value) for value in values()]
@@ -90,7 +98,17 @@ def rates(kafka: Cluster, proxy: Proxy, folder: Path) -> None:
 
 
 def command(config: Path, topic: str, lake: Path, *more: str) -> tuple[float, float, float]:
-    """The command as users run it: seconds, and the peak of the JVM's and of Python's resident memory in MiB."""
+    """Run the archive command as users run it.
+
+    Args:
+        config: the daemon's configuration.
+        topic: the topic to archive.
+        lake: the lake.
+        more: further options of the command.
+
+    Returns:
+        Seconds with Spark's start, and the peaks of the JVM's and of Python's resident memory in MiB.
+    """
     began = time.monotonic()
     process = subprocess.Popen(
         [
@@ -119,7 +137,7 @@ def command(config: Path, topic: str, lake: Path, *more: str) -> tuple[float, fl
         with contextlib.suppress(psutil.NoSuchProcess):
             python = max(python, watched.memory_info().rss / 2**20)
             for each in watched.children(recursive=True):
-                # What the JVM forks to start a program has its size for a moment, by another name.
+                # Count only java: a process that the JVM forks has the JVM's size for a moment.
                 java = max(java, each.memory_info().rss / 2**20 if each.name() == "java" else 0.0)
         time.sleep(0.1)
     if process.returncode:
@@ -128,7 +146,7 @@ def command(config: Path, topic: str, lake: Path, *more: str) -> tuple[float, fl
 
 
 def memory(kafka: Cluster, config: Path, folder: Path) -> None:
-    """By size of a record, and by size of a batch."""
+    """Print the peak memory by size of records, and by size of batches."""
     table = Table(
         "record",
         "records",
@@ -164,7 +182,7 @@ def memory(kafka: Cluster, config: Path, folder: Path) -> None:
 
 
 def growth(folder: Path) -> None:
-    """What is on disk of the lakes that :func:`memory` made with batches of different sizes."""
+    """Print the sizes on disk of the lakes that :func:`memory` made with batches of different sizes."""
     table = Table(
         "records a batch",
         "batches",
@@ -193,7 +211,7 @@ def growth(folder: Path) -> None:
 
 
 def main() -> None:
-    """All tables."""
+    """Print all tables."""
     folder = Path(tempfile.mkdtemp(prefix="bench-size-"))
     kafka = Cluster(heap="768m")
     try:

@@ -1,4 +1,4 @@
-"""``format("pixy")`` against Spark's own Kafka source: counting by headers, and reading records."""
+"""Compare ``format("pixy")`` with Spark's own Kafka source: counting by batch headers, and reading records."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _JVM = (
 
 
 def values() -> list[bytes]:
-    """Of 1 KB each, a quarter of it noise."""
+    """Values of 1 KB each, of which a quarter is noise."""
     chance = random.Random(7)
     return [
         (chance.randbytes(120).hex().encode() + b" the same again and again" * 40)[:1000]
@@ -43,7 +43,7 @@ def _frame(spark: Any, kind: str, bootstrap: str, topic: str, **options: str) ->
 
 
 def count_by_headers(spark: Any, bootstrap: str, topic: str) -> int:
-    """The sum of the batches' counts."""
+    """Sum the record counts in the batch headers."""
     frame = (
         _frame(spark, "pixy", bootstrap, topic, mode="batches").schema("count int, isControl boolean").load()
     )
@@ -51,18 +51,18 @@ def count_by_headers(spark: Any, bootstrap: str, topic: str) -> int:
 
 
 def count_by_records(spark: Any, bootstrap: str, topic: str) -> int:
-    """``count()`` of Spark's source."""
+    """Count with Spark's source and ``count()``."""
     return int(_frame(spark, "kafka", bootstrap, topic).load().count())
 
 
 def read_pixy(spark: Any, bootstrap: str, topic: str) -> int:
-    """The columns of Spark's source, to nowhere."""
+    """Read the columns that Spark's source has, and discard them."""
     _frame(spark, "pixy", bootstrap, topic).schema(_JVM).load().write.format("noop").mode("overwrite").save()
     return MESSAGES
 
 
 def read_kafka(spark: Any, bootstrap: str, topic: str) -> int:
-    """The same by Spark's source."""
+    """Read the same columns with Spark's source, and discard them."""
     _frame(spark, "kafka", bootstrap, topic, includeHeaders="true").load().write.format("noop").mode(
         "overwrite"
     ).save()
@@ -70,7 +70,7 @@ def read_kafka(spark: Any, bootstrap: str, topic: str) -> int:
 
 
 def processor(pid: int) -> float:
-    """Seconds of processor that a process and what it started have used."""
+    """Processor seconds used by a process and its descendants."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         children = Path(f"/proc/{pid}/task").glob("*/children")
@@ -83,7 +83,14 @@ def processor(pid: int) -> float:
 def measure(
     work: Callable[[Any, str, str], int], spark: Any, bootstrap: str, topic: str
 ) -> tuple[float, float]:
-    """Records a second, and records a second of processor (Spark's JVM and its Python workers)."""
+    """Measure records per second, and records per processor second of Spark's JVM and its Python workers.
+
+    Args:
+        work: reads the topic and returns its number of records.
+        spark: the session.
+        bootstrap: a broker's address.
+        topic: the topic.
+    """
     jvm = spark.sparkContext._gateway.proc.pid
     began, before = time.monotonic(), processor(jvm)
     found = work(spark, bootstrap, topic)
@@ -93,8 +100,17 @@ def measure(
 
 
 def row(report: Report, what: str, ours: Callable[..., int], theirs: Callable[..., int], *args: Any) -> None:
-    """Both in turn; the first round warms both up. Reported by the clock, and by processor time beside
-    it, which others on the machine change less.
+    """Measure both functions in turn, after a round that warms both up, and add a row.
+
+    The figure is by the clock; the detail also has the ratio by processor time, which other processes on the
+    machine affect less.
+
+    Args:
+        report: takes the row.
+        what: the measured thing.
+        ours: reads with ``format("pixy")``.
+        theirs: reads with Spark's source.
+        args: the other arguments of :func:`measure`.
     """
     rates: list[tuple[tuple[float, float], tuple[float, float]]] = []
     for round_ in range(ROUNDS + 1):
@@ -114,7 +130,7 @@ def row(report: Report, what: str, ours: Callable[..., int], theirs: Callable[..
 
 
 def run(report: Report) -> None:
-    """Add the rows."""
+    """Fill a topic, measure both sources and add the rows."""
     from pixy.pipeline.datasource import register
     from pixy.pipeline.spark.session import open_session
 
@@ -130,14 +146,14 @@ def run(report: Report) -> None:
             args = spark, bootstrap, "source"
             row(
                 report,
-                "counting 1,000,000 compressed messages by headers, against count() of Spark's source",
+                "count 1,000,000 compressed messages by batch headers, against count() on Spark's source",
                 count_by_headers,
                 count_by_records,
                 *args,
             )
             row(
                 report,
-                "reading 1,000,000 compressed messages of 1 KB, against Spark's source",
+                "read 1,000,000 compressed messages of 1 KB, against Spark's source",
                 read_pixy,
                 read_kafka,
                 *args,

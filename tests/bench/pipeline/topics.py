@@ -1,4 +1,4 @@
-"""Filling the pipeline's topics."""
+"""Fill the topics of the pipeline's benchmarks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,15 @@ from confluent_kafka import Producer
 
 
 def produce(producer: Producer, topic: str, pool: Sequence[bytes], count: int, partitions: int) -> None:
-    """Messages of the pool in turn, spread over the partitions; as fast as it goes, and flushed."""
+    """Produce messages as fast as the producer accepts them, and flush.
+
+    Args:
+        producer: the producer.
+        topic: the topic.
+        pool: values, used in turn.
+        count: messages to produce.
+        partitions: partitions of the topic, used in turn.
+    """
     for at in range(count):
         while True:
             try:
@@ -22,7 +30,7 @@ def produce(producer: Producer, topic: str, pool: Sequence[bytes], count: int, p
 def fill(
     bootstrap: str, topic: str, pool: Sequence[bytes], count: int, partitions: int, codec: str = "none"
 ) -> None:
-    """The same with a producer made for it."""
+    """Produce messages as :func:`produce` does, with a new producer that compresses with ``codec``."""
     produce(
         Producer(
             {

@@ -1,1 +1,1 @@
-"""The v1/v2 REST API beside bare confluent-kafka."""
+"""Compare the v1/v2 REST API with confluent-kafka alone."""

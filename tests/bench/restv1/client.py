@@ -1,6 +1,7 @@
-"""A lean HTTP client in a process of its own: ``python -m tests.bench.restv1.client HOST:PORT PATH
-CONNECTIONS RECORDS REQUESTS``. It knows just enough HTTP to keep a server busy, so that what it takes
-of the machine is little beside what the server takes. Prints one JSON document.
+"""A lean HTTP client: ``python -m tests.bench.restv1.client HOST:PORT PATH CONNECTIONS RECORDS REQUESTS``.
+
+It implements only the HTTP that keeps the server busy, so it takes little processor time compared with the
+server. Prints one JSON document: records per second and latencies in milliseconds.
 """
 
 from __future__ import annotations
@@ -16,7 +17,13 @@ VALUE = b"x" * 64
 
 
 def request(target: str, path: str, records: int) -> bytes:
-    """A produce request as it goes over the wire."""
+    """Encode a produce request.
+
+    Args:
+        target: host and port of the server.
+        path: the topic's path.
+        records: records in the request.
+    """
     value = base64.b64encode(VALUE).decode()
     body = json.dumps({"records": [{"value": value}] * records}).encode()
     head = (
@@ -28,7 +35,7 @@ def request(target: str, path: str, records: int) -> bytes:
 
 
 class Connection(asyncio.Protocol):
-    """Sends the same request again as soon as it is answered, while any are left."""
+    """Sends a request, and the same again after each answer, while requests are left."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -64,7 +71,7 @@ class Connection(asyncio.Protocol):
 
 
 class Run:
-    """So many requests over so many connections."""
+    """A number of requests, shared by all connections."""
 
     def __init__(self, payload: bytes, requests: int) -> None:
         self.request = payload

@@ -1,6 +1,7 @@
-"""Rows of consumer instances: a backlog, a record that arrives, a thousand idle ones, waiting reads.
+"""Rows of consumer instances: reading a backlog, a waiting read, a thousand idle instances, commits beside
+waiting reads.
 
-``python -m tests.bench.restv1.consumers bare|ours ...`` is what the rows run in processes of their own.
+The backlog is read by processes of their own: ``python -m tests.bench.restv1.consumers bare|ours ...``.
 """
 
 from __future__ import annotations
@@ -37,11 +38,11 @@ BINARY = {"Accept": "application/vnd.kafka.binary.v2+json"}
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
-# -- in processes of their own --------------------------------------------------------------------
+# -- reading a backlog, in a process of its own ---------------------------------------------------
 
 
 def bare(bootstrap: str, topic: str, count: int) -> float:
-    """Records a second of consume(1000), from the first record on."""
+    """Measure records per second of confluent-kafka's ``consume(1000)``, from the first record on."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -64,7 +65,7 @@ def bare(bootstrap: str, topic: str, count: int) -> float:
 
 
 class Reader:
-    """Knows just enough HTTP to read in a tight loop and to count records."""
+    """A minimal HTTP client that reads in a tight loop."""
 
     def __init__(self, host: str, port: int) -> None:
         self._address = host, port
@@ -86,7 +87,7 @@ class Reader:
 
 
 async def ours(host: str, port: int, topic: str, count: int) -> dict[str, float]:
-    """The same over REST, in binary format, from the first answer on."""
+    """Read the backlog over REST in binary format; measure from the first answer with records on."""
     reader = Reader(host, port)
     await reader.connect()
     group = uuid.uuid4().hex
@@ -159,12 +160,14 @@ def backlog(bench: Bench) -> None:
             theirs.append(them)
             mine.append(us["per_second"])
             sizes.append(us["a_read"])
-    bench.report.ratio("reading a backlog in binary format: of consume(1000)'s rate", 0.20, mine, theirs)
-    console.print(f"    {statistics.median(sizes):,.0f} records a read")
+    bench.report.ratio(
+        "read a backlog in binary format, against confluent-kafka's consume(1000)", 0.20, mine, theirs
+    )
+    console.print(f"    {statistics.median(sizes):,.0f} records per read")
 
 
 class Instances:
-    """Instances over one HTTP session."""
+    """Requests to consumer instances over one HTTP session."""
 
     def __init__(self, http: aiohttp.ClientSession, port: int) -> None:
         self._http = http
@@ -176,7 +179,7 @@ class Instances:
         for _ in range(TRIES - 1):
             if status != 503:
                 break
-            # A thousand groups that join at once can take the broker longer than a query may.
+            # A thousand groups that join at once can keep the broker busy for longer than a query's timeout.
             self.again += 1
             await asyncio.sleep(1)
             status, body = await self._once(method, path, document, headers)
@@ -221,12 +224,12 @@ async def arrival(bench: Bench, made: Instances) -> None:
         )
         await asyncio.to_thread(producer.flush)
         if len(await read) != 1:
-            raise RuntimeError("not one record")
+            raise RuntimeError("the read did not return exactly one record")
         took.append(time.perf_counter() - landed[0])
     await made.call("DELETE", base)
     p50 = statistics.median(took[20:]) * 1e3
     bench.report.add(
-        "a record that arrives while a read waits: p50 after Kafka's ack",
+        "a record that ends a waiting read: p50 from Kafka's ack to the answer",
         f"{p50:.2f} ms",
         "<= 4 ms",
         p50 <= 4,
@@ -245,8 +248,8 @@ def cpu(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / TICKS
 
 
-async def in_turn(calls: list[Any], at_once: int = 16) -> float:
-    """Await all, so many at once; seconds it took."""
+async def await_all(calls: list[Any], at_once: int = 16) -> float:
+    """Await all calls, ``at_once`` of them concurrently; return the seconds taken."""
     begun, left = time.monotonic(), list(reversed(calls))
 
     async def worker() -> None:
@@ -259,28 +262,28 @@ async def in_turn(calls: list[Any], at_once: int = 16) -> float:
 
 async def idle(bench: Bench, made: Instances, pid: int) -> None:
     bench.cluster.create_topic("idle", 1)
-    for what, topic in (("created, nothing consumed yet", ""), ("subscribed", "idle")):
+    for what, topic in (("created but not subscribed", ""), ("subscribed", "idle")):
         before, spent, begun = memory(pid), cpu(pid), time.monotonic()
         await asyncio.sleep(5)
         resting = (cpu(pid) - spent) / (time.monotonic() - begun)
         groups = [uuid.uuid4().hex for _ in range(IDLE)]
-        made_in = await in_turn([made.make(group, topic) for group in groups])
+        made_in = await await_all([made.make(group, topic) for group in groups])
         bases = [f"/consumers/{group}/instances/c" for group in groups]
         if topic:
-            await in_turn([made.read(base, 0) for base in bases])  # until they have joined
+            await await_all([made.read(base, 0) for base in bases])  # until they have joined
         await asyncio.sleep(5)
         spent, begun = cpu(pid), time.monotonic()
         await asyncio.sleep(10)
         share = (cpu(pid) - spent) / (time.monotonic() - begun) - resting
         grown, threads = memory(pid) - before, len(os.listdir(f"/proc/{pid}/task"))
-        deleted_in = await in_turn([made.call("DELETE", base) for base in bases])
+        deleted_in = await await_all([made.call("DELETE", base) for base in bases])
         bench.report.add(
             f"{IDLE:,} idle instances, {what}: memory, CPU",
             f"{grown:.0f} MiB, {share:.0%} of a core",
             "reported",
             True,
             f"{threads:,} threads; made in {made_in:.1f} s, deleted in {deleted_in:.1f} s, "
-            f"{made.again} requests tried again",
+            f"{made.again} requests repeated",
         )
 
 
@@ -299,13 +302,13 @@ async def waiting(bench: Bench, made: Instances, pid: int) -> None:
     of_waiting: list[float] = []
     spent, began = cpu(pid), time.monotonic()
     for at in range(100 * COMMIT_ROUNDS):
-        place = {"topic": "committed", "partition": 0, "offset": at}
+        offset = {"topic": "committed", "partition": 0, "offset": at}
         begun = time.perf_counter()
-        await made.call("POST", f"{active}/offsets", {"offsets": [place]})
+        await made.call("POST", f"{active}/offsets", {"offsets": [offset]})
         took.append(time.perf_counter() - begun)
         begun = time.perf_counter()
-        place = {"topic": "wait", "partition": 0, "offset": 0}
-        await made.call("POST", f"{bases[at % WAITING]}/offsets", {"offsets": [place]})
+        offset = {"topic": "wait", "partition": 0, "offset": 0}
+        await made.call("POST", f"{bases[at % WAITING]}/offsets", {"offsets": [offset]})
         of_waiting.append(time.perf_counter() - begun)
     share = (cpu(pid) - spent) / (time.monotonic() - began)
     if any(read.done() for read in reads):
@@ -315,11 +318,11 @@ async def waiting(bench: Bench, made: Instances, pid: int) -> None:
     await asyncio.gather(*reads, return_exceptions=True)
     for base in [*bases, active]:
         await made.call("DELETE", base)
-    for what, found in (("an instance that does not", took), ("one of those that do", of_waiting)):
+    for what, found in (("another instance", took), ("a waiting instance", of_waiting)):
         rounds = [sorted(found[at : at + 100]) for at in range(0, len(found), 100)]
         p50, p99 = statistics.median(found) * 1e3, statistics.median(each[98] for each in rounds) * 1e3
         bench.report.add(
-            f"{WAITING} reads wait: a commit on {what}, p99",
+            f"commit on {what} while {WAITING} reads wait: p99",
             f"{p99:.1f} ms",
             "<= 50 ms",
             p99 <= 50,
@@ -345,7 +348,12 @@ async def over_http(bench: Bench, pid: int) -> None:
 
 
 def run(bench: Bench, pid: int) -> None:
-    """All rows of this module."""
+    """Run all rows of this module.
+
+    Args:
+        bench: the bench with its cluster and report.
+        pid: the daemon's process id.
+    """
     backlog(bench)
     asyncio.run(over_http(bench, pid))
 

@@ -1,4 +1,4 @@
-"""The rows of the v1/v2 REST API, on a real Kafka; writes build/bench-restv1.json."""
+"""Run the rows of the v1/v2 REST API on a real Kafka; writes build/bench-restv1.json."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Bench:
     """One daemon on one broker.
 
     Attributes:
-        port: of the daemon's REST API.
+        port: the port of the daemon's REST API.
     """
 
     def __init__(self, cluster: Cluster, report: Report) -> None:
@@ -37,7 +37,7 @@ class Bench:
             cluster.create_topic(topic, 4)
 
     def run(self) -> None:
-        """All rows of this part and those of :data:`PARTS`."""
+        """Start the daemon and run all rows, those of :data:`PARTS` included."""
         with process(
             "-m",
             "pixy.cli.main",
@@ -52,7 +52,17 @@ class Bench:
                 part(self, daemon.pid)
 
     def client(self, topic: str, connections: int, records: int, requests: int) -> dict[str, float]:
-        """Produce over REST; records a second and latencies."""
+        """Produce over REST with :mod:`tests.bench.restv1.client`.
+
+        Args:
+            topic: the topic to write to.
+            connections: connections, each with one request at a time.
+            records: records per request.
+            requests: requests over all connections.
+
+        Returns:
+            The client's figures: records per second, and latencies in milliseconds.
+        """
         done = subprocess.run(
             [
                 sys.executable,
@@ -76,7 +86,7 @@ class Bench:
 
     def _produce(self) -> None:
         ours, bare, p50 = [], [], []
-        bare_produce(self.bootstrap, "bare", PRODUCED)  # the broker's JVM compiles its hot paths
+        bare_produce(self.bootstrap, "bare", PRODUCED)  # warm up: the broker's JVM compiles its hot paths
         self.client("produce", 16, 100, 1000)
         for _ in range(ROUNDS):
             bare.append(bare_produce(self.bootstrap, "bare", PRODUCED))
@@ -84,7 +94,7 @@ class Bench:
             ours.append(found["per_second"])
             p50.append(found["p50_ms"])
         self.report.ratio(
-            "produce, 100 records a request, 16 connections: of confluent-kafka's rate", 0.12, ours, bare
+            "produce, 100 records a request, 16 connections, against confluent-kafka", 0.12, ours, bare
         )
         console.print(f"    p50 of a request {statistics.median(p50):.1f} ms")
 
@@ -95,7 +105,7 @@ class Bench:
             ours.append(self.client("lone", 1, 1, 500)["p50_ms"])
         extra = statistics.median(a - b for a, b in zip(ours, base, strict=True))
         self.report.add(
-            "lone produce of one record: p50 above confluent-kafka's",
+            "produce of one record at a time: p50 above confluent-kafka's",
             f"{extra:.2f} ms",
             "<= 0.8 ms",
             extra <= 0.8,
@@ -104,11 +114,13 @@ class Bench:
 
 
 PARTS: list[Callable[[Bench, int], None]] = [consumers.run]
-"""More rows: each is called with the bench and the daemon's process id."""
+"""More rows. Each function is called with the bench and the daemon's process id."""
 
 
 def bare_produce(bootstrap: str, topic: str, count: int) -> float:
-    """Records a second of confluent-kafka itself, with a delivery callback each and linger 5."""
+    """Measure records per second of confluent-kafka alone, with a delivery callback per record and a linger
+    of 5 ms.
+    """
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
@@ -133,19 +145,21 @@ def bare_produce(bootstrap: str, topic: str, count: int) -> float:
     producer.flush()
     took = time.perf_counter() - begun
     if landed != count:
-        raise RuntimeError(f"{landed} of {count} landed")
+        raise RuntimeError(f"{landed} of {count} records were acknowledged")
     return count / took
 
 
 def bare_lone(bootstrap: str, topic: str, calls: int) -> float:
-    """p50 in milliseconds of confluent-kafka's own produce to callback, linger 0, idempotent."""
+    """Measure the p50 of confluent-kafka alone from produce to callback, in milliseconds: linger 0,
+    idempotent.
+    """
     from tests.bench.daemon import lone_produce
 
     return lone_produce(bootstrap, topic, calls)
 
 
 def run() -> bool:
-    """Run the rows; tell whether all met their targets."""
+    """Run the rows; return whether all met their targets."""
     return on_kafka(
         lambda cluster, report: Bench(cluster, report).run(), RESULT, f"64-byte values, {ROUNDS} rounds a row"
     )

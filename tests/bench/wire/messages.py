@@ -1,4 +1,4 @@
-"""Rows: protocol messages decoded and encoded beside kafka-python's codecs."""
+"""Rows: protocol messages decoded and encoded, against kafka-python's codecs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kafka.protocol.metadata import MetadataResponse
 
 from pixy.wire import consumer_protocol, frames, messages
 from tests.bench.report import Report
-from tests.bench.wire.rounds import in_turn
+from tests.bench.wire.timing import in_turn
 
 _METADATA = consumer_protocol.encode_subscription(3, {"Topics": ["orders", "payments"], "GenerationId": 7})
 _MEMBER = "rdkafka-6f0d3c1e-52f4-4b7e-9d4a-0a5d3a1f6c2b"
@@ -59,7 +59,7 @@ _THEIRS = {
     "MetadataResponse": MetadataResponse,
 }
 CALLS = 200
-"""Calls in one measured unit: a loop costs less than a lambda."""
+"""Calls per measured function: a loop around the call costs less than a lambda per call."""
 
 
 def _loop(function: Callable[..., object], *arguments: object) -> Callable[[], object]:
@@ -71,30 +71,30 @@ def _loop(function: Callable[..., object], *arguments: object) -> Callable[[], o
 
 
 def decode(report: Report) -> None:
-    """Bytes to values; JoinGroup v7 must not be slower, the others are there for comparison."""
+    """Measure decoding bytes to values."""
     for (name, version), body in BODIES.items():
         data = messages.encode(name, version, body)
         theirs = _THEIRS[name]
         found = theirs.decode(data, version=version)
-        assert found.encode() == data, "they do not read the same"
+        assert found.encode() == data, "the decoders disagree"
         rates = in_turn(
             [_loop(messages.decode, name, version, data), _loop(theirs.decode, data, version)], CALLS
         )
-        _beside(report, f"{name} v{version} decode, {len(data):,} bytes", 1.0, rates)
+        _add_row(report, f"{name} v{version} decode, {len(data):,} bytes", 1.0, rates)
 
 
 def encode(report: Report) -> None:
-    """Values to bytes."""
+    """Measure encoding values to bytes."""
     for (name, version), body in BODIES.items():
         data = messages.encode(name, version, body)
         full = messages.decode(name, version, data)
         made = _THEIRS[name].decode(data, version=version)
         rates = in_turn([_loop(messages.encode, name, version, full), _loop(made.encode)], CALLS)
-        _beside(report, f"{name} v{version} encode, {len(data):,} bytes", 1.0, rates)
+        _add_row(report, f"{name} v{version} encode, {len(data):,} bytes", 1.0, rates)
 
 
 def split(report: Report) -> None:
-    """A stream cut into frames, and their headers read."""
+    """Measure splitting a stream into frames, without and with decoding their headers."""
     stream = b"".join(
         frames.encode_request("Heartbeat", 4, number, "client", {"GroupId": "checkout", "MemberId": _MEMBER})
         for number in range(1000)
@@ -111,8 +111,8 @@ def split(report: Report) -> None:
 
     (cutting, reading) = in_turn([cut, read], 1000)
     for what, rates, limit in (
-        ("cut out of the stream", cutting, 1.0),
-        ("and its header read", reading, 5.0),
+        ("split off a stream", cutting, 1.0),
+        ("split off a stream, its header decoded", reading, 5.0),
     ):
         micros = 1e6 / sorted(rates)[len(rates) // 2]
         report.add(
@@ -124,7 +124,7 @@ def split(report: Report) -> None:
         )
 
 
-def _beside(report: Report, what: str, target: float, rates: list[list[float]]) -> None:
+def _add_row(report: Report, what: str, target: float, rates: list[list[float]]) -> None:
     ours, theirs = rates
     middle = sorted(ours)[len(ours) // 2]
     report.times(f"{what}, against kafka-python", target, ours, theirs, f"{1e6 / middle:.2f} us")

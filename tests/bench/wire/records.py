@@ -1,4 +1,4 @@
-"""Rows: records decoded and encoded beside kafka-python's and aiokafka's, and headers scanned."""
+"""Rows: records decoded and encoded, against kafka-python and aiokafka, and batch headers scanned."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from kafka.record import default_records as kafka_python_records
 from pixy.wire import batch, crc
 from pixy.wire.batch import Builder
 from tests.bench.report import Report, pairs
-from tests.bench.wire.rounds import in_turn
+from tests.bench.wire.timing import in_turn
 
 STAMP = 1_790_000_000_000
 GIGABYTE = 1e9
 _SCANNED = 64 * 1024 * 1024
-"""Bytes of the record set whose headers are scanned: more than a cache holds."""
+"""Bytes of the batches to scan: more than the processor's caches hold."""
 
 
-def _made(count: int, size: int, key: bytes | None = None) -> bytes:
+def _encode_batch(count: int, size: int, key: bytes | None = None) -> bytes:
     builder = Builder()
     for number in range(count):
         builder.add(key, b"x" * size, (), STAMP + number // 10)
@@ -40,10 +40,10 @@ def _check(readers: list[Callable[[], object]]) -> None:
     ours, *others = (
         [(each.offset, each.timestamp, each.key, each.value) for each in reader()] for reader in readers
     )  # type: ignore[attr-defined]
-    assert all(theirs == ours for theirs in others), "they do not read the same"
+    assert all(theirs == ours for theirs in others), "the decoders disagree"
 
 
-def _beside(report: Report, what: str, target: float, rates: list[list[float]]) -> None:
+def _add_row(report: Report, what: str, target: float, rates: list[list[float]]) -> None:
     ours, kafka_python, pure, cython = rates
     report.times(
         f"{what}, against kafka-python",
@@ -56,22 +56,22 @@ def _beside(report: Report, what: str, target: float, rates: list[list[float]]) 
 
 
 def decode(report: Report) -> None:
-    """Records out of a batch, without codec and checksum."""
+    """Measure decoding an uncompressed batch into records, without checking its checksum."""
     for count, size, key, target in (
         (5000, 100, None, 2.5),
         (5000, 1000, None, 2.0),
         (100, 60, b"key---", 2.0),
     ):
-        readers = _readers(_made(count, size, key))
+        readers = _readers(_encode_batch(count, size, key))
         _check(readers)
         what = f"record decode, {count:,} records of {size} B" + (
             f" with a key of {len(key)} B" if key else ""
         )
-        _beside(report, what, target, in_turn(readers, count))
+        _add_row(report, what, target, in_turn(readers, count))
 
 
 def encode(report: Report) -> None:
-    """Records into a batch, added one by one, with its checksum."""
+    """Measure adding records one by one to an uncompressed batch, and its checksum."""
     count, value = 5000, b"x" * 100
 
     def ours() -> bytes:
@@ -109,14 +109,14 @@ def encode(report: Report) -> None:
         ),
     ]
     mine, *others = (batch.unmarshal(writer()).records() for writer in writers)
-    assert all(other == mine for other in others), "they do not write the same"
-    _beside(report, f"record encode, {count:,} records of 100 B", 2.0, in_turn(writers, count))
+    assert all(other == mine for other in others), "the encoders disagree"
+    _add_row(report, f"record encode, {count:,} records of 100 B", 2.0, in_turn(writers, count))
 
 
 def scan(report: Report) -> None:
-    """Headers and checksums of all batches, records untouched."""
+    """Measure reading the headers and checking the checksums of batches, without decoding records."""
     for count, target in ((5000, 1.0), (150, 1.0)):
-        one = _made(count, 100)
+        one = _encode_batch(count, 100)
         data = one * (_SCANNED // len(one))
         batches = _SCANNED // len(one)
         assert sum(header.records_count for header in batch.scan(data)) == count * batches
@@ -125,7 +125,7 @@ def scan(report: Report) -> None:
         )  # type: ignore[misc]
         found = statistics.median(rates) / GIGABYTE
         report.add(
-            f"scan of headers with checksums, batches of {len(one):,} B",
+            f"scan of batch headers with checksums, batches of {len(one):,} B",
             f"{found:.1f} GB/s",
             f">= {target:g} GB/s",
             found >= target,

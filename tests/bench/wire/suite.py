@@ -1,4 +1,4 @@
-"""All rows of the wire library; writes build/bench-wire.json."""
+"""Run all rows of the wire library and the tap; writes build/bench-wire.json."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pixy.wire import crc
 from tests.bench.report import ROOT, Report, console
 from tests.bench.wire import messages, records, tap
-from tests.bench.wire.rounds import ROUNDS
+from tests.bench.wire.timing import ROUNDS
 
 RESULT = ROOT / "build" / "bench-wire.json"
 PARTS: tuple[Callable[[Report], None], ...] = (
@@ -24,7 +24,7 @@ PARTS: tuple[Callable[[Report], None], ...] = (
 
 
 def run() -> bool:
-    """Run the rows; tell whether all met their targets."""
+    """Run the rows; return whether all met their targets."""
     console.print(
         f"{os.cpu_count()} CPUs, Python {sys.version.split()[0]}, CRC-32C by {crc.BACKEND}, {ROUNDS} rounds a "
         f"row in turn, medians of pairs; load average {os.getloadavg()[0]:.1f} before\n"

@@ -1,4 +1,4 @@
-"""The tap beside a direct connection and a bare asyncio forwarder (on uvloop too), in one run, round by round."""
+"""Compare the tap with a direct connection and with a bare asyncio forwarder; tap and forwarder run on uvloop."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _process(*arguments: str, pattern: str = r"(\d+)\n", stderr: bool = False) -
 
 
 class Client:
-    """A client of Kafka that does not look at the answers."""
+    """A Kafka client that receives answers without decoding them."""
 
     def __init__(self, port: int) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port))
@@ -92,7 +92,7 @@ class Client:
         receive(self.socket, self.buffer[: self.sizes[key]])
 
     def latency(self) -> float:
-        """p50 of a round trip, seconds."""
+        """Measure the p50 of a Heartbeat's round trip, in seconds."""
         found = []
         for _ in range(TRIPS):
             begun = time.perf_counter()
@@ -102,7 +102,7 @@ class Client:
         return statistics.median(found)
 
     def rate(self, key: int) -> float:
-        """MB a second, a few requests in flight."""
+        """Measure MB per second of requests of one API key, with :data:`IN_FLIGHT` requests in flight."""
         begun = time.perf_counter()
         for i in range(BULKS + IN_FLIGHT):
             if i < BULKS:
@@ -113,7 +113,7 @@ class Client:
 
 
 def measure(report: Report) -> None:
-    """Add the rows."""
+    """Measure latency and throughput, and add the rows."""
     peers = "tests.bench.wire.tap_peers"
     with (
         _process(peers, "broker") as broker,
@@ -151,10 +151,10 @@ def measure(report: Report) -> None:
         added < 0.5,
         ", ".join(f"{name} {value * 1e3:.3f} ms" for name, value in p50.items()),
     )
-    for what, found in (("fetched", fetched), ("produced", produced)):
+    for what, found in (("fetch responses", fetched), ("produce requests", produced)):
         rates = {name: statistics.median(values) for name, values in found.items()}
         report.add(
-            f"tap: forwarded, {what}",
+            f"tap: {what} forwarded",
             f"{rates['tap']:,.0f} MB/s",
             ">= 300 MB/s",
             rates["tap"] >= 300,
@@ -163,8 +163,8 @@ def measure(report: Report) -> None:
 
 
 def run() -> bool:
-    """This part alone."""
-    console.print("tap: beside a direct connection and a bare forwarder")
+    """Run the tap's rows alone; return whether all met their targets."""
+    console.print("tap, against a direct connection and a bare forwarder")
     report = Report()
     measure(report)
     return report.finish(ROOT / "build" / "bench-tap.json")

@@ -1,4 +1,4 @@
-"""Peers of the tap's benchmark, each a process: a broker that answers without thinking, and a bare asyncio forwarder."""
+"""Peers of the tap's benchmark, each a process: a broker with fixed answers, and a bare asyncio forwarder."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Any
 from pixy.wire import frames
 
 BULK = 1024 * 1024
-"""Bytes of records in a FetchResponse, and in a ProduceRequest."""
+"""Bytes of records in a FetchResponse and in a ProduceRequest."""
 
 FETCH, PRODUCE, HEARTBEAT = 1, 0, 12
 
 
 def fetch_response() -> bytes:
-    """An answer with 8 partitions that fill BULK bytes, with its length."""
+    """Encode a FetchResponse, length included, whose 8 partitions have BULK bytes of records."""
     part = bytes(12) + struct.pack(">i", BULK // 8 - 12) + bytes(4) + b"\2" + bytes(BULK // 8 - 17)
     return frames.encode_response(
         FETCH,
@@ -39,7 +39,7 @@ def fetch_response() -> bytes:
 
 
 def answers() -> dict[int, bytes]:
-    """API key to the answer."""
+    """The encoded answer by API key."""
     return {
         FETCH: fetch_response(),
         PRODUCE: frames.encode_response(PRODUCE, 7, 0, {"Responses": []}),
@@ -48,7 +48,11 @@ def answers() -> dict[int, bytes]:
 
 
 def receive(connection: socket.socket, view: memoryview) -> None:
-    """Fill the view."""
+    """Receive bytes until the view is full.
+
+    Raises:
+        EOFError: the peer closed the connection.
+    """
     at = 0
     while at < len(view):
         count = connection.recv_into(view[at:])
@@ -58,7 +62,7 @@ def receive(connection: socket.socket, view: memoryview) -> None:
 
 
 def serve(connection: socket.socket) -> None:
-    """Answer each request, in order."""
+    """Answer each request of a connection, in order."""
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     known = {key: bytearray(frame) for key, frame in answers().items()}
     buffer = memoryview(bytearray(2 * BULK))
@@ -75,7 +79,7 @@ def serve(connection: socket.socket) -> None:
 
 
 def broker() -> None:
-    """Say the port, and serve until killed."""
+    """Print the port, and serve until killed."""
     server = socket.create_server(("127.0.0.1", 0))
     print(server.getsockname()[1], flush=True)
     while True:
@@ -83,7 +87,7 @@ def broker() -> None:
 
 
 class Half(asyncio.Protocol):
-    """What a forwarder on asyncio's transports comes down to."""
+    """One side of the least forwarder on asyncio's transports, with flow control."""
 
     other: Half
     transport: Any
@@ -105,7 +109,7 @@ class Half(asyncio.Protocol):
 
 
 class Front(Half):
-    """The client's side."""
+    """The client's side, which connects to the broker."""
 
     port = 0
 
@@ -115,14 +119,14 @@ class Front(Half):
         self.task = asyncio.create_task(self.connect())
 
     async def connect(self) -> None:
-        """Connect to the broker."""
+        """Connect to the broker, then read from the client."""
         _, self.other = await asyncio.get_running_loop().create_connection(Half, "127.0.0.1", self.port)
         self.other.other = self
         self.transport.resume_reading()
 
 
 async def forward(port: int) -> None:
-    """Say the port, and forward until killed."""
+    """Print the port, and forward to the broker on ``port`` until killed."""
     Front.port = port
     server = await asyncio.get_running_loop().create_server(Front, "127.0.0.1", 0)
     print(server.sockets[0].getsockname()[1], flush=True)

@@ -1,8 +1,8 @@
-"""A daemon that turns its journal off and on all the while, and says what a request takes then and now.
+"""Run a daemon that turns its journal off and on, and measure processor time per request with and without it.
 
-``python -m tests.bench.pipeline.toggled CONFIG produce|consume PERIODS``: one process, one load, one layout of memory;
-what differs between two periods is the journal. Prints JSON: processor microseconds a request by period, the first
-and every other one without the journal.
+``python -m tests.bench.pipeline.journal_toggle CONFIG produce|consume PERIODS``: process, load and memory
+layout stay the same, so two periods differ only in the journal. Prints a JSON list of processor microseconds
+per request by period; the first period and every other one after it are without the journal.
 """
 
 from __future__ import annotations
@@ -25,20 +25,22 @@ from pixy.engine.journal.writer import JournalWriter, _Flush
 from pixy.engine.produce.topic_producer import TopicProducer
 
 SETTLE, MEASURE, WRITE = 0.1, 0.4, 0.08
-"""Seconds: what is under way from the period before, a period, and before its end the writing of what it noted.
+"""Seconds: the pause in which requests of the previous period end, the measured period, and its last part, in
+which the journal writes the period's events.
 
-So what a period notes is written within one, in batches as large as the default ``linger`` of 500 ms makes them, and
-no other period pays for it. Short periods, for the machine's pace changes within seconds: with 61 of 2.2 seconds the
-median was known to 5.5 %, with 361 of half a second to 2.3 %, with 941 to 1.5 %.
+A period's events are written within the period, in batches as large as the default ``linger`` of 500 ms makes
+them, so no other period pays for them. The periods are short because the machine's speed changes within
+seconds: 61 periods of 2.2 seconds gave the median to within 5.5 %, 361 of half a second to within 2.3 %, 941
+to within 1.5 %.
 """
 LINGER = "1h"
-"""Of the journal: the bench itself says when to write."""
+"""The journal's linger: so long that only the bench makes it write."""
 ENOUGH = 50
-"""Requests of a period that counts."""
+"""The least requests in a period; fewer mean that the load has ended."""
 
 
 class Switch:
-    """The journals of all owners and producers of this process."""
+    """Turns the journal of all partition owners and producers in this process on and off."""
 
     def __init__(self) -> None:
         self._owners = [(each, each._notes) for each in gc.get_objects() if type(each) is PartitionOwner]
@@ -48,7 +50,7 @@ class Switch:
         if not any(notes for _, notes in self._owners) and not any(
             listener for _, listener, _ in self._producers
         ):
-            raise RuntimeError("there is nothing to turn off")
+            raise RuntimeError("no owner or producer has a journal to turn off")
         (self._writer,) = [each for each in gc.get_objects() if type(each) is JournalWriter]
 
     def turn(self, on: bool) -> None:
@@ -59,12 +61,16 @@ class Switch:
             client._stamp = on
 
     def write(self) -> None:
-        """Have what was noted written, as the end of ``linger`` does."""
+        """Make the journal write its events, as the end of ``linger`` does."""
         self._writer.actor_ref.tell(_Flush(True))
 
 
 def count(kind: str) -> list[int]:
-    """Count requests as they are answered; costs both sides the same."""
+    """Count answered requests of a kind; the counting costs the same with and without the journal.
+
+    Returns:
+        A list whose only item is the number of answered requests.
+    """
     counted = [0]
     method = getattr(ClusterClient, kind)
 
@@ -82,7 +88,7 @@ async def run(config: str, kind: str, periods: int) -> None:
     app = validate(load_file(config))
     engine = Engine(app)
     await engine.start(serve.listeners(engine, app))
-    while counted[0] < 5000:  # warm
+    while counted[0] < 5000:  # warm up
         await asyncio.sleep(0.1)
     switch, costs = Switch(), []
     for period in range(periods):

@@ -1,6 +1,7 @@
-"""Functions timed in turn, so that neighbours in time share the machine's mood.
+"""Time functions in turn, so that the measurements of a round see the same state of the machine.
 
-Many short rounds, by the processor's time: they do nothing but compute, and what other processes take is not theirs.
+There are many short rounds, measured in processor time: the functions only compute, and processor time leaves
+out the time that other processes take.
 """
 
 from __future__ import annotations
@@ -11,13 +12,21 @@ from collections.abc import Callable, Sequence
 
 ROUNDS = 41
 _LEAST = 0.04
-"""Seconds of processor that one measurement takes at least."""
+"""The least processor seconds per measurement."""
 
 
 def in_turn(functions: Sequence[Callable[[], object]], units: float) -> list[list[float]]:
-    """Units a second of each function, round by round; ``units`` is what one call does."""
+    """Time the functions in turn.
+
+    Args:
+        functions: the functions.
+        units: units of work, such as records or bytes, that one call does.
+
+    Returns:
+        Each function's units per processor second, round by round.
+    """
     gc.collect()
-    gc.freeze()  # what was imported is nobody's to sweep
+    gc.freeze()  # the collector need not visit imported objects again
     repeats = [_repeats(function) for function in functions]
     found: list[list[float]] = [[] for _ in functions]
     for round_ in range(ROUNDS):

@@ -1,4 +1,4 @@
-"""The books of a pipeline: what went in, what came out, when, and at what memory."""
+"""Count the messages that enter and leave a pipeline, with the time and the memory in use."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ SAMPLES = 100
 
 
 class Tally:
-    """Feeds the numbers from 0 and checks at the end that each arrived, once.
+    """Supplies the numbers from 0 as messages, and checks at the end that all arrived, by their count and
+    sum.
 
-    The first tenth is the warm-up: the clock starts behind it, and growth is counted from it.
+    The first tenth of the messages is the warm-up; time and growth of memory are measured after it.
     """
 
     def __init__(self, count: int) -> None:
@@ -27,17 +28,17 @@ class Tally:
         gc.collect()
 
     def more(self) -> bool:
-        """Whether something is left to feed."""
+        """Whether messages are left to send."""
         return self.fed < self.count
 
     def next(self) -> int:
-        """The next message."""
+        """Return the next message to send."""
         message = self.fed
         self.fed = message + 1
         return message
 
     def take(self, message: int) -> None:
-        """A message has come out at the end."""
+        """Count a message that left the pipeline."""
         self.taken += 1
         self.sum += message
         if self.taken % self._every == 0:
@@ -53,11 +54,15 @@ class Tally:
             self._resident.append(rss_kib())
 
     def complete(self) -> bool:
-        """Whether as many came out as are to go in."""
+        """Whether all messages have left the pipeline."""
         return self.taken >= self.count
 
     def result(self) -> Result:
-        """The figures, if nothing was lost."""
+        """Return the figures.
+
+        Raises:
+            RuntimeError: a message was lost or came twice.
+        """
         expect((self.taken, self.sum), (self.count, self.count * (self.count - 1) // 2))
         took = self._ended - self._begun
         return {

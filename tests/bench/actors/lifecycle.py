@@ -1,4 +1,4 @@
-"""Rows: what an actor costs, in time to begin and end and in memory while it is there."""
+"""Rows: an actor's cost in time to spawn and stop it, and in memory while it is idle."""
 
 from __future__ import annotations
 
@@ -9,18 +9,20 @@ from tests.bench.report import Report, pairs
 
 MANY, FEW = 10_000, 1_000
 THREADS = 1_000
-"""pykka starts fewer: its actors are threads, its registry a list. The cost of each is compared."""
+"""Actors on pykka: fewer, because its actors are threads and its registry is a list. The rows compare the
+cost per actor.
+"""
 
 MEMORY_THREADS = 2_000
 LINEAR = 1.5
-"""Ten times as many may cost this much more each; a scan of the others would cost ten times."""
+"""Bound on the cost per actor of ten times as many actors; a scan of all others per stop would give 10."""
 
 MEMORY_KIB = 6.0
 MEMORY_ROUNDS = 3
 
 
 def spawn_and_stop(report: Report) -> None:
-    """All spawned, then all stopped, in the order of their birth."""
+    """Spawn all actors, then stop them, oldest first."""
     ours, pykka = in_turn(
         [
             Scenario("actors", "spawn_and_stop", MANY),
@@ -28,7 +30,7 @@ def spawn_and_stop(report: Report) -> None:
         ]
     )
     report.times(
-        f"spawn and stop {MANY:,}, against pykka's {THREADS:,}, actor by actor",
+        f"spawn and stop {MANY:,} actors, against pykka's {THREADS:,}, per actor",
         5,
         column(ours),
         column(pykka),
@@ -37,7 +39,7 @@ def spawn_and_stop(report: Report) -> None:
 
 
 def linear_stop(report: Report) -> None:
-    """Stopped in either order, the cost of one does not grow with the number of the others."""
+    """Check for both orders that the cost of a stop does not grow with the number of actors."""
     old, few_old, new, few_new = (
         column(results, "stop_us")
         for results in in_turn(
@@ -53,7 +55,7 @@ def linear_stop(report: Report) -> None:
         times = pairs(many, few)
         found = statistics.median(times)
         report.add(
-            f"stopped {order} first: cost of one of {MANY:,} over one of {FEW:,}",
+            f"stop {order} first: cost per actor of {MANY:,}, against per actor of {FEW:,}",
             f"{found:.2f} x",
             f"<= {LINEAR:g} x",
             found <= LINEAR,
@@ -63,7 +65,7 @@ def linear_stop(report: Report) -> None:
 
 
 def memory(report: Report) -> None:
-    """Resident memory of an idle actor that has handled one message."""
+    """Measure resident memory per idle actor that has handled one message."""
     ours, pykka = (
         statistics.median(column(results, "kib"))
         for results in in_turn(
@@ -73,7 +75,7 @@ def memory(report: Report) -> None:
     )
     traced = measure(Scenario("actors", "memory_traced", MANY))["kib"]
     report.add(
-        f"memory of one of {MANY:,} idle actors",
+        f"memory per actor, {MANY:,} idle actors",
         f"{ours:.1f} KiB",
         f"<= {MEMORY_KIB:g} KiB",
         ours <= MEMORY_KIB,

@@ -1,8 +1,8 @@
-"""This project's runtime with parts taken out, to see what the parts cost.
+"""This project's runtime with parts removed, to measure the cost of the parts.
 
-The variants are made from the source of the real hot path, so that they can not drift away from it:
-a part that is not found there ends the run. They take turns of some milliseconds within one process:
-two processes differ by more than a part costs.
+A variant is compiled from the source of the real hot path without some of its lines, so the variants cannot
+drift from the real code: a line that is missing there ends the run. The variants take turns of some
+milliseconds within one process, because two processes differ by more than a part costs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.bench.actors.handlers import MESSAGE, Result, expect
 from tests.bench.actors.on_actors import EchoActor
 
 TURN = 200
-"""Asks a turn."""
+"""Asks per turn."""
 
 HOOKS = (
     """                if hooks is not None and (fault := hooks.began(self, envelope)) is not None:
@@ -49,7 +49,11 @@ ACCOUNTING = (
 
 
 def without(parts: tuple[str, ...]) -> type[Any]:
-    """An actor whose messages are handled without these parts."""
+    """Make an actor class whose messages are handled without these parts of the source.
+
+    Raises:
+        LookupError: a part is not in the source of the hot path.
+    """
     source = inspect.getsource(cell_module.Cell._work)
     for part in parts:
         if part not in source:
@@ -72,9 +76,10 @@ async def _turn(ref: ActorRef[Any]) -> float:
 
 
 def costs(turns: int) -> Result:
-    """The share of an ask that counters and histograms take, and that the tests for hooks take.
+    """Measure the share of an ask's time that counters and histograms take, and that the checks for hooks
+    take.
 
-    The variant without counters has a clock that costs next to nothing.
+    The variant without counters also has a clock that costs almost nothing.
     """
 
     async def main() -> Result:

@@ -1,4 +1,4 @@
-"""The bare servers that the daemon is compared with. ``python -m tests.bench.servers grpc|http PORT``"""
+"""Bare servers to compare the daemon with: ``python -m tests.bench.bare_servers grpc|http PORT``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ VALUE = b"x" * 100
 
 
 class Echo(KafkaPixyServicer):
-    """The same messages, and nothing behind them."""
+    """Answers with the daemon's messages at once; there is no Kafka behind it."""
 
     async def Produce(self, request: pb.ProdRq, context: object) -> pb.ProdRs:
         return pb.ProdRs(partition=1, offset=len(request.message))

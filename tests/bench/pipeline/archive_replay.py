@@ -1,4 +1,6 @@
-"""Archive against Spark's own Kafka-to-Parquet sink, replay against confluent-kafka's own produce."""
+"""Compare the archive with Spark's own Kafka-to-Parquet sink, and the replay with confluent-kafka's own
+produce.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ BYTES = 1.10
 
 
 def values() -> list[bytes]:
-    """A thousandth of a megabyte each; a quarter is noise, the rest compresses as JSON does."""
+    """Values of about 1 KB; a quarter of each is noise, the rest compresses as JSON does."""
     chance = random.Random(7)
     return [
         b'{"id": "%s", "name": "%s", "payload": "%s"}'
@@ -50,7 +52,7 @@ def pad(value: bytes) -> bytes:
 
 
 def plain_sink(spark: Any, bootstrap: str, topic: str, folder: Path) -> float:
-    """Spark's own sink: the same columns, the same codec; records a second."""
+    """Archive with Spark's own sink, with the same columns and codec; return records per second."""
     shutil.rmtree(folder, ignore_errors=True)
     began = time.monotonic()
     (
@@ -92,7 +94,9 @@ def disk(folder: Path) -> int:
 
 
 def _peak(process: subprocess.Popen[str], found: dict[int, int]) -> None:
-    """The largest resident size of a process and its children, in KiB each, until it ends."""
+    """Record in ``found`` the peak resident memory in KiB, by process id, of a process and its descendants
+    until it ends.
+    """
     while process.poll() is None:
         for pid in (process.pid, *_children(process.pid)):
             try:
@@ -115,7 +119,9 @@ def _children(pid: int) -> Iterator[int]:
 
 
 def memory(bootstrap: str, topic: str, folder: Path) -> dict[str, float]:
-    """The command as users run it; peaks in MiB."""
+    """Run the archive command as users run it; return the peaks of Python's and the JVM's resident memory in
+    MiB.
+    """
     config = folder / "pixy.yaml"
     config.write_text(yaml.safe_dump({"proxies": {"main": {"kafka": {"seed_peers": [bootstrap]}}}}))
     process = subprocess.Popen(
@@ -160,17 +166,17 @@ def bench_archive(report: Report, spark: Any, proxy: Proxy, topic: str, folder: 
             our_archive(spark, proxy, topic, folder / "lake"),
             plain_sink(spark, bootstrap, topic, folder / "plain"),
         )
-        if round_:  # the first one warms the JVM up
+        if round_:  # the first round warms up the JVM
             ours.append(pair[0])
             theirs.append(pair[1])
-    report.ratio("archive of 1,000,000 messages of 1 KB, of Spark's plain sink", ARCHIVE, ours, theirs)
+    report.ratio("archive of 1,000,000 messages of 1 KB, against Spark's plain sink", ARCHIVE, ours, theirs)
     mine, plain = disk(folder / "lake" / "data"), disk(folder / "plain" / "data")
     report.add(
-        "bytes a record on disk, of the plain sink's",
+        "bytes per record on disk, against the plain sink",
         f"{mine / plain:.2f} x",
         f"<= {BYTES:g} x",
         mine / plain <= BYTES,
-        f"{mine / MESSAGES:.1f} against {plain / MESSAGES:.1f}; a hash of 8 is in it",
+        f"{mine / MESSAGES:.1f} against {plain / MESSAGES:.1f}; ours include a hash of 8 bytes",
     )
 
 
@@ -178,7 +184,11 @@ def bench_archive(report: Report, spark: Any, proxy: Proxy, topic: str, folder: 
 
 
 def own_produce(proxy: Proxy, topic: str) -> float:
-    """confluent-kafka alone with the same settings: no lake, no timestamps, no reports."""
+    """Produce with confluent-kafka alone and the same settings: no lake, no timestamps, no delivery reports.
+
+    Returns:
+        Records per second.
+    """
     producer = Producer(bulk_settings(settings.producer(proxy, "consistent_random")))
     pool = [pad(value) for value in values()]
     producer.list_topics(topic, timeout=30)
@@ -219,12 +229,12 @@ def bench_replay(report: Report, kafka: Cluster, proxy: Proxy, topic: str, folde
         for future in kafka.admin().delete_topics(names).values():
             future.result(30)
     report.ratio(
-        "replay of 1,000,000 messages of 1 KB, of confluent-kafka's own produce", REPLAY, ours, theirs
+        "replay of 1,000,000 messages of 1 KB, against confluent-kafka's own produce", REPLAY, ours, theirs
     )
 
 
 def run(report: Report) -> None:
-    """Add the rows."""
+    """Fill a topic, measure archive and replay and add the rows."""
     from pixy.pipeline.spark.session import open_session
 
     console.print(f"\nfilling a topic with {MESSAGES:,} messages of {SIZE} bytes ...")
@@ -236,11 +246,11 @@ def run(report: Report) -> None:
         fill(kafka.bootstrap()[0], "bench", [pad(value) for value in values()], MESSAGES, PARTITIONS)
         peak = memory(kafka.bootstrap()[0], "bench", folder)
         report.add(
-            "peak memory of that archive, driver's JVM",
+            f"peak memory while archiving {MESSAGES:,} messages, driver's JVM",
             f"{peak['jvm']:,.0f} MiB",
             f"<= {MEMORY_MIB} MiB",
             peak["jvm"] <= MEMORY_MIB,
-            f"spark.driver.memory is 2g; Python beside it {peak['python']:,.0f} MiB",
+            f"spark.driver.memory is 2g; Python driver {peak['python']:,.0f} MiB",
         )
         spark = open_session("bench", "local[2]")
         try:
