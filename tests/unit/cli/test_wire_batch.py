@@ -1,4 +1,4 @@
-"""``kafka-pixy wire batch`` as a process: input, output, exit codes."""
+"""``kafka-pixy wire batch``: input, output, exit codes."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
+from pixy.cli.main import main
 from pixy.wire import batch, compression, control
 from pixy.wire.batch import Builder
 from pixy.wire.record import Record
+from tests.in_process import Finished, run_in_process
 from tests.support import ROOT
 from tests.unit.wire.samples import message, typical
 
@@ -24,12 +26,17 @@ FOO = {"offset": 0, "timestamp": 1584485804000, "key": "", "value": "Zm9v", "hea
 BAR = {"offset": 1, "timestamp": 1584485804000, "key": "", "value": "YmFy", "headers": []}
 
 
-def run(*arguments: str, stdin: str | bytes = "") -> subprocess.CompletedProcess[bytes]:
+def run(*arguments: str, stdin: str | bytes = "") -> Finished:
+    data = stdin.encode() if isinstance(stdin, str) else stdin
+    return run_in_process(lambda: main(["wire", "batch", *arguments]), stdin=data)
+
+
+def run_process(*arguments: str, stdin: bytes) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
         [sys.executable, "-m", "pixy.cli.main", "wire", "batch", *arguments],
         cwd=ROOT,
         capture_output=True,
-        input=stdin.encode() if isinstance(stdin, str) else stdin,
+        input=stdin,
         check=False,
         timeout=60,
     )
@@ -277,6 +284,21 @@ def test_a_wrong_command_line(arguments: tuple[str, ...]) -> None:
 def test_help() -> None:
     done = run("--help")
     assert done.returncode == 0 and b"--encode" in done.stdout
+
+
+def test_a_process_reads_and_writes_bytes() -> None:
+    done = run_process("--raw", stdin=bytes.fromhex(PRODUCER))
+    assert done.returncode == 0 and done.stderr == b"", done
+    again = run_process("--encode", "--raw", "--base-sequence", "0", "--leader-epoch", "0", stdin=done.stdout)
+    assert again.stdout == bytes.fromhex(PRODUCER), again
+
+
+def test_a_process_exits_with_a_code() -> None:
+    done = run_process(stdin=(PRODUCER + BAD_CRC).encode())
+    assert done.returncode == 1 and done.stdout.count(b"\n") == 2, done
+    assert done.stderr.startswith(b"kafka-pixy wire batch: ") and done.stderr.count(b"\n") == 1
+    done = run_process("--nonsense", stdin=b"")
+    assert done.returncode == 2 and done.stdout == b"" and b"usage: kafka-pixy wire" in done.stderr
 
 
 def test_a_closed_pipe() -> None:

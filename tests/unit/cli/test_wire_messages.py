@@ -1,15 +1,18 @@
-"""``kafka-pixy wire decode``, ``encode`` and ``list`` as processes: input, output, exit codes."""
+"""``kafka-pixy wire decode``, ``encode`` and ``list``: input, output, exit codes."""
 
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 
 import pytest
 
+from pixy.cli.main import main
 from pixy.cli.wire import run as run_here
 from pixy.wire import messages
+from tests.in_process import run_in_process
 from tests.support import ROOT
 from tests.unit.wire import bodies
 
@@ -28,15 +31,9 @@ HEADED = f"000b 0007 00000005 0001 63 00 {JOIN}"
 
 
 def run(*arguments: str, stdin: str | bytes = "") -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "pixy.cli.main", "wire", *arguments],
-        cwd=ROOT,
-        capture_output=True,
-        input=stdin.encode() if isinstance(stdin, str) else stdin,
-        check=False,
-        timeout=60,
-    )
-    return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
+    data = stdin.encode() if isinstance(stdin, str) else stdin
+    done = run_in_process(lambda: main(["wire", *arguments]), stdin=data)
+    return subprocess.CompletedProcess(arguments, done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
 def good(*arguments: str, stdin: str = "") -> str:
@@ -246,6 +243,27 @@ def test_list() -> None:
         and "HeartbeatResponse" in fields
     )
     assert "Request" not in good("list", "HeartbeatResponse")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "stdin", "code", "stdout", "stderr"),
+    [
+        (["encode", "Heartbeat", "0"], b"{}", 0, rb"[0-9a-f]+\n", b""),
+        (["decode", "JoinGroup", "7"], b"02 \xff\xfe", 1, b"", b"kafka-pixy wire decode: not hex: .*\n"),
+        (["decode"], b"", 2, b"", b"(?s)usage: kafka-pixy wire .*NAME.*"),
+    ],
+)
+def test_a_process(arguments: list[str], stdin: bytes, code: int, stdout: bytes, stderr: bytes) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pixy.cli.main", "wire", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        input=stdin,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == code, done
+    assert re.fullmatch(stdout, done.stdout) and re.fullmatch(stderr, done.stderr), done
 
 
 @pytest.mark.parametrize("command", ["decode", "encode", "list"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from array import array
-from pathlib import Path
 
 import pytest
 
@@ -18,11 +17,14 @@ from tests.unit.pipeline.support import make_lake, publish, rows, write_file
 T = 1_700_000_000_000
 
 
-@pytest.fixture(params=range(4))
-def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lake:
-    """Offsets 0 to 999 of two partitions, spread over days at random, as late records are."""
+@pytest.fixture(scope="module", params=range(4))
+def lake(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """Offsets 0 to 999 of two partitions, spread over days at random, as late records are.
+
+    Written once for all tests: they only read it.
+    """
     chance = random.Random(request.param)
-    lake = make_lake(tmp_path / "lake")
+    lake = make_lake(tmp_path_factory.mktemp("lake") / "lake")
     state = State()
     at = 0
     for batch in range(5):
