@@ -15,4 +15,9 @@ def examples(count: int) -> int:
     return max(5, count // 5) if QUICK else count
 
 
-__all__ = ["QUICK", "examples"]
+def seeds(count: int) -> range:
+    """The seeds to simulate, of ``count`` in full: a quarter of them, one at least, in the quick mode."""
+    return range(max(1, count // 4) if QUICK else count)
+
+
+__all__ = ["QUICK", "examples", "seeds"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+import itertools
 import json
 import os
 import re
@@ -23,8 +24,9 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
-from actors import Actor, ActorSystem, Backoff, Intensity
+from actors import Actor, ActorSystem, Backoff, Intensity, _threaded
 from actors._core import accounting, cell, mailbox, waiting
+from tests.in_process import run_file, run_source
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = ("docs/actors.md", "docs/migrating-from-pykka.md", "README.md", "docs/wire.md")
@@ -70,7 +72,17 @@ def test_the_pages_have_programs() -> None:
     [each[1:] for each in PROGRAMS],
     ids=[each[0] for each in PROGRAMS],
 )
-def test_a_program_of_the_manual(program: str, expected: str | None) -> None:
+def test_a_program_of_the_manual(program: str, expected: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_threaded, "_numbers", itertools.count())  # threads are numbered in each process
+    done = run_source(program)
+    assert done.returncode == 0 and not done.stderr, done.stdout + done.stderr
+    if expected is not None:
+        assert done.stdout.decode() == expected
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_first_program_of_a_page_as_a_process(page: str) -> None:
+    _, program, expected = programs(page)[0]
     done = run("-c", program)
     assert done.returncode == 0 and not done.stderr, done.stdout + done.stderr
     if expected is not None:
@@ -101,10 +113,9 @@ def test_the_manual_names_what_exists() -> None:
 
 @pytest.mark.parametrize("example", sorted(path.name for path in (ROOT / "examples").glob("actors_*.py")))
 def test_an_example_of_actors(example: str) -> None:
-    done = run(str(ROOT / "examples" / example), *(["--self-test"] if "aiohttp" in example else []))
+    done = run_file(ROOT / "examples" / example, *(["--self-test"] if "aiohttp" in example else []))
     assert done.returncode == 0, done.stdout + done.stderr
-    last = done.stdout.splitlines()[-1]
-    assert last == "Good news everyone!", done.stdout
+    assert done.stdout.splitlines()[-1] == b"Good news everyone!", done.stdout
 
 
 async def test_the_aiohttp_service_answers_503_for_an_actor_that_is_gone() -> None:

@@ -18,8 +18,8 @@ from pixy.tap.config import Bounds, TapConfig
 from pixy.tap.http_view import PATHS
 from pixy.tap.metrics import _COUNTS
 from pixy.tap.observer import Observer
+from tests.in_process import run_source
 from tests.support import ROOT
-from tests.unit.docs.test_docs_examples import run
 from tests.unit.tap.stage import Joiner, Stage, assignment, settle
 
 PAGE = (ROOT / "docs/tap.md").read_text()
@@ -96,9 +96,9 @@ def wait_for(url: str) -> None:
 def test_the_program() -> None:
     (program,) = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     (expected,) = re.findall(r"^```text\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-    done = run("-c", program)
+    done = run_source(program)
     assert done.returncode == 0 and not done.stderr, done.stdout + done.stderr
-    assert sorted(done.stdout.splitlines()) == sorted(expected.splitlines())
+    assert sorted(done.stdout.decode().splitlines()) == sorted(expected.splitlines())
 
 
 def test_it_names_every_flag_bound_path_and_event() -> None:

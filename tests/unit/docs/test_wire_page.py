@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.in_process import run_file
 from tests.support import ROOT
 
 _SHELL = re.compile(r"^```sh\n(.*?)^```\n(?:\n^```text\n(.*?)^```$)?", re.MULTILINE | re.DOTALL)
@@ -38,27 +39,22 @@ def test_a_shell_block_prints_what_the_page_says(program: str, expected: str | N
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
 def test_the_example_of_a_compressed_batch(codec: str) -> None:
+    done = run_file(ROOT / "examples/wire_compressed_batch.py", "--compression", codec)
+    assert done.returncode == 0, done.stderr
+    text = done.stdout.decode()
+    assert f"<- {codec}" in text and text.endswith("1000 records read back\n")
+
+
+def test_the_example_of_a_captured_joingroup(tmp_path: Path) -> None:
+    program = ROOT / "examples/wire_joingroup.py"
     done = subprocess.run(
-        [sys.executable, str(ROOT / "examples/wire_compressed_batch.py"), "--compression", codec],
+        [sys.executable, str(program)],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         check=False,
         timeout=60,
     )
-    assert done.returncode == 0, done.stderr
-    assert f"<- {codec}" in done.stdout and done.stdout.endswith("1000 records read back\n")
-
-
-def test_the_example_of_a_captured_joingroup(tmp_path: Path) -> None:
-    program = [sys.executable, str(ROOT / "examples/wire_joingroup.py")]
-    options = {
-        "env": {**os.environ, "PYTHONPATH": str(ROOT)},
-        "capture_output": True,
-        "text": True,
-        "timeout": 60,
-    }
-    done = subprocess.run(program, check=False, **options)  # type: ignore[call-overload]
     assert done.returncode == 0, done.stderr
     assert done.stdout == (
         "m-1 of checkout joins as consumer, JoinGroup v7\n"
@@ -69,5 +65,5 @@ def test_the_example_of_a_captured_joingroup(tmp_path: Path) -> None:
         "  gets orders [0, 1]\n"
     )
     (tmp_path / "bad").write_text("> 00000004 000b0063\n")
-    done = subprocess.run([*program, str(tmp_path / "bad")], check=False, **options)  # type: ignore[call-overload]
-    assert done.returncode == 1 and "RequestHeader" in done.stderr and "Traceback" not in done.stderr
+    failed = run_file(program, str(tmp_path / "bad"))
+    assert failed.returncode == 1 and b"RequestHeader" in failed.stderr and b"Traceback" not in failed.stderr

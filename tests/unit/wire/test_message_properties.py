@@ -11,10 +11,10 @@ from hypothesis import HealthCheck, example, given, settings, strategies as st
 
 from pixy.wire import consumer_protocol, frames, messages
 from pixy.wire.exceptions import DecodeError, WireError
-from tests.effort import examples
+from tests.effort import QUICK, examples
 from tests.unit.wire import bodies
 
-QUICK = settings(max_examples=5, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+MANY = settings(deadline=None, database=None, suppress_health_check=list(HealthCheck))
 
 
 @pytest.mark.parametrize("name", messages.names())
@@ -25,7 +25,7 @@ def test_round_trip(name: str) -> None:
 
 
 def round_trip(name: str, version: int) -> None:
-    @QUICK
+    @settings(MANY, max_examples=2 if QUICK else 5)
     @given(bodies.body(name, version))
     @example(bodies.typical(name, version))
     def check(body: dict[str, Any]) -> None:
@@ -46,19 +46,20 @@ class Careful(dict):  # type: ignore[type-arg]
 
 @pytest.mark.parametrize("name", messages.names())
 def test_any_bytes(name: str) -> None:
-    for version in messages.versions(name):
-        valid = messages.encode(name, version, bodies.typical(name, version))
-        any_bytes(name, version, valid)
+    """The same noise, in the place of a valid message, at its end and within it, for all versions."""
+    valid = {
+        each: messages.encode(name, each, bodies.typical(name, each)) for each in messages.versions(name)
+    }
 
-
-def any_bytes(name: str, version: int, valid: bytes) -> None:
-    @QUICK
-    @given(st.binary(max_size=60), st.integers(0, max(len(valid) - 1, 0)), st.integers(1, 255))
-    def check(noise: bytes, place: int, flip: int) -> None:
-        flipped = bytearray(valid or b"\0")
-        flipped[place] ^= flip
-        for data in (noise, valid[:place] + noise, bytes(flipped), valid[:place]):
-            decode(name, version, data)
+    @settings(MANY, max_examples=examples(25))
+    @given(st.binary(max_size=60), st.integers(0, max(map(len, valid.values()))), st.integers(1, 255))
+    def check(noise: bytes, position: int, flip: int) -> None:
+        for version, data in valid.items():
+            at = position % max(len(data), 1)
+            flipped = bytearray(data or b"\0")
+            flipped[at] ^= flip
+            for wrong in (noise, data[:at] + noise, bytes(flipped), data[:at]):
+                decode(name, version, wrong)
 
     check()
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import pytest
 
 from actors.testing import Crash, Sim, simulate
+from tests.effort import examples, seeds
 from tests.unit.engine.consume.group_model import MESSAGES, PARTITIONS, Scenario
 
-SEEDS = range(12)
+SEEDS = seeds(12)
 
 
 @pytest.mark.parametrize("mode", ["actors", "pct", "harsh"])
@@ -63,7 +64,7 @@ def test_thousands_of_hours_in_seconds() -> None:
 
     crash = Crash(path="/g/t.*", probability=0.002)
     hours, seed = 0.0, 1000
-    while hours < 3000:  # some 24 hours a run
+    while hours < examples(3000):  # some 24 hours a run
         outcome = simulate(
             scenario, seed=seed, mode=("actors", "pct")[seed % 2], faults=(crash,), may_escalate=True
         )

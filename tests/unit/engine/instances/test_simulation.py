@@ -36,6 +36,7 @@ from pixy.errors import (
     UnknownTopic,
 )
 from pixy.kafka.consumer import Commit
+from tests.effort import seeds
 from tests.unit.engine.instances.instance_model import READ, Case, now, scenario
 from tests.unit.engine.records import TOPIC
 
@@ -384,7 +385,7 @@ def test_a_restart_continues_at_the_readers_positions(mode: str) -> None:
         assert set(found) == {(number, at) for number in range(2) for at in range(100)}
         assert len(found) <= 200 + 7 * len(case.kafka.sessions)
 
-    for seed in range(8):
+    for seed in seeds(8):
         simulate(run, seed=seed, mode=mode, faults=(Crash(path="/i", probability=0.01),), may_escalate=True)
 
 
@@ -428,5 +429,5 @@ def test_hours_of_reads_commits_seeks_and_rebalances(mode: str) -> None:
         await case.ask(DeleteInstance())
         assert min(handed.values()) > 50
 
-    for seed in range(3):
+    for seed in seeds(3):
         simulate(run, seed=seed, mode=mode)
