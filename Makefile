@@ -102,7 +102,8 @@ types: $(VENV)/.unit
 	$(BIN)/mypy $$($(BIN)/python -c 'import pyspark' 2>/dev/null || echo --follow-imports=silent $(SPARKLESS))
 
 # The property tests try a fifth of the examples that `make test` tries.
-UNIT = PIXY_QUICK_TESTS=1 $(BIN)/python -m pytest tests/unit -n 2 -q
+# Each process of the unit tests would load these plugins and use none.
+UNIT = PIXY_QUICK_TESTS=1 $(BIN)/python -m pytest tests/unit -n 2 -q -p no:schemathesis -p no:anyio
 unit: $(VENV)/.unit
 	$(UNIT)
 

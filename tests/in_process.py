@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import logging
 import sys
 import traceback
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,21 @@ class Finished:
     stderr: bytes
 
 
+@contextlib.contextmanager
+def _own_logging() -> Iterator[None]:
+    """Take the root logger's handlers away; afterwards undo what the program changed in logging."""
+    root = logging.getLogger()
+    disabled = root.manager.disable
+    levels = {name: logging.getLogger(name).level for name in [*root.manager.loggerDict, None]}
+    with mock.patch.object(root, "handlers", []):
+        try:
+            yield
+        finally:
+            logging.disable(disabled)
+            for name in [*root.manager.loggerDict, None]:
+                logging.getLogger(name).setLevel(levels.get(name, logging.NOTSET))
+
+
 def run_in_process(
     program: Callable[[], Any], *, argv: list[str] | None = None, stdin: bytes = b""
 ) -> Finished:
@@ -36,12 +52,11 @@ def run_in_process(
         stdin: the bytes on standard input.
     """
     streams = [io.TextIOWrapper(io.BytesIO(each), "utf-8", write_through=True) for each in (stdin, b"", b"")]
-    root = logging.getLogger()
     with (
+        _own_logging(),
         mock.patch.multiple(
             sys, stdin=streams[0], stdout=streams[1], stderr=streams[2], argv=argv or sys.argv
         ),
-        mock.patch.multiple(root, handlers=[], level=logging.WARNING),
     ):
         code: Any
         try:

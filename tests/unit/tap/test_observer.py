@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import zipfile
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from rich.console import Console
 from pixy.tap import events
 from pixy.tap.config import Bounds
 from pixy.tap.event_queue import MAX_BATCH, EventBatch, EventQueue
-from pixy.tap.inventory import MINIMUM, REMOVED, breaks
+from pixy.tap.inventory import breaks
 from pixy.tap.lru import LruDict
 from pixy.tap.metrics import exposition
 from pixy.tap.table import partitions, render
@@ -192,24 +191,6 @@ def test_the_inventory_lists_requests_that_kafka_4_refuses() -> None:
 
 def test_versions_that_kafka_4_refuses() -> None:
     assert breaks(0, 2) and not breaks(0, 3) and breaks(6, 8) and not breaks(11, 0) and breaks(8, 1)
-
-
-def test_minimum_versions_are_those_of_the_jar() -> None:
-    """Derive the minimum versions from the schemas in the jar of Kafka 4.3 and compare."""
-    from proto import kafka_messages
-    from tests.kafka.cluster import shutil
-
-    if shutil.which("mvn") is None:
-        pytest.skip("!!! NOT TESTED: Maven is needed to fetch kafka-clients !!!")
-    jar = kafka_messages.fetch(kafka_messages.NEW)
-    assert zipfile.is_zipfile(jar)
-    found = {
-        each["apiKey"]: kafka_messages.parse_range(each["validVersions"])
-        for name, each in kafka_messages.schemas(jar).items()
-        if name.endswith("Request")
-    }
-    assert {key: first for key, (first, last) in found.items() if first > 0 and last >= first} == MINIMUM
-    assert {key for key, (first, last) in found.items() if last < first} == REMOVED
 
 
 # -- limits ----------------------------------------------------------------------------------------

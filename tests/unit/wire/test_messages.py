@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import doctest
-import os
-import shutil
-import subprocess
-import sys
 import uuid
 from pathlib import Path
 from typing import Any
@@ -330,22 +326,6 @@ def test_tags_may_come_in_any_order_but_only_once() -> None:
 
 
 # -- the table --------------------------------------------------------------------------------------
-
-
-def test_the_table_equals_kafkas_schemas(tmp_path: Path) -> None:
-    """Derive the table again from the jars, in a process as `make messages` does, and compare."""
-    if shutil.which("mvn") is None:
-        if os.environ.get("CI"):
-            raise RuntimeError("mvn not found")
-        pytest.skip("!!! NOT TESTED against Kafka's schemas: mvn not found !!!")
-    program = (
-        "import sys; sys.path.insert(0, 'proto'); import kafka_messages as m; from pathlib import Path;"
-        f"Path({str(tmp_path / 'table')!r}).write_text(m.table(m.fetch(m.OLD), m.fetch(m.NEW)))"
-    )
-    subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, timeout=900)
-    assert (tmp_path / "table").read_text() == (ROOT / "pixy/wire/messages.txt").read_text(), (
-        "run `make messages`"
-    )
 
 
 def test_the_table_has_every_message_in_use() -> None:

@@ -19,6 +19,7 @@ from kafka.protocol.api_header import ResponseClassRegistry
 from kafka.protocol.api_message import ApiMessage
 
 from pixy.wire import messages
+from tests.effort import QUICK
 from tests.unit.wire import bodies
 
 
@@ -112,7 +113,9 @@ def test_enough_messages_can_be_compared() -> None:
 def test_each_decodes_the_others_bytes(name: str, version: int) -> None:
     theirs = THEIRS[name]
 
-    @settings(max_examples=4, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @settings(
+        max_examples=2 if QUICK else 4, deadline=None, database=None, suppress_health_check=list(HealthCheck)
+    )
     @given(bodies.body(name, version, unknown_tags=False))
     @example(bodies.typical(name, version))
     @example(messages.defaults(name, version))
