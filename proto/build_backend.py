@@ -1,8 +1,7 @@
 """The build backend: compile ``proto/kafkapixy.proto`` into ``pixy/proto``, then build with setuptools.
 
-The stubs are build products: do not commit or edit them. The file is compiled under the name
-``kafkapixy.proto``, without a folder, so that one process can load our stubs and a client's own stubs of the
-same file.
+The stubs are build products: do not commit or edit them. The file is compiled under its bare name,
+``kafkapixy.proto``, so that one process can load our stubs and a client's own stubs of the same file.
 """
 
 from __future__ import annotations

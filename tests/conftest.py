@@ -18,8 +18,9 @@ if QUICK:
     settings.load_profile("quick")
 
 LONGEST = ("tests/integration/pipeline/", "tests/integration/restv1/", "tests/integration/", "tests/chaos/")
-"""Folders whose tests run first, in this order. The short tests run last, so all processes end at about the
-same time.
+"""Folders whose tests run first, in this order.
+
+The short tests run last, so all processes end at about the same time.
 """
 
 

@@ -9,8 +9,9 @@ from tests.bench.report import Report, pairs
 
 MANY, FEW = 10_000, 1_000
 THREADS = 1_000
-"""Actors on pykka: fewer, because its actors are threads and its registry is a list. The rows compare the
-cost per actor.
+"""Actors on pykka: fewer, because its actors are threads and its registry is a list.
+
+The rows compare the cost per actor.
 """
 
 MEMORY_THREADS = 2_000

@@ -11,9 +11,7 @@ ASKS = 5_000
 TELLS = 50_000
 THREAD_ASKS = 5_000
 ROUNDS = 11
-"""Rounds against pykka: more than elsewhere, because the scheduling of its threads doubles or halves a
-round's figure.
-"""
+"""Rounds against pykka: many, because thread scheduling doubles or halves a round's figure."""
 
 
 def on_the_loop(report: Report) -> None:

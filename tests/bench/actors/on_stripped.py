@@ -76,8 +76,7 @@ async def _turn(ref: ActorRef[Any]) -> float:
 
 
 def costs(turns: int) -> Result:
-    """Measure the share of an ask's time that counters and histograms take, and that the checks for hooks
-    take.
+    """Measure the shares of an ask's time: counters and histograms, and the checks for hooks.
 
     The variant without counters also has a clock that costs almost nothing.
     """

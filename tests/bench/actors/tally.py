@@ -11,8 +11,7 @@ SAMPLES = 100
 
 
 class Tally:
-    """Supplies the numbers from 0 as messages, and checks at the end that all arrived, by their count and
-    sum.
+    """Supplies the numbers from 0 as messages; checks at the end, by count and sum, that all arrived.
 
     The first tenth of the messages is the warm-up; time and growth of memory are measured after it.
     """

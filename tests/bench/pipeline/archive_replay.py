@@ -1,6 +1,4 @@
-"""Compare the archive with Spark's own Kafka-to-Parquet sink, and the replay with confluent-kafka's own
-produce.
-"""
+"""Compare the archive with Spark's own Kafka-to-Parquet sink, and the replay with confluent-kafka."""
 
 from __future__ import annotations
 
@@ -94,8 +92,11 @@ def disk(folder: Path) -> int:
 
 
 def _peak(process: subprocess.Popen[str], found: dict[int, int]) -> None:
-    """Record in ``found`` the peak resident memory in KiB, by process id, of a process and its descendants
-    until it ends.
+    """Watch a process and its descendants until it ends.
+
+    Args:
+        process: the process.
+        found: takes the peak resident memory in KiB by process id.
     """
     while process.poll() is None:
         for pid in (process.pid, *_children(process.pid)):

@@ -1,5 +1,4 @@
-"""Measure how an archive scales: rate by partitions, memory by size of records, the lake's size by records
-and batches.
+"""Measure how an archive scales: its rate, its memory and the lake's size on disk.
 
 ``python -m tests.bench.pipeline.size`` prints the tables of docs/pipeline-at-size.md. They have no targets;
 those of the archive are in :mod:`tests.bench.pipeline.archive_replay`.

@@ -1,5 +1,4 @@
-"""Rows of consumer instances: reading a backlog, a waiting read, a thousand idle instances, commits beside
-waiting reads.
+"""Rows of consumer instances: a backlog, a waiting read, commits while reads wait, idle instances.
 
 The backlog is read by processes of their own: ``python -m tests.bench.restv1.consumers bare|ours ...``.
 """

@@ -118,9 +118,7 @@ PARTS: list[Callable[[Bench, int], None]] = [consumers.run]
 
 
 def bare_produce(bootstrap: str, topic: str, count: int) -> float:
-    """Measure records per second of confluent-kafka alone, with a delivery callback per record and a linger
-    of 5 ms.
-    """
+    """Measure records per second of confluent-kafka alone: a delivery callback per record, linger 5 ms."""
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
@@ -150,9 +148,7 @@ def bare_produce(bootstrap: str, topic: str, count: int) -> float:
 
 
 def bare_lone(bootstrap: str, topic: str, calls: int) -> float:
-    """Measure the p50 of confluent-kafka alone from produce to callback, in milliseconds: linger 0,
-    idempotent.
-    """
+    """Measure confluent-kafka's p50 from produce to callback, in milliseconds: linger 0, idempotent."""
     from tests.bench.daemon import lone_produce
 
     return lone_produce(bootstrap, topic, calls)
