@@ -101,7 +101,7 @@ SPARKLESS := $(addprefix -p ,actors pixy.api pixy.cli pixy.config pixy.engine pi
 types: $(VENV)/.unit
 	$(BIN)/mypy $$($(BIN)/python -c 'import pyspark' 2>/dev/null || echo --follow-imports=silent $(SPARKLESS))
 
-# The property tests try a fifth of the examples that `make test` tries.
+# Quick mode (tests/effort.py): a fifth of the examples and a quarter of the seeds that `make test` tries.
 # Each process of the unit tests would load these plugins and use none.
 UNIT = PIXY_QUICK_TESTS=1 $(BIN)/python -m pytest tests/unit -n 2 -q -p no:schemathesis -p no:anyio
 unit: $(VENV)/.unit
