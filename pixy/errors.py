@@ -1,4 +1,4 @@
-"""The proxy's one exception hierarchy. Each API maps it to its statuses in one table.
+"""The proxy's one exception hierarchy. Each API maps it to its statuses in one module.
 
 The texts are part of the contract with the Go original's clients; see docs/compatibility.md.
 """

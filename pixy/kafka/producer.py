@@ -116,7 +116,7 @@ class ProducerClient:
         if before == 0 and bulk.sent:
             self._outstanding += bulk.size
         if all_sent and bulk.complete():
-            # If the last report came before the last refusal was noted, librdkafka's thread did not tell.
+            # If the last report came before the last refusal was noted, the producer's thread did not tell.
             self._loop.call_soon(self._landed, [(bulk, None, -1, -1)])
         return all_sent
 
@@ -141,7 +141,7 @@ class ProducerClient:
     def _roomy(self, count: int, size: int) -> bool:
         """Whether librdkafka's queue has room to spare for a batch in one call to ``produce_batch``.
 
-        One call for all costs 0.8 microseconds a message, one call each 1.45; and librdkafka's thread, which
+        One call for all costs 0.8 microseconds a message, one call each 1.45; and the producer's thread, which
         wakes with the first message, then finds more of them. But ``produce_batch`` takes no headers, ignores
         timestamps, takes one partition for all messages, and when its queue fills it may accept a later
         message after it refused an earlier one.
@@ -237,7 +237,7 @@ class ProducerClient:
         self._reports.append((token, error, message.partition(), message.offset()))
 
     def bulk_landed(self, bulk: Bulk) -> None:
-        """Report a bulk whose last record has landed. Called in librdkafka's thread."""
+        """Report a bulk whose last record has landed. Called in the producer's thread."""
         self._reports.append((bulk, None, -1, -1))
 
     def _error(self, error: LibraryError) -> None:

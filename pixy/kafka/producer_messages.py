@@ -39,10 +39,10 @@ first are None, -1 and -1."""
 class Bulk:
     """Records that are sent together and reported together, through ``ProducerClient.send_bulk``.
 
-    A report for each record would cost the loop a microsecond a record. Instead librdkafka's thread writes
-    the results down and the loop hears once of all of them.
+    A report for each record would cost the loop a microsecond a record. Instead the producer's thread
+    (``kafka-producer``, in which librdkafka's callbacks run) writes the results down and the loop hears once of all of them.
 
-    Two threads count the results: librdkafka's thread alone writes ``_landed``, the loop alone ``_refused``.
+    Two threads count the results: the producer's thread alone writes ``_landed``, the loop alone ``_refused``.
     Each checks the sum after its own step, so at least one of them sees that the bulk is complete; ``done``,
     which the loop alone writes, makes sure that it is reported once.
 
@@ -57,7 +57,7 @@ class Bulk:
         done: whether the bulk's report has been delivered.
 
     Args:
-        tell: called in librdkafka's thread when its last report completes the bulk; see
+        tell: called in the producer's thread when its last report completes the bulk; see
             ``ProducerClient.bulk_landed``.
         stamp: collect ``stamps``.
     """
@@ -95,7 +95,7 @@ class Bulk:
         self._tell = tell
 
     def landed(self, at: int, error: Any, message: Any) -> None:
-        """Note the delivery report of one record. Called in librdkafka's thread.
+        """Note the delivery report of one record. Called in the producer's thread.
 
         Args:
             at: the record's index.

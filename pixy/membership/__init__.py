@@ -130,7 +130,11 @@ class Session(Protocol):
         """A number that no assignment and no seek has had."""
 
     def commit(self, commits: Iterable[Commit]) -> None:
-        """Commit; one :class:`Committed` follows. Call it again only after that."""
+        """Commit; one :class:`Committed` follows.
+
+        Call it again only after that. The last commit before :meth:`close` may follow at once: it waits
+        for the one in flight.
+        """
 
     def release(self, commits: Iterable[Commit]) -> None:
         """Answer :class:`Revoked` with the last positions of the revoked partitions."""

@@ -15,7 +15,7 @@ Address = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Limits of what the tap keeps. At a limit, the least recently used entry is forgotten and counted."""
+    """Limits of everything that the tap keeps; docs/tap.md says what happens at each."""
 
     connections: int = 5_000
     """Open connections; further clients wait in the listeners' backlogs."""

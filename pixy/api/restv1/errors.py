@@ -1,7 +1,7 @@
 """Every error of this API: its status, code and text, and the exceptions that it answers.
 
 An error's body is ``{"error_code": int, "message": str}``. The code is the HTTP status, or that
-status with two more digits. The texts of :class:`ErrorKind` are a contract with existing clients.
+status with two more digits; one exception is 422 with 40001. The texts of :class:`ErrorKind` are a contract with existing clients.
 """
 
 from __future__ import annotations

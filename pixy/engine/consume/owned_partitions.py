@@ -71,7 +71,7 @@ class OwnedPartitions:
         return owner is not None and partition not in self._draining and owner.assignment.epoch == epoch
 
     def was_released(self, partition: TopicPartition) -> bool:
-        """Whether this member had the partition and has lost it since."""
+        """Whether this member had the partition and has released it since, by revocation or loss."""
         return partition in self._released
 
     async def count_pending(self, topic: str) -> int:

@@ -39,4 +39,5 @@ class DeliveryReports:
 
 @dataclass(frozen=True, slots=True)
 class DrainProducer(Request[None]):
-    """Send what is gathered and accept no more messages. The reply comes once the client has all of it."""
+    """Send what is gathered and accept no more messages. The reply does not wait for messages whose topic is
+    still looked up, or that the client has no room for."""
