@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -320,12 +321,14 @@ class Cluster(Actor):
             ref.ask(DrainProducer(), block=False) for ref in self._producers.values() if ref.is_alive()
         ]
         instances = self._instances.ask(CloseInstances(), block=False, urgent=True)
-        for waiting in (*producers, *groups, instances):
-            try:
+        lost = 0
+        for producer in producers:
+            with contextlib.suppress(ActorDeadError):
+                lost += await producer
+        for waiting in (*groups, instances):
+            with contextlib.suppress(ActorDeadError):
                 await waiting
-            except ActorDeadError:
-                continue
-        lost = await self._client.close(self._proxy.producer.shutdown_timeout)
+        lost += await self._client.close(self._proxy.producer.shutdown_timeout)
         if self._journal_writer is not None:
             try:  # last, because the others still add events
                 await self._journal_writer.ask(writer.DrainJournal(), block=False)

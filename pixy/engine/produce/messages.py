@@ -38,6 +38,9 @@ class DeliveryReports:
 
 
 @dataclass(frozen=True, slots=True)
-class DrainProducer(Request[None]):
-    """Send what is gathered and accept no more messages. The reply does not wait for messages whose topic is
-    still looked up, or that the client has no room for."""
+class DrainProducer(Request[int]):
+    """Accept no more messages, and hand all gathered ones to the client.
+
+    The reply is the number of messages given up because that took longer than ``producer.shutdown_timeout``:
+    their topic was still looked up, or the client had no room.
+    """

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from actors import Actor, handles
+from actors import Actor, Future, handles
 from pixy.config.model import Producer
 from pixy.engine.journal.buffer import Journal
 from pixy.engine.produce.journaling import ProduceJournal
@@ -60,6 +60,11 @@ _PASS = _Pass()
 class _Resolved:
     partitions: tuple[int, ...] | None
     error: PixyError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _DrainTimeout:
+    """The drain has taken long enough: give up the messages that are still gathered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +116,17 @@ class TopicProducer(Actor):
         self._in_flight = 0
         self._busy = True
         self._draining = False
+        self._drain_replies: list[Future[int]] = []
 
     def on_start(self) -> None:
         """Begin to check for idleness."""
         self.set_timer("idle", _IDLE, _IdleCheck(), every=_IDLE)
+
+    def on_stop(self) -> None:
+        """Log the asynchronous messages that go with this actor; callers that wait are answered anyway."""
+        for pending in self._gathered:
+            if isinstance(pending, PendingMessage) and pending.reply is None:
+                self._fail(pending, ShuttingDown())
 
     # -- in -------------------------------------------------------------------------------------
 
@@ -223,6 +235,8 @@ class TopicProducer(Actor):
             self._gathered = gathered
             self._gathered_bytes = sum(pending.size for pending in self._gathered)
             self.set_timer("flush", _LOOKUP_PAUSE, _Flush())
+        elif self._draining:
+            self._finish_drain(0)
 
     def _send_messages(self, gathered: Sequence[PendingMessage | PendingBatch]) -> int:
         """Send the single messages at the front. Return how many were handled."""
@@ -326,10 +340,8 @@ class TopicProducer(Actor):
         if found.partitions is None and self._partitions is not None and found.error is not None:
             return  # a refresh failed: keep the partitions that are known
         if found.partitions is None:
-            error = found.error or unknown_topic()
-            gathered, self._gathered = self._gathered, []
-            for pending in gathered:
-                self._fail(pending, error)
+            self._give_up(found.error or unknown_topic())
+            self._finish_drain(0)
             # The topic may be created later: the next message looks it up again, with a new actor.
             self.stop()
             return
@@ -345,7 +357,37 @@ class TopicProducer(Actor):
             return
         self._busy = False
 
+    # -- the end --------------------------------------------------------------------------------
+
     @handles(DrainProducer)
     def _drain(self, _message: DrainProducer) -> None:
+        self._drain_replies.append(self.take_reply())
         self._draining = True
+        self.set_timer("drain", self._conf.shutdown_timeout, _DrainTimeout())
         self._flush()
+        if not self._gathered:
+            self._finish_drain(0)
+
+    @handles(_DrainTimeout)
+    def _drain_timeout(self, _message: _DrainTimeout) -> None:
+        self._finish_drain(self._give_up(ShuttingDown()))
+
+    def _give_up(self, error: PixyError) -> int:
+        """Fail everything that is gathered. Return the number of messages that were not sent."""
+        gathered, self._gathered = self._gathered, []
+        self._gathered_bytes = 0
+        for pending in gathered:
+            self._fail(pending, error)
+        return sum(
+            len(each.records) - each.sent if isinstance(each, PendingBatch) else 1 for each in gathered
+        )
+
+    def _finish_drain(self, given_up: int) -> None:
+        if not self._drain_replies:
+            return
+        self.cancel_timer("drain")
+        first, *others = self._drain_replies
+        self._drain_replies = []
+        first.try_set(given_up)
+        for reply in others:  # so that the sum over all replies is right
+            reply.try_set(0)

@@ -69,9 +69,10 @@ def start(
     client: Client,
     partitions: tuple[int, ...] | None = (0, 1),
     journal: Journal | None = None,
+    writable: Any = None,
     **conf: Any,
 ) -> ActorRef[Any]:
-    async def writable(_topic: str) -> tuple[int, ...] | None:
+    async def known(_topic: str) -> tuple[int, ...] | None:
         return partitions
 
     return system.spawn(
@@ -79,7 +80,7 @@ def start(
         "t",
         Producer(**conf),
         client,
-        writable,
+        writable or known,
         legacy=False,
         journal=journal,
         supervision=Supervision(backoff=Backoff(first=0.001)),
@@ -148,6 +149,54 @@ async def test_a_drain_sends_gathered_messages_before_it_replies() -> None:
             await ask(ref, 1)[0]
         client.land(ref, client.sent)
         assert len([await reply for reply in waiting]) == 4
+
+
+async def test_a_drain_waits_for_messages_whose_topic_is_looked_up() -> None:
+    client, found = Client(), asyncio.Event()
+
+    async def writable(_topic: str) -> tuple[int, ...]:
+        await found.wait()
+        return (0,)
+
+    async with ActorSystem() as system:
+        ref = start(system, client, writable=writable)
+        ref.tell(Produce(None, b"asynchronous"))
+        draining = ref.ask(DrainProducer(), block=False)
+        with pytest.raises(ShuttingDown):
+            await ref.ask(Produce(None, b"late"), block=False)
+        assert not draining.done() and client.sent == []
+        found.set()
+        assert await draining == 0
+        assert [item.value for item in client.sent] == [b"asynchronous"]
+
+
+async def test_a_drain_waits_for_room_in_the_client() -> None:
+    client = Client(room=1)
+    async with ActorSystem() as system:
+        ref = start(system, client, flush_frequency=0.01)
+        ask(ref, 3)
+        await until(lambda: len(client.sent) == 1)
+        draining = ref.ask(DrainProducer(), block=False)
+        assert not draining.done()
+        client.room = 10
+        client.land(ref, client.sent)
+        assert await draining == 0
+        assert len(client.sent) == 3
+
+
+async def test_a_drain_that_takes_too_long_gives_up_and_says_how_much(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    client = Client(room=0)
+    async with ActorSystem() as system:
+        ref = start(system, client, flush_frequency=0.01, shutdown_timeout=0.05)
+        ref.tell(Produce(None, b"asynchronous"))
+        waiting = ask(ref, 2)
+        assert await ref.ask(DrainProducer(), block=False) == 3
+        for reply in waiting:
+            with pytest.raises(ShuttingDown):
+                await reply
+    assert caplog.text.count("an asynchronous message is lost: service is shutting down") == 1
 
 
 async def test_sending_to_a_full_client_continues_in_order_with_the_next_report() -> None:
