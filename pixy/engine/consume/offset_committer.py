@@ -20,10 +20,23 @@ logger = logging.getLogger("pixy.engine")
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
-    """A partition's position has changed; ``at_once`` does not wait for the interval."""
+class Track:
+    """This member has got a partition, under this epoch."""
 
     partition: TopicPartition
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A partition's position has changed; ``at_once`` does not wait for the interval.
+
+    Ignored under another epoch than that of :class:`Track`: an owner may still be taking an ack when its
+    partition belongs to another member already, whose commits this one would undo.
+    """
+
+    partition: TopicPartition
+    epoch: int
     position: Position
     at_once: bool = False
 
@@ -65,6 +78,7 @@ class OffsetCommitter(Actor):
         super().__init__()
         self._session = session
         self._interval = interval
+        self._epochs: dict[TopicPartition, int] = {}
         self._known: dict[TopicPartition, Position] = {}
         self._dirty: dict[TopicPartition, Position] = {}
         self._in_flight: dict[TopicPartition, Position] | None = None
@@ -78,8 +92,14 @@ class OffsetCommitter(Actor):
         if self._dirty:
             self._session.commit([to_commit(*item) for item in self._dirty.items()])
 
+    @handles(Track)
+    def _track(self, message: Track) -> None:
+        self._epochs[message.partition] = message.epoch
+
     @handles(Moved)
     def _moved(self, message: Moved) -> None:
+        if self._epochs.get(message.partition) != message.epoch:
+            return
         self._known[message.partition] = message.position
         self._dirty[message.partition] = message.position
         if message.at_once:
@@ -88,6 +108,7 @@ class OffsetCommitter(Actor):
     @handles(Forget)
     def _forget(self, message: Forget) -> None:
         for partition in message.partitions:
+            self._epochs.pop(partition, None)
             self._known.pop(partition, None)
             self._dirty.pop(partition, None)
 

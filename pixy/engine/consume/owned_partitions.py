@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from actors import ActorDeadError, ActorRef
-from pixy.engine.consume.offset_committer import Forget, OffsetCommitter, to_commit
+from pixy.engine.consume.offset_committer import Forget, OffsetCommitter, Track, to_commit
 from pixy.engine.consume.offset_tracker import Position
 from pixy.engine.consume.partition_messages import CountPending, DrainPartition, PartitionDrained
 from pixy.engine.consume.partition_owner import Assignment, PartitionOwner
@@ -88,6 +88,7 @@ class OwnedPartitions:
     def add(self, assignment: Assignment) -> None:
         """Start the owner of a newly assigned partition."""
         self._released.discard(assignment.partition)
+        self._committer.tell(Track(assignment.partition, assignment.epoch), urgent=True)
         self._owners[assignment.partition] = _Owner(self._spawn(assignment), assignment)
 
     def drain(self, partitions: Iterable[TopicPartition]) -> None:

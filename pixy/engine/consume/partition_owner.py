@@ -140,7 +140,9 @@ class PartitionOwner(Actor):
             )
             self._notes.assigned(position.offset, self._life - 1)
         if start.new and self._life == 1:
-            self._committer.tell(Moved(self._partition, self._reported, at_once=True), urgent=True)
+            self._committer.tell(
+                Moved(self._partition, start.epoch, self._reported, at_once=True), urgent=True
+            )
 
     def on_receive(self, message: Any) -> Any:
         """Handle the message, then report what it changed."""
@@ -272,7 +274,7 @@ class PartitionOwner(Actor):
         position = book.position()
         if position != self._reported:
             self._reported = position
-            self._committer.tell(Moved(self._partition, position), urgent=True)
+            self._committer.tell(Moved(self._partition, self._assignment.epoch, position), urgent=True)
         if self._credit >= self._credit_batch or (self._credit and not book.buffered):
             self._session.credit(self._partition, self._credit, self._credit_bytes)
             self._credit = self._credit_bytes = 0

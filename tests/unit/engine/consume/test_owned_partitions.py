@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pixy.engine.consume.offset_committer import Forget
+from pixy.engine.consume.offset_committer import Forget, Track
 from pixy.engine.consume.offset_tracker import Position
 from pixy.engine.consume.owned_partitions import OwnedPartitions
 from pixy.engine.consume.partition_messages import DrainPartition, PartitionDrained
@@ -64,7 +64,11 @@ def test_a_revoked_partition_is_released_once_its_owner_has_drained() -> None:
     member.owned.owner_drained(PartitionDrained(ONE, 1, Position(7)))
     assert member.drained == [[Commit("t", 1, 7, "")]]
     assert member.owners[ONE].stopped and member.owned.was_released(ONE)
-    assert list(member.owned) == [TWO] and member.committer.messages == [Forget((ONE,))]
+    assert list(member.owned) == [TWO] and member.committer.messages == [
+        Track(ONE, 1),
+        Track(TWO, 2),
+        Forget((ONE,)),
+    ]
 
 
 def test_a_report_of_an_earlier_epoch_does_not_end_a_drain() -> None:
