@@ -53,10 +53,13 @@ class LongPollTimeout(PixyError):
 
 
 class TooManyRequests(PixyError):
-    """A bounded queue is full; ``parameter`` names the configuration key of its bound."""
+    """A bounded queue is full; ``parameter`` names the configuration key of its bound, or is empty if it has none."""
 
     def __init__(self, parameter: str = "consumer.channel_buffer_size") -> None:
         # The original has one such bound; its text, link included, is kept. The other texts are ours.
+        if not parameter:
+            super().__init__("Too many requests, try again")
+            return
         link = f" ({DEFAULTS_URL}#L43)" if parameter == "consumer.channel_buffer_size" else ""
         super().__init__(f"Too many requests. Consider increasing `{parameter}`{link}")
 
@@ -79,14 +82,22 @@ class Disabled(Unavailable):
         super().__init__("service is disabled by configuration")
 
 
-class NotConsumed(PixyError):
-    """A client acknowledged a message of a partition that this daemon has not consumed."""
+class NotHeld(PixyError):
+    """A client acknowledged a message of a partition that is not assigned to this daemon; nothing was applied."""
+
+
+class NotConsumed(NotHeld):
+    """The daemon has not consumed the partition since it, or the group's actor, has started."""
 
     def __init__(self, group: str, topic: str, partition: int) -> None:
-        super().__init__(f"acks channel missing for {{{group} {topic} {partition}}}")
+        # The original's text, and then what it means.
+        super().__init__(
+            f"acks channel missing for {{{group} {topic} {partition}}}: the partition is not assigned to this "
+            "daemon; the message may be delivered again"
+        )
 
 
-class PartitionLost(PixyError):
+class PartitionLost(NotHeld):
     """A client acknowledged a message of a partition that has moved to another member; the ack was not applied."""
 
     def __init__(self, group: str, topic: str, partition: int) -> None:

@@ -5,7 +5,6 @@ The methods know no transport. A transport binds them through :meth:`Handlers.me
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
@@ -14,9 +13,9 @@ from pixy.engine.client import ClusterClient
 from pixy.engine.consume.long_polls import Delivery, Message
 from pixy.engine.engine import Engine
 from pixy.errors import InvalidParameter, UnknownGroup, UnknownTopic
+from pixy.kafka.record_headers import UNREADABLE, checked_headers, headers_of
+from pixy.membership.zookeeper.keeper import NoNode
 from pixy.proto import kafkapixy_pb2 as pb
-
-logger = logging.getLogger("pixy.api")
 
 CONFIG_VERSION = 1
 
@@ -37,19 +36,18 @@ class Call(Protocol):
 Handler = Callable[[Any, Call], Awaitable[Any]]
 
 
-def record_headers(message: Message) -> list[tuple[str, bytes]]:
-    """Return a message's headers; a null value becomes an empty one."""
-    try:
-        headers = message.headers()
-    except UnicodeDecodeError:
-        logger.warning(
-            "headers of %s/%s at %s are not UTF-8 and left out",
-            message.topic(),
-            message.partition(),
-            message.offset(),
-        )
-        return []
-    return [(name, value or b"") for name, value in headers or ()]
+async def record_headers(cluster: ClusterClient, message: Message) -> list[tuple[str, bytes]]:
+    """Return a message's headers; a null value becomes an empty one, and U+FFFD a name's bytes that are not UTF-8.
+
+    Args:
+        cluster: reads the headers again that the library cannot decode.
+        message: as it was fetched.
+    """
+    headers = headers_of(message)
+    if headers is UNREADABLE:
+        await cluster.read_headers([message])
+        headers = headers_of(message)
+    return [(name, value or b"") for name, value in headers]
 
 
 class Handlers:
@@ -69,7 +67,7 @@ class Handlers:
         """See ``Produce`` in the proto."""
         cluster = self._cluster(rq.cluster)
         key = None if rq.key_undefined else rq.key_value
-        headers = [(header.key, header.value) for header in rq.headers] if rq.headers else ()
+        headers = checked_headers((header.key, header.value) for header in rq.headers) if rq.headers else ()
         try:
             if rq.async_mode:
                 await cluster.produce_async(rq.topic, rq.message, key, headers)
@@ -87,7 +85,7 @@ class Handlers:
             ack = _ack(rq.ack_partition, rq.ack_offset)
         delivery = await cluster.consume(rq.topic, rq.group, auto_ack=rq.auto_ack and not rq.no_ack, ack=ack)
         try:
-            rs = _message(delivery)
+            rs = await _message(cluster, delivery)
         except BaseException:
             delivery.give_back()
             raise
@@ -135,7 +133,7 @@ class Handlers:
         """See ``ListConsumers`` in the proto."""
         try:
             found = await self._cluster(rq.cluster).consumers(rq.topic, rq.group)
-        except UnknownGroup as error:
+        except (UnknownGroup, NoNode) as error:
             raise NotFound(str(error)) from error
         rs = pb.ListConsumersRs()
         for group, clients in found.items():
@@ -169,7 +167,7 @@ def _ack(partition: int, offset: int) -> tuple[int, int]:
     return partition, offset
 
 
-def _message(delivery: Delivery) -> pb.ConsRs:
+async def _message(cluster: ClusterClient, delivery: Delivery) -> pb.ConsRs:
     message = delivery.message
     key = message.key()
     rs = pb.ConsRs(
@@ -179,7 +177,7 @@ def _message(delivery: Delivery) -> pb.ConsRs:
         key_undefined=key is None,
         message=message.value(),
     )
-    for name, value in record_headers(message):
+    for name, value in await record_headers(cluster, message):
         rs.headers.add(key=name, value=value)
     return rs
 

@@ -113,6 +113,7 @@ class Consumer:
     fetch_max_wait: AnyDuration = _seconds(0.05)
     rebalance_delay: AnyDuration = _seconds(0.25)
     initial_offset: str = "newest"
+    membership: str = "kafka"
     group_protocol: str = "classic"
     group_instance_id: str = ""
     session_timeout: PositiveDuration = _seconds(15)
@@ -122,6 +123,13 @@ class Consumer:
     prefetch_max_messages: PositiveInt = 512
     prefetch_max_bytes: Annotated[int, Meta(ge=1_048_576)] = 16_777_216
     max_groups: PositiveInt = 256
+    max_topics: PositiveInt = 1000
+    max_pending_bytes: PositiveInt = 67_108_864
+
+    @property
+    def kafka_protocol(self) -> str:
+        """The protocol of members in Kafka's own groups, in Kafka's words: ``classic`` or ``consumer``."""
+        return "consumer" if self.membership == "kafka-next" else self.group_protocol
 
 
 @dataclass(slots=True)
@@ -136,6 +144,7 @@ class Instances:
     join_timeout: AnyDuration = _seconds(10)
     operation_timeout: PositiveDuration = _seconds(30)
     close_timeout: PositiveDuration = _seconds(5)
+    auto_commit: bool = True
     auto_commit_interval: PositiveDuration = _seconds(5)
     pause_after: PositiveDuration = _seconds(5)
     fetch_max_bytes: PositiveInt = 1_048_576
@@ -164,6 +173,7 @@ class Proxy:
     """``proxies.X``: one Kafka cluster."""
 
     client_id: str = field(default_factory=generate_client_id)
+    client_rack: str = ""
     max_admin_requests: PositiveInt = 64
     max_fetches: PositiveInt = 8
     max_waiting_fetches: Annotated[int, Meta(ge=0)] = 256

@@ -13,7 +13,9 @@ from pixy.errors import ConfigError
 
 PARTITIONERS = ("hash", "random", "roundrobin")
 INITIAL_OFFSETS = ("newest", "oldest")
+MEMBERSHIPS = ("kafka", "kafka-next", "zookeeper")
 GROUP_PROTOCOLS = ("classic", "consumer")
+ZOOKEEPER_CHROOT = re.compile(r"(/[A-Za-z0-9._-]+)*/?\Z")
 SASL_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 TOPIC = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,249}\Z")
 SEVERITIES = ("debug", "info", "warning", "error")
@@ -66,8 +68,10 @@ def _proxy_problem(proxy: model.Proxy) -> str:
         or _choice("producer.partitioner", proxy.producer.partitioner, PARTITIONERS)
         or _bounds("consumer.", proxy.consumer)
         or _choice("consumer.initial_offset", proxy.consumer.initial_offset, INITIAL_OFFSETS)
+        or _choice("consumer.membership", proxy.consumer.membership, MEMBERSHIPS)
         or _choice("consumer.group_protocol", proxy.consumer.group_protocol, GROUP_PROTOCOLS)
         or _choice("net.sasl.mechanism", proxy.net.sasl.mechanism, SASL_MECHANISMS)
+        or _zookeeper_problem(proxy)
         or _bounds("net.", proxy.net)
         or _bounds("instances.", proxy.instances)
         or _bounds("journal.", proxy.journal)
@@ -108,6 +112,22 @@ def _peers_problem(rest: model.Rest) -> str:
     for name, url in urls.items():
         if not url.startswith(("http://", "https://")) or not url.partition("//")[2].strip("/"):
             return f"{name} {url!r} must be a base URL such as http://host:19092"
+    return ""
+
+
+def _zookeeper_problem(proxy: model.Proxy) -> str:
+    """Check ``zoo_keeper`` only where it is used: the original never did."""
+    if proxy.consumer.membership != "zookeeper":
+        return ""
+    conf = proxy.zoo_keeper
+    if not any(conf.seed_peers):
+        return "zoo_keeper.seed_peers must name at least one node"
+    if not ZOOKEEPER_CHROOT.match(conf.chroot):
+        return f"zoo_keeper.chroot {conf.chroot!r} must be a path such as /kafka"
+    if conf.session_timeout < 1:
+        return "zoo_keeper.session_timeout must be >= 1"
+    if proxy.client_id in (".", ".."):
+        return f"client_id {proxy.client_id!r} cannot be a name in ZooKeeper"
     return ""
 
 

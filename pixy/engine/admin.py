@@ -20,6 +20,8 @@ from pixy.engine.admin_messages import (
     GetConsumers,
     GetOffsets,
     GetTopics,
+    HasCommits,
+    HasMembers,
     PartitionOffset,
     SetOffsets,
     TopicInfo,
@@ -56,6 +58,8 @@ _PATIENCE = 10.0
 
 LocalMembers = Callable[[], Awaitable[dict[str, dict[str, list[int]]]]]
 """Returns the groups that this daemon consumes for: group to topic to partitions."""
+Owners = Callable[[str, str], Awaitable[Consumers]]
+"""Returns who owns the partitions of a topic, in one group or (empty) in all of them. Raises PixyError."""
 
 
 class Catalogue:
@@ -79,10 +83,12 @@ class Admin(Actor):
     Args:
         proxy: the cluster's configuration.
         local_members: asks the cluster.
+        owners: asks who owns partitions, where Kafka does not know it; None where it does.
     """
 
-    def __init__(self, proxy: Proxy, local_members: LocalMembers) -> None:
+    def __init__(self, proxy: Proxy, local_members: LocalMembers, owners: Owners | None = None) -> None:
         super().__init__()
+        self._owners = owners
         self._proxy = proxy
         self._local_members = local_members
         self._client: KafkaAdmin | None = None
@@ -123,7 +129,7 @@ class Admin(Actor):
     @property
     def _kafka(self) -> KafkaAdmin:
         if self._client is None:
-            self._client = KafkaAdmin(settings.admin(self._proxy), _TIMEOUT)
+            self._client = KafkaAdmin(settings.admin(self._proxy), _TIMEOUT, self._proxy.max_admin_requests)
         return self._client
 
     async def _partitions(self, topic: str, what: str) -> list[int]:
@@ -144,7 +150,7 @@ class Admin(Actor):
 
     @handles(SetOffsets)
     async def _set_offsets(self, request: SetOffsets) -> None:
-        if request.group in await self._local_members():
+        if request.group in await self._local_members() or await self._is_owned(request):
             raise GroupActive(request.group)
         partitions = await self._partitions(request.topic, "failed to commit offsets")
         for partition, offset, metadata in request.offsets:
@@ -165,6 +171,15 @@ class Admin(Actor):
             if error.code in GROUP_ACTIVE_CODES:
                 raise GroupActive(request.group) from error
             raise
+
+    async def _is_owned(self, request: SetOffsets) -> bool:
+        """Whether another daemon consumes the topic for the group, of which Kafka knows nothing."""
+        if self._owners is None:
+            return False
+        try:
+            return bool(await self._owners(request.topic, request.group))
+        except UnknownGroup:
+            return False
 
     @handles(GetTopics)
     async def _get_topics(self, query: GetTopics) -> list[TopicInfo]:
@@ -209,6 +224,8 @@ class Admin(Actor):
 
     @handles(GetConsumers)
     async def _get_consumers(self, query: GetConsumers) -> Consumers:
+        if self._owners is not None:
+            return await self._owners(query.topic, query.group)
         try:
             return await self._ask_group_coordinators(query)
         except KafkaError as error:
@@ -222,6 +239,15 @@ class Admin(Actor):
             if query.topic in topics and query.group in ("", group)
         }
 
+    @handles(HasMembers)
+    async def _has_members(self, query: HasMembers) -> bool:
+        try:
+            return any((await self._kafka.describe([query.group])).values())
+        except KafkaError as error:
+            if error.code not in UNSUPPORTED_CODES:
+                raise
+            return False  # the sandbox has no groups
+
     async def _ask_group_coordinators(self, query: GetConsumers) -> Consumers:
         names = await self._kafka.groups()
         if query.group:
@@ -229,26 +255,30 @@ class Admin(Actor):
                 raise UnknownGroup(f"unknown consumer group {query.group}")
             names = [query.group]
         consumers: Consumers = {}
-        for info in await self._kafka.describe(names):
+        for group, found in (await self._kafka.describe(names)).items():
             members: dict[str, list[int]] = {}
-            for client_id, member_id, assigned in info.members:
-                partitions = sorted(number for topic, number in assigned if topic == query.topic)
+            for each in found:
+                partitions = sorted(number for topic, number in each.assigned if topic == query.topic)
                 if partitions:
                     # Two members may have the same client id.
-                    members[member_id if client_id in members else client_id] = partitions
+                    members[each.member_id if each.client_id in members else each.client_id] = partitions
             if members:
-                consumers[info.group] = members
+                consumers[group] = members
         if query.group and not consumers:
             await self._check_consumed(query)
         return consumers
 
     async def _check_consumed(self, query: GetConsumers) -> None:
         """Raise UnknownGroup if a group without members has no committed offset in the topic."""
+        if not await self._has_commits(HasCommits(query.group, query.topic)):
+            raise UnknownGroup(f"topic {query.topic} is not consumed by {query.group}")
+
+    @handles(HasCommits)
+    async def _has_commits(self, query: HasCommits) -> bool:
         partitions: list[int] = []
         try:
             partitions = await self._partitions(query.topic, "")
         except UnknownTopic:
             pass
         offsets = await self._kafka.offsets(query.group, query.topic, partitions) if partitions else {}
-        if all(offset < 0 for offset, _ in offsets.values()):
-            raise UnknownGroup(f"topic {query.topic} is not consumed by {query.group}")
+        return any(offset >= 0 for offset, _ in offsets.values())

@@ -116,6 +116,21 @@ class GetConsumers(AdminRequest[Consumers]):
 
 
 @dataclass(frozen=True, slots=True)
+class HasMembers(AdminRequest[bool]):
+    """Ask whether a group has members in Kafka's own protocol."""
+
+    group: str
+
+
+@dataclass(frozen=True, slots=True)
+class HasCommits(AdminRequest[bool]):
+    """Ask whether a group has committed an offset of a topic."""
+
+    group: str
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
 class GetBrokers(AdminRequest[list[int]]):
     """Ask for the ids of the brokers, sorted."""
 

@@ -34,6 +34,7 @@ from pixy.engine.instances.registry import Instances
 from pixy.engine.produce.messages import Produce, ProduceMany
 from pixy.engine.produce.pending_records import Record, Written
 from pixy.engine.produce.topic_producer import TopicProducer
+from pixy.engine.record_headers import read_headers
 from pixy.errors import (
     HeadersUnsupported,
     InvalidParameter,
@@ -51,6 +52,8 @@ R = TypeVar("R")
 A = TypeVar("A", bound=Actor)
 
 _ATTEMPTS = 3
+_NO_KEY = ""
+"""No configuration key bounds these mailboxes: those of the cluster, and acks to a group."""
 _MAX_NAME = 249
 _NAME_CHARS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
@@ -212,7 +215,7 @@ class ClusterClient:
             offset: of the message.
 
         Raises:
-            NotConsumed: the partition was never assigned to this daemon.
+            NotConsumed: the partition was never assigned to this daemon, or the daemon was restarted since.
             PartitionLost: the partition is assigned to another member now.
             NeverOffered: the message was not delivered.
         """
@@ -223,8 +226,7 @@ class ClusterClient:
             raise NotConsumed(group, topic, partition)
         try:
             await self._reply(
-                ref.ask(AckMessage(topic, partition, offset), block=False, urgent=True),
-                "consumer.channel_buffer_size",
+                ref.ask(AckMessage(topic, partition, offset), block=False, urgent=True), _NO_KEY
             )
         except ActorDeadError as error:
             raise NotConsumed(group, topic, partition) from error
@@ -295,6 +297,15 @@ class ClusterClient:
             self._fetcher, "fetcher", GetFetcher(), Fetch(read), "max_waiting_fetches"
         )
 
+    async def read_headers(self, messages: Sequence[Message]) -> None:
+        """See :func:`pixy.engine.record_headers.read_headers`."""
+        await read_headers(
+            messages,
+            lambda wanted: self._with_ref(
+                self._fetcher, "fetcher", GetFetcher(), wanted, "max_waiting_fetches"
+            ),
+        )
+
     async def consumers(self, topic: str, group: str = "") -> Consumers:
         """The consumers of a topic: group to client to partitions.
 
@@ -347,7 +358,7 @@ class ClusterClient:
         if ref is not None and ref.is_alive():
             return ref
         try:
-            found = await self._reply(self._cluster.ask(get, block=False), "producer.channel_buffer_size")
+            found = await self._reply(self._cluster.ask(get, block=False), _NO_KEY)
         except ActorDeadError as error:
             raise self._gone() from error
         if len(cache) > self.proxy.producer.max_topics:

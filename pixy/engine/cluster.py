@@ -7,11 +7,12 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from actors import Actor, ActorDeadError, ActorRef, Future, handles
+from actors import Actor, ActorDeadError, ActorRef, Backoff, Future, Intensity, Supervision, handles
 from pixy.config.model import Proxy
 from pixy.engine.admin import Admin, Catalogue
+from pixy.engine.admin_messages import HasCommits, HasMembers
 from pixy.engine.cluster_messages import (
     DrainCluster,
     GetAdmin,
@@ -33,6 +34,7 @@ from pixy.engine.produce.messages import DeliveryReports, DrainProducer
 from pixy.engine.produce.partitioner import LIBRDKAFKA_PARTITIONER
 from pixy.engine.produce.pending_records import ProducerLife
 from pixy.engine.produce.topic_producer import TopicProducer
+from pixy.engine.topic_lookups import TopicLookups
 from pixy.errors import (
     Disabled,
     KafkaError,
@@ -40,22 +42,26 @@ from pixy.errors import (
     ShuttingDown,
     StartError,
     TooManyRequests,
-    UnknownTopic,
 )
 from pixy.kafka import settings
 from pixy.kafka.errors import OUT_OF_BROKERS
 from pixy.kafka.fetcher import FetchClient
 from pixy.kafka.producer import ProducerClient
 from pixy.kafka.producer_messages import Report
+from pixy.kafka.record_headers import HeaderReader
 from pixy.membership import Event, Session
 from pixy.membership.instances import InstanceEvent, InstanceSession
 from pixy.membership.kafka.instance import KafkaInstance
 from pixy.membership.kafka.session import KafkaSession
+from pixy.membership.zookeeper.interfaces import Outlook
+from pixy.membership.zookeeper.layout import check_name
 from pixy.wire.types import TopicPartition
+
+if TYPE_CHECKING:
+    from pixy.membership.zookeeper.groups import ZooKeeperGroups
 
 logger = logging.getLogger("pixy.engine")
 
-_LOOKUP_TIMEOUT = 5.0
 _REACH_SLICE = 1.0
 _GIVE_UP_DOWN = 3
 
@@ -75,11 +81,17 @@ class _Group:
 class Cluster(Actor):
     """Child of the service.
 
+    A child that fails is restarted, for ever: no topic and no group takes its cluster down with it. A fatal error of
+    the producer client does: then the cluster restarts with new clients.
+
     Args:
         name: as the configuration names the cluster.
         proxy: the cluster's configuration.
         node: ``rest.node_id``, which the generated names of REST consumer instances contain.
     """
+
+    # Requests wait in the mailbox during the pause, so it is not long.
+    supervision = Supervision(intensity=Intensity(restarts=1_000_000), backoff=Backoff(most=5.0))
 
     def __init__(self, name: str, proxy: Proxy, node: str = "") -> None:
         super().__init__()
@@ -95,6 +107,8 @@ class Cluster(Actor):
         self._producers: dict[str, ActorRef[TopicProducer]] = {}
         self._groups: dict[str, _Group] = {}
         self._draining = False
+        self._lookups: TopicLookups
+        self._zookeeper: ZooKeeperGroups | None = None
 
     def on_start(self) -> None:
         """Create the clients, which connect by themselves, and the children that always run."""
@@ -105,14 +119,28 @@ class Cluster(Actor):
             self._client_error,
             stamp=bool(self._proxy.journal.topic),
         )
+        pause = self._proxy.consumer.retry_backoff
+        self._lookups = TopicLookups(self._client.metadata, pause, self.system.loop.time)
         if self._proxy.journal.topic:
             self._start_journal()
         ref = self.actor_ref
-        self._admin = self.spawn(Admin, self._proxy, lambda: ref.ask(OwnGroups(), block=False), name="admin")
+        if self._proxy.consumer.membership == "zookeeper":
+            self._zookeeper = self._use_zookeeper()
+        self._admin = self.spawn(
+            Admin,
+            self._proxy,
+            lambda: ref.ask(OwnGroups(), block=False),
+            None if self._zookeeper is None else self._zookeeper.owners,
+            name="admin",
+        )
         known: dict[str, tuple[int, float]] = {}
         proxy = self._proxy
         self._fetcher = self.spawn(
-            Fetcher, proxy, lambda: FetchClient(settings.fetcher(proxy), known), name="fetcher"
+            Fetcher,
+            proxy,
+            lambda: FetchClient(settings.fetcher(proxy), known),
+            HeaderReader(settings.fetcher(proxy)),
+            name="fetcher",
         )
         self._instances = self.spawn(
             Instances,
@@ -122,6 +150,17 @@ class Cluster(Actor):
             Catalogue(self._admin),
             name="instances",
         )
+
+    def _use_zookeeper(self) -> ZooKeeperGroups:
+        from pixy.membership.zookeeper.groups import ZooKeeperGroups  # and kazoo, which nobody else needs
+
+        async def has_members(group: str) -> bool:
+            return await self._admin.ask(HasMembers(group), block=False)
+
+        async def has_commits(group: str, topic: str) -> bool:
+            return await self._admin.ask(HasCommits(group, topic), block=False)
+
+        return ZooKeeperGroups(self._proxy, Outlook(self._lookups.partitions, has_members, has_commits))
 
     def _start_journal(self) -> None:
         conf = self._proxy.journal
@@ -139,10 +178,17 @@ class Cluster(Actor):
 
     async def on_stop(self) -> None:  # type: ignore[override]
         """Close the producer, which a drain has emptied."""
+        self._lookups.close()
+        if self._zookeeper is not None:
+            await self._zookeeper.close()
         await self._client.close(0.0)
 
     async def on_failure(self, *_exc_info: Any) -> None:  # type: ignore[override]
         """Close the producer: the next life has a new one."""
+        if hasattr(self, "_lookups"):
+            self._lookups.close()
+        if self._zookeeper is not None:
+            await self._zookeeper.close()
         if hasattr(self, "_client"):
             await self._client.close(1.0)
 
@@ -176,33 +222,13 @@ class Cluster(Actor):
             request.topic,
             self._proxy.producer,
             self._client,
-            self._writable,
+            self._lookups.writable,
             legacy=settings.record_headers_unsupported(self._proxy),
             journal=None if request.topic == self._proxy.journal.topic else self._journal,
             name=self.free_name(f"{request.topic}.producer"),
         )
         self._producers[request.topic] = ref
         return ref
-
-    async def _writable(self, topic: str) -> tuple[int, ...] | None:
-        found = await self._topic(topic)
-        if found is None:
-            return None
-        return tuple(sorted(n for n, info in found.partitions.items() if info.leader >= 0))
-
-    async def _partitions(self, topic: str) -> int | None:
-        found = await self._topic(topic)
-        return None if found is None else len(found.partitions)
-
-    async def _topic(self, topic: str) -> Any:
-        """The topic's metadata, or None. Asking may make the broker create it."""
-        try:
-            found = (await self._client.metadata(topic, _LOOKUP_TIMEOUT)).get(topic)
-        except UnknownTopic:
-            return None
-        if found is None or found.error is not None or not found.partitions:
-            return None
-        return found
 
     def _deliver(self, reports: list[Report]) -> None:
         by_life: dict[ProducerLife, list[Report]] = {}
@@ -227,6 +253,8 @@ class Cluster(Actor):
     def _get_group(self, request: GetGroup) -> ActorRef[GroupConsumer] | None:
         if self._proxy.consumer.disabled:
             raise Disabled
+        if self._zookeeper is not None:
+            check_name(request.group)
         group = self._groups.get(request.group)
         if group is not None and group.leaving:
             group.waiting.append(self.take_reply())
@@ -247,7 +275,7 @@ class Cluster(Actor):
             self._proxy,
             self.actor_ref,
             self._session,
-            self._partitions,
+            self._lookups.partitions,
             self._journal,
             name=self.free_name(name),
         )
@@ -255,6 +283,8 @@ class Cluster(Actor):
         return ref
 
     def _session(self, group: str, post: Callable[[Event], None]) -> Session:
+        if self._zookeeper is not None:
+            return self._zookeeper.session(group, post)
         return KafkaSession(self._proxy, group, post)
 
     @handles(GroupLeaving)
@@ -345,4 +375,4 @@ def _open_instance(
     resume: Mapping[TopicPartition, int],
     post: Callable[[InstanceEvent], None],
 ) -> InstanceSession:
-    return KafkaInstance(proxy, group, name, spec.reset, spec.isolation, resume, post)
+    return KafkaInstance(proxy, group, name, spec.reset, spec.isolation, spec.auto_commit, resume, post)

@@ -1,7 +1,8 @@
 """Reads of a partition by offset: a bounded pool of Kafka consumers, each busy with one read.
 
 A read waits in its consumer's thread, never on the loop. A read goes to the consumer whose last read ended
-where it begins, because that consumer has fetched ahead.
+where it begins, because that consumer has fetched ahead. Headers that confluent-kafka cannot decode are read in
+the same threads, so that both have one bound.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from actors import Actor, Future, Request, handles
@@ -19,6 +21,8 @@ from pixy.engine.consume.long_polls import Message
 from pixy.errors import FetchPoolBusy, PixyError
 from pixy.kafka.errors import translate
 from pixy.kafka.fetcher import FetchClient, Read
+from pixy.kafka.record_headers import HeaderReader
+from pixy.wire.types import RecordHeaders
 
 logger = logging.getLogger("pixy.engine")
 
@@ -38,6 +42,15 @@ class Fetch(Request[list[Message]]):
 
 
 @dataclass(frozen=True, slots=True)
+class ReadHeaders(Request[dict[int, RecordHeaders]]):
+    """Read the headers of records again; see :meth:`pixy.kafka.record_headers.HeaderReader.read`."""
+
+    topic: str
+    partition: int
+    offsets: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
 class _CheckIdle:
     pass
 
@@ -48,7 +61,7 @@ class _Expire:
 
 @dataclass(slots=True)
 class _Waiting:
-    read: Read
+    wanted: Read | ReadHeaders
     reply: Future[Any]
     until: float
 
@@ -59,14 +72,16 @@ class Fetcher(Actor):
     Args:
         proxy: the cluster's configuration.
         make: creates a consumer; called in a thread.
+        headers: reads headers again; called in a thread.
     """
 
-    def __init__(self, proxy: Proxy, make: MakeClient) -> None:
+    def __init__(self, proxy: Proxy, make: MakeClient, headers: HeaderReader) -> None:
         super().__init__()
         self._most = proxy.max_fetches
         self._max_waiting = proxy.max_waiting_fetches
         self._patience = proxy.fetch_pool_timeout
         self._make = make
+        self._headers = headers
         self._threads = ThreadPoolExecutor(self._most, "kafka-fetch")
         self._idle: list[tuple[float, FetchClient]] = []
         self._clients = 0
@@ -96,23 +111,43 @@ class Fetcher(Actor):
 
     @handles(Fetch)
     def _fetch(self, message: Fetch) -> None:
+        self._begin_or_wait(message.read)
+
+    @handles(ReadHeaders)
+    def _read_headers(self, message: ReadHeaders) -> None:
+        self._begin_or_wait(message)
+
+    def _begin_or_wait(self, wanted: Read | ReadHeaders) -> None:
         reply = self.take_reply()
         if self._active < self._most:
-            self._begin(message.read, reply)
+            self._begin(wanted, reply)
         elif len(self._waiting) >= self._max_waiting:
             reply.try_fail(FetchPoolBusy())
         else:
             until = self.system.loop.time() + self._patience
-            self._waiting.append(_Waiting(message.read, reply, until))
+            self._waiting.append(_Waiting(wanted, reply, until))
             if len(self._waiting) == 1:
                 self.set_timer("expire", self._patience, _Expire())
 
-    def _begin(self, read: Read, reply: Future[Any]) -> None:
+    def _begin(self, wanted: Read | ReadHeaders, reply: Future[Any]) -> None:
         self._active += 1
-        client = self._choose(read)
+        if isinstance(wanted, ReadHeaders):
+            self.start_task(self._serve_headers(wanted, reply))
+            return
+        client = self._choose(wanted)
         if client is None:
             self._clients += 1
-        self.start_task(self._serve(read, reply, client))
+        self.start_task(self._serve(wanted, reply, client))
+
+    async def _serve_headers(self, wanted: ReadHeaders, reply: Future[Any]) -> None:
+        read = partial(self._headers.read, wanted.topic, wanted.partition, wanted.offsets)
+        try:
+            reply.try_set(await self.system.loop.run_in_executor(self._threads, read))
+        except PixyError as error:
+            reply.try_fail(error)
+        finally:
+            self._active -= 1
+            self._begin_waiting()
 
     def _choose(self, read: Read) -> FetchClient | None:
         """Choose an idle consumer, or None for a new one.
@@ -163,10 +198,13 @@ class Fetcher(Actor):
                 self._end(made[0])
         else:
             self._idle.append((self.system.loop.time(), made[0]))
+        self._begin_waiting()
+
+    def _begin_waiting(self) -> None:
         while self._waiting and self._active < self._most:
             waiting = self._waiting.popleft()
             if not waiting.reply.cancelled():
-                self._begin(waiting.read, waiting.reply)
+                self._begin(waiting.wanted, waiting.reply)
 
     @handles(_Expire)
     def _expire(self, _message: _Expire) -> None:

@@ -22,15 +22,16 @@ from confluent_kafka.admin import (
 from pixy.errors import KafkaError
 from pixy.kafka.consumer import Commit
 from pixy.kafka.errors import translate, unknown_topic, unsupported
+from pixy.kafka.group_members import GroupMembers, Groups
 from pixy.kafka.group_offsets import GroupOffsets
 from pixy.kafka.settings import Settings, group_id
+from pixy.kafka.threads import KafkaThreads
 from pixy.wire.types import TopicPartition
 
 T = TypeVar("T")
 
 _END, _BEGINNING = -1, -2
 _SOME_TOPIC = "__consumer_offsets"
-_GROUPS_AT_ONCE = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,31 +44,21 @@ class PartitionInfo:
     isr: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class GroupInfo:
-    """A consumer group.
-
-    Attributes:
-        members: (client id, member id, assigned partitions) of each member.
-    """
-
-    group: str
-    dead: bool
-    members: tuple[tuple[str, str, tuple[tuple[str, int], ...]], ...]
-
-
 class KafkaAdmin:
     """A thin admin client. Every method raises PixyError.
 
     Args:
         settings: see :func:`pixy.kafka.settings.admin`.
         timeout: seconds that a request may take.
+        threads: how many requests may block a thread at the same time.
     """
 
-    def __init__(self, settings: Settings, timeout: float) -> None:
+    def __init__(self, settings: Settings, timeout: float, threads: int = 64) -> None:
         self._client = AdminClient(settings)
+        self._members = GroupMembers(settings, timeout)
         self._settings = settings
         self._timeout = timeout
+        self._threads = KafkaThreads("kafka-admin", threads)
         self._sandbox = False
 
     async def topics(self) -> dict[str, tuple[PartitionInfo, ...]]:
@@ -93,7 +84,7 @@ class KafkaAdmin:
 
     async def _list(self, *topic: str) -> Any:
         try:
-            found = await asyncio.to_thread(self._client.list_topics, *topic, timeout=self._timeout)
+            found = await self._threads.run(lambda: self._client.list_topics(*topic, timeout=self._timeout))
         except KafkaException as error:
             raise translate(error) from error
         # librdkafka's mock cluster has no controller: a request to the controller would time out.
@@ -195,7 +186,7 @@ class KafkaAdmin:
             finally:
                 offsets.close()
 
-        return await asyncio.to_thread(blocking)
+        return await self._threads.run(blocking)
 
     async def groups(self) -> list[str]:
         """The names of all consumer groups."""
@@ -204,16 +195,9 @@ class KafkaAdmin:
             raise translate(found.errors[0])
         return sorted(group.group_id for group in found.valid)
 
-    async def describe(self, groups: Sequence[str]) -> list[GroupInfo]:
-        """The members of groups and the partitions assigned to each."""
-        described: list[GroupInfo] = []
-        for at in range(0, len(groups), _GROUPS_AT_ONCE):
-            futures = self._client.describe_consumer_groups(
-                list(groups[at : at + _GROUPS_AT_ONCE]), request_timeout=self._timeout
-            )
-            for group, future in futures.items():
-                described.append(_group_info(group, await self._wait(future)))
-        return described
+    async def describe(self, groups: Sequence[str]) -> Groups:
+        """The members of groups, and the partitions assigned to each."""
+        return await self._threads.run(lambda: self._members.describe(groups))
 
     async def _wait(self, future: ThreadFuture[T]) -> T:
         try:
@@ -228,22 +212,4 @@ def _partitions(topic: Any) -> tuple[PartitionInfo, ...]:
     return tuple(
         PartitionInfo(number, info.leader, tuple(info.replicas), tuple(info.isrs))
         for number, info in sorted(topic.partitions.items())
-    )
-
-
-def _group_info(group: str, found: Any) -> GroupInfo:
-    return GroupInfo(
-        group,
-        found.state.name == "DEAD",
-        tuple(
-            (
-                member.client_id,
-                member.member_id,
-                tuple(
-                    (part.topic, part.partition)
-                    for part in (member.assignment.topic_partitions if member.assignment else ())
-                ),
-            )
-            for member in found.members
-        ),
     )

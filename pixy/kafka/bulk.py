@@ -22,6 +22,7 @@ from confluent_kafka import (
 
 from pixy.errors import KafkaError
 from pixy.kafka.errors import translate
+from pixy.kafka.record_headers import UNREADABLE, HeaderReader, headers_of
 from pixy.kafka.settings import Settings
 from pixy.wire.types import RecordHeaders
 
@@ -250,14 +251,7 @@ def read_range(
                 if message.offset() >= end:
                     return
                 deadline = time.monotonic() + timeout
-                kind, timestamp = message.timestamp()
-                yield Incoming(
-                    message.offset(),
-                    timestamp if kind else -1,
-                    message.key(),
-                    message.value(),
-                    message.headers(),
-                )
+                yield _incoming(message, settings)
         raise KafkaError(
             f"kafka: {topic}/{partition} could not be read up to offset {end}",
             -185,
@@ -268,3 +262,12 @@ def read_range(
         raise translate(error) from error
     finally:
         client.close()
+
+
+def _incoming(message: Any, settings: Settings) -> Incoming:
+    offset, headers = message.offset(), headers_of(message)
+    if headers is UNREADABLE:
+        found = HeaderReader(settings).read(message.topic(), message.partition(), (offset,))
+        headers = found.get(offset, ())
+    kind, timestamp = message.timestamp()
+    return Incoming(offset, timestamp if kind else -1, message.key(), message.value(), headers or None)

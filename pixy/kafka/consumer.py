@@ -6,7 +6,12 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition as LibraryPartition
+from confluent_kafka import (
+    Consumer,
+    KafkaError as LibraryError,
+    KafkaException,
+    TopicPartition as LibraryPartition,
+)
 
 from pixy.errors import PixyError, Unavailable
 from pixy.kafka.errors import translate
@@ -15,8 +20,15 @@ from pixy.kafka.settings import Settings
 from pixy.wire.client import Member
 from pixy.wire.types import TopicPartition
 
-_END, _BEGINNING = -1, -2
 _PATIENCE = 5.0
+
+PARTITION_END = LibraryError._PARTITION_EOF
+"""The code of an event: the end of a partition was reached, at the event's offset."""
+OUT_OF_RANGE = LibraryError._AUTO_OFFSET_RESET
+"""The code of an event: the log has no such offset, and the partition is fetched no more."""
+
+Check = Callable[[GroupOffsets, tuple[Commit, ...]], tuple[Commit, ...]]
+"""Decides what may be committed."""
 
 
 class ConsumerClient:
@@ -81,6 +93,21 @@ class ConsumerClient:
             [LibraryPartition(topic, partition, at) for (topic, partition), at in starts]
         )
 
+    def unassign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Stop fetching assigned partitions; no message of theirs follows. Call it inside ``revoke`` and ``lost``
+        for those that :meth:`assign` was called for, with none if there is none.
+        """
+        self._consumer.incremental_unassign([LibraryPartition(*partition) for partition in partitions])
+
+    def restart(self, partition: TopicPartition, offset: int) -> None:
+        """Fetch an assigned partition from another offset, paused or not, whatever its state.
+
+        Unlike a seek: librdkafka refuses that until it has begun to fetch, and after an offset was out of range.
+        """
+        self.unassign([partition])
+        self.assign([(partition, offset)])
+        self.resume([partition])  # librdkafka keeps the pause of a partition that comes back
+
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Fetch an assigned partition from another offset. Discards prefetched messages."""
         self._consumer.seek(LibraryPartition(*partition, offset))
@@ -103,19 +130,6 @@ class ConsumerClient:
         self._settle()
         return self._offsets.committed(partitions, patience=timeout)
 
-    def bounds(
-        self, partitions: list[TopicPartition], timeout: float
-    ) -> dict[TopicPartition, tuple[int, int]]:
-        """The oldest offset of each partition and the offset of the next record. Raises PixyError.
-
-        Args:
-            partitions: which.
-            timeout: seconds, for each of two requests.
-        """
-        begin = self._list_offsets(partitions, _BEGINNING, timeout)
-        end = self._list_offsets(partitions, _END, timeout)
-        return {partition: (begin[partition], end[partition]) for partition in partitions}
-
     def _list_offsets(
         self, partitions: list[TopicPartition], which: int, timeout: float
     ) -> dict[TopicPartition, int]:
@@ -130,7 +144,30 @@ class ConsumerClient:
         _raise_first(found)
         return {(part.topic, part.partition): part.offset for part in found}
 
-    def commit(self, commits: Iterable[Commit], *, wait: bool) -> None:
+    def under_way(self) -> threading.Thread | None:
+        """The commit in progress: whoever reads committed offsets elsewhere joins it first."""
+        return self._under_way
+
+    def wake(self) -> None:
+        """Make librdkafka's main thread look at its timers now.
+
+        It sends heartbeats, and takes the steps of a rebalance, only when something wakes it, or else once a
+        second, whatever ``heartbeat.interval.ms`` says. Any question to it is a reason to wake.
+        """
+        self._consumer.memberid()
+
+    def generation(self) -> int:
+        """The group's generation (the member's epoch with KIP-848): 1 at a group's first assignment.
+
+        Raises:
+            PixyError: the library does not know it.
+        """
+        try:
+            return parse_member(self._consumer.consumer_group_metadata()).generation_id
+        except KafkaException as error:
+            raise translate(error) from error
+
+    def commit(self, commits: Iterable[Commit], *, wait: bool, check: Check | None = None) -> None:
         """Commit as this member, after a commit that is in progress.
 
         Args:
@@ -138,12 +175,18 @@ class ConsumerClient:
             wait: return when the coordinator has answered, and wait for one that moves. Without it another
                 thread waits and calls ``committed``: messages keep coming while a coordinator does not
                 answer.
+            check: called with the coordinator's client and the commits, in the thread that commits; returns
+                what may be committed. Raises PixyError, which fails the commit.
 
         Raises:
             PixyError: with ``wait``, the commit or a partition of it was refused.
         """
         batch = tuple(commits)
         self._settle()
+        if wait and check is not None:
+            batch = check(self._offsets, batch)
+            if not batch:
+                return
         try:
             if wait and not any(commit.metadata for commit in batch):
                 self._commit_plain(batch)
@@ -158,12 +201,14 @@ class ConsumerClient:
         # A daemon thread, unlike an executor's, does not delay the end of the process when the coordinator
         # does not answer.
         self._under_way = threading.Thread(
-            target=self._commit_aside, args=(batch, member), name="kafka-commit", daemon=True
+            target=self._commit_aside, args=(batch, member, check), name="kafka-commit", daemon=True
         )
         self._under_way.start()
 
-    def _commit_aside(self, batch: tuple[Commit, ...], member: Member) -> None:
+    def _commit_aside(self, batch: tuple[Commit, ...], member: Member, check: Check | None) -> None:
         try:
+            if check is not None:
+                batch = check(self._offsets, batch)
             errors: dict[TopicPartition, PixyError] = {**self._offsets.commit(batch, member)}
         except Exception as error:
             self._on_commit(error if isinstance(error, PixyError) else translate(error), {})
@@ -205,6 +250,9 @@ def _raise_first(parts: Iterable[LibraryPartition]) -> None:
 
 
 __all__ = [
+    "OUT_OF_RANGE",
+    "PARTITION_END",
+    "Check",
     "Commit",
     "Committed",
     "ConsumerClient",

@@ -13,7 +13,8 @@ from __future__ import annotations
 import ssl
 import struct
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -22,6 +23,7 @@ from confluent_kafka import KafkaError as LibraryError
 from pixy.errors import KafkaError
 from pixy.kafka.errors import TRANSIENT_CODES, translate
 from pixy.kafka.settings import Settings
+from pixy.kafka.topics import Topics
 from pixy.wire.client import (
     AuthenticationError,
     GroupClient,
@@ -115,24 +117,58 @@ class GroupOffsets:
         Raises:
             KafkaError: the coordinator could not be reached, or refused.
         """
+        found, errors = self.fetch(partitions, patience=patience)
+        for error in errors.values():
+            raise error
+        return found
+
+    def fetch(
+        self, partitions: Iterable[TopicPartition], *, patience: float = 0.0
+    ) -> tuple[dict[TopicPartition, Committed], dict[TopicPartition, KafkaError]]:
+        """The committed offsets of partitions, and the errors of those that the coordinator refused.
+
+        Args:
+            partitions: which.
+            patience: seconds to try again after errors that pass.
+
+        Raises:
+            KafkaError: the coordinator could not be reached, or refused everything for one reason.
+        """
         wanted = list(partitions)
 
-        def attempt(client: GroupClient) -> dict[TopicPartition, Committed]:
+        def attempt(
+            client: GroupClient,
+        ) -> tuple[dict[TopicPartition, Committed], dict[TopicPartition, KafkaError]]:
             found = client.fetch_offsets(wanted)
             if found.error_code:
                 raise error_of(found.error_code)
             answers = {tp: found.of(*tp) for tp in wanted}
-            errors = [error_of(each.error_code) for each in answers.values() if each.error_code]
-            _raise_transient(errors)
-            for error in errors:
-                raise error
+            errors = {tp: error_of(each.error_code) for tp, each in answers.items() if each.error_code}
+            _raise_transient(errors.values())
             return {
                 # An earlier version of this daemon stored the terminator as well.
                 tp: Committed(None if each.offset == -1 else each.offset, (each.metadata or "").rstrip("\0"))
                 for tp, each in answers.items()
-            }
+                if not each.error_code
+            }, errors
 
         return self._patiently(attempt, patience)
+
+    def topics(self, names: Iterable[str], *, patience: float = 0.0) -> Topics:
+        """Describe topics as the coordinator knows them; the request creates none.
+
+        The coordinator deletes the committed offsets of a topic when it learns that the topic was deleted. So a
+        commit that follows an answer with the old id is deleted too, unless the topic goes in between.
+
+        Args:
+            names: their names.
+            patience: seconds to try again after errors that pass.
+
+        Raises:
+            KafkaError: the coordinator could not be reached.
+        """
+        wanted = {"Topics": [{"Name": each} for each in names], "AllowAutoTopicCreation": False}
+        return self._patiently(lambda client: Topics(client.call("Metadata", wanted)), patience)
 
     def close(self) -> None:
         """Close the connection, if there is one; the next call opens another."""
@@ -154,22 +190,29 @@ class GroupOffsets:
             pause = min(_MAX_BACKOFF, pause * 2 or _BACKOFF)
 
     def _once(self, attempt: Callable[[GroupClient], T]) -> T:
-        try:
+        with translated():
             if self._client is None:
                 self._client = GroupClient(
                     bootstrap(self._settings), self._group, **wire_options(self._settings)
                 )
             return attempt(self._client)
-        except WireKafkaError as error:
-            raise error_of(error.code) from error
-        except RequestTimedOutError as error:
-            raise error_of(LibraryError._TIMED_OUT) from error
-        except TransportError as error:
-            raise error_of(LibraryError._TRANSPORT) from error
-        except AuthenticationError as error:
-            raise error_of(LibraryError._AUTHENTICATION) from error
-        except (WireError, OSError) as error:
-            raise translate(error) from error
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Raise the errors of the wire library as ours."""
+    try:
+        yield
+    except WireKafkaError as error:
+        raise error_of(error.code) from error
+    except RequestTimedOutError as error:
+        raise error_of(LibraryError._TIMED_OUT) from error
+    except TransportError as error:
+        raise error_of(LibraryError._TRANSPORT) from error
+    except AuthenticationError as error:
+        raise error_of(LibraryError._AUTHENTICATION) from error
+    except (WireError, OSError) as error:
+        raise translate(error) from error
 
 
 def error_of(code: int) -> KafkaError:

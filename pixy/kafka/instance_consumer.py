@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+import uuid
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from confluent_kafka import KafkaError as LibraryError, KafkaException, TopicPartition as LibraryPartition
@@ -13,7 +14,13 @@ from pixy.kafka.errors import translate
 from pixy.wire.types import TopicPartition
 
 _RETRY = 0.01
-_NEWEST, _OLDEST = -1, -2
+BEGINNING, END = -2, -1
+"""In place of an offset: the oldest record, and the next one to be written."""
+
+Layout = dict[str, dict[int, bool]]
+"""Of each topic that exists, its partitions, and whether they have a leader."""
+
+_FEW = 3
 _NOT_FETCHING_YET = LibraryError._STATE
 
 _TRANSIENT = frozenset(
@@ -90,6 +97,41 @@ class InstanceConsumer(ConsumerClient):
                         raise translate(error) from error
                     time.sleep(_RETRY)
 
+    def layout(self, topics: Collection[str] | None, timeout: float) -> Layout:
+        """Look up topics.
+
+        Args:
+            topics: names; None for all topics of the cluster.
+            timeout: seconds, for each request.
+
+        Raises:
+            PixyError: the cluster does not answer.
+        """
+        one_by_one = topics is not None and len(topics) <= _FEW
+        asked: Iterable[str | None] = topics if one_by_one and topics is not None else (None,)
+        found: Layout = {}
+        try:
+            for topic in asked:
+                for name, info in self._consumer.list_topics(topic, timeout=timeout).topics.items():
+                    if info.error is None and (topics is None or name in topics):
+                        found[name] = {number: part.leader >= 0 for number, part in info.partitions.items()}
+        except KafkaException as error:
+            raise translate(error) from error
+        return found
+
+    def topic_ids(self, topics: Iterable[str], timeout: float) -> Mapping[str, uuid.UUID]:
+        """The ids of the topics that exist, as the group's coordinator knows them.
+
+        Args:
+            topics: names.
+            timeout: seconds to keep trying while the coordinator moves.
+
+        Raises:
+            PixyError: the coordinator could not be reached.
+        """
+        self._settle()
+        return self._offsets.topics(topics, patience=timeout).ids
+
     def ends(
         self, partitions: Iterable[TopicPartition], timeout: float, *, oldest: bool
     ) -> dict[TopicPartition, int]:
@@ -103,4 +145,4 @@ class InstanceConsumer(ConsumerClient):
         Raises:
             PixyError: the lookup failed.
         """
-        return self._list_offsets(list(partitions), _OLDEST if oldest else _NEWEST, timeout)
+        return self._list_offsets(list(partitions), BEGINNING if oldest else END, timeout)

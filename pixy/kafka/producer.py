@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import threading
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -17,15 +19,23 @@ from confluent_kafka import KafkaError as LibraryError, KafkaException, Producer
 
 from pixy.errors import KafkaError
 from pixy.kafka.errors import translate
-from pixy.kafka.producer_messages import Bulk, Message, Outgoing, Report, by_partition
+from pixy.kafka.gated_sender import GatedSender, Sending
+from pixy.kafka.library_calls import list_topics, send_one, send_together
+from pixy.kafka.producer_messages import Bulk, Landed, Message, Outgoing, Report, by_partition
+from pixy.kafka.returned_messages import ReturnedMessages
 from pixy.kafka.settings import Settings
+from pixy.kafka.threads import KafkaThreads
 
 _POLL = 0.1
 """Seconds that the thread waits for a report before it looks whether the client is closing."""
 _GATHER = 0.0005
 """Seconds that the thread waits for one more report of a batch that is landing."""
 _GATHER_POLLS = 4
+_LOOK_UPS = 16
+"""Requests for metadata at the same time, each in a thread."""
 _MAX_MESSAGES = 100_000  # librdkafka's queue.buffering.max.messages
+_PURGE = 1.0
+"""Seconds that a close waits for the reports of the messages that it gives up."""
 
 
 class ProducerClient:
@@ -53,11 +63,27 @@ class ProducerClient:
         self._reports: list[Report] = []
         self._outstanding = 0
         self._max_bytes = int(settings["queue.buffering.max.kbytes"]) * 1024
+        self._idempotent = bool(settings.get("enable.idempotence"))
+        # Set by `close` for the thread to see, in this order.
+        self._give_up_at = math.inf
         self._closing = False
+        self._given_up = 0
         self.down: str = ""
         """Why no broker can be reached, as librdkafka last said; empty if it has not."""
         self._producer = Producer({**settings, "error_cb": self._error})
-        self._thread = threading.Thread(target=self._poll, name="kafka-producer", daemon=True)
+        self._lookups = KafkaThreads("kafka-metadata", _LOOK_UPS)
+        produce = partial(send_one, self._producer)
+        self._returned = ReturnedMessages(produce)
+        self._probes: list[tuple[str, int, int | None]] = []
+        self._gated = GatedSender(
+            produce,
+            self._fail_held,
+            self._probes,
+            max_bytes=self._max_bytes,
+            timeout=settings.get("message.timeout.ms", 300_000) / 1000,
+            hashing=str(settings.get("partitioner", "")).startswith("fnv1a"),
+        )
+        self._thread = threading.Thread(target=self._run, name="kafka-producer", daemon=True)
         self._thread.start()
 
     def send(
@@ -75,8 +101,10 @@ class ProducerClient:
             delivery report), and those of them that librdkafka refused, with the reason.
         """
         size = sum([item.size for item in batch])
+        partitions, targets = self._gated.choose(topic, batch, partitions)
         if (
-            len(batch) > 1
+            targets is None
+            and len(batch) > 1
             and self._roomy(len(batch), size)
             and not any(item.headers or item.timestamp for item in batch)
         ):
@@ -86,12 +114,16 @@ class ProducerClient:
                 return len(batch), [
                     each
                     for partition, indexes in groups
-                    for each in self._send_together(topic, [batch[at] for at in indexes], partition)
+                    for each in self._send_batch(topic, [batch[at] for at in indexes], partition)
                 ]
         refused: list[tuple[Outgoing, KafkaError]] = []
         for at, (item, partition) in enumerate(zip(batch, partitions, strict=True)):
+            report = partial(self._report, item)
             try:
-                self._send_one(topic, item, partition, partial(self._report, item))
+                if targets is None:
+                    send_one(self._producer, topic, item, partition, report)
+                else:
+                    self._gated.put(topic, targets[at], Sending(item, partition, report, item.size))
                 self._outstanding += item.size
             except BufferError:
                 return at, refused
@@ -121,16 +153,26 @@ class ProducerClient:
         return all_sent
 
     def _send_rest(self, topic: str, bulk: Bulk, partitions: Sequence[int]) -> bool:
-        records = bulk.records
-        if bulk.plain and bulk.sent == 0 and self._roomy(len(records), bulk.size):
+        records, first = bulk.records, bulk.sent
+        rest = records
+        if first:
+            rest, partitions = records[first:], partitions[first:]
+        partitions, targets = self._gated.choose(topic, rest, partitions)
+        if targets is None and bulk.plain and first == 0 and self._roomy(len(records), bulk.size):
             groups = by_partition(partitions)
             if groups is not None:
                 for partition, indexes in groups:
                     self._send_group(topic, bulk, partition, indexes)
                 bulk.sent = len(records)
         for at in range(bulk.sent, len(records)):
+            record, partition, report = records[at], partitions[at - first], partial(bulk.landed, at)
             try:
-                self._send_one(topic, records[at], partitions[at], partial(bulk.landed, at))
+                if targets is None:
+                    send_one(self._producer, topic, record, partition, report)
+                else:
+                    size = len(record.value or b"") + len(record.key or b"")
+                    sending = Sending(record, partition, report, size, bulk, at)
+                    self._gated.put(topic, targets[at - first], sending)
             except BufferError:
                 return False
             except (KafkaException, TypeError, ValueError) as error:
@@ -139,59 +181,49 @@ class ProducerClient:
         return True
 
     def _roomy(self, count: int, size: int) -> bool:
-        """Whether librdkafka's queue has room to spare for a batch in one call to ``produce_batch``.
-
-        One call for all costs 0.8 microseconds a message, one call each 1.45; and the producer's thread, which
-        wakes with the first message, then finds more of them. But ``produce_batch`` takes no headers, ignores
-        timestamps, takes one partition for all messages, and when its queue fills it may accept a later
-        message after it refused an earlier one.
-        """
+        """Whether librdkafka's queue has room to spare for a batch in one call; see ``send_together``."""
         return (
             self._outstanding + size < self._max_bytes // 2
             and len(self._producer) + count < _MAX_MESSAGES // 2
         )
 
-    def _send_one(
-        self, topic: str, item: Message, partition: int, report: Callable[[Any, Any], None]
-    ) -> None:
-        self._producer.produce(
-            topic,
-            item.value,
-            item.key,
-            partition,
-            on_delivery=report,
-            timestamp=item.timestamp or 0,
-            headers=list(item.headers) if item.headers else None,
-        )
-
     def _send_group(self, topic: str, bulk: Bulk, partition: int, indexes: Sequence[int]) -> None:
         records, landed = bulk.records, bulk.landed
-        messages: list[dict[str, Any]] = [
+        messages = [
             {"value": record.value, "key": record.key, "callback": partial(landed, at)}
             for at in indexes
             for record in (records[at],)
         ]
-        if self._producer.produce_batch(topic, messages, partition) < len(messages):
-            for at, message in zip(indexes, messages, strict=True):
-                if "_error" in message:
-                    bulk.refuse(at, message["_error"])
+        for at, error in send_together(self._producer, topic, messages, partition):
+            bulk.refuse(indexes[at], error)
 
-    def _send_together(
+    def _send_batch(
         self, topic: str, batch: Sequence[Outgoing], partition: int
     ) -> list[tuple[Outgoing, KafkaError]]:
         report = self._report
-        messages: list[dict[str, Any]] = [
+        messages = [
             {"value": item.value, "key": item.key, "callback": partial(report, item)} for item in batch
         ]
-        if self._producer.produce_batch(topic, messages, partition) == len(batch):
-            return []
         refused = [
-            (item, translate(message["_error"]))
-            for item, message in zip(batch, messages, strict=True)
-            if "_error" in message
+            (batch[at], translate(error))
+            for at, error in send_together(self._producer, topic, messages, partition)
         ]
         self._outstanding -= sum(item.size for item, _ in refused)
         return refused
+
+    def gate(self, topic: str, partitions: Sequence[int]) -> None:
+        """Before others, send one message alone to each of these partitions; see :mod:`pixy.kafka.partition_gates`.
+
+        Args:
+            topic: that is about to be written to.
+            partitions: those that have a leader, sorted.
+        """
+        if self._idempotent:
+            self._gated.shut(topic, partitions)
+
+    def ungate(self, topic: str) -> None:
+        """Forget which partitions of a topic have not been written to."""
+        self._gated.forget(topic)
 
     async def metadata(self, topic: str | None, timeout: float) -> dict[str, Any]:
         """Return topics by name, as confluent-kafka's ``TopicMetadata``.
@@ -203,38 +235,44 @@ class ProducerClient:
         Raises:
             KafkaError: no broker answered in time.
         """
-        found = await asyncio.to_thread(self._list_topics, topic, timeout)
-        return dict(found.topics)
+        return await self._lookups.run(lambda: list_topics(self._producer, topic, timeout))
 
     async def close(self, timeout: float) -> int:
         """Send what is buffered, for at most ``timeout`` seconds. Return how many messages were given up."""
-        left = await asyncio.to_thread(self._flush, timeout)
+        until = time.monotonic() + timeout
+        held = await self._gated.drain(timeout)
+        self._give_up_at = until
         self._closing = True
-        await asyncio.to_thread(self._thread.join, 5.0)
-        return left
+        # The thread ends in time by itself; the bound is for one that died.
+        await KafkaThreads("kafka-flush", 1).run(lambda: self._thread.join(timeout + _PURGE + 5.0))
+        return held + self._given_up
 
     # -- in other threads -------------------------------------------------------------------------
 
-    def _list_topics(self, topic: str | None, timeout: float) -> Any:
-        try:
-            if topic is None:
-                return self._producer.list_topics(timeout=timeout)
-            return self._producer.list_topics(topic, timeout=timeout)
-        except KafkaException as error:
-            raise translate(error) from error
-
-    def _flush(self, timeout: float) -> int:
-        left = self._producer.flush(timeout)
-        if left:
-            self._producer.purge()
-            self._producer.flush(1.0)
-        self._hand_over()
-        return int(left)
-
     def _report(self, token: Any, error: Any, message: Any) -> None:
+        offset = message.offset()
+        if offset is None and error is None and self.send_again(token, message, partial(self._report, token)):
+            return
         if self._stamp:
             token.timestamp = message.timestamp()[1]
-        self._reports.append((token, error, message.partition(), message.offset()))
+        self._reports.append((token, error, message.partition(), offset))
+
+    def send_again(self, item: Message, message: Any, landed: Landed) -> bool:
+        """Send a message again that landed without an error and without an offset; see :class:`ReturnedMessages`.
+
+        Called in the producer's thread.
+
+        Args:
+            item: what was sent.
+            message: what the delivery callback got.
+            landed: the delivery callback.
+
+        Returns:
+            False if no offset was to be expected, because the producer is not idempotent.
+        """
+        if self._idempotent:
+            self._returned.add(item, message, landed)
+        return self._idempotent
 
     def bulk_landed(self, bulk: Bulk) -> None:
         """Report a bulk whose last record has landed. Called in the producer's thread."""
@@ -247,27 +285,49 @@ class ProducerClient:
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._failed, translate(error))
 
+    def _run(self) -> None:
+        # Only this thread serves librdkafka's callbacks, also during `close`: a bulk's count has one writer.
+        while not self._closing:
+            self._poll()
+        while self._left() and time.monotonic() < self._give_up_at:
+            self._poll()
+        self._given_up = self._left()
+        if self._given_up:
+            self._returned.give_up()
+            self._producer.purge()
+            self._producer.flush(_PURGE)
+        self._hand_over()
+
+    def _left(self) -> int:
+        return len(self._producer) + len(self._returned)
+
     def _poll(self) -> None:
         producer = self._producer
         poll = producer.poll
-        while not self._closing:
-            if poll(_POLL):
-                # A batch lands partition by partition: gather the reports that are about to come, rather
-                # than wake the loop for each. A lone message does not wait.
-                for _ in range(_GATHER_POLLS):
-                    if not len(producer) or not poll(_GATHER):
-                        break
-                self._hand_over()
+        if poll(_POLL):
+            # A batch lands partition by partition: gather the reports that are about to come, rather
+            # than wake the loop for each. A lone message does not wait.
+            for _ in range(_GATHER_POLLS):
+                if not len(producer) or not poll(_GATHER):
+                    break
+            self._hand_over()
+        if self._returned:
+            self._returned.send()
 
     def _hand_over(self) -> None:
+        self._returned.log()
         reports, self._reports = self._reports, []
-        if reports:
+        probes: Sequence[tuple[str, int, int | None]] = ()
+        if self._probes:
+            probes = tuple(self._probes)
+            self._probes.clear()
+        if reports or probes:
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits for them
-                self._loop.call_soon_threadsafe(self._landed, reports)
+                self._loop.call_soon_threadsafe(self._landed, reports, probes)
 
     # -- on the loop ------------------------------------------------------------------------------
 
-    def _landed(self, reports: list[Report]) -> None:
+    def _landed(self, reports: list[Report], probes: Sequence[tuple[str, int, int | None]] = ()) -> None:
         for token, *_ in reports:
             if isinstance(token, Bulk):
                 if token.done:
@@ -277,3 +337,14 @@ class ProducerClient:
             self._outstanding -= token.size
         if reports:
             self._deliver(reports)
+        for probe in probes:
+            self._gated.landed(*probe)
+
+    def _fail_held(self, sending: Sending, error: object) -> None:
+        bulk = sending.bulk
+        if bulk is None:
+            self._landed([(sending.item, error, -1, -1)])
+            return
+        bulk.refuse(sending.at, error)
+        if bulk.complete():
+            self._landed([(bulk, None, -1, -1)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 from pixy.wire.types import RecordHeaders
@@ -36,6 +37,13 @@ Report = tuple[Any, Any, int, int]
 first are None, -1 and -1."""
 
 
+Landed = Callable[[Any, Any], None]
+"""A delivery callback of confluent-kafka: (error or None, message)."""
+
+SendAgain = Callable[[Message, Any, Landed], bool]
+"""See ``ProducerClient.send_again``: (what was sent, confluent-kafka's message, the callback)."""
+
+
 class Bulk:
     """Records that are sent together and reported together, through ``ProducerClient.send_bulk``.
 
@@ -59,10 +67,13 @@ class Bulk:
     Args:
         tell: called in the producer's thread when its last report completes the bulk; see
             ``ProducerClient.bulk_landed``.
+        again: called in the producer's thread with a record that landed without an offset; see
+            ``ProducerClient.send_again``.
         stamp: collect ``stamps``.
     """
 
     __slots__ = (
+        "_again",
         "_landed",
         "_refused",
         "_tell",
@@ -81,6 +92,7 @@ class Bulk:
         size: int,
         plain: bool,
         tell: Callable[[Bulk], None],
+        again: SendAgain,
         *,
         stamp: bool = False,
     ) -> None:
@@ -93,6 +105,7 @@ class Bulk:
         self.done = False
         self._landed = self._refused = 0
         self._tell = tell
+        self._again = again
 
     def landed(self, at: int, error: Any, message: Any) -> None:
         """Note the delivery report of one record. Called in the producer's thread.
@@ -102,9 +115,15 @@ class Bulk:
             error: confluent-kafka's error, or None.
             message: confluent-kafka's message.
         """
-        self.results[at] = (message.partition(), message.offset()) if error is None else error
-        if self.stamps is not None and error is None:
-            self.stamps[at] = message.timestamp()[1]
+        if error is None:
+            offset = message.offset()
+            if offset is None and self._again(self.records[at], message, partial(self.landed, at)):
+                return
+            self.results[at] = (message.partition(), offset)
+            if self.stamps is not None:
+                self.stamps[at] = message.timestamp()[1]
+        else:
+            self.results[at] = error
         self._landed += 1
         if self._landed + self._refused == len(self.results):
             self._tell(self)

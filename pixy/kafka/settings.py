@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from pixy.config.model import Kafka, Net, Proxy
+from pixy.config.model import Kafka, Net, Producer, Proxy
 from pixy.errors import InvalidParameter
 
 logger = logging.getLogger("pixy.kafka.librdkafka")
@@ -76,9 +76,7 @@ def producer(proxy: Proxy, partitioner: str) -> Settings:
         "compression.type": conf.compression,
         "message.max.bytes": conf.max_message_bytes,
         "request.timeout.ms": _ms(conf.timeout, 1),
-        # The Go original made retry_max attempts, retry_backoff apart. An idempotent producer can retry at
-        # once and any number of times within the same time.
-        "message.timeout.ms": _ms(conf.retry_backoff * conf.retry_max + conf.timeout, 1000),
+        "message.timeout.ms": _ms(message_timeout(conf)),
         "retry.backoff.ms": _ms(min(conf.retry_backoff, 0.1), 1),
         "retry.backoff.max.ms": _ms(min(conf.retry_backoff, 1.0), 1),
         # The TopicProducer batches; librdkafka sends at once.
@@ -87,6 +85,15 @@ def producer(proxy: Proxy, partitioner: str) -> Settings:
         "sticky.partitioning.linger.ms": 0,
         "queue.buffering.max.kbytes": max(1, conf.buffer_max_bytes // 1024),
     }
+
+
+def message_timeout(conf: Producer) -> float:
+    """Seconds after which a message that Kafka has not confirmed is given up.
+
+    The Go original made ``retry_max`` attempts, ``retry_backoff`` apart. An idempotent producer can retry at once and any
+    number of times within the same time.
+    """
+    return max(1.0, conf.retry_backoff * conf.retry_max + conf.timeout)
 
 
 def journal(proxy: Proxy) -> Settings:
@@ -111,13 +118,49 @@ def consumer(proxy: Proxy, group: str) -> Settings:
         group: its id.
     """
     conf = proxy.consumer
-    settings: Settings = {
+    settings = {
+        **claimed_consumer(proxy, group),
+        **_protocol(proxy, conf.session_timeout, conf.heartbeat_interval),
+    }
+    if conf.group_instance_id:
+        settings["group.instance.id"] = conf.group_instance_id
+    return settings
+
+
+def _protocol(proxy: Proxy, session_timeout: float, heartbeat_interval: float) -> Settings:
+    protocol = proxy.consumer.kafka_protocol
+    settings: Settings = {"group.protocol": protocol}
+    if protocol == "classic":
+        settings["partition.assignment.strategy"] = "cooperative-sticky"
+        settings["session.timeout.ms"] = _ms(session_timeout, 1)
+        settings["heartbeat.interval.ms"] = _ms(heartbeat_interval, 1)
+    return settings
+
+
+def _rack(proxy: Proxy) -> Settings:
+    return {"client.rack": proxy.client_rack} if proxy.client_rack else {}
+
+
+def claimed_consumer(proxy: Proxy, group: str) -> Settings:
+    """The settings of a consumer that fetches and commits for a group without joining it, as members in ZooKeeper do.
+
+    :func:`consumer` adds the group's protocol to them.
+
+    Args:
+        proxy: the cluster's configuration.
+        group: its id.
+    """
+    conf = proxy.consumer
+    return {
         **common(proxy),
+        **_rack(proxy),
         "group.id": group_id(group),
-        "group.protocol": conf.group_protocol,
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
-        "auto.offset.reset": "earliest",  # an offset out of range has expired: continue at the oldest
+        # After an offset out of range the session decides where to go on: the offset may have expired, or the log may
+        # be another one.
+        "auto.offset.reset": "error",
+        "enable.partition.eof": True,  # the end may be a transaction's marker, which is no message
         "allow.auto.create.topics": True,
         "fetch.wait.max.ms": _ms(conf.fetch_max_wait),
         "fetch.queue.backoff.ms": 10,
@@ -125,13 +168,6 @@ def consumer(proxy: Proxy, group: str) -> Settings:
         "queued.max.messages.kbytes": conf.prefetch_max_bytes // 1024,
         "max.poll.interval.ms": 300_000,
     }
-    if conf.group_protocol == "classic":
-        settings["partition.assignment.strategy"] = "cooperative-sticky"
-        settings["session.timeout.ms"] = _ms(conf.session_timeout, 1)
-        settings["heartbeat.interval.ms"] = _ms(conf.heartbeat_interval, 1)
-    if conf.group_instance_id:
-        settings["group.instance.id"] = conf.group_instance_id
-    return settings
 
 
 def admin(proxy: Proxy) -> Settings:
@@ -144,6 +180,7 @@ def fetcher(proxy: Proxy) -> Settings:
     conf = proxy.consumer
     return {
         **common(proxy),
+        **_rack(proxy),
         "group.id": f"{proxy.client_id}.fetch",  # the library requires one; it is never joined
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
@@ -170,11 +207,12 @@ def instance(proxy: Proxy, group: str, name: str, reset: str, isolation: str) ->
         isolation: ``read_committed`` or ``read_uncommitted``.
     """
     conf = proxy.instances
-    settings: Settings = {
+    return {
         **common(proxy),
+        **_rack(proxy),
         "client.id": f"{proxy.client_id}.{name}",
         "group.id": group_id(group),
-        "group.protocol": proxy.consumer.group_protocol,
+        **_protocol(proxy, conf.session_timeout, conf.heartbeat_interval),
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
         "auto.offset.reset": reset,
@@ -192,11 +230,6 @@ def instance(proxy: Proxy, group: str, name: str, reset: str, isolation: str) ->
         "max.poll.interval.ms": 300_000,
         "enable.metrics.push": False,
     }
-    if proxy.consumer.group_protocol == "classic":
-        settings["partition.assignment.strategy"] = "cooperative-sticky"
-        settings["session.timeout.ms"] = _ms(conf.session_timeout, 1)
-        settings["heartbeat.interval.ms"] = _ms(conf.heartbeat_interval, 1)
-    return settings
 
 
 def group_id(group: str) -> str:

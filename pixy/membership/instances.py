@@ -12,28 +12,21 @@ from typing import Any, Protocol
 
 from pixy.errors import PixyError
 from pixy.kafka.consumer import Commit
+from pixy.membership import Lost, Revoked, SessionFailed
 from pixy.wire.types import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """The group has assigned these partitions (maybe none), each from the given offset on."""
+    """The group has assigned these partitions (maybe none), each from the given offset on.
+
+    Attributes:
+        starts: offsets; -2 is the oldest record and -1 the next to be written, wherever they are.
+        new: the partitions that begin at their end because the group has committed nothing in them.
+    """
 
     starts: Mapping[TopicPartition, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Revoked:
-    """The group revokes these partitions. Answer with ``session.release``; the wait is bounded."""
-
-    partitions: tuple[TopicPartition, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Lost:
-    """These partitions already belong to another member; nothing can be committed for them."""
-
-    partitions: tuple[TopicPartition, ...]
+    new: frozenset[TopicPartition] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +56,17 @@ class Done:
     error: PixyError | None
 
 
-@dataclass(frozen=True, slots=True)
-class SessionFailed:
-    """The session is over; no event follows."""
-
-    error: PixyError
-
+__all__ = [
+    "Assigned",
+    "Done",
+    "Fetched",
+    "InstanceEvent",
+    "InstanceSession",
+    "Lost",
+    "Refused",
+    "Revoked",
+    "SessionFailed",
+]
 
 InstanceEvent = Assigned | Revoked | Lost | Fetched | Refused | Done | SessionFailed
 
@@ -130,8 +128,13 @@ class InstanceSession(Protocol):
             wait: False: post ``Fetched`` at once with the records that are ready, even if none are.
         """
 
-    def release(self, commits: Iterable[Commit]) -> None:
-        """Answer :class:`Revoked`: commit these offsets before the partitions go."""
+    def release(self, revoked: Revoked, commits: Iterable[Commit]) -> None:
+        """Answer :class:`Revoked`. Ignored if the session has stopped to wait for it.
+
+        Args:
+            revoked: the event itself, not an equal one.
+            commits: made before the partitions go.
+        """
 
     async def close(self, commits: Iterable[Commit], timeout: float) -> None:
         """Commit for the last time, leave the group and end the thread. Never raises.

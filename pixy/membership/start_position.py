@@ -12,35 +12,41 @@ class StartPosition:
     """The result of :func:`resolve_start`.
 
     Args:
-        fetch: the first offset to fetch.
-        position: offsets below it count as consumed.
-        new: nothing was committed: commit ``position`` at once.
+        position: the first offset to fetch; offsets below it count as consumed.
+        new: the position is not committed yet: commit it at once.
+        base: the committed offset that the position follows from, which the commit's metadata counts from;
+            None if the metadata says nothing about this log.
     """
 
-    fetch: int
     position: int
     new: bool
+    base: int | None = None
 
 
-def resolve_start(committed: int | None, oldest: int, end: int, *, from_oldest: bool) -> StartPosition:
+def resolve_start(
+    committed: int | None, oldest: int, end: int, *, from_oldest: bool, stable: int | None = None
+) -> StartPosition:
     """Resolve a committed offset against the partition's bounds.
 
-    A committed offset below the oldest one has expired: consumption goes on at the oldest. Above the
-    end, fetching starts at the end and skips messages up to the committed offset, as the original does.
+    A committed offset below the oldest one has expired: consumption goes on at the oldest, and the sparse acks
+    that were committed with it still hold. One above the end belongs to another log, which was deleted or
+    truncated since: this one is consumed from its oldest message. (The Go original skipped it up to the
+    committed offset.)
 
     Args:
         committed: the group's offset; None and -1 mean that there is none, -2 means the oldest.
         oldest: the first offset that can be read.
-        end: the offset of the next message to be written.
-        from_oldest: whether a group without an offset begins at the oldest message, else at the end.
+        end: the offset of the next message to be written, whether or not transactions are open.
+        from_oldest: whether a partition without an offset begins at its oldest message, else at its end. It does
+            in a group that has offsets of other partitions of the topic: the partition was added since.
+        stable: the first offset of an open transaction, where "the end" is for a reader of committed messages;
+            None for ``end``.
     """
     if committed is None or committed == _NEWEST:
-        start = oldest if from_oldest else end
-        return StartPosition(start, start, new=True)
-    if committed == _OLDEST:
-        return StartPosition(oldest, oldest, new=True)
+        newest = end if stable is None else stable
+        return StartPosition(oldest if from_oldest else newest, new=True)
+    if committed == _OLDEST or committed > end:
+        return StartPosition(oldest, new=True)
     if committed < oldest:
-        return StartPosition(oldest, oldest, new=False)
-    if committed > end:
-        return StartPosition(end, committed, new=False)
-    return StartPosition(committed, committed, new=False)
+        return StartPosition(oldest, new=True, base=committed)
+    return StartPosition(committed, new=False, base=committed)

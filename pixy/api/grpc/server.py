@@ -36,7 +36,7 @@ _STATUS: tuple[tuple[type[Exception], grpc.StatusCode], ...] = (
     (errors.TooManyRequests, grpc.StatusCode.RESOURCE_EXHAUSTED),
     (errors.Unavailable, grpc.StatusCode.UNAVAILABLE),
     (errors.GroupActive, grpc.StatusCode.FAILED_PRECONDITION),
-    (errors.PartitionLost, grpc.StatusCode.FAILED_PRECONDITION),
+    (errors.NotHeld, grpc.StatusCode.FAILED_PRECONDITION),
 )
 
 

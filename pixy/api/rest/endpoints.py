@@ -32,7 +32,7 @@ _STATUS: tuple[tuple[type[Exception], int], ...] = (
     (errors.TooManyRequests, 429),
     (errors.Unavailable, 503),
     (errors.GroupActive, 409),
-    (errors.PartitionLost, 409),
+    (errors.NotHeld, 409),
 )
 
 
@@ -156,7 +156,7 @@ class Endpoints:
                         "offset": delivery.offset,
                         "headers": [
                             {"key": name, "value": base64_or_none(value)}
-                            for name, value in record_headers(message)
+                            for name, value in await record_headers(cluster, message)
                         ],
                     }
                 )

@@ -105,7 +105,7 @@ def is_empty(body: bytes) -> bool:
 
 
 def parse(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
-    """Decode a JSON document. Unknown fields are ignored.
+    """Decode a JSON document. Unknown fields are ignored, unless its type forbids them.
 
     Args:
         body: the document.

@@ -10,6 +10,7 @@ from msgspec import Meta, Struct
 from pixy.api.restv1 import bodies, errors
 from pixy.api.restv1.errors import ApiError
 from pixy.api.restv1.reads import to_timestamp
+from pixy.api.restv1.topic_patterns import posix_pattern
 
 _Number = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 _Offset = Annotated[int, Meta(ge=0, le=2**63 - 2)]
@@ -95,17 +96,21 @@ def positions_request(body: bytes) -> PositionsRequest:
 
 
 def subscription_request(body: bytes) -> SubscriptionRequest:
-    """The topics or the pattern. Raises ApiError: neither (422), or both (409/40903)."""
+    """The topics (none: consume nothing) or the pattern, in librdkafka's dialect. Raises ApiError: neither (422), or
+    both (409/40903).
+    """
     asked = bodies.parse(_or_empty_object(body), _subscription)
     if asked.topics and asked.topic_pattern:
         raise ApiError(
             errors.ILLEGAL_STATE,
             "Subscription to topics, partitions and pattern are mutually exclusive",
         )
-    if not asked.topics and not asked.topic_pattern:
+    if asked.topics is None and not asked.topic_pattern:
         raise ApiError(errors.INVALID, "topics or topic_pattern must be given")
     if asked.topic_pattern and len(asked.topic_pattern) > _MAX_PATTERN:
         raise ApiError(errors.INVALID, f"topic_pattern: longer than {_MAX_PATTERN} characters")
+    if asked.topic_pattern:
+        asked.topic_pattern = posix_pattern(asked.topic_pattern)
     return asked
 
 

@@ -19,6 +19,8 @@ _RESETS = {
     "latest": "latest",
     "largest": "latest",
 }
+_ALIASES = {"fetch.min.bytes": "responseMinBytes", "consumer.request.timeout.ms": "requestWaitMs"}
+"""Other names that Confluent's proxy takes."""
 _ISOLATION = ("read_committed", "read_uncommitted")
 _MAX_MIN_BYTES = 10_000_000
 _MAX_INT = 2**31 - 1
@@ -36,19 +38,21 @@ def parse_options(body: bytes, conf: Instances) -> tuple[str | None, InstanceSpe
         conf: the defaults.
 
     Raises:
-        ApiError: 422 with 40001, 42204 or 422; the text names the option.
+        ApiError: 422 with 40001, 42204 (reset) or 422 (format); the text names the option.
     """
     options = bodies.parse(b"{}" if bodies.is_empty(body) else body, _decoder)
     name = _text(options, "name") or _text(options, "id") or None
     if name is not None:
         check_name(name)
+    for option, alias in _ALIASES.items():
+        options.setdefault(option, options.get(alias))
     min_bytes = _number(options, "fetch.min.bytes", -1, -1, _MAX_MIN_BYTES)
     wait = _number(options, "consumer.request.timeout.ms", round(conf.read_timeout * 1000), 0, _MAX_INT)
     most = _number(options, "max.poll.records", _MAX_INT, 1, _MAX_INT)
     return name, InstanceSpec(
         format=_format(options),
         reset=_reset(options),
-        auto_commit=_flag(options, ("auto.commit.enable", "enable.auto.commit")),
+        auto_commit=_flag(options, ("auto.commit.enable", "enable.auto.commit"), conf.auto_commit),
         min_bytes=max(1, min_bytes),
         wait=wait / 1000,
         max_records=most,
@@ -70,13 +74,16 @@ def _format(options: dict[str, Any]) -> str:
     if value in FORMATS:
         return value
     hint = " (needs a schema registry, which this proxy has not)" if value in SCHEMA_FORMATS else ""
-    raise ApiError(errors.INVALID_CONSUMER_CONFIG, f"Invalid format type: {value}{hint}")
+    raise ApiError(errors.INVALID, f"Invalid format type: {value}{hint}")
 
 
 def _reset(options: dict[str, Any]) -> str:
     value = (_text(options, "auto.offset.reset") or "latest").lower()
     if value not in _RESETS:
-        raise _constraint("auto.offset.reset", value, f"must be one of {', '.join(_RESETS)}")
+        raise ApiError(
+            errors.INVALID_CONSUMER_CONFIG,
+            f"Invalid value {value[:80]} for configuration auto.offset.reset: must be one of {', '.join(_RESETS)}",
+        )
     return _RESETS[value]
 
 
@@ -87,16 +94,16 @@ def _isolation(options: dict[str, Any]) -> str:
     return value
 
 
-def _flag(options: dict[str, Any], names: tuple[str, ...]) -> bool:
+def _flag(options: dict[str, Any], names: tuple[str, ...], default: bool) -> bool:
     for name in names:
         value = options.get(name)
         if isinstance(value, bool):
             return value
-        if isinstance(value, str) and value.lower() in ("true", "false", ""):
+        if isinstance(value, str) and value.lower() in ("true", "false"):
             return value.lower() == "true"
-        if value is not None:
+        if value not in (None, ""):
             raise _constraint(name, value, "must be true or false")
-    return False
+    return default
 
 
 def _number(options: dict[str, Any], name: str, default: int, least: int, most: int) -> int:

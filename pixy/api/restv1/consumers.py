@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -42,7 +41,6 @@ from pixy.kafka.consumer import Commit
 from pixy.kafka.settings import group_id
 
 _RECORD_COST = 200
-_ON_LOOP = 1000
 
 R = TypeVar("R")
 
@@ -71,7 +69,11 @@ def _of_instance(answer: Answer) -> Callable[[Call], Awaitable[web.StreamRespons
         body = await call.body()
         params = call.params
         forwarded = await call.peers.forward(call.request, params["group"], params["instance"], body)
-        return forwarded if forwarded is not None else await answer(call, body)
+        if forwarded is not None:
+            return forwarded
+        # Before the body is read: a client that finds its instance gone makes another.
+        await call.cluster.instances.find(params["group"], params["instance"])
+        return await answer(call, body)
 
     return handler
 
@@ -118,10 +120,7 @@ async def _read(call: Call, topic: str | None) -> web.StreamResponse:
     embedded: Format = "json" if batch.format == "json" else "binary"
     # Taken only now, so that waiting reads hold nothing. Records that do not fit are given back.
     call.share.take(batch.size * 4 // 3 + _RECORD_COST * len(records))
-    if len(records) <= _ON_LOOP:
-        body = render(records, embedded)
-    else:
-        body = await asyncio.to_thread(render, records, embedded)
+    body = await render(call, records, embedded)
     return await call.answer(body, content_type=call.negotiated.records_type(embedded))
 
 
@@ -202,6 +201,9 @@ def _seek_to(where: int) -> Answer:
 
 async def _subscribe(call: Call, body: bytes) -> web.StreamResponse:
     wanted = subscription_request(body)
+    if not wanted.topics and not wanted.topic_pattern:
+        await _ask(call, Unsubscribe())
+        return call.nothing()
     for topic in wanted.topics or ():
         check_topic(topic)
     await _ask(call, SubscribeTo(tuple(wanted.topics or ()), wanted.topic_pattern or ""))

@@ -16,6 +16,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from pixy.api.restv1 import errors
 from pixy.api.restv1.errors import ApiError
 from pixy.api.restv1.negotiation import Format
+from pixy.kafka.record_headers import UNREADABLE, headers_of
 
 _NULL = b"null"
 _BLANKS = (b" ", b"\n", b"\t", b"\r")
@@ -53,7 +54,11 @@ _RECORD_OVERHEAD = 160
 _encode = msgspec.json.Encoder().encode
 
 
-def record_view(message: Any, embedded: Format) -> RecordView:
+class UnreadableHeaders(Exception):
+    """A record's headers have to be read again (:mod:`pixy.kafka.record_headers`) before it can be shown."""
+
+
+def record_view(message: Any, embedded: Format, *, lenient: bool = False) -> RecordView:
     """Convert a consumed message for an answer.
 
     A record that is not JSON, in the json format, becomes an entry with ``error_code``, ``error`` and its
@@ -62,6 +67,10 @@ def record_view(message: Any, embedded: Format) -> RecordView:
     Args:
         message: with the methods of confluent-kafka's Message.
         embedded: the format of key and value.
+        lenient: whether to leave out headers that cannot be decoded.
+
+    Raises:
+        UnreadableHeaders: unless ``lenient``.
     """
     key, value = message.key(), message.value()
     view = RecordView(
@@ -72,24 +81,23 @@ def record_view(message: Any, embedded: Format) -> RecordView:
         offset=message.offset(),
     )
     kind, at = message.timestamp()
-    if kind:
+    if kind and at >= 0:  # -1: the producer gave none
         view.timestamp = at
-    _show_headers(view, message)
+    _show_headers(view, message, lenient)
     if embedded == "json":
         _show_json(view, key, value)
     return view
 
 
-def _show_headers(view: RecordView, message: Any) -> None:
-    try:
-        headers = message.headers()
-    except UnicodeDecodeError:
-        # confluent-kafka refuses all headers of a record if a name is not UTF-8.
-        view.error_code = errors.SERIALIZATION.code
-        view.error = "the names of the record's headers are not UTF-8; its headers are left out"
-        return
+def _show_headers(view: RecordView, message: Any, lenient: bool) -> None:
+    headers = headers_of(message)
     if headers:
         view.headers = [HeaderView(name, value) for name, value in headers]
+    elif headers is UNREADABLE:
+        if not lenient:
+            raise UnreadableHeaders
+        view.error_code = errors.SERIALIZATION.code
+        view.error = "the names of the record's headers are not UTF-8; its headers are left out"
 
 
 def _show_json(view: RecordView, key: bytes | None, value: bytes | None) -> None:

@@ -121,7 +121,7 @@ _KINDS: tuple[tuple[type[Exception], ErrorKind], ...] = (
     (errors.OtherSubscription, ALREADY_SUBSCRIBED),
     (errors.FormatMismatch, FORMAT_MISMATCH),
     (errors.GroupActive, CONFLICT),
-    (errors.PartitionLost, CONFLICT),
+    (errors.NotHeld, CONFLICT),
     (errors.TooManyRequests, TOO_MANY_REQUESTS),
     (errors.OverBudget, UNAVAILABLE),
     (errors.Unavailable, UNAVAILABLE),

@@ -150,8 +150,7 @@ class Peers:
         tail = f"/consumers/{quote(group, safe='')}/instances/{quote(name, safe='')}"
         if self._advertised:
             return self._advertised + below + tail
-        prefix = "/" + _first(request.headers.get("X-Forwarded-Prefix", "")).strip("/")
-        return f"{_origin(request)}{prefix.rstrip('/')}{below}{tail}"
+        return f"{_origin(request)}{_below(request)}{tail}"
 
     async def close(self) -> None:
         """Close the connections to peers."""
@@ -168,17 +167,30 @@ def _weight(node: str, group: str, name: str) -> bytes:
 def _origin(request: web.BaseRequest) -> str:
     """The scheme and host that the client used (RFC 7239, or its forerunners X-Forwarded-*)."""
     headers = request.headers
-    scheme, host = request.scheme, request.host
+    scheme, host = "", request.host
     if request.forwarded:
         first = request.forwarded[0]
         scheme, host = first.get("proto", scheme), first.get("host", host)
     else:
-        scheme = _first(headers.get("X-Forwarded-Proto", "")) or scheme
+        scheme = _first(headers.get("X-Forwarded-Proto", ""))
         host = _first(headers.get("X-Forwarded-Host", "")) or host
-        port = _first(headers.get("X-Forwarded-Port", ""))
-        if port and urlsplit(f"//{host}").port is None and port != _PORTS.get(scheme):
-            host = f"{host}:{port}"
+    scheme = scheme.lower() if scheme.lower() in _PORTS else request.scheme
+    port = _first(headers.get("X-Forwarded-Port", ""))
+    if not request.forwarded and port and urlsplit(f"//{host}").port is None and port != _PORTS[scheme]:
+        host = f"{host}:{port}"
     return f"{scheme}://{host}"
+
+
+def _below(request: web.BaseRequest) -> str:
+    """The part of the path before ``/consumers/`` that the client used."""
+    headers = request.headers
+    path = _first(headers.get("X-Forwarded-Path", ""))
+    if path.startswith("/"):
+        return path[: path.index("/consumers/")] if "/consumers/" in path else path.rstrip("/")
+    path = request.raw_path.partition("?")[0]
+    prefix = _first(headers.get("X-Forwarded-Prefix", "")).strip("/")
+    below = path[: path.index("/consumers/")] if "/consumers/" in path else ""
+    return f"/{prefix}{below}" if prefix else below
 
 
 _PORTS = {"http": "80", "https": "443"}

@@ -19,24 +19,27 @@ from pixy.api.restv1.errors import ApiError, entry_code
 from pixy.api.restv1.routes import Route, Routes
 from pixy.engine.produce import pending_records as engine
 from pixy.engine.produce.pending_records import Written
-from pixy.errors import KafkaError, PixyError, UnknownPartition, UnknownTopic
+from pixy.errors import InvalidParameter, KafkaError, PixyError, UnknownPartition, UnknownTopic
+from pixy.kafka.record_headers import checked_headers
 
 _PartitionNumber = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 _Timestamp = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
-class _Header(Struct, gc=False):
+class _Header(Struct, gc=False, forbid_unknown_fields=True):
     key: str
     value: bytes | None = None
 
 
-class _Record(Struct, kw_only=True, gc=False):
+class _Record(Struct, kw_only=True, gc=False, forbid_unknown_fields=True):
+    """Unknown fields are refused: a misspelt ``value`` would write a tombstone."""
+
     partition: _PartitionNumber | None = None
     timestamp: _Timestamp | None = None
     headers: list[_Header] | None = None
 
 
-class Record(_Record, gc=False):
+class Record(_Record, gc=False, forbid_unknown_fields=True):
     """A record in the engine's form, once :func:`decode` has replaced its headers by pairs. Key and value
     are base64 in the document.
     """
@@ -45,7 +48,7 @@ class Record(_Record, gc=False):
     value: bytes | None = None
 
 
-class _LooseRecord(_Record, gc=False):
+class _LooseRecord(_Record, gc=False, forbid_unknown_fields=True):
     key: Raw = Raw(b"null")
     value: Raw = Raw(b"null")
 
@@ -91,11 +94,9 @@ def decode(body: bytes, call: Call) -> list[Record | ApiError]:
     """
     if call.negotiated.request_format == "binary":
         try:
-            found = _strict.decode(body)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return _some(_strict.decode(body).records)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, InvalidParameter):
             pass  # decoded again below, record by record
-        else:
-            return _some(found.records)
     return _decode_each(body, call)
 
 
@@ -109,7 +110,7 @@ def _some(records: list[Record] | None) -> list[Record | ApiError]:
 
 
 def _pairs(headers: list[_Header] | None) -> Any:
-    return [(header.key, header.value) for header in headers] if headers else None
+    return checked_headers((header.key, header.value) for header in headers) if headers else None
 
 
 def _decode_each(body: bytes, call: Call) -> list[Record | ApiError]:
@@ -137,6 +138,8 @@ def _decode_each(body: bytes, call: Call) -> list[Record | ApiError]:
             )
         except ApiError as error:
             decoded.append(error)
+        except InvalidParameter as error:
+            decoded.append(ApiError(errors.INVALID, str(error)))
     if all(isinstance(each, ApiError) for each in decoded):
         raise decoded[0]  # type: ignore[misc]
     return decoded

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from pixy.api.restv1 import errors
 from pixy.api.restv1.call import Call, to_integer
-from pixy.api.restv1.embedded import encode_records, encoded_size, record_view
+from pixy.api.restv1.embedded import UnreadableHeaders, encode_records, encoded_size, record_view
 from pixy.api.restv1.errors import ApiError
 from pixy.api.restv1.negotiation import Format
 from pixy.api.restv1.routes import Route, Routes
@@ -44,22 +44,31 @@ async def _fetch(call: Call, count: int) -> web.StreamResponse:
     found = await call.cluster.fetch(read)
     embedded = call.negotiated.response_format or "binary"
     call.share.take(sum(map(encoded_size, found)))
-    # A record takes a microsecond, so a large answer is rendered in a thread.
-    if len(found) <= _ON_LOOP:
-        body = render(found, embedded)
-    else:
-        body = await asyncio.to_thread(render, found, embedded)
+    body = await render(call, found, embedded)
     return await call.answer(body, content_type=call.negotiated.records_type(embedded))
 
 
-def render(found: Sequence[Message], embedded: Format) -> bytes:
+async def render(call: Call, found: Sequence[Message], embedded: Format) -> bytes:
     """The JSON document of these messages.
 
     Args:
+        call: the request.
         found: the messages, in their order.
         embedded: the format of keys and values.
     """
-    return encode_records([record_view(message, embedded) for message in found])
+    try:
+        return await _render(found, embedded, False)
+    except UnreadableHeaders:
+        await call.cluster.read_headers(found)
+        return await _render(found, embedded, True)
+
+
+async def _render(found: Sequence[Message], embedded: Format, lenient: bool) -> bytes:
+    def rendered() -> bytes:
+        return encode_records([record_view(message, embedded, lenient=lenient) for message in found])
+
+    # A record takes a microsecond, so a large answer is rendered in a thread.
+    return rendered() if len(found) <= _ON_LOOP else await asyncio.to_thread(rendered)
 
 
 def _read(call: Call, count: int) -> Read:

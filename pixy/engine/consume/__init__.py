@@ -2,10 +2,10 @@
 
 To follow a message from Kafka to its commit, read six files in this order:
 
-1. ``pixy/membership/kafka/session.py``: the thread of ``KafkaSession`` polls librdkafka and posts the
+1. ``pixy/membership/kafka/fetching_session.py``: the thread of a session polls librdkafka and posts the
    messages as ``Fetched`` to the group's actor.
-2. ``pixy/engine/consume/group_consumer.py``: ``GroupConsumer`` passes them on as ``Records`` to the owner
-   of their partition. A client's request arrives as ``Consume`` and waits in ``TopicPolls``. After an
+2. ``pixy/engine/consume/group_consumer.py``: ``GroupConsumer`` has its ``OwnedPartitions`` pass them on to the
+   owner of their partition, as records under an epoch. A client's request arrives as ``Consume`` and waits in ``TopicPolls``. After an
    owner's ``Ready`` the group sends it waiting requests as ``Serve``.
 3. ``pixy/engine/consume/long_polls.py``: ``TopicPolls`` queues each request as a ``Poll`` and assigns the
    requests to the ready partitions in turn. A ``Delivery`` is a message on its way to the client: the API
@@ -19,6 +19,8 @@ To follow a message from Kafka to its commit, read six files in this order:
    has the ``Session`` commit it at the next interval once no commit is in flight, and gets ``Committed``.
 
 ``group_messages.py`` and ``partition_messages.py`` define the messages. A partition comes with ``Assigned``
-and goes with ``Revoked`` or ``Lost``, by way of ``owned_partitions.py``. ``subscriptions.py`` looks topics
-up, subscribes to them, and gives up idle ones.
+and goes with ``Revoked`` or ``Lost``, by way of ``owned_partitions.py``; ``owner_spawner.py`` starts its owner, and
+``assignment.py`` keeps what must outlive a failure of the owner. ``subscriptions.py`` looks topics up, subscribes to
+them, and gives up idle ones.
+``rejoining.py`` replaces a session that has failed.
 """

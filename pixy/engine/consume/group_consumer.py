@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from actors import ESCALATE, Actor, ActorDeadError, ActorRef, Supervision, handles
 from pixy.config.model import Proxy
-from pixy.engine.consume.group_messages import AckMessage, Consume, GroupLeaving, Leave, Owned
+from pixy.engine.consume.assignment import Assignment
+from pixy.engine.consume.group_messages import (
+    AckMessage,
+    Consume,
+    DrainOverdue,
+    GroupLeaving,
+    Leave,
+    Owned,
+    Rejoin,
+    SessionClosed,
+)
 from pixy.engine.consume.long_polls import Poll, TopicPolls
 from pixy.engine.consume.offset_committer import OffsetCommitter
 from pixy.engine.consume.owned_partitions import OwnedPartitions
-from pixy.engine.consume.partition_messages import Ack, PartitionDrained, Ready, Records, Serve, Unserved
-from pixy.engine.consume.partition_owner import Assignment, PartitionOwner
+from pixy.engine.consume.owner_spawner import OwnerSpawner
+from pixy.engine.consume.partition_messages import Ack, PartitionDrained, Ready, Serve, Unserved
+from pixy.engine.consume.rejoining import RejoiningSession, SessionFactory
 from pixy.engine.consume.subscriptions import (
     PollsDue,
     Recheck,
@@ -24,22 +33,18 @@ from pixy.engine.consume.subscriptions import (
     TopicFound,
     TopicLookup,
 )
-from pixy.engine.journal.buffer import Journal, Kind, Refusal, Stream
+from pixy.engine.journal.buffer import Journal
 from pixy.errors import NotConsumed, PartitionLost, PixyError, ShuttingDown, TooManyRequests
 from pixy.kafka.consumer import Commit
-from pixy.membership import Assigned, Committed, Event, Fetched, Lost, Revoked, Session, SessionFailed
+from pixy.membership import Assigned, Committed, Event, Fetched, Lost, Revoked, SessionFailed
+from pixy.wire.types import TopicPartition
 
 logger = logging.getLogger("pixy.engine")
 
 _LEAVE_TIMEOUT = 10.0
-
-SessionFactory = Callable[[str, Callable[[Event], None]], Session]
-"""Opens the session of a group; the second argument takes its events."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Left:
-    """The session is closed."""
+"""Seconds for the last commit and the departure; a coordinator that does not answer must not hold up a stop."""
+_DRAIN_GRACE = 0.25
+"""Seconds beyond ``drain_timeout`` for an owner's report. A session waits for longer: half a second."""
 
 
 class GroupConsumer(Actor):
@@ -76,18 +81,19 @@ class GroupConsumer(Actor):
         self._cluster = cluster
         self._session_factory = session_factory
         self._lookup = lookup
-        self._session: Session
+        self._session: RejoiningSession
         self._committer: ActorRef[OffsetCommitter]
+        self._spawner: OwnerSpawner
         self._subscriptions: Subscriptions
         self._partitions: OwnedPartitions
-        self._revoking = False
+        self._revoking: Revoked | None = None
         self._leaving = False
         self._leave_error: PixyError | None = None
         self._leave_replies: list[Any] = []
 
     def on_start(self) -> None:
         """Open the session; it joins the group with the first topic."""
-        self._session = self._session_factory(self._group, self._post)
+        self._session = RejoiningSession(self._session_factory, self._group, self._post)
         self._committer = self.spawn(
             OffsetCommitter,
             self._session,
@@ -96,23 +102,23 @@ class GroupConsumer(Actor):
             supervision=ESCALATE,
         )
         self._subscriptions = Subscriptions(self, self, self._session, self._conf, self._lookup)
+        self._spawner = OwnerSpawner(
+            self, self._group, self._conf, lambda: self._session.present, self._committer, self._journal
+        )
         self._partitions = OwnedPartitions(
-            self._spawn_owner,
-            self._subscriptions.withdraw,
-            self._committer,
-            self._conf.drain_timeout,
-            self._all_drained,
+            self._spawner.spawn, self._subscriptions.withdraw, self._committer, self._all_drained
         )
 
     async def on_stop(self) -> None:  # type: ignore[override]
-        """Leave the group, whatever the reason of the stop."""
+        """Commit and leave the group, whatever the reason of the stop."""
         self._refuse(tuple(self._subscriptions.drain()), ShuttingDown())
-        await self._session.close((), _LEAVE_TIMEOUT)
+        await self._session.close(self._partitions.positions(), _LEAVE_TIMEOUT)
 
     async def on_failure(self, *_exc_info: Any) -> None:  # type: ignore[override]
-        """Leave the group; the next life joins anew."""
+        """Commit what was acknowledged, because the next life begins there, and leave the group."""
         if hasattr(self, "_session"):
-            await self._session.close((), _LEAVE_TIMEOUT)
+            commits = self._partitions.positions() if hasattr(self, "_partitions") else ()
+            await self._session.close(commits, _LEAVE_TIMEOUT)
 
     def _post(self, event: Event) -> None:
         self.actor_ref.notify(event, urgent=True)
@@ -128,6 +134,10 @@ class GroupConsumer(Actor):
         reply = self.take_reply()
         if self._leaving:
             reply.try_fail(self._leave_error or ActorDeadError(f"{self.path} is leaving"))
+            return
+        full = len(self._subscriptions) >= self._conf.max_topics
+        if full and self._subscriptions.get(request.topic) is None:
+            reply.try_fail(TooManyRequests("consumer.max_topics"))
             return
         polls = self._subscriptions.open(request.topic)
         if len(polls) >= self._conf.channel_buffer_size:
@@ -146,11 +156,7 @@ class GroupConsumer(Actor):
         if owner is not None:
             owner.forward(Ack(request.offset), reply, urgent=True)
             return
-        journal = self._journal_of(request.topic)
-        if journal is not None:
-            stream = Stream(*partition, self._group)
-            code = int(Refusal.NOT_OWNED)
-            journal.add(int(Kind.ACK_REFUSED), self._now(), stream, request.offset, code=code)
+        self._spawner.note_refused(partition, request.offset)
         if self._partitions.was_released(partition):
             reply.try_fail(PartitionLost(self._group, *partition))
         else:
@@ -158,10 +164,7 @@ class GroupConsumer(Actor):
 
     @handles(Owned)
     def _owned(self, _query: Owned) -> dict[str, list[int]]:
-        owned: dict[str, list[int]] = {}
-        for topic, partition in sorted(self._partitions):
-            owned.setdefault(topic, []).append(partition)
-        return owned
+        return self._partitions.by_topic()
 
     # -- dispatch ---------------------------------------------------------------------------------
 
@@ -177,10 +180,7 @@ class GroupConsumer(Actor):
 
     @handles(Fetched)
     def _fetched(self, event: Fetched) -> None:
-        for partition, (epoch, records) in event.batches.items():
-            owner = self._partitions.get(partition)
-            if owner is not None:
-                owner.tell(Records(epoch, records), urgent=True)
+        self._partitions.fetched(event)
 
     @handles(Ready)
     def _ready(self, message: Ready) -> None:
@@ -214,34 +214,31 @@ class GroupConsumer(Actor):
 
     @handles(Assigned)
     def _assigned(self, event: Assigned) -> None:
+        self._give_up_revocation()
         for start in event.partitions:
             self._partitions.add(Assignment(start))
             logger.info("%s: got %s/%d at %d", self.path, start.topic, start.partition, start.position)
         self._subscriptions.joined()
 
-    def _spawn_owner(self, assignment: Assignment) -> ActorRef[PartitionOwner]:
-        topic, partition = assignment.partition
-        return self.spawn(
-            PartitionOwner,
-            assignment,
-            self._group,
-            self.actor_ref,
-            self._committer,
-            self._session,
-            self._conf,
-            self._journal_of(topic),
-            name=self.free_name(f"{topic}.{partition}"),
-        )
-
-    def _journal_of(self, topic: str) -> Journal | None:
-        # Journalling the reads of the journal topic would write to it, and so on for ever.
-        return None if self._journal is None or topic == self._journal.topic else self._journal
-
     @handles(Revoked)
     def _revoked(self, event: Revoked) -> None:
-        self._revoking = True
-        if not self._leaving:  # else all partitions drain already
-            self._partitions.drain(event.partitions)
+        self._give_up_revocation()
+        self._revoking = event
+        self._drain(event.partitions, self._conf.drain_timeout)
+
+    def _give_up_revocation(self) -> None:
+        """Drop what was revoked before: the session is past its wait for the release, without a commit."""
+        revoked, self._revoking = self._revoking, None
+        if revoked is not None:
+            self._partitions.lose(revoked.partitions)
+
+    def _drain(self, partitions: tuple[TopicPartition, ...], timeout: float) -> None:
+        self.set_timer("drain", timeout + _DRAIN_GRACE, DrainOverdue())
+        self._partitions.drain(partitions, timeout)
+
+    @handles(DrainOverdue)
+    def _drain_overdue(self, _message: DrainOverdue) -> None:
+        self._partitions.end_drains()
 
     @handles(Lost)
     def _lost(self, event: Lost) -> None:
@@ -253,15 +250,13 @@ class GroupConsumer(Actor):
         self._partitions.owner_drained(message)
 
     def _all_drained(self, commits: list[Commit]) -> None:
-        if self._revoking:
-            self._revoking = False
-            self._session.release(commits)
-        if self._leaving:
-            self.pipe_to_self(
-                self._session.close(commits, _LEAVE_TIMEOUT),
-                on_value=lambda _closed: _Left(),
-                on_error=_raise,
-            )
+        self.cancel_timer("drain")
+        revoked, self._revoking = self._revoking, None
+        if revoked is not None:
+            self._session.release(revoked, commits)
+        if self._leaving or self._subscriptions.failure is not None:
+            closing = self._session.close(commits, _LEAVE_TIMEOUT)
+            self.pipe_to_self(closing, on_value=lambda _closed: SessionClosed())
 
     @handles(Committed)
     def _committed(self, event: Committed) -> None:
@@ -269,7 +264,19 @@ class GroupConsumer(Actor):
 
     @handles(SessionFailed)
     def _session_failed(self, event: SessionFailed) -> None:
-        raise event.error
+        """Commit and leave, then join again after a pause, until it succeeds."""
+        logger.error("%s: cannot consume: %s", self.path, event.error)
+        self._subscriptions.failure = event.error
+        self._revoking = None  # nobody waits for the release any more
+        self._drain(tuple(self._partitions), 0.0)
+
+    @handles(Rejoin)
+    def _rejoin(self, _message: Rejoin) -> None:
+        self._subscriptions.failure = None
+        try:
+            self._session.reopen()
+        except PixyError as error:
+            self._session_failed(SessionFailed(error))
 
     # -- subscriptions ----------------------------------------------------------------------------
 
@@ -290,12 +297,12 @@ class GroupConsumer(Actor):
         self._subscriptions.expire_polls(message.topic)
 
     @handles(SubscriptionDue)
-    async def _subscription_due(self, message: SubscriptionDue) -> None:
-        await self._subscriptions.check_idle(message.topic)
+    def _subscription_due(self, message: SubscriptionDue) -> None:
+        self._subscriptions.check_idle(message.topic)
 
-    async def count_pending(self, topic: str) -> int:
+    def count_pending(self, topic: str) -> int:
         """See :class:`pixy.engine.consume.subscriptions.Group`."""
-        return await self._partitions.count_pending(topic)
+        return self._partitions.count_pending(topic)
 
     def last_topic_expired(self) -> None:
         """See :class:`pixy.engine.consume.subscriptions.Group`."""
@@ -315,14 +322,17 @@ class GroupConsumer(Actor):
         self._leaving = True
         self._cluster.notify(GroupLeaving(self._group), urgent=True)
         self._subscriptions.closed = True
-        self._refuse(
-            tuple(self._subscriptions.drain()),
-            error or ActorDeadError(f"{self.path} is leaving"),
-        )
-        self._partitions.drain(tuple(self._partitions))
+        why = error or ActorDeadError(f"{self.path} is leaving")
+        self._refuse(tuple(self._subscriptions.drain()), why)
+        self._drain(tuple(self._partitions), self._conf.drain_timeout)
 
-    @handles(_Left)
-    def _left(self, _message: _Left) -> None:
+    @handles(SessionClosed)
+    def _closed(self, _message: SessionClosed) -> None:
+        if not self._leaving:
+            pause = self._session.failed(self._now(), self.system.rng)
+            logger.warning("%s: joins again in %.1f s", self.path, pause)
+            self.set_timer("rejoin", pause, Rejoin())
+            return
         for reply in self._leave_replies:
             reply.try_set(None)
         self._leave_replies.clear()
@@ -330,10 +340,6 @@ class GroupConsumer(Actor):
 
     def _now(self) -> float:
         return self.system.loop.time()
-
-
-def _raise(error: BaseException) -> Any:
-    raise error
 
 
 __all__ = ["GroupConsumer", "SessionFactory"]

@@ -1,4 +1,4 @@
-"""The messages that a group takes, and the one that it sends to its cluster.
+"""The messages that a group takes, those that it sends to itself, and the one for its cluster.
 
 See :class:`pixy.engine.consume.group_consumer.GroupConsumer`.
 """
@@ -48,3 +48,21 @@ class GroupLeaving:
     """Tell the cluster that this group takes no more requests and will stop."""
 
     group: str
+
+
+# From timers and tasks of the group to itself.
+
+
+@dataclass(frozen=True, slots=True)
+class DrainOverdue:
+    """An owner has not reported the end of its drain in time."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionClosed:
+    """The session has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rejoin:
+    """The pause after the failure of a session is over."""

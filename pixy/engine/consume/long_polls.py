@@ -26,13 +26,18 @@ class Message(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """Tell a partition's owner whether the answer with this offer reached the client's socket.
+    """Tell a partition's owner whether the answer with an offer reached the client's socket.
 
-    ``life`` is the life of the owner that made the offer; its later lives ignore the message.
+    Args:
+        life: the owner's life that made the offer.
+        offset: of the message.
+        number: which of its offers it is: 0 for the first.
+        sent: whether the answer was written.
     """
 
     life: int
     offset: int
+    number: int
     sent: bool
 
 
@@ -47,10 +52,11 @@ class Delivery:
         offset: the message's offset.
         owner: the partition's owner.
         life: the owner's life that made the offer.
+        number: which offer of this message it is: 0 for the first.
         auto_ack: whether :meth:`sent` acknowledges the message.
     """
 
-    __slots__ = ("_auto_ack", "_life", "_owner", "message", "offset", "partition")
+    __slots__ = ("_auto_ack", "_life", "_number", "_owner", "message", "offset", "partition")
 
     def __init__(
         self,
@@ -59,6 +65,7 @@ class Delivery:
         offset: int,
         owner: ActorRef[Any],
         life: int,
+        number: int,
         auto_ack: bool,
     ) -> None:
         self.message = message
@@ -66,6 +73,7 @@ class Delivery:
         self.offset = offset
         self._owner = owner
         self._life = life
+        self._number = number
         self._auto_ack = auto_ack
 
     def sent(self) -> None:
@@ -79,7 +87,7 @@ class Delivery:
 
     def _tell(self, sent: bool) -> None:
         # A dead owner has lost the partition: the message will be delivered again.
-        self._owner.notify(Answered(self._life, self.offset, sent), urgent=True)
+        self._owner.notify(Answered(self._life, self.offset, self._number, sent), urgent=True)
 
 
 class Poll:

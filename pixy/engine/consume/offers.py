@@ -4,8 +4,8 @@ Pure: messages, acks and the time go in; messages come out. The partition's owne
 
 The order is the original's: messages that were given back, then the one in hand, then expired offers
 by offset, then fresh messages. ``max_pending`` is compared before a fresh message is taken in hand, so
-``max_pending + 1`` messages can be pending. A message that was given back still counts as pending;
-retries are never held back.
+``max_pending + 1`` messages can be pending, and ``max_pending_bytes`` can be exceeded by one message. A
+message that was given back still counts as pending; retries are never held back.
 """
 
 from __future__ import annotations
@@ -24,6 +24,10 @@ class Record(Protocol):
 
     def offset(self) -> int | None: ...
     def __len__(self) -> int: ...
+
+
+_SLACK = 64
+"""Stale deadlines that are not worth a clean-up."""
 
 
 class AckResult(enum.Enum):
@@ -57,6 +61,7 @@ class OfferBook:
     Args:
         tracker: knows which offsets are done.
         max_pending: the limit of pending messages.
+        max_pending_bytes: the limit of their keys and values together.
         ack_timeout: seconds after which an offer expires.
         max_retries: how often a message is offered again before it is given up; -1 means no limit.
         offered_below: an earlier life of the owner may have offered offsets below this one; their acks count.
@@ -67,6 +72,7 @@ class OfferBook:
         tracker: OffsetTracker,
         *,
         max_pending: int,
+        max_pending_bytes: int,
         ack_timeout: float,
         max_retries: int,
         offered_below: int = 0,
@@ -75,12 +81,15 @@ class OfferBook:
         self.closed = False
         """Set to make no more offers; acks are still taken."""
         self._max_pending = max_pending
+        self._max_bytes = max_pending_bytes
         self._ack_timeout = ack_timeout
         self._max_retries = max_retries
         self._offered_below = offered_below
         self._next_offset = tracker.position
         self._fresh: deque[Offer] = deque()
+        self._fresh_bytes = 0
         self._offers: dict[int, Offer] = {}
+        self._bytes = 0  # of their messages
         self._unseen = 0  # how many of them were given back by their first client
         self._hand: Offer | None = None
         self._returned: list[int] = []
@@ -88,12 +97,13 @@ class OfferBook:
         self._deadlines: list[tuple[float, int]] = []
         self.dropped: list[Offer] = []
         """Messages that were given up after ``max_retries``; the caller logs and removes them."""
+        self.skipped = self.skipped_bytes = 0
+        """Fetched messages that will not be offered, because they were done before; the caller resets both."""
 
     # -- in -------------------------------------------------------------------------------------
 
-    def fetched(self, records: Sequence[Record]) -> tuple[int, int]:
-        """Take fetched messages; return the number and the bytes of those that are done already."""
-        skipped = skipped_bytes = 0
+    def fetched(self, records: Sequence[Record]) -> None:
+        """Take fetched messages."""
         tracker, fresh = self.tracker, self._fresh
         for record in records:
             offset = record.offset()
@@ -103,11 +113,20 @@ class OfferBook:
                 tracker.ack(self._next_offset, offset)
             self._next_offset = offset + 1
             if tracker.is_acked(offset):
-                skipped += 1
-                skipped_bytes += len(record)
+                self._skip(record)
             else:
                 fresh.append(Offer(offset, record))
-        return skipped, skipped_bytes
+                self._fresh_bytes += len(record)
+
+    def _skip(self, record: Record) -> None:
+        self.skipped += 1
+        self.skipped_bytes += len(record)
+
+    def end_reached(self, end: int) -> None:
+        """Count the gap up to ``end`` as done: markers of transactions, or messages that were removed."""
+        if end > self._next_offset:
+            self.tracker.ack(self._next_offset, end)
+            self._next_offset = end
 
     def ack(self, offset: int) -> AckResult:
         """Mark a message as done."""
@@ -120,23 +139,35 @@ class OfferBook:
             return AckResult.DUPLICATE
         if offset < self._offered_below:
             if self._hand is not None and self._hand.offset == offset:
+                self._skip(self._hand.record)
                 self._hand = None
             self.tracker.ack(offset)
             return AckResult.DONE
         return AckResult.NEVER_OFFERED
 
-    def give_back(self, offset: int) -> None:
-        """Take a message back that its client did not get: it is the next one offered, and no retry."""
+    def give_back(self, offset: int, number: int) -> bool:
+        """Take a message back that its client did not get: it is the next one offered, and no retry.
+
+        Args:
+            offset: of the message.
+            number: which of its offers, counted by ``Offer.retries``. The offer may have expired meanwhile,
+                and another client may have the message: then nothing changes.
+
+        Returns:
+            Whether the message came back.
+        """
         offer = self._offers.get(offset)
-        if offer is None or not offer.out:
-            return
+        if offer is None or not offer.out or offer.retries != number:
+            return False
         offer.out = False
         offer.retries -= 1
         self._unseen += offer.retries < 0
         heapq.heappush(self._returned, offset)
+        return True
 
     def _drop(self, offer: Offer) -> None:
         del self._offers[offer.offset]
+        self._bytes -= len(offer.record)
         self._unseen -= offer.retries < 0
         if self._hand is offer:
             self._hand = None
@@ -149,14 +180,24 @@ class OfferBook:
             return 0
         self._expire(now)
         self._fill()
-        in_hand = 1 if self._hand is not None else 0
-        room = max(0, self._max_pending + 1 - len(self._offers) - in_hand)
         return (
             sum(1 for at in self._returned if self._waits(at))
-            + in_hand
+            + (self._hand is not None)
             + sum(1 for at in self._expired if self._waits(at))
-            + min(len(self._fresh), room)
+            + min(len(self._fresh), self._room())
         )
+
+    def _room(self) -> int:
+        """How many fresh messages can be offered after the one in hand."""
+        pending, size = len(self._offers), self._bytes
+        if self._hand is not None:
+            pending += 1
+            size += len(self._hand.record)
+        if pending > self._max_pending or size > self._max_bytes:
+            return 0
+        if size + self._fresh_bytes > self._max_bytes:
+            return 1  # at least; the next one is counted once this one is offered
+        return self._max_pending + 1 - pending
 
     def offer(self, now: float) -> Offer | None:
         """Offer the next message, if there is one."""
@@ -173,8 +214,12 @@ class OfferBook:
         offer.retries += 1
         offer.out = True
         offer.deadline = now + self._ack_timeout
-        self._offers[offer.offset] = offer
+        if offer.offset not in self._offers:
+            self._offers[offer.offset] = offer
+            self._bytes += len(offer.record)
         heapq.heappush(self._deadlines, (offer.deadline, offer.offset))
+        if len(self._deadlines) > 2 * len(self._offers) + _SLACK:
+            self._forget_stale_deadlines()
         self._expire(now)
         self._fill()
         return offer
@@ -199,11 +244,13 @@ class OfferBook:
             if offer is not None and not offer.out:
                 self._hand = offer
                 return
-        while self._fresh and len(self._offers) <= self._max_pending:
+        while self._fresh and len(self._offers) <= self._max_pending and self._bytes <= self._max_bytes:
             offer = self._fresh.popleft()
+            self._fresh_bytes -= len(offer.record)
             if not self.tracker.is_acked(offer.offset):
                 self._hand = offer
                 return
+            self._skip(offer.record)
 
     def _expire(self, now: float) -> None:
         deadlines = self._deadlines
@@ -219,6 +266,14 @@ class OfferBook:
                 self.dropped.append(offer)
             else:
                 heapq.heappush(self._expired, offset)
+
+    def _forget_stale_deadlines(self) -> None:
+        """Drop the deadlines of offers that are done: behind one slow client they would add up for ``ack_timeout``.
+
+        At most every other offer is pending then, so the cost per offer is constant.
+        """
+        self._deadlines = [(offer.deadline, offer.offset) for offer in self._offers.values() if offer.out]
+        heapq.heapify(self._deadlines)
 
     # -- state ------------------------------------------------------------------------------------
 
@@ -237,7 +292,7 @@ class OfferBook:
 
     @property
     def buffered(self) -> int:
-        """How many fetched messages were never offered."""
+        """How many fetched messages were never offered and will be."""
         return len(self._fresh) + (self._hand is not None and self._hand.retries < 0)
 
     def next_deadline(self) -> float | None:

@@ -1,7 +1,8 @@
 """The offset committer of a group: it coalesces positions and commits them every interval.
 
-It is also the group's memory: a partition owner that restarts begins at the last position known here,
-so that acknowledged messages are not offered again.
+The positions themselves are kept by the assignments
+(:class:`~pixy.engine.consume.assignment.Assignment`): whatever fails, the group commits those before
+it leaves. A committer that fails takes its group with it.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-from actors import Actor, Request, handles
+from actors import Actor, handles
 from pixy.engine.consume import sparse_acks
 from pixy.engine.consume.offset_tracker import Position
 from pixy.kafka.consumer import Commit
@@ -49,13 +50,6 @@ class Forget:
 
 
 @dataclass(frozen=True, slots=True)
-class LastKnown(Request[Position | None]):
-    """Ask for the newest position of a partition; None if it has not moved yet."""
-
-    partition: TopicPartition
-
-
-@dataclass(frozen=True, slots=True)
 class _Tick:
     pass
 
@@ -79,18 +73,12 @@ class OffsetCommitter(Actor):
         self._session = session
         self._interval = interval
         self._epochs: dict[TopicPartition, int] = {}
-        self._known: dict[TopicPartition, Position] = {}
         self._dirty: dict[TopicPartition, Position] = {}
         self._in_flight: dict[TopicPartition, Position] | None = None
 
     def on_start(self) -> None:
         """Begin to tick."""
         self.set_timer("tick", self._interval, _Tick(), every=self._interval)
-
-    def on_stop(self) -> None:
-        """Commit the rest before the session is closed."""
-        if self._dirty:
-            self._session.commit([to_commit(*item) for item in self._dirty.items()])
 
     @handles(Track)
     def _track(self, message: Track) -> None:
@@ -100,7 +88,6 @@ class OffsetCommitter(Actor):
     def _moved(self, message: Moved) -> None:
         if self._epochs.get(message.partition) != message.epoch:
             return
-        self._known[message.partition] = message.position
         self._dirty[message.partition] = message.position
         if message.at_once:
             self._commit()
@@ -109,12 +96,9 @@ class OffsetCommitter(Actor):
     def _forget(self, message: Forget) -> None:
         for partition in message.partitions:
             self._epochs.pop(partition, None)
-            self._known.pop(partition, None)
             self._dirty.pop(partition, None)
-
-    @handles(LastKnown)
-    def _last_known(self, query: LastKnown) -> Position | None:
-        return self._known.get(query.partition)
+            if self._in_flight is not None:  # not to be tried again, even if the partition comes back
+                self._in_flight.pop(partition, None)
 
     @handles(_Tick)
     def _tick(self, _message: _Tick) -> None:
@@ -127,7 +111,7 @@ class OffsetCommitter(Actor):
             return
         for partition, position in sent.items():
             error = outcome.partitions.get(partition, outcome.error)
-            if error is None or partition not in self._known:
+            if error is None:
                 continue
             # The next tick tries again, unless a newer position waits already.
             self._dirty.setdefault(partition, position)

@@ -69,3 +69,16 @@ class OffsetTracker:
         if not self._starts:
             return Position(self.position)
         return Position(self.position, tuple(zip(self._starts, self._stops, strict=True)))
+
+
+def resume_at(start: int, base: int, ranges: Iterable[Range]) -> Position:
+    """The position of a partition that begins at ``start``.
+
+    Args:
+        start: every offset below is done: consumed, or removed from the log since the commit.
+        base: the committed offset, at or below ``start``.
+        ranges: the ranges that were committed with it.
+    """
+    tracker = OffsetTracker(base, ranges)
+    tracker.ack(base, start)
+    return tracker.snapshot()

@@ -7,17 +7,20 @@ first, that is, its owner offers nothing more and waits for acks; a lost one is 
 
 from __future__ import annotations
 
-import contextlib
+import logging
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
 
-from actors import ActorDeadError, ActorRef
+from actors import ActorRef
+from pixy.engine.consume.assignment import Assignment
 from pixy.engine.consume.offset_committer import Forget, OffsetCommitter, Track, to_commit
 from pixy.engine.consume.offset_tracker import Position
-from pixy.engine.consume.partition_messages import CountPending, DrainPartition, PartitionDrained
-from pixy.engine.consume.partition_owner import Assignment, PartitionOwner
+from pixy.engine.consume.partition_messages import DrainPartition, EndReached, PartitionDrained, Records
+from pixy.engine.consume.partition_owner import PartitionOwner
 from pixy.kafka.consumer import Commit
+from pixy.membership import Fetched
 from pixy.wire.types import TopicPartition
+
+logger = logging.getLogger("pixy.engine")
 
 
 class _Owner:
@@ -35,7 +38,6 @@ class OwnedPartitions:
         spawn: starts the owner of an assignment.
         withdraw: called with a partition that must not be given any more requests.
         committer: forgets the positions of released partitions.
-        drain_timeout: seconds that an owner waits for acks once its partition is revoked.
         on_drained: called with the last positions when no drain is under way any more.
     """
 
@@ -44,21 +46,36 @@ class OwnedPartitions:
         spawn: Callable[[Assignment], ActorRef[PartitionOwner]],
         withdraw: Callable[[TopicPartition], None],
         committer: ActorRef[OffsetCommitter],
-        drain_timeout: float,
         on_drained: Callable[[list[Commit]], None],
     ) -> None:
         self._spawn = spawn
         self._withdraw = withdraw
         self._committer = committer
-        self._drain_timeout = drain_timeout
         self._on_drained = on_drained
         self._owners: dict[TopicPartition, _Owner] = {}
         self._released: set[TopicPartition] = set()
-        self._draining: dict[TopicPartition, int] = {}
-        self._drained: dict[TopicPartition, Position] = {}
+        self._draining: dict[TopicPartition, float] = {}  # with the seconds that the owner waits for acks
+        self._drained: dict[TopicPartition, Position | None] = {}
 
     def __iter__(self) -> Iterator[TopicPartition]:
         return iter(self._owners)
+
+    def by_topic(self) -> dict[str, list[int]]:
+        """The partitions of each topic, sorted."""
+        owned: dict[str, list[int]] = {}
+        for topic, partition in sorted(self._owners):
+            owned.setdefault(topic, []).append(partition)
+        return owned
+
+    def fetched(self, event: Fetched) -> None:
+        """Pass fetched messages, and ends that were reached, to the owners."""
+        owners = self._owners
+        for partition, (epoch, records) in event.batches.items():
+            if (owner := owners.get(partition)) is not None:
+                owner.ref.tell(Records(epoch, records), urgent=True)
+        for partition, end in event.ends.items():
+            if (owner := owners.get(partition)) is not None:
+                owner.ref.tell(EndReached(*end), urgent=True)
 
     def get(self, partition: TopicPartition) -> ActorRef[PartitionOwner] | None:
         """The owner of a partition, if this member has it."""
@@ -74,43 +91,64 @@ class OwnedPartitions:
         """Whether this member had the partition and has released it since, by revocation or loss."""
         return partition in self._released
 
-    async def count_pending(self, topic: str) -> int:
+    def positions(self) -> list[Commit]:
+        """The last positions of all partitions, as far as they have moved: for a commit without a drain."""
+        found = ((partition, owner.assignment.position) for partition, owner in self._owners.items())
+        return [to_commit(partition, position) for partition, position in found if position is not None]
+
+    def count_pending(self, topic: str) -> int:
         """How many messages of the topic are offered and not acknowledged."""
-        pending = 0
-        for partition, owner in tuple(self._owners.items()):
-            if partition[0] == topic:
-                with contextlib.suppress(ActorDeadError):
-                    pending += await owner.ref.ask(CountPending(), block=False)
-        return pending
+        return sum(
+            owner.assignment.pending for partition, owner in self._owners.items() if partition[0] == topic
+        )
 
     # -- from the assignment to the release -------------------------------------------------------
 
     def add(self, assignment: Assignment) -> None:
-        """Start the owner of a newly assigned partition."""
+        """Start the owner of a newly assigned partition, in place of one that was not released in time."""
+        if assignment.partition in self._owners:
+            self.lose((assignment.partition,))
         self._released.discard(assignment.partition)
         self._committer.tell(Track(assignment.partition, assignment.epoch), urgent=True)
         self._owners[assignment.partition] = _Owner(self._spawn(assignment), assignment)
 
-    def drain(self, partitions: Iterable[TopicPartition]) -> None:
-        """Begin to drain; ``on_drained`` follows, at once if there is nothing to wait for."""
+    def drain(self, partitions: Iterable[TopicPartition], timeout: float) -> None:
+        """Begin to drain; ``on_drained`` follows, at once if there is nothing to wait for.
+
+        Args:
+            partitions: which; those that drain already are left alone.
+            timeout: seconds that an owner waits for acks.
+        """
         for partition in partitions:
             owner = self._owners.get(partition)
             if owner is None or partition in self._draining or partition in self._drained:
                 continue
             self._withdraw(partition)
-            self._draining[partition] = owner.assignment.epoch
-            self._tell_to_drain(owner.ref)
+            self._draining[partition] = timeout
+            owner.ref.tell(DrainPartition(timeout), urgent=True)
         self._check_drained()
+
+    def end_drains(self) -> None:
+        """Drain no longer: of an owner that has not answered, because it fails, the last known position counts."""
+        for partition in self._draining:
+            self._drained[partition] = self._owners[partition].assignment.position
+        if self._draining:
+            logger.warning("not drained in time: %s", list(self._draining))
+            self._draining.clear()
+            self._check_drained()
 
     def owner_restarted(self, partition: TopicPartition) -> None:
         """Drain the owner's new life too: otherwise the group would wait for ever for the old one."""
         owner = self._owners.get(partition)
         if owner is not None and partition in self._draining:
-            self._tell_to_drain(owner.ref)
+            owner.ref.tell(DrainPartition(self._draining[partition]), urgent=True)
 
     def owner_drained(self, message: PartitionDrained) -> None:
         """Note the last position of a partition."""
-        if self._draining.get(message.partition) != message.epoch:
+        owner = self._owners.get(message.partition)
+        if message.partition not in self._draining or owner is None:
+            return
+        if owner.assignment.epoch != message.epoch:
             return
         del self._draining[message.partition]
         self._drained[message.partition] = message.position
@@ -126,15 +164,18 @@ class OwnedPartitions:
         if was_draining:
             self._check_drained()
 
-    def _tell_to_drain(self, owner: ActorRef[Any]) -> None:
-        owner.tell(DrainPartition(self._drain_timeout), urgent=True)
-
     def _check_drained(self) -> None:
         if self._draining:
             return
         drained, self._drained = self._drained, {}
         self._release(tuple(drained))
-        self._on_drained([to_commit(*item) for item in drained.items()])
+        self._on_drained(
+            [
+                to_commit(partition, position)
+                for partition, position in drained.items()
+                if position is not None
+            ]
+        )
 
     def _release(self, partitions: tuple[TopicPartition, ...]) -> None:
         if not partitions:

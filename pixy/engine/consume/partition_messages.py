@@ -26,6 +26,14 @@ class Records:
 
 
 @dataclass(frozen=True, slots=True)
+class EndReached:
+    """No message below ``offset`` will come any more under this epoch."""
+
+    epoch: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
 class Serve:
     """Offer a message to each of these requests."""
 
@@ -37,11 +45,6 @@ class Ack(Request[None]):
     """Mark a message as consumed. The reply is None, or the error that says why it was refused."""
 
     offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class CountPending(Request[int]):
-    """Ask how many messages were offered and not acknowledged."""
 
 
 @dataclass(frozen=True, slots=True)

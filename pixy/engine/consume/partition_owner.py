@@ -14,15 +14,16 @@ from typing import Any
 from actors import Actor, ActorRef, handles
 from pixy.config.model import Consumer
 from pixy.engine.consume import sparse_acks
+from pixy.engine.consume.assignment import Assignment
 from pixy.engine.consume.journaling import OwnerJournal
 from pixy.engine.consume.long_polls import Answered, Delivery, Poll
 from pixy.engine.consume.offers import AckResult, Offer, OfferBook
-from pixy.engine.consume.offset_committer import LastKnown, Moved, OffsetCommitter
-from pixy.engine.consume.offset_tracker import OffsetTracker, Position
+from pixy.engine.consume.offset_committer import Moved, OffsetCommitter
+from pixy.engine.consume.offset_tracker import OffsetTracker, Position, resume_at
 from pixy.engine.consume.partition_messages import (
     Ack,
-    CountPending,
     DrainPartition,
+    EndReached,
     PartitionDrained,
     Ready,
     Records,
@@ -31,8 +32,7 @@ from pixy.engine.consume.partition_messages import (
 )
 from pixy.engine.journal.buffer import Journal
 from pixy.errors import LongPollTimeout, NeverOffered
-from pixy.membership import AssignedPartition, Session
-from pixy.wire.types import TopicPartition
+from pixy.membership import Session
 
 logger = logging.getLogger("pixy.engine")
 
@@ -47,29 +47,6 @@ class _DrainTimeout:
     """The drain has waited for acks long enough."""
 
 
-class Assignment:
-    """The part of an owner's state that outlives its restarts."""
-
-    __slots__ = ("lives", "offered_below", "start")
-
-    def __init__(self, start: AssignedPartition) -> None:
-        self.start = start
-        self.lives = 0
-        """How often an owner was made for it."""
-        self.offered_below = 0
-        """Every offset that was offered is below this one."""
-
-    @property
-    def partition(self) -> TopicPartition:
-        """Topic and partition."""
-        return self.start.topic, self.start.partition
-
-    @property
-    def epoch(self) -> int:
-        """The number of this assignment."""
-        return self.start.epoch
-
-
 class PartitionOwner(Actor):
     """One per assigned partition, child of the group's actor.
 
@@ -77,7 +54,7 @@ class PartitionOwner(Actor):
         assignment: outlives this actor's restarts.
         group: the group's name.
         group_ref: gets :class:`Ready`, :class:`Unserved` and :class:`PartitionDrained`.
-        committer: gets each new position, and knows the last one after a restart.
+        committer: gets each new position.
         session: fetches; it gets credit for the messages that were let go of.
         conf: the limits and timeouts.
         journal: notes what happens to each message; None for no journal.
@@ -116,30 +93,34 @@ class PartitionOwner(Actor):
         self._book: OfferBook
         self._reported: Position
 
-    async def on_start(self) -> None:  # type: ignore[override]
-        """Begin at the assignment's position; after a restart, at the last one the committer knows."""
+    def on_start(self) -> None:
+        """Begin at the assignment's position; after a restart, where the life before was."""
         start = self._assignment.start
-        position = Position(start.position, self._decode(start.position, start.metadata))
+        position = self._assignment.position
+        if position is None:
+            base = start.position if start.base is None else start.base
+            position = resume_at(start.position, base, self._decode(base, start.metadata))
         if self._life > 1:
-            known = await self._committer.ask(LastKnown(self._partition), block=False)
-            position = known or position
             self._fetch_epoch = self._session.next_epoch()
             self._session.seek(self._partition, position.offset, self._fetch_epoch)
             self._tell_group(Ready(self._partition, start.epoch, 0, restarted=True))
         self._book = OfferBook(
             OffsetTracker(position.offset, position.ranges),
             max_pending=self._conf.max_pending_messages,
+            max_pending_bytes=self._conf.max_pending_bytes,
             ack_timeout=self._conf.ack_timeout,
             max_retries=self._conf.max_retries,
             offered_below=self._assignment.offered_below,
         )
         self._reported = self._book.position()
+        self._assignment.pending = 0
         if self._journal is not None:
             self._notes = OwnerJournal(
                 self._journal, self._partition, self._group, self._fetch_epoch, self._conf.ack_timeout
             )
             self._notes.assigned(position.offset, self._life - 1)
         if start.new and self._life == 1:
+            self._assignment.position = self._reported
             self._committer.tell(
                 Moved(self._partition, start.epoch, self._reported, at_once=True), urgent=True
             )
@@ -167,9 +148,12 @@ class PartitionOwner(Actor):
     def _fetched(self, batch: Records) -> None:
         if batch.epoch != self._fetch_epoch:
             return  # of an earlier assignment, or fetched before a seek
-        skipped, size = self._book.fetched(batch.records)
-        self._credit += skipped
-        self._credit_bytes += size
+        self._book.fetched(batch.records)
+
+    @handles(EndReached)
+    def _end_reached(self, message: EndReached) -> None:
+        if message.epoch == self._fetch_epoch:
+            self._book.end_reached(message.offset)
 
     @handles(Serve)
     def _serve(self, message: Serve) -> None:
@@ -193,31 +177,30 @@ class PartitionOwner(Actor):
                 offer.offset,
                 self.actor_ref,
                 self._life,
+                offer.retries,
                 poll.auto_ack,
             )
             if self._notes is not None:
                 self._notes.offered(offer, now)
             if not poll.reply.try_set(delivery):
-                self._take_back(offer.offset)
+                self._take_back(offer.offset, offer.retries)
         self._return_polls(tuple(unserved))
 
     @handles(Answered)
     def _answered(self, message: Answered) -> None:
-        if message.life != self._life:
-            return
         if not message.sent:
-            self._take_back(message.offset)
+            if message.life == self._life:  # this life offers the messages of the earlier ones anyway
+                self._take_back(message.offset, message.number)
             return
         offer = self._book.pending_offer(message.offset)
         self._book.ack(message.offset)
         if self._notes is not None and offer is not None:
             self._notes.acked(offer, auto=True)
 
-    def _take_back(self, offset: int) -> None:
+    def _take_back(self, offset: int, number: int) -> None:
         offer = self._book.pending_offer(offset)
-        if self._notes is not None and offer is not None and offer.out:
+        if self._book.give_back(offset, number) and self._notes is not None and offer is not None:
             self._notes.returned(offer)
-        self._book.give_back(offset)
 
     def _return_polls(self, polls: tuple[Poll, ...]) -> None:
         if polls:
@@ -247,20 +230,22 @@ class PartitionOwner(Actor):
         else:
             reply.try_set(None)
 
-    @handles(CountPending)
-    def _count_pending(self, _query: CountPending) -> int:
-        return self._book.pending
-
     # -- after each message -----------------------------------------------------------------------
 
     def _report(self) -> None:
         """Tell the group, the committer, the log and the session what has changed."""
         book = self._book
+        now = self._now()
+        offerable = book.offerable(now)  # may give messages up, and so move the position
+        position = book.position()
+        moved = position != self._reported
+        self._assignment.pending = book.pending
+        if moved:  # noted first: a failure below must not lose an ack that was answered
+            self._reported = self._assignment.position = position
         if self._draining:
-            if not book.outstanding(self._now()):
+            if not book.outstanding(now):
                 self._drained()
         else:
-            offerable = book.offerable(self._now())
             if offerable > self._announced:
                 more = offerable - self._announced
                 self._announced = offerable
@@ -271,10 +256,12 @@ class PartitionOwner(Actor):
             if self._notes is not None:
                 self._notes.dropped(offer)
         book.dropped.clear()
-        position = book.position()
-        if position != self._reported:
-            self._reported = position
+        if moved:
             self._committer.tell(Moved(self._partition, self._assignment.epoch, position), urgent=True)
+        if book.skipped:
+            self._credit += book.skipped
+            self._credit_bytes += book.skipped_bytes
+            book.skipped = book.skipped_bytes = 0
         if self._credit >= self._credit_batch or (self._credit and not book.buffered):
             self._session.credit(self._partition, self._credit, self._credit_bytes)
             self._credit = self._credit_bytes = 0
@@ -336,4 +323,4 @@ class PartitionOwner(Actor):
             return ()
 
 
-__all__ = ["Assignment", "PartitionOwner"]
+__all__ = ["PartitionOwner"]

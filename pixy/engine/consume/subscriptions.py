@@ -13,7 +13,7 @@ from typing import Protocol
 from actors import Actor
 from pixy.config.model import Consumer
 from pixy.engine.consume.long_polls import Poll, TopicPolls
-from pixy.errors import LongPollTimeout, PixyError
+from pixy.errors import LongPollTimeout, PixyError, Unavailable
 from pixy.membership import Session
 from pixy.wire.types import TopicPartition
 
@@ -66,7 +66,7 @@ class SubscriptionDue:
 class Group(Protocol):
     """The part of the group's actor that :class:`Subscriptions` calls."""
 
-    async def count_pending(self, topic: str) -> int:
+    def count_pending(self, topic: str) -> int:
         """How many messages of the topic are offered and not acknowledged."""
 
     def last_topic_expired(self) -> None:
@@ -96,6 +96,11 @@ class Subscriptions:
         self._subscribed: dict[str, int] = {}
         self.closed = False
         """Set when the group leaves: no topic is subscribed to or expires any more."""
+        self.failure: PixyError | None = None
+        """Why the group consumes nothing until it joins again: the answer to the requests that time out."""
+
+    def __len__(self) -> int:
+        return len(self._topics)
 
     def get(self, topic: str) -> TopicPolls | None:
         """The long polls of a topic, if the group is interested in it."""
@@ -149,8 +154,13 @@ class Subscriptions:
         if polls is None:
             return
         for poll in polls.expire(self._now()):
-            poll.reply.try_fail(LongPollTimeout())
+            poll.reply.try_fail(self._timeout_error())
         self.watch(topic, polls)
+
+    def _timeout_error(self) -> PixyError:
+        return (
+            LongPollTimeout() if self.failure is None else Unavailable(f"cannot consume now: {self.failure}")
+        )
 
     # -- look-up and subscription -----------------------------------------------------------------
 
@@ -171,8 +181,9 @@ class Subscriptions:
         if polls is None or self.closed:
             return
         if found.partitions:
+            # All partitions of a topic that did not exist when it was first asked for count as added.
+            self._subscribed[topic] = 0 if polls.missing else found.partitions
             polls.found()
-            self._subscribed[topic] = found.partitions
             if not self._actor.has_timer("subscribe"):
                 # The first topic joins at once. A change is a rebalance, so later topics are gathered.
                 delay = 0.0 if len(self._subscribed) == 1 else self._conf.rebalance_delay
@@ -201,7 +212,7 @@ class Subscriptions:
     def _check_idle_after(self, topic: str, delay: float) -> None:
         self._actor.set_timer(("subscription", topic), delay, SubscriptionDue(topic))
 
-    async def check_idle(self, topic: str) -> None:
+    def check_idle(self, topic: str) -> None:
         """Unsubscribe from a topic that nobody asks for, once none of its messages waits for an ack."""
         polls = self._topics.get(topic)
         if polls is None or self.closed:
@@ -211,7 +222,7 @@ class Subscriptions:
         if len(polls):
             left = max(left, _EXPIRY_CHECK)
         elif left <= 0:
-            pending = await self._group.count_pending(topic)
+            pending = self._group.count_pending(topic)
             if pending and idle > self._conf.ack_timeout:
                 logger.warning(
                     "%s: Stopping unsafely, some messages can be consumed more than once: %s, %d "

@@ -153,6 +153,7 @@ class Instance(Actor):
             self._assignment.want_topic(request.topic)
         elif not self._context.state.subscription:
             raise IllegalState("Consumer is not subscribed to any topics or assigned any partitions")
+        self._context.positions.confirm()
         reply = self.take_reply()
         try:
             self._reads.add(request, reply)
@@ -288,6 +289,8 @@ class Instance(Actor):
     @handles(DeleteInstance)
     def _delete(self, _request: DeleteInstance) -> None:
         self._waiting_for_end.append(self.take_reply())
+        if not self._context.closing:
+            self._context.positions.confirm()
         self._close(UnknownInstance())
 
     @handles(CloseInstance)

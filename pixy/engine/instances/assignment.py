@@ -111,7 +111,7 @@ class Assignment:
 
     def topic_checked(self, message: TopicChecked) -> None:
         """Subscribe to the topic, or fail the reads that wait for it. See :class:`TopicChecked`."""
-        if message.topic != self._checking:
+        if message.topic != self._checking or self._context.closing:
             return
         self._checking = ""
         if message.error is not None:
@@ -142,6 +142,7 @@ class Assignment:
         """See :class:`Unsubscribe`."""
         context, reads = self._context, self._reads
         self._checking = ""
+        context.positions.confirm()
         context.state.subscription = Subscription()
         reads.fail_all(IllegalState("the subscription was deleted"))
         if context.session is None:
@@ -197,23 +198,26 @@ class Assignment:
 
     def assigned(self, event: Assigned) -> None:
         """See :class:`pixy.membership.instances.Assigned`."""
-        self._context.positions.assign(event.starts)
+        self._context.positions.assign(event.starts, event.new)
         self._reads.refusal = None
         self._reads.start_clocks()
         self._offsets.seek_postponed()
+        if event.new and self._context.spec.auto_commit:
+            # At once: what is written from now on is the reader's, even if the instance ends before its next commit.
+            self._offsets.auto_commit()
         self._reads.serve()
 
     def revoked(self, event: Revoked) -> None:
-        """Give partitions up; with automatic commit, commit the records handed out from them first."""
+        """Give partitions up; with automatic commit, commit the confirmed positions first."""
         context = self._context
         commits = [
             commit
-            for commit in context.positions.uncommitted()
+            for commit in context.positions.confirmed()
             if (commit.topic, commit.partition) in event.partitions
         ]
         self._drop(event.partitions)
         if context.session is not None:
-            context.session.release(commits if context.spec.auto_commit else ())
+            context.session.release(event, commits if context.spec.auto_commit else ())
 
     def lost(self, event: Lost) -> None:
         """See :class:`pixy.membership.instances.Lost`."""

@@ -137,7 +137,7 @@ class Context:
         """Give the session up. The coroutine makes the last automatic commit and leaves the group."""
         session, self.session = self.session, None
         self._session_id, self._resume = None, {}
-        commits = self.positions.uncommitted() if self.spec.auto_commit else ()
+        commits = self.positions.confirmed() if self.spec.auto_commit else ()
         return _close(session, commits, self.conf.close_timeout)
 
 

@@ -24,7 +24,7 @@ class InstanceSpec:
     Attributes:
         format: of the records in its answers. The engine only checks that reads do not change it.
         reset: where a partition without a committed offset begins: ``earliest`` or ``latest``.
-        auto_commit: commit the records handed out automatically.
+        auto_commit: commit automatically what was handed out before the reader's latest read.
         min_bytes: a read is answered when this many bytes are ready, or when its wait is over.
         wait: seconds a read waits for records, unless the read says otherwise.
         max_records: the most records of a read.

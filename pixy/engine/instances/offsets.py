@@ -13,7 +13,7 @@ from pixy.engine.instances.messages import CommitOffsets, GetCommitted, Progress
 from pixy.engine.instances.operations import Operation, Operations
 from pixy.engine.instances.positions import Positions
 from pixy.engine.instances.reads import Reads
-from pixy.errors import IllegalState, PixyError
+from pixy.errors import IllegalState, PixyError, UnknownInstance
 from pixy.kafka.consumer import Commit
 from pixy.membership.instances import InstanceSession
 from pixy.wire.types import TopicPartition
@@ -108,9 +108,9 @@ class Offsets:
         return None
 
     def auto_commit(self) -> None:
-        """Commit the positions automatically; if this fails, the next automatic commit repeats it."""
+        """Commit the confirmed positions; if this fails, the next automatic commit repeats it."""
         context = self._context
-        commits = context.positions.uncommitted()
+        commits = context.positions.confirmed()
         if commits and context.session is not None:
             self._operations.begin(_AutoCommit(context.positions, commits, context.actor.path))
 
@@ -158,6 +158,9 @@ class Offsets:
         """Tell the session to seek. See :class:`OffsetsFound`."""
         if message.error is not None:
             message.reply.try_fail(message.error)
+            return
+        if self._context.closing:
+            message.reply.try_fail(UnknownInstance())
             return
         offsets = {**message.request.offsets, **message.offsets}
         if not self._fail_unassigned(offsets, message.reply):

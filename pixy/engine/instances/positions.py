@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from pixy.engine.consume.long_polls import Message
 from pixy.engine.instances.messages import Progress
@@ -16,12 +16,17 @@ class Positions:
     """The reader's position in each assigned partition, and which of them are committed.
 
     A position moves when records have reached the reader, or when the reader seeks; never because
-    records were fetched. Every kind of commit commits positions and nothing else.
+    records were fetched. Every kind of commit commits positions and nothing else. An automatic one commits
+    only those that the reader has confirmed: its next read confirms what was handed out before.
     """
 
     def __init__(self) -> None:
         self._positions: dict[TopicPartition, int] = {}
         self._moved: set[TopicPartition] = set()
+        self._confirmed: dict[TopicPartition, int] = {}
+        self._unconfirmed: set[TopicPartition] = set()
+        self._new: dict[TopicPartition, int] = {}
+        """The starts that are to be committed although the reader has read nothing."""
         self._committed: dict[TopicPartition, int] = {}
         self._earlier: dict[TopicPartition, int] = {}
         """Positions from before a restart, until their partitions are assigned again."""
@@ -54,19 +59,35 @@ class Positions:
             The positions that have moved: the new session has to resume there.
         """
         self._earlier = {partition: self._positions[partition] for partition in self._moved}
-        self._positions.clear()
-        self._moved.clear()
-        self._epochs.clear()
+        for state in (
+            self._positions,
+            self._moved,
+            self._epochs,
+            self._confirmed,
+            self._unconfirmed,
+            self._new,
+        ):
+            state.clear()
         return dict(self._earlier)
 
-    def assign(self, starts: Mapping[TopicPartition, int]) -> None:
-        """Add partitions, each with the offset where it begins."""
+    def assign(
+        self, starts: Mapping[TopicPartition, int], new: Collection[TopicPartition] = frozenset()
+    ) -> None:
+        """Add partitions.
+
+        Args:
+            starts: the offset where each begins.
+            new: those whose start is to be committed.
+        """
         for partition, start in starts.items():
             if self._earlier.pop(partition, None) == start:
                 self._moved.add(partition)
+                self._unconfirmed.add(partition)
             elif self._positions.get(partition) != start:
-                self._moved.discard(partition)
+                self._forget(partition)
             self._positions[partition] = start
+            if partition in new:
+                self._new[partition] = start
             self._begin_epoch(partition)
 
     def seek(self, offsets: Mapping[TopicPartition, int]) -> None:
@@ -74,15 +95,23 @@ class Positions:
         for partition, offset in offsets.items():
             if partition in self._positions:
                 self._move(partition, offset)
+                self._confirmed[partition] = offset
+                self._unconfirmed.discard(partition)
                 self._begin_epoch(partition)
 
     def drop(self, partitions: Iterable[TopicPartition]) -> None:
         """Remove partitions that are no longer assigned."""
         for partition in partitions:
             self._positions.pop(partition, None)
-            self._moved.discard(partition)
+            self._forget(partition)
             self._committed.pop(partition, None)
             self._epochs.pop(partition, None)
+
+    def _forget(self, partition: TopicPartition) -> None:
+        self._moved.discard(partition)
+        self._unconfirmed.discard(partition)
+        self._confirmed.pop(partition, None)
+        self._new.pop(partition, None)
 
     def handed_out(self, records: Sequence[Message], epochs: Mapping[TopicPartition, int]) -> None:
         """Move the positions past records that have reached the reader.
@@ -105,12 +134,26 @@ class Positions:
             if len(seen) == len(epochs):
                 return  # the last record of every partition has been seen
 
+    def confirm(self) -> None:
+        """The reader has processed what it was handed out so far."""
+        for partition in self._unconfirmed:
+            self._confirmed[partition] = self._positions[partition]
+        self._unconfirmed.clear()
+
     def uncommitted(self) -> tuple[Commit, ...]:
-        """The positions that have moved since they were last committed."""
+        """The positions that have moved since they were last committed, and the starts to be committed."""
+        return self._commits({partition: self._positions[partition] for partition in self._moved})
+
+    def confirmed(self) -> tuple[Commit, ...]:
+        """As :meth:`uncommitted`, without what the reader has not confirmed."""
+        return self._commits(self._confirmed)
+
+    def _commits(self, moved: Mapping[TopicPartition, int]) -> tuple[Commit, ...]:
+        wanted = {**self._new, **moved}
         return tuple(
-            Commit(*partition, self._positions[partition], "")
-            for partition in sorted(self._moved)
-            if self._committed.get(partition) != self._positions[partition]
+            Commit(*partition, wanted[partition], "")
+            for partition in sorted(wanted)
+            if self._committed.get(partition) != wanted[partition]
         )
 
     def committed(self, commits: Iterable[Commit]) -> None:
@@ -119,6 +162,7 @@ class Positions:
             partition = (commit.topic, commit.partition)
             if partition in self._positions:
                 self._committed[partition] = commit.offset
+                self._new.pop(partition, None)
 
     def progress(self) -> Progress:
         """See :data:`pixy.engine.instances.messages.Progress`."""
@@ -137,6 +181,7 @@ class Positions:
     def _move(self, partition: TopicPartition, offset: int) -> None:
         self._positions[partition] = offset
         self._moved.add(partition)
+        self._unconfirmed.add(partition)
 
     def _begin_epoch(self, partition: TopicPartition) -> None:
         self._last_epoch += 1

@@ -1,11 +1,13 @@
 """Chooses the partition of a message.
 
 ``hash`` is FNV-1a 32 with Sarama's sign rule. librdkafka's ``fnv1a`` partitioners implement exactly that
-in C, so the daemon leaves hashing and random choice to it; :func:`fnv1a_partition` states the rule for
-tests and tools to compare with. ``roundrobin`` is implemented here.
+in C, so the daemon leaves hashing and random choice to it; :func:`fnv1a_partition` states the rule, for the gates
+(:mod:`pixy.kafka.partition_gates`), tests and tools. ``roundrobin`` is implemented here.
 """
 
 from __future__ import annotations
+
+from pixy.kafka.partitioning import fnv1a_partition
 
 LIBRDKAFKA_PARTITIONER = {
     "hash": "fnv1a_random",
@@ -13,19 +15,7 @@ LIBRDKAFKA_PARTITIONER = {
     "roundrobin": "random",  # librdkafka chooses only while no partition is writable
 }
 
-
-def fnv1a_partition(key: bytes, partitions: int) -> int:
-    """Return the partition of a key.
-
-    Args:
-        key: of the message.
-        partitions: how many the topic has, including those without a leader.
-    """
-    value = 2166136261
-    for byte in key:
-        value = (value ^ byte) * 16777619 & 0xFFFFFFFF
-    signed = value - 2**32 if value >> 31 else value
-    return abs(signed) % partitions
+__all__ = ["LIBRDKAFKA_PARTITIONER", "RoundRobinPartitioner", "fnv1a_partition"]
 
 
 class RoundRobinPartitioner:

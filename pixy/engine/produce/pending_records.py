@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from actors import ActorRef, Future
 from pixy.errors import PixyError, UnknownPartition, UnknownTopic
 from pixy.kafka.errors import message_too_large, translate
-from pixy.kafka.producer_messages import Bulk, Message, Report
+from pixy.kafka.producer_messages import Bulk, Message, Report, SendAgain
 from pixy.wire.types import RecordHeaders
 
 _HEADER_OVERHEAD = 10
@@ -98,7 +98,8 @@ class PendingBatch(Bulk):
         fits: bytes of the largest record that may be sent; a larger one fails alone, here.
         reply: the caller's future.
         life: where the delivery report goes.
-        tell: see :class:`pixy.kafka.producer_messages.Bulk`.
+        tell: this and the next: see :class:`pixy.kafka.producer_messages.Bulk`.
+        again: sends a record again.
         stamp: collect the records' timestamps.
     """
 
@@ -111,6 +112,7 @@ class PendingBatch(Bulk):
         reply: Future[Any],
         life: ProducerLife,
         tell: Callable[[Bulk], None],
+        again: SendAgain,
         *,
         arrived: float = 0.0,
         stamp: bool = False,
@@ -136,7 +138,7 @@ class PendingBatch(Bulk):
             records = [records[at] for at in self._indexes]
             sizes = [size for size in sizes if size <= fits]
         self.wanted = [record.partition for record in records]
-        super().__init__(records, sum(sizes), plain, tell, stamp=stamp)
+        super().__init__(records, sum(sizes), plain, tell, again, stamp=stamp)
 
     def fail(self, error: PixyError) -> None:
         """Settle with an error for each record: none was sent."""

@@ -7,9 +7,8 @@ delay a lone message by its whole length; without batching, many callers would g
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from actors import Actor, Future, handles
@@ -22,26 +21,24 @@ from pixy.engine.produce.pending_records import (
     PendingBatch,
     PendingMessage,
     ProducerLife,
-    SettledListener,
     headers_size,
 )
+from pixy.engine.produce.settling import Settler
+from pixy.engine.produce.topic_lookup import Resolved, Writable, look_up
 from pixy.errors import PixyError, ShuttingDown, TooManyRequests
-from pixy.kafka.errors import message_too_large, translate, unknown_topic
+from pixy.kafka.errors import message_too_large, unknown_topic
 from pixy.kafka.producer import ProducerClient
-from pixy.kafka.producer_messages import Report
+from pixy.kafka.settings import message_timeout
 
 logger = logging.getLogger("pixy.engine")
 
 _RECORD_OVERHEAD = 36  # bytes besides key, value and headers, as the Go original counts them
 _LEGACY_OVERHEAD = 26
-_LOOKUPS = 3
-_LOOKUP_PAUSE = 0.25  # this and the next two are seconds
+_FULL_PAUSE = 0.25  # this and the next three are seconds
+_LOOKUP_AGAIN = 1.0
 _IDLE = 300.0
 _ROUND_ROBIN_REFRESH = 10.0
 _QUIET_PASSES = 4
-
-Writable = Callable[[str], Awaitable[tuple[int, ...] | None]]
-"""The partitions of a topic that have a leader, sorted; None if there is no such topic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +54,8 @@ _PASS = _Pass()
 
 
 @dataclass(frozen=True, slots=True)
-class _Resolved:
-    partitions: tuple[int, ...] | None
-    error: PixyError | None = None
+class _Expire:
+    """The oldest message has waited for its topic as long as it may."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +98,8 @@ class TopicProducer(Actor):
         super().__init__()
         self._topic = topic
         self._life = ProducerLife(self.actor_ref)
-        self._listener: SettledListener | None = None if journal is None else ProduceJournal(topic, journal)
+        self._settler = Settler(self.path, None if journal is None else ProduceJournal(topic, journal))
+        self._journalled = journal is not None
         self._conf = conf
         self._client = client
         self._writable = writable
@@ -110,6 +107,7 @@ class TopicProducer(Actor):
         self._round_robin = RoundRobinPartitioner() if conf.partitioner == "roundrobin" else None
         self._partitions: tuple[int, ...] | None = None
         self._resolving = False
+        self._lookup_error: PixyError = unknown_topic()
         self._seen = self._quiet = 0
         self._gathered: list[PendingMessage | PendingBatch] = []
         self._gathered_bytes = 0
@@ -124,17 +122,17 @@ class TopicProducer(Actor):
 
     def on_stop(self) -> None:
         """Log the asynchronous messages that go with this actor; callers that wait are answered anyway."""
+        self._client.ungate(self._topic)
         for pending in self._gathered:
             if isinstance(pending, PendingMessage) and pending.reply is None:
-                self._fail(pending, ShuttingDown())
+                self._settler.fail(pending, ShuttingDown())
 
     # -- in -------------------------------------------------------------------------------------
 
     @handles(Produce)
     def _produce(self, message: Produce) -> None:
         reply = self.take_reply() if self.is_asked else None
-        listener = self._listener
-        arrived = 0.0 if listener is None else listener.now()
+        arrived = self._settler.now()
         size = len(message.key or b"") + len(message.value or b"")
         if message.headers:
             size += headers_size(message.headers)
@@ -145,40 +143,47 @@ class TopicProducer(Actor):
             error = message_too_large()
         elif len(self._gathered) >= self._conf.channel_buffer_size:
             error = TooManyRequests("producer.channel_buffer_size")
+        elif self._gathered_bytes >= self._conf.buffer_max_bytes:
+            error = TooManyRequests("producer.buffer_max_bytes")
         else:
             self._gather(pending, size)
             return
-        self._fail(pending, error)
+        self._settler.fail(pending, error)
 
     @handles(ProduceMany)
     def _produce_many(self, message: ProduceMany) -> None:
         """Check the bound before a batch comes, not with it: the bound never splits a batch."""
         reply = self.take_reply()
-        if self._draining:
+        if not message.records:
+            reply.try_set([])
+        elif self._draining:
             reply.try_fail(ShuttingDown())
         elif len(self._gathered) >= self._conf.channel_buffer_size:
             reply.try_fail(TooManyRequests("producer.channel_buffer_size"))
+        elif self._gathered_bytes >= self._conf.buffer_max_bytes:
+            reply.try_fail(TooManyRequests("producer.buffer_max_bytes"))
         else:
-            listener = self._listener
             batch = PendingBatch(
                 message.records,
                 self._conf.max_message_bytes - self._overhead,
                 reply,
                 self._life,
                 self._client.bulk_landed,
-                arrived=0.0 if listener is None else listener.now(),
-                stamp=listener is not None,
+                self._client.send_again,
+                arrived=self._settler.now(),
+                stamp=self._journalled,
             )
             if batch.records:
                 self._gather(batch, batch.size)
             else:
-                self._settle_batch(batch)
+                self._settler.batch(batch)
 
     def _gather(self, pending: PendingMessage | PendingBatch, size: int) -> None:
         self._busy = True
         self._gathered.append(pending)
         self._gathered_bytes += size
         if self._partitions is None:
+            pending.arrived = pending.arrived or self.system.loop.time()
             if not self._resolving:
                 self._resolve()
         elif self._gathered_bytes >= self._conf.flush_bytes:
@@ -234,7 +239,7 @@ class TopicProducer(Actor):
             # The client is full: the next delivery report continues; what comes meanwhile queues behind.
             self._gathered = gathered
             self._gathered_bytes = sum(pending.size for pending in self._gathered)
-            self.set_timer("flush", _LOOKUP_PAUSE, _Flush())
+            self.set_timer("flush", _FULL_PAUSE, _Flush())
         elif self._draining:
             self._finish_drain(0)
 
@@ -248,7 +253,7 @@ class TopicProducer(Actor):
         sent, refused = self._client.send(self._topic, messages, self._choose([None] * len(messages)))
         self._in_flight += sent - len(refused)
         for message, error in refused:
-            self._fail(message, error)  # type: ignore[arg-type]
+            self._settler.fail(message, error)  # type: ignore[arg-type]
         return sent
 
     def _send_batch(self, batch: PendingBatch) -> int:
@@ -273,82 +278,73 @@ class TopicProducer(Actor):
         reports, too, mean that the client has room again.
         """
         if message.life is self._life:
-            self._settle(message.reports)
+            self._in_flight -= len(message.reports)
+            self._settler.settle(message.reports)
         if self._in_flight == 0 and self._gathered:
             self._flush_when_quiet()
-
-    def _settle(self, reports: tuple[Report, ...]) -> None:
-        self._in_flight -= len(reports)
-        only_delivered = True
-        for pending, error, partition, offset in reports:
-            if type(pending) is PendingBatch:
-                self._settle_batch(pending)
-                only_delivered = False
-            elif error is not None:
-                self._fail(pending, translate(error))
-                only_delivered = False
-            elif pending.reply is not None:
-                pending.reply.try_set((partition, offset))
-        if self._listener is None:
-            return
-        if not only_delivered:
-            reports = tuple(
-                [report for report in reports if report[1] is None and type(report[0]) is PendingMessage]
-            )
-        if reports:
-            self._listener.delivered(reports)
-
-    def _settle_batch(self, batch: PendingBatch) -> None:
-        batch.settle()
-        if self._listener is not None:
-            self._listener.batch_settled(batch)
-
-    def _fail(self, pending: PendingMessage | PendingBatch, error: PixyError) -> None:
-        if isinstance(pending, PendingBatch):
-            pending.fail(error)
-            if self._listener is not None:
-                self._listener.batch_settled(pending)
-            return
-        if not pending.fail(error):
-            logger.error("%s: an asynchronous message is lost: %s", self.path, error)
-        if self._listener is not None:
-            self._listener.failed(pending, error)
 
     # -- the topic ------------------------------------------------------------------------------
 
     @handles(_Refresh)
     def _resolve(self, _message: _Refresh | None = None) -> None:
         self._resolving = True
-        self.pipe_to_self(self._look_up(), on_value=lambda found: found)
+        self.pipe_to_self(look_up(self._writable, self._topic), on_value=lambda found: found)
 
-    async def _look_up(self) -> _Resolved:
-        found = _Resolved(None)
-        for attempt in range(_LOOKUPS):
-            if attempt:
-                await asyncio.sleep(_LOOKUP_PAUSE)
-            try:
-                found = _Resolved(await self._writable(self._topic))
-            except PixyError as error:
-                found = _Resolved(None, error)
-            if found.partitions:
-                break
-        return found
-
-    @handles(_Resolved)
-    def _resolved(self, found: _Resolved) -> None:
-        self._resolving = False
-        if found.partitions is None and self._partitions is not None and found.error is not None:
-            return  # a refresh failed: keep the partitions that are known
-        if found.partitions is None:
-            self._give_up(found.error or unknown_topic())
-            self._finish_drain(0)
-            # The topic may be created later: the next message looks it up again, with a new actor.
-            self.stop()
+    @handles(Resolved)
+    def _resolved(self, found: Resolved) -> None:
+        if found.partitions is None and found.error is not None:
+            if self._partitions is None:
+                self._unreachable(found.error)
+            else:
+                self._resolving = False  # a refresh failed: keep the partitions that are known
             return
+        self._resolving = False
+        if found.partitions is None:
+            # The topic may be created later: the next message looks it up again, with a new actor.
+            self._end(unknown_topic())
+            return
+        if self._partitions is None:
+            self._client.gate(self._topic, found.partitions)
         self._partitions = found.partitions
+        self.cancel_timer("expire")
         if self._round_robin is not None:
             self.set_timer("refresh", _ROUND_ROBIN_REFRESH, _Refresh())
         self._flush()
+
+    def _unreachable(self, error: PixyError) -> None:
+        """Tell the callers that Kafka does not answer; keep asynchronous messages and look the topic up again.
+
+        They have been accepted, so they wait as long as those of a known topic wait in the Kafka client.
+        """
+        gathered, self._gathered = self._gathered, []
+        for pending in gathered:
+            if pending.reply is None:
+                self._gathered.append(pending)
+            else:
+                self._settler.fail(pending, error)
+        self._gathered_bytes = sum(pending.size for pending in self._gathered)
+        self._lookup_error = error
+        if self._expire():
+            self.set_timer("look-up", _LOOKUP_AGAIN, _Refresh())
+
+    @handles(_Expire)
+    def _expire(self, _message: _Expire | None = None) -> bool:
+        """Give up the messages that have waited too long for their topic. Return whether some are left."""
+        now, limit = self.system.loop.time(), message_timeout(self._conf)
+        while self._gathered and self._gathered[0].arrived + limit <= now:
+            expired = self._gathered.pop(0)
+            self._gathered_bytes -= expired.size
+            self._settler.fail(expired, self._lookup_error)
+        if self._gathered:
+            self.set_timer("expire", self._gathered[0].arrived + limit - now, _Expire())
+        else:
+            self._end(self._lookup_error)
+        return bool(self._gathered)
+
+    def _end(self, error: PixyError) -> None:
+        self._give_up(error)
+        self._finish_drain(0)
+        self.stop()
 
     @handles(_IdleCheck)
     def _idle_check(self, _message: _IdleCheck) -> None:
@@ -377,7 +373,7 @@ class TopicProducer(Actor):
         gathered, self._gathered = self._gathered, []
         self._gathered_bytes = 0
         for pending in gathered:
-            self._fail(pending, error)
+            self._settler.fail(pending, error)
         return sum(
             len(each.records) - each.sent if isinstance(each, PendingBatch) else 1 for each in gathered
         )

@@ -16,7 +16,7 @@ from typing import Any
 from pixy.config.model import Proxy
 from pixy.errors import PixyError, Unavailable
 from pixy.kafka import settings
-from pixy.kafka.consumer import Commit
+from pixy.kafka.consumer import Check, Commit
 from pixy.kafka.errors import translate
 from pixy.kafka.instance_consumer import InstanceConsumer, is_transient, partition_of, size_of
 from pixy.membership.instances import (
@@ -29,7 +29,11 @@ from pixy.membership.instances import (
     Revoked,
     SessionFailed,
 )
+from pixy.membership.kafka.first_records import FirstRecords
+from pixy.membership.kafka.instance_starts import StartOffsets
+from pixy.membership.kafka.instance_topics import InstanceTopics
 from pixy.membership.kafka.member_thread import MemberThread
+from pixy.membership.kafka.start_lookups import StartLookups
 from pixy.membership.poll_interval import PollInterval
 from pixy.wire.types import TopicPartition
 
@@ -55,6 +59,7 @@ class KafkaInstance(MemberThread[InstanceEvent]):
         name: the instance's name, for the client id, the thread's name and logs.
         reset: where a partition without a committed offset begins: ``earliest`` or ``latest``.
         isolation: ``read_committed`` or ``read_uncommitted``.
+        commits: whether the instance commits automatically, also the starts in :attr:`Assigned.new`.
         resume: where the reader stood before the instance restarted; overrides committed offsets.
         post: called on the loop with each event, in order.
     """
@@ -68,25 +73,28 @@ class KafkaInstance(MemberThread[InstanceEvent]):
         name: str,
         reset: str,
         isolation: str,
+        commits: bool,
         resume: Mapping[TopicPartition, int],
         post: Callable[[InstanceEvent], None],
     ) -> None:
         super().__init__(f"instance {name} of group {group}", f"kafka-{name}", post)
-        self._oldest = reset == "earliest"
+        self._starts = StartOffsets(self._name, oldest=reset == "earliest", commits=commits, resume=resume)
         self._pause_after = proxy.instances.pause_after
-        self._resume_at = dict(resume)
         self._wake = threading.Event()
         self._wanted = (0, 0, True)
         """The arguments of the last ``want``: most, max_bytes, wait."""
         self._ahead: list[Any] = []
         """Messages that turned up while no read was waiting."""
         self._assigned: set[TopicPartition] = set()
+        self._first_records = FirstRecords()
         self._polling = False
         """Whether the consumer has a subscription or partitions, so polling makes sense."""
         self._joined = False
         self._looked = self._polled = time.monotonic()
         self._paused = False
-        self._settings = settings.instance(proxy, group, name, reset, isolation)
+        # "earliest" is for a position that is out of range: it has expired, or the topic was made again. Nothing
+        # that is there is skipped. StartOffsets looks up where partitions without a committed offset begin.
+        self._settings = settings.instance(proxy, group, name, "earliest", isolation)
         # Thread.start() waits until the thread runs: up to seconds among a thousand threads, so not on the loop.
         self._starting = self._loop.run_in_executor(_starter, self._start)
 
@@ -112,7 +120,7 @@ class KafkaInstance(MemberThread[InstanceEvent]):
 
     def commit(self, token: int, commits: tuple[Commit, ...]) -> None:
         """See :class:`pixy.membership.instances.InstanceSession`."""
-        self._command(token, lambda: self._client.commit(commits, wait=True))
+        self._command(token, lambda: self._commit(commits))
 
     def want(self, most: int, max_bytes: int, *, wait: bool = True) -> None:
         """See :class:`pixy.membership.instances.InstanceSession`."""
@@ -127,6 +135,9 @@ class KafkaInstance(MemberThread[InstanceEvent]):
             except PixyError as error:
                 self._post(Done(token, None, error))
 
+        self._run_soon(command)
+
+    def _run_soon(self, command: Callable[[], None]) -> None:
         self._commands.append(command)
         self._wake.set()
 
@@ -153,6 +164,14 @@ class KafkaInstance(MemberThread[InstanceEvent]):
             lost=self._lost,
             committed=lambda _error, _parts: None,
         )
+        self._lookups = StartLookups(self._settings, self._settings["group.id"])
+        self._topics = InstanceTopics(self._client, self._lookups, self._run_soon, self._begin_anew)
+
+    def _close(self) -> None:
+        try:
+            super()._close()
+        finally:
+            self._lookups.close()
 
     def _failed(self, error: PixyError) -> InstanceEvent:
         return SessionFailed(error)
@@ -184,12 +203,18 @@ class KafkaInstance(MemberThread[InstanceEvent]):
         self._looked = self._polled = time.monotonic()
         if self._paused:
             self._resume_fetching()
+        self._topics.compare()
         most, max_bytes, wait = self._wanted
         found, self._ahead = self._ahead, []
         if not found and wait:
             first = self._wait()
             if first is None or not self._keep(first, found):
                 return
+        if found and (gone := self._topics.gone_before(found[0])):
+            self._ahead = [message for message in found if partition_of(message) not in gone]
+            return
+        if found and self._first_records:
+            self._first_records.gather(found, self._client.poll, self._keep, lambda: self._commands)
         size = sum(map(size_of, found))
         while len(found) < most and size < max_bytes:
             # As many as probably fit; the instance keeps any excess for the next read.
@@ -202,6 +227,8 @@ class KafkaInstance(MemberThread[InstanceEvent]):
                     size += size_of(message)
         self._wanted = (0, 0, True)
         self._looked = self._polled = time.monotonic()
+        if found:
+            self._topics.returned(found[-1])
         self._post(Fetched(found, size))
 
     def _wait(self) -> Any:
@@ -209,7 +236,7 @@ class KafkaInstance(MemberThread[InstanceEvent]):
         with interval:
             while True:
                 message = poll(interval.seconds)
-                if message is not None or self._commands or not self._wanted[0]:
+                if message is not None or self._commands or not self._wanted[0] or self._topics.due:
                     return message
 
     def _rest(self) -> None:
@@ -231,6 +258,7 @@ class KafkaInstance(MemberThread[InstanceEvent]):
         400 on average.
         """
         self._paused = False
+        self._first_records.expect(self._assigned)
         self._client.resume(self._assigned)
         try:
             self._client.ends(self._assigned, _WAKING_TIMEOUT, oldest=False)
@@ -254,6 +282,7 @@ class KafkaInstance(MemberThread[InstanceEvent]):
     # -- commands, in the thread ------------------------------------------------------------------
 
     def _subscribe(self, topics: tuple[str, ...]) -> None:
+        self._starts.subscribed(topics)
         self._client.subscribe_or_raise(topics)
         self._polling = True
         self._joined = False
@@ -262,55 +291,65 @@ class KafkaInstance(MemberThread[InstanceEvent]):
     def _assign_only(
         self, partitions: tuple[TopicPartition, ...], keep: dict[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
-        self._resume_at.update(keep)
-        starts = self._starts(list(partitions))
+        self._topics.added(list(partitions))
+        starts = self._starts.of_assignment(self._client, list(partitions), keep)
         self._client.assign_only(starts)
-        self._forget(self._assigned)
+        # librdkafka keeps the pause of a partition that goes and comes back.
+        self._paused = False
+        self._client.resume(starts)
+        self._topics.forget(self._assigned - set(starts))
+        self._drop(self._assigned)
         self._assigned = set(starts)
+        self._first_records.expect(starts)
         self._polling = self._joined = True
         self._looked = time.monotonic()
         return starts
 
     def _seek(self, offsets: dict[TopicPartition, int]) -> None:
         self._client.seek_all(offsets, _QUERY_TIMEOUT)
+        self._topics.moved(offsets)
+        self._first_records.expect(offsets)
         self._ahead = [message for message in self._ahead if partition_of(message) not in offsets]
 
-    def _starts(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offset to begin at, by partition: the reader's position before a restart, else the committed
-        offset, else the end that ``reset`` names.
+    def _commit(self, commits: tuple[Commit, ...]) -> None:
+        self._client.commit(commits, wait=True, check=self._topics.check(commits))
 
-        Resolved for every partition at its assignment, so one that has not been read yet still begins
-        at its committed offset.
-        """
-        if not partitions:
-            return {}
-        starts = {
-            partition: found.offset
-            for partition, found in self._client.committed(partitions, _QUERY_TIMEOUT).items()
-            if found.offset is not None
-        }
+    def _final_check(self, batch: tuple[Commit, ...]) -> Check | None:
+        return self._topics.check(batch)
+
+    def _begin_anew(self, found: set[TopicPartition]) -> None:
+        """Begin other topics of the same names at their oldest records, and commit that."""
+        partitions = found & self._assigned
+        logger.warning("%s: %s: made again; begin at the oldest record", self._name, sorted(partitions))
+        self._drop(partitions)
+        self._post(Lost(tuple(partitions)))
         for partition in partitions:
-            if partition in self._resume_at:
-                starts[partition] = self._resume_at.pop(partition)
-        missing = [partition for partition in partitions if partition not in starts]
-        if missing:
-            starts |= self._client.ends(missing, _QUERY_TIMEOUT, oldest=self._oldest)
-        return starts
+            self._client.restart(partition, 0)  # if it has expired already, the broker refuses it
+        if self._paused:
+            self._client.pause(partitions)
+        self._assigned |= partitions
+        self._first_records.expect(partitions)
+        self._post(Assigned(dict.fromkeys(partitions, 0), frozenset(partitions)))
 
     # -- callbacks, in the thread -----------------------------------------------------------------
 
     def _assign(self, partitions: list[TopicPartition]) -> None:
-        starts = self._starts(partitions)
+        again = self._topics.added(partitions)
+        starts, new = self._starts.of_member(self._client, partitions, again)
         self._client.assign(starts.items())
         self._assigned.update(starts)
+        self._first_records.expect(starts)
         if self._paused:
             self._client.pause(partitions)
+        elif partitions:
+            # librdkafka keeps the pause of a partition that was revoked and comes back.
+            self._client.resume(partitions)
         self._joined = True
-        self._post(Assigned(starts))
+        self._post(Assigned(starts, frozenset(new)))
 
     def _revoke(self, partitions: list[TopicPartition]) -> None:
         if not self._closing and partitions:
-            self._wait_for_release(Revoked(tuple(partitions)), _RELEASE_TIMEOUT, partitions)
+            self._wait_for_release(Revoked(tuple(partitions)), _RELEASE_TIMEOUT)
             self._joined = False
         self._forget(partitions)
 
@@ -319,10 +358,14 @@ class KafkaInstance(MemberThread[InstanceEvent]):
         self._post(Lost(tuple(partitions)))
 
     def _forget(self, partitions: Iterable[TopicPartition]) -> None:
+        self._topics.forget(partitions)
+        self._drop(partitions)
+
+    def _drop(self, partitions: Iterable[TopicPartition]) -> None:
         dropped = set(partitions)
         self._assigned -= dropped
-        for partition in dropped:
-            self._resume_at.pop(partition, None)
+        self._first_records.forget(dropped)
+        self._starts.forget(dropped)
         self._ahead = [message for message in self._ahead if partition_of(message) not in dropped]
 
 

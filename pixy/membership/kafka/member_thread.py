@@ -1,7 +1,8 @@
 """A member of a Kafka group in a thread of its own: commands go in, events come out on the loop.
 
 That thread alone calls the consumer. When partitions are revoked, the thread posts the event inside the
-revoke callback, waits there (bounded) until the loop releases them, and makes their last commit.
+revoke callback, waits there (bounded) until the loop releases them, and makes their last commit. A thread
+that fails waits in the same way for the last positions before it leaves the group.
 """
 
 from __future__ import annotations
@@ -13,15 +14,26 @@ import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from pixy.errors import PixyError
-from pixy.kafka.consumer import Commit, ConsumerClient
+from pixy.errors import KafkaError, PixyError
+from pixy.kafka.consumer import Check, Commit, ConsumerClient
 from pixy.kafka.errors import translate
+from pixy.membership import Revoked
 
 logger = logging.getLogger("pixy.membership")
 
 E = TypeVar("E")
+
+
+@dataclass(slots=True, eq=False)
+class _Awaited:
+    """A release that the thread waits for. One that comes later has its own, so it is no answer to the next."""
+
+    revoked: Revoked
+    commits: tuple[Commit, ...] = ()
+    came: threading.Event = field(default_factory=threading.Event)
 
 
 class MemberThread(ABC, Generic[E]):
@@ -34,23 +46,34 @@ class MemberThread(ABC, Generic[E]):
     """
 
     _client: ConsumerClient
+    _last_words = 0.0
+    """Seconds that a failed thread waits for :meth:`close`, whose positions it commits."""
 
-    def __init__(self, name: str, thread: str, post: Callable[[E], None]) -> None:
+    def __init__(self, name: str, thread: str, post: Callable[[E | Revoked], None]) -> None:
         self._name = name
         self._post_event = post
         self._loop = asyncio.get_running_loop()
         self._commands: deque[Callable[[], None]] = deque()
         self._closing = False
-        self._released: tuple[Commit, ...] = ()
-        self._release = threading.Event()
+        self._ended: asyncio.Future[None] = self._loop.create_future()
+        self._last: tuple[Commit, ...] = ()
+        self._awaited: _Awaited | None = None
+        self._end_asked = threading.Event()
         self._thread = threading.Thread(target=self._run, name=thread[:60], daemon=True)
 
     # -- from the loop ----------------------------------------------------------------------------
 
-    def release(self, commits: Iterable[Commit]) -> None:
-        """Release the revoked partitions, with their last positions."""
-        self._released = tuple(commits)
-        self._release.set()
+    def release(self, revoked: Revoked, commits: Iterable[Commit]) -> None:
+        """Release revoked partitions, with their last positions. Ignored if it comes after the wait for it.
+
+        Args:
+            revoked: the event that this answers.
+            commits: the positions.
+        """
+        awaited = self._awaited
+        if awaited is not None and awaited.revoked is revoked:
+            awaited.commits = tuple(commits)
+            awaited.came.set()
 
     async def close(self, commits: Iterable[Commit], timeout: float) -> None:
         """Leave the group after these commits. Never raises: a failure is logged.
@@ -59,19 +82,19 @@ class MemberThread(ABC, Generic[E]):
             commits: the last positions.
             timeout: seconds to wait for the thread's end.
         """
-        batch = tuple(commits)
-
-        def end() -> None:
-            self._closing = True
-            self._commit_finally(batch)
-
-        self._commands.append(end)
+        self._last = tuple(commits)
+        self._commands.append(self._end)
         self._wake_up()
-        self._release.set()
+        self._end_asked.set()
+        awaited = self._awaited
+        if awaited is not None:
+            awaited.came.set()
         await self._started()
-        if self._thread.ident is not None:
-            await asyncio.to_thread(self._thread.join, timeout)
-        if self._thread.is_alive():
+        if self._thread.ident is None:
+            return  # it never ran
+        # Without a thread that joins it: while a coordinator does not answer, many groups may wait here.
+        await asyncio.wait([self._ended], timeout=timeout)
+        if not self._ended.done():
             logger.warning("%s: leaving takes longer than %.1f s", self._name, timeout)
 
     async def _started(self) -> None:
@@ -100,35 +123,59 @@ class MemberThread(ABC, Generic[E]):
             while not self._closing:
                 self._step()
         except Exception as error:
-            logger.exception("%s: its session failed", self._name)
-            self._closing = True
-            self._post(self._failed(error if isinstance(error, PixyError) else translate(error)))
+            self._fail(error)
         with contextlib.suppress(Exception):
-            self._client.close()
+            self._close()
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._end_reported)
+
+    def _close(self) -> None:
+        """Close the client."""
+        self._client.close()
+
+    def _final_check(self, batch: tuple[Commit, ...]) -> Check | None:
+        """What decides which of the last positions may be committed; None for all."""
+        return None
+
+    def _end(self) -> None:
+        self._closing = True
+        self._commit_finally(self._last)
+
+    def _end_reported(self) -> None:
+        if not self._ended.done():
+            self._ended.set_result(None)
+
+    def _fail(self, error: Exception) -> None:
+        found = error if isinstance(error, PixyError) else translate(error)
+        ours = isinstance(found, KafkaError) and found.name == "UNKNOWN"  # none of Kafka's, so show where
+        logger.error("%s: its session failed: %s", self._name, found, exc_info=error if ours else None)
+        self._post(self._failed(found))
+        self._end_asked.wait(self._last_words)
+        self._end()
 
     def _run_commands(self) -> None:
         while self._commands:
             self._commands.popleft()()
 
-    def _post(self, event: E) -> None:
+    def _post(self, event: E | Revoked) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self._post_event, event)
 
-    def _wait_for_release(self, event: E, timeout: float, partitions: object) -> None:
+    def _wait_for_release(self, revoked: Revoked, timeout: float) -> None:
         """In the revoke callback: post the event, and commit the positions that the loop returns in time."""
-        self._release.clear()
-        self._released = ()
-        self._post(event)
-        if not self._release.wait(timeout):
-            logger.warning("%s: %s not released in time", self._name, partitions)
-        self._commit_finally(self._released)
+        self._awaited = awaited = _Awaited(revoked)
+        self._post(revoked)
+        if not awaited.came.wait(timeout):
+            logger.warning("%s: %s not released in time", self._name, list(revoked.partitions))
+        self._awaited = None
+        self._commit_finally(awaited.commits)
 
     def _commit_finally(self, batch: tuple[Commit, ...]) -> None:
         if not batch:
             return
         try:
-            self._client.commit(batch, wait=True)
-        except PixyError as error:
+            self._client.commit(batch, wait=True, check=self._final_check(batch))
+        except Exception as error:  # also of a client that has failed
             logger.warning(
                 "%s: the last commit failed, messages will be delivered again: %s", self._name, error
             )

@@ -47,7 +47,7 @@ class Held(Worker):
         return super().on_receive(message)
 
 
-async def until(condition: Any, seconds: float = 5.0) -> None:
+async def until(condition: Any, seconds: float = 30.0) -> None:
     async with asyncio.timeout(seconds):
         while not condition():
             await asyncio.sleep(0.001)

@@ -27,6 +27,7 @@ from actors import (
     Timeout,
     Wait,
 )
+from tests.unit.actors.virtual_time import virtual_time
 
 
 class Gated(Actor):
@@ -259,6 +260,7 @@ async def test_unbecome_goes_back() -> None:
     assert answers == ["first", "first", "other", "other", "first"]
 
 
+@virtual_time
 async def test_receive_timeout_comes_after_silence_only() -> None:
     got: list[Any] = []
 

@@ -28,6 +28,7 @@ from actors import (
 )
 from actors.testing import simulate
 from tests.unit.actors.pools import QUICK, Held, Worker, names, until
+from tests.unit.actors.virtual_time import virtual_time
 
 # -- supervision --------------------------------------------------------------------------------
 
@@ -64,7 +65,7 @@ async def test_replacing_has_a_bound() -> None:
         for count in range(4):
             router.tell("stop yourself")
             await until(lambda count=count: router.statistics().replaced == min(count + 1, 3))
-        error = await asyncio.wait_for(system.failure, 5)
+        error = await asyncio.wait_for(system.failure, 30)
         assert isinstance(error, Escalated)
         await until(lambda: not system.paths())
         with pytest.raises(ActorDeadError):
@@ -98,6 +99,7 @@ async def test_a_worker_that_gives_up_takes_pool_and_owner_with_it() -> None:
         assert not made[0].refs and len(made[1]) == 2
 
 
+@virtual_time
 async def test_the_failure_of_a_constructor_goes_to_the_caller() -> None:
     made = []
 
@@ -151,6 +153,7 @@ async def test_resize_up_and_down_loses_nothing() -> None:
         assert system.dead_letters == 0
 
 
+@virtual_time
 async def test_a_leaving_worker_handles_its_messages_and_those_of_waiting_senders() -> None:
     async with ActorSystem() as system:
         gate, seen = asyncio.Event(), list[tuple[str, Any]]()
@@ -172,6 +175,7 @@ async def test_a_leaving_worker_handles_its_messages_and_those_of_waiting_sender
         assert not leaving.is_alive() and system.dead_letters == 0
 
 
+@virtual_time
 async def test_a_leaving_worker_has_no_time_limit() -> None:
     async with ActorSystem(stop_grace=0.01) as system:
         gate, seen = asyncio.Event(), list[tuple[str, Any]]()
@@ -247,6 +251,7 @@ def test_a_stop_goes_on_when_nobody_waits_for_it() -> None:
     simulate(scenario, mode="loop")  # in virtual time: a busy machine replaces the worker before the stop
 
 
+@virtual_time
 async def test_stop_ends_when_the_system_stops_the_pool() -> None:
     async with ActorSystem(stop_grace=0.01) as system:
         router = system.spawn_pool(Held, asyncio.Event(), [], size=2)
@@ -254,7 +259,7 @@ async def test_stop_ends_when_the_system_stops_the_pool() -> None:
         router.broadcast("never done")
         await asyncio.sleep(0.01)
         stopped = router.stop(block=False)
-    assert await asyncio.wait_for(_wait(stopped), 5) is True
+    assert await asyncio.wait_for(_wait(stopped), 30) is True
 
 
 # -- threads ------------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ from actors import (
     Wait,
     WouldDeadlock,
 )
+from tests.unit.actors.virtual_time import virtual_time
 
 
 class Echo(Actor):
@@ -33,6 +34,7 @@ class Echo(Actor):
         return message
 
 
+@virtual_time
 async def test_a_stop_whose_wait_was_cancelled_goes_on() -> None:
     gate = asyncio.Event()
 
@@ -127,7 +129,7 @@ async def test_an_error_after_the_reply_was_taken_reaches_the_asker() -> None:
 
     async with ActorSystem() as system:
         with pytest.raises(ValueError, match="too late"):
-            await asyncio.wait_for(_reply(system.spawn(Taking), "x"), 5)
+            await asyncio.wait_for(_reply(system.spawn(Taking), "x"), 30)
 
 
 async def _reply(ref: Any, message: Any) -> Any:
@@ -270,12 +272,13 @@ async def test_ask_and_stop_race_from_many_threads() -> None:
                 await asyncio.to_thread(thread.join)
             for reply in replies:
                 try:
-                    async with asyncio.timeout(5):
+                    async with asyncio.timeout(30):
                         await reply
                 except ActorDeadError:
                     continue
 
 
+@virtual_time
 async def test_a_handler_that_outlives_its_life_answers_nobody_else() -> None:
     class Lingering(Actor):
         async def on_receive(self, message: Any) -> Any:
@@ -295,7 +298,7 @@ async def test_a_handler_that_outlives_its_life_answers_nobody_else() -> None:
         first = ref.ask("first", block=False)
         second = ref.ask("second", block=False)
         with pytest.raises(ActorDeadError):
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(30):
                 await first
         assert await second == "second"
 
@@ -324,7 +327,7 @@ async def test_an_ask_is_answered_when_the_life_ends_before_its_handler_ran(pass
         replies = [ref.ask(number, block=False) for number in range(300)]
         for number, reply in enumerate(replies):
             try:
-                async with asyncio.timeout(5):
+                async with asyncio.timeout(30):
                     assert await reply == number
             except ActorDeadError:
                 continue
@@ -377,6 +380,7 @@ async def test_patterns_stay_within_a_part_of_the_path() -> None:
         assert found("/g1.") == []
 
 
+@virtual_time
 async def test_a_dump_shows_where_a_handler_waits() -> None:
     class Waiting(Actor):
         async def on_receive(self, message: Any) -> None:

@@ -26,6 +26,7 @@ from actors import (
 from actors._core import termination
 from actors._routing import key_hash
 from tests.unit.actors.pools import Held, Worker, names, until
+from tests.unit.actors.virtual_time import virtual_time
 
 # -- policies -----------------------------------------------------------------------------------
 
@@ -73,6 +74,7 @@ async def test_balance_and_order_per_sender_per_worker(routing: Routing) -> None
     assert len(counts) == 4 and (counts == [1000] * 4 if exact else min(counts) > 600)
 
 
+@virtual_time
 async def test_least_mailbox_avoids_the_busy_and_takes_turns_among_equals() -> None:
     async with ActorSystem() as system:
         gate, seen = asyncio.Event(), list[tuple[str, Any]]()
@@ -182,6 +184,7 @@ async def test_broadcast_reaches_the_others_when_one_is_full() -> None:
 # -- full mailboxes -----------------------------------------------------------------------------
 
 
+@virtual_time
 async def test_full_mailboxes_refuse_and_send_waits() -> None:
     async with ActorSystem() as system:
         gate, seen = asyncio.Event(), list[tuple[str, Any]]()
@@ -207,6 +210,7 @@ async def test_full_mailboxes_refuse_and_send_waits() -> None:
         await until(lambda: len(seen) == 12)
 
 
+@virtual_time
 async def test_least_mailbox_counts_senders_that_wait() -> None:
     async with ActorSystem() as system:
         gate = asyncio.Event()
@@ -225,6 +229,7 @@ async def test_least_mailbox_counts_senders_that_wait() -> None:
         await asyncio.gather(*sends)
 
 
+@virtual_time
 async def test_a_sender_that_waits_for_a_worker_that_stops_gets_another() -> None:
     async with ActorSystem(stop_grace=0.01) as system:
         gate, seen = asyncio.Event(), list[tuple[str, Any]]()

@@ -27,6 +27,7 @@ from actors import (
     Supervision,
     WouldDeadlock,
 )
+from tests.unit.actors.virtual_time import virtual_time
 
 QUICK = Supervision(backoff=Backoff(first=0.001, most=0.002))
 
@@ -201,7 +202,7 @@ async def test_an_ask_that_races_stop_always_resolves() -> None:
             await asyncio.to_thread(thread.join)
             for reply in replies:
                 try:
-                    async with asyncio.timeout(10):
+                    async with asyncio.timeout(30):
                         await reply
                 except ActorDeadError:
                     continue
@@ -303,7 +304,7 @@ async def test_too_many_restarts_escalate_to_the_system() -> None:
         [child] = await parent.ask("refs", block=False)
         for _ in range(3):
             child.tell("boom")
-        failure = await asyncio.wait_for(asyncio.shield(system.failure), 10)
+        failure = await asyncio.wait_for(asyncio.shield(system.failure), 30)
         assert isinstance(failure, Escalated) and failure.path == "/p"
         assert isinstance(failure.__cause__, Escalated) and failure.__cause__.path == "/p/c0"
         assert isinstance(failure.__cause__.__cause__, RuntimeError)
@@ -349,6 +350,7 @@ async def test_a_failure_in_on_start_is_supervised() -> None:
     assert len(attempts) == 3
 
 
+@virtual_time
 async def test_children_stop_first_and_youngest_first() -> None:
     order: list[str] = []
 
@@ -415,6 +417,7 @@ async def test_settled_replies_that_were_taken_do_not_pile_up() -> None:
         assert await ref.ask("owed", block=False) <= 512
 
 
+@virtual_time
 async def test_timers_are_keyed_and_a_stale_one_is_not_delivered() -> None:
     class Timed(Actor):
         def __init__(self) -> None:

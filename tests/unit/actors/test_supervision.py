@@ -25,6 +25,7 @@ from actors import (
     Supervision,
     Terminated,
 )
+from tests.unit.actors.virtual_time import virtual_time
 
 SOON = Backoff(first=0.001, most=0.002)
 
@@ -124,7 +125,7 @@ async def test_group_strategies_count_failures_of_siblings_together() -> None:
             refs[name].notify(RuntimeError(name))
             for _ in range(20):
                 await asyncio.sleep(0.001)
-        failure = await asyncio.wait_for(asyncio.shield(system.failure), 5)
+        failure = await asyncio.wait_for(asyncio.shield(system.failure), 30)
         assert failure.path == "/p"
 
 
@@ -183,7 +184,7 @@ async def test_a_handler_that_raises_cancelled_error_by_itself_has_failed() -> N
         ref = system.spawn(Odd, supervision=Supervision(backoff=SOON))
         with pytest.raises(asyncio.CancelledError):
             await ref.ask("odd", block=False)
-        assert await asyncio.wait_for(_reply(ref, "still here"), 5) == "still here"
+        assert await asyncio.wait_for(_reply(ref, "still here"), 30) == "still here"
 
 
 async def _reply(ref: Any, message: Any) -> Any:
@@ -204,6 +205,7 @@ def test_backoff_starts_over_after_a_time_without_failures() -> None:
     assert pauses == [1, 2, 4, 1, 2]
 
 
+@virtual_time
 async def test_a_stop_during_back_off_ends_the_restart() -> None:
     slow = Supervision(backoff=Backoff(first=60))
     log: list[str] = []
@@ -212,7 +214,7 @@ async def test_a_stop_during_back_off_ends_the_restart() -> None:
         refs["a"].tell(RuntimeError("boom"))
         queued = refs["a"].ask("count", block=False)
         await asyncio.sleep(0.01)
-        assert (await asyncio.wait_for(system.stop(), 5)).clean
+        assert (await asyncio.wait_for(system.stop(), 30)).clean
         with pytest.raises(ActorDeadError):
             await queued
     assert "a start" not in log
@@ -332,6 +334,7 @@ async def test_a_subscriber_that_fails_is_removed() -> None:
     assert len(calls) == 1
 
 
+@virtual_time
 async def test_await_ref_waits_for_the_start_or_raises_what_prevented_it() -> None:
     class Slow(Actor):
         async def on_start(self) -> None:  # type: ignore[override]

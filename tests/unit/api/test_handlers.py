@@ -111,7 +111,7 @@ async def test_a_message_that_can_not_be_rendered_is_given_back() -> None:
         (errors.UnknownTopic("x", 3, "n"), 404, CODE.NOT_FOUND),
         (errors.GroupActive("g"), 409, CODE.FAILED_PRECONDITION),
         (errors.PartitionLost("g", "t", 0), 409, CODE.FAILED_PRECONDITION),
-        (errors.NotConsumed("g", "t", 0), 500, CODE.INTERNAL),
+        (errors.NotConsumed("g", "t", 0), 409, CODE.FAILED_PRECONDITION),
         (errors.KafkaError("x", 10, "n"), 500, CODE.INTERNAL),
     ],
 )

@@ -86,6 +86,24 @@ def test_bad_durations(text: str) -> None:
         parse_duration(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "protocol"),
+    [
+        ("", "classic"),
+        ("membership: kafka-next", "consumer"),
+        ("group_protocol: consumer", "consumer"),
+        ("membership: zookeeper", "classic"),  # of REST consumer instances, which are members in Kafka
+    ],
+)
+def test_the_protocol_of_members_in_kafka(text: str, protocol: str) -> None:
+    app = validate(load_text(f"proxies: {{a: {{consumer: {{{text}}}}}}}"))
+    assert app.proxies["a"].consumer.kafka_protocol == protocol
+
+
+def test_zookeeper_is_not_checked_where_it_is_not_used() -> None:
+    validate(load_text("proxies: {a: {zoo_keeper: {seed_peers: [], chroot: x, session_timeout: 0}}}"))
+
+
 def test_a_bare_integer_is_nanoseconds() -> None:
     app = load_text("proxies:\n  a:\n    consumer:\n      ack_timeout: 1500000000\n")
     assert app.proxies["a"].consumer.ack_timeout == 1.5
@@ -133,6 +151,26 @@ def test_a_bad_value_names_its_line() -> None:
         ("proxies: {a: {consumer: {fetch_max_bytes: 0}}}", "consumer.fetch_bytes must be > 0"),
         ("proxies: {a: {consumer: {max_retries: -2}}}", "consumer.max_retries must be >= -1"),
         ("proxies: {a: {consumer: {subscription_timeout: 0}}}", "consumer.subscription_timeout must be > 0"),
+        (
+            "proxies: {a: {consumer: {membership: etcd}}}",
+            'consumer.membership is invalid: "bad membership: etcd"',
+        ),
+        (
+            "proxies: {a: {consumer: {membership: zookeeper}, zoo_keeper: {seed_peers: ['']}}}",
+            "zoo_keeper.seed_peers must name at least one node",
+        ),
+        (
+            "proxies: {a: {consumer: {membership: zookeeper}, zoo_keeper: {chroot: kafka}}}",
+            "zoo_keeper.chroot 'kafka' must be a path such as /kafka",
+        ),
+        (
+            "proxies: {a: {consumer: {membership: zookeeper}, zoo_keeper: {session_timeout: 15}}}",
+            "zoo_keeper.session_timeout must be >= 1",
+        ),
+        (
+            "proxies: {a: {consumer: {membership: zookeeper}, client_id: ..}}",
+            "client_id '..' cannot be a name in ZooKeeper",
+        ),
         ("proxies: {a: {journal: {topic: 'a b'}}}", "journal.topic 'a b' is not a name that Kafka allows"),
         ("proxies: {a: {journal: {batch_events: 0}}}", "journal.batch_events must be > 0"),
         ("proxies: {a: {journal: {batch_events: 10001}}}", "journal.batch_events must be <= 10000"),

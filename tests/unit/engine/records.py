@@ -8,11 +8,15 @@ TOPIC = "t"
 class Record:
     """The part of confluent-kafka's message that the engine needs."""
 
-    def __init__(self, partition: int, offset: int, size: int = 10) -> None:
-        self._partition, self._offset, self._size = partition, offset, size
+    def __init__(
+        self, partition: int, offset: int, size: int = 10, topic: str = TOPIC, life: int = 0
+    ) -> None:
+        self._partition, self._offset, self._size, self._topic = partition, offset, size, topic
+        self.life = life
+        """The id of the topic that it was read from: another one when the topic is made again."""
 
     def topic(self) -> str:
-        return TOPIC
+        return self._topic
 
     def partition(self) -> int:
         return self._partition

@@ -3,7 +3,7 @@
 Each function of ``CHECKS`` gets a :class:`Stage`, which an implementation's test module provides:
 
 - the model of the simulations: ``tests/unit/engine/consume/test_group_model.py``, in virtual time;
-- Kafka's own groups: ``tests/integration/test_membership.py``, on a real broker.
+- Kafka's own groups (both protocols) and ZooKeeper's: ``tests/integration/test_membership.py``, on real brokers.
 """
 
 from __future__ import annotations
@@ -178,7 +178,8 @@ async def a_revoked_partition_goes_on_where_it_was_released(stage: Stage) -> Non
     await member.join()
     revoked, next_assignment = await stage.revoke(member)
     assert set(revoked.partitions) <= set(member.partitions) and revoked.partitions
-    member.session.release([Commit(topic, number, 11, "BB") for topic, number in revoked.partitions])
+    commits = [Commit(topic, number, 11, "BB") for topic, number in revoked.partitions]
+    member.session.release(revoked, commits)
     start = await next_assignment()
     assert (start.topic, start.partition) in revoked.partitions
     assert (start.position, start.metadata, start.new) == (11, "BB", False)

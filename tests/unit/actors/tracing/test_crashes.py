@@ -12,7 +12,7 @@ import pytest
 
 from actors import Actor, Backoff, Intensity, Supervision
 from actors.tracing import Crashes, crashes as module
-from tests.unit.actors.tracing.virtual_time import virtual_system, virtual_time
+from tests.unit.actors.virtual_time import virtual_system, virtual_time
 
 AGAIN = Supervision(backoff=Backoff(first=0.0001, most=0.0001), intensity=Intensity(restarts=1000))
 

@@ -10,7 +10,7 @@ import pytest
 from actors import Actor
 from actors.tracing import Flow, flow as module, wait_graph
 from actors.tracing.waits import find_cycles
-from tests.unit.actors.tracing.virtual_time import virtual_system, virtual_time
+from tests.unit.actors.virtual_time import virtual_system, virtual_time
 
 
 class Sink(Actor):

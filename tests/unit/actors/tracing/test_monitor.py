@@ -12,7 +12,7 @@ import pytest
 from actors import Actor, ActorError, ActorSystem, ThreadedActor
 from actors.tracing import Tracer, monitor as module, view as viewing, watcher as watching
 from actors.tracing.monitor import Monitor, SlowWatcher, Watcher, decode
-from tests.unit.actors.tracing.virtual_time import virtual_system, virtual_time
+from tests.unit.actors.virtual_time import virtual_system, virtual_time
 
 TICK = 0.02
 
@@ -53,7 +53,7 @@ class Table:
 
 async def frames(watcher: Watcher, kind: str, count: int = 1) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         async for packed in watcher:
             frame = decode(packed)
             if frame["kind"] == kind:
@@ -399,7 +399,7 @@ async def test_bounds_and_closing(monkeypatch: pytest.MonkeyPatch) -> None:
                 async with monitor.watch():
                     pass
             system.loop.call_later(2 * TICK, monitor.close)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(30):
                 kinds = [decode(frame)["kind"] async for frame in watcher]
             assert kinds[0] == "snapshot" and monitor._timer is None
         for junk in (b"", b"\xc1", b"\x01", b"\x80"):

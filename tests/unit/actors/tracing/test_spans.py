@@ -10,7 +10,7 @@ import pytest
 
 from actors import Actor, ActorRef, ActorSystem, Backoff, Supervision, TraceContext, trace_as
 from actors.tracing import Trace, Tracer, spans
-from tests.unit.actors.tracing.virtual_time import virtual_system, virtual_time
+from tests.unit.actors.virtual_time import virtual_system, virtual_time
 
 QUICK = 0.01
 

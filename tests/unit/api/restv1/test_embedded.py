@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from pixy.api.restv1.embedded import decode_value, encode_records, record_view
+from pixy.api.restv1.embedded import UnreadableHeaders, decode_value, encode_records, record_view
 from pixy.api.restv1.errors import ApiError
+from pixy.kafka.record_headers import UNREADABLE
 
 
 @dataclass
@@ -43,6 +44,9 @@ class Message:
         if isinstance(self.record_headers, Exception):
             raise self.record_headers
         return self.record_headers
+
+    def set_headers(self, headers: Any) -> None:
+        self.record_headers = headers
 
     def timestamp(self) -> tuple[int, int]:
         return self.at
@@ -183,7 +187,11 @@ def test_headers_and_timestamp_are_additive_keys() -> None:
     ]
 
 
-def test_a_record_whose_header_names_are_not_utf8_is_returned_without_them() -> None:
-    broken = Message(b"v", record_headers=UnicodeDecodeError("utf-8", b"\xff", 0, 1, "x"))
-    found = shown(broken, "binary")
+@pytest.mark.parametrize("refusal", [SystemError("NULL"), UnicodeDecodeError("utf-8", b"\xff", 0, 1, "x")])
+def test_headers_that_cannot_be_decoded_are_asked_for_once_and_then_left_out(refusal: Exception) -> None:
+    broken = Message(b"v", record_headers=refusal)
+    with pytest.raises(UnreadableHeaders):
+        record_view(broken, "binary")
+    assert broken.record_headers is UNREADABLE, "the list with a null pointer is gone from the message"
+    [found] = json.loads(encode_records([record_view(broken, "binary", lenient=True)]))
     assert found["value"] == "dg==" and found["error_code"] == 40801 and "headers" not in found

@@ -10,27 +10,33 @@ import pytest
 
 from actors.testing import Sim, simulate
 from pixy.membership import Assigned, AssignedPartition, Revoked
-from tests.unit.engine.consume.group_model import Log, ModelSession
+from tests.model.group import Group
+from tests.model.log import Kafka
+from tests.model.session import ModelSession
 from tests.unit.engine.records import TOPIC
-from tests.unit.membership.conformance import CHECKS, Member, Stage
+from tests.unit.membership.conformance import CHECKS, MESSAGES, Member, Stage
 
 
 class ModelStage(Stage):
     topic = TOPIC
 
     def __init__(self, rng: random.Random) -> None:
-        self.log = Log()
+        kafka = Kafka()
+        kafka.create(TOPIC, 2)
+        for number in range(2):
+            kafka.produce((TOPIC, number), MESSAGES)
+        self.group = Group(kafka, rng)
         self.rng = rng
 
     def open(self) -> Member:
         member = Member(TOPIC)
-        member.session = ModelSession(self.log, member.post, self.rng, partitions=2)
+        member.session = ModelSession(self.group, member.post, self.rng)
         return member
 
     async def revoke(self, member: Member) -> tuple[Revoked, Callable[[], Awaitable[AssignedPartition]]]:
         session = member.session
         assert isinstance(session, ModelSession)
-        rebalance = asyncio.create_task(session.rebalance((1,)))
+        rebalance = asyncio.create_task(session.rebalance([(TOPIC, 1)]))
         revoked = await member.event(Revoked)
 
         async def next_assignment() -> AssignedPartition:

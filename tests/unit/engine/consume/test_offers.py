@@ -27,6 +27,7 @@ def book(
     acked: list[tuple[int, int]] | None = None,
     *,
     max_pending: int = 300,
+    max_pending_bytes: int = 1_000_000,
     ack_timeout: float = 10.0,
     max_retries: int = -1,
     offered_below: int = 0,
@@ -34,6 +35,7 @@ def book(
     return OfferBook(
         OffsetTracker(position, acked or []),
         max_pending=max_pending,
+        max_pending_bytes=max_pending_bytes,
         ack_timeout=ack_timeout,
         max_retries=max_retries,
         offered_below=offered_below,
@@ -107,7 +109,7 @@ def test_dropping_at_the_limit_makes_room_at_once() -> None:
 def test_a_message_given_back_is_next_and_no_retry() -> None:
     made = fetch(book(max_retries=0), 0, 1, 2)
     assert offered(made) == 0
-    made.give_back(0)
+    made.give_back(0, 0)
     assert made.pending == 0
     assert made.offerable(0) == 3
     assert [offered(made, 1), offered(made, 1)] == [0, 1]
@@ -117,9 +119,60 @@ def test_a_message_given_back_is_next_and_no_retry() -> None:
 def test_the_ack_of_a_message_given_back_counts() -> None:
     made = fetch(book(), 0, 1)
     offered(made)
-    made.give_back(0)
+    made.give_back(0, 0)
     assert made.ack(0) is AckResult.DONE
     assert offered(made) == 1
+
+
+def test_a_message_given_back_late_is_not_taken_from_the_client_that_has_it_now() -> None:
+    """The first client's answer fails after its offer has expired and a second client has the message."""
+    made = fetch(book(), 0, 1)
+    assert offered(made, 0.0) == 0
+    assert [offered(made, 10.0), offered(made, 10.0)] == [1, 0]
+    assert not made.give_back(0, 0)
+    assert offered(made, 11.0) is None
+    assert made.give_back(0, 1) and offered(made, 11.0) == 0
+
+
+def test_pending_messages_are_bounded_in_bytes() -> None:
+    made = fetch(book(max_pending_bytes=25), *range(10))  # of 10 bytes each
+    found = 0
+    while made.offerable(0):
+        assert offered(made) == found
+        found += 1
+    assert found == 3, "the last one exceeds the bound"
+    made.ack(1)
+    assert made.offerable(0) == 1 and [offered(made), offered(made)] == [3, None]
+
+
+def test_a_message_larger_than_the_bound_is_offered_alone() -> None:
+    made = fetch(book(max_pending_bytes=1), 0, 1)
+    assert [offered(made), offered(made)] == [0, None]
+    made.ack(0)
+    assert offered(made) == 1
+
+
+def test_deadlines_do_not_add_up_behind_a_slow_client() -> None:
+    """A client holds message 0 for five minutes while others take and acknowledge 400 messages a second."""
+    made = fetch(book(ack_timeout=300.0), *range(120_001))
+    assert offered(made, 0.0) == 0
+    for offset in range(1, 120_001):
+        now = offset / 400
+        if now < 300.0:
+            assert offered(made, now) == offset
+            made.ack(offset)
+    assert len(made._deadlines) < 100 and made.next_deadline() == 300.0
+
+
+def test_messages_that_are_done_before_their_offer_are_counted_as_skipped() -> None:
+    """Acks of an earlier life: the messages hold room in the client's buffer until they are counted."""
+    made = fetch(book(0, [(2, 3)], offered_below=10), 0, 1, 2, 3)
+    assert (made.skipped, made.skipped_bytes) == (1, 10)
+    assert made.offerable(0) == 3  # takes 0 in hand
+    made.ack(0)
+    made.ack(1)
+    assert offered(made) == 3
+    assert (made.skipped, made.skipped_bytes) == (3, 30)
 
 
 def test_acks_of_messages_never_offered_are_refused() -> None:
@@ -204,7 +257,9 @@ class Model(RuleBasedStateMachine):
     @rule(data=st.data())
     def give_back(self, data: st.DataObject) -> None:
         offset = data.draw(st.sampled_from(sorted(self.out)))
-        self.book.give_back(offset)
+        offer = self.book.pending_offer(offset)
+        if offer is not None:
+            self.book.give_back(offset, offer.retries)
         self.out.pop(offset)
 
     @rule(seconds=st.floats(0.1, 12.0))

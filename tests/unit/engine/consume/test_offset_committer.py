@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from actors import ActorSystem
-from pixy.engine.consume.offset_committer import Forget, LastKnown, Moved, OffsetCommitter, Track
+from actors.testing import Sim, simulate
+from pixy.engine.consume.offset_committer import Forget, Moved, OffsetCommitter, Track
 from pixy.engine.consume.offset_tracker import Position
+from pixy.errors import KafkaError
+from pixy.membership import Committed
 
 ONE = ("t", 0)
+INTERVAL = 0.5
+FIVE, SIX = Position(5, ()), Position(6, ())
+REFUSED = Committed(KafkaError("refused", 25, "UNKNOWN_MEMBER_ID"), {})
 
 
 class Session:
@@ -21,27 +26,40 @@ class Session:
         self.committed += [(each.topic, each.partition, each.offset) for each in commits]
 
 
-async def known_after(*messages: Any) -> tuple[Position | None, list[tuple[str, int, int]]]:
+def committed_after(*messages: Any) -> list[tuple[str, int, int]]:
+    """What the committer has committed some intervals after it got the messages."""
     session = Session()
-    async with ActorSystem() as system:
-        committer = system.spawn(OffsetCommitter, session, 60.0)
+
+    async def scenario(sim: Sim) -> None:
+        committer = sim.system.spawn(OffsetCommitter, session, INTERVAL, name="committer")
         for message in messages:
             committer.tell(message, urgent=True)
-        known = await committer.ask(LastKnown(ONE), block=False)
-    return known, session.committed
+        await sim.sleep(3 * INTERVAL)
+
+    simulate(scenario, seed=1)
+    return session.committed
 
 
-async def test_the_last_position_is_known_and_committed_at_the_end() -> None:
-    five, six = Position(5, ()), Position(6, ())
-    assert await known_after(Track(ONE, 1), Moved(ONE, 1, five), Moved(ONE, 1, six)) == (six, [("t", 0, 6)])
+def test_the_last_position_of_an_interval_is_committed() -> None:
+    assert committed_after(Track(ONE, 1), Moved(ONE, 1, FIVE), Moved(ONE, 1, SIX)) == [("t", 0, 6)]
 
 
-async def test_an_ack_after_the_release_is_not_committed() -> None:
+def test_an_ack_after_the_release_is_not_committed() -> None:
     """The partition belongs to another member by now: committing would undo its commits."""
-    moved = Moved(ONE, 1, Position(5, ()))
-    assert await known_after(Track(ONE, 1), Forget((ONE,)), moved) == (None, [])
+    assert committed_after(Track(ONE, 1), Forget((ONE,)), Moved(ONE, 1, FIVE, at_once=True)) == []
 
 
-async def test_an_ack_of_an_earlier_assignment_is_not_committed() -> None:
-    moved = Moved(ONE, 1, Position(5, ()))
-    assert await known_after(Track(ONE, 1), Forget((ONE,)), Track(ONE, 2), moved) == (None, [])
+def test_an_ack_of_an_earlier_assignment_is_not_committed() -> None:
+    moved = Moved(ONE, 1, FIVE, at_once=True)
+    assert committed_after(Track(ONE, 1), Forget((ONE,)), Track(ONE, 2), moved) == []
+
+
+def test_a_commit_that_failed_is_tried_again() -> None:
+    moved = Moved(ONE, 1, FIVE, at_once=True)
+    assert committed_after(Track(ONE, 1), moved, REFUSED) == [("t", 0, 5)] * 2
+
+
+def test_a_commit_that_failed_is_not_tried_again_for_a_partition_that_left_and_came_back() -> None:
+    """Another member may have had the partition meanwhile: its commits are newer."""
+    moved = Moved(ONE, 1, FIVE, at_once=True)
+    assert committed_after(Track(ONE, 1), moved, Forget((ONE,)), Track(ONE, 2), REFUSED) == [("t", 0, 5)]

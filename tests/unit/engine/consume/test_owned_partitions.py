@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from pixy.engine.consume.assignment import Assignment
 from pixy.engine.consume.offset_committer import Forget, Track
 from pixy.engine.consume.offset_tracker import Position
 from pixy.engine.consume.owned_partitions import OwnedPartitions
 from pixy.engine.consume.partition_messages import DrainPartition, PartitionDrained
-from pixy.engine.consume.partition_owner import Assignment
 from pixy.kafka.consumer import Commit
 from pixy.membership import AssignedPartition
 from pixy.wire.types import TopicPartition
@@ -42,7 +42,6 @@ class Member:
             self._spawn,
             self.withdrawn.append,
             self.committer,  # type: ignore[arg-type]
-            2.0,
             self.drained.append,
         )
         for epoch, partition in enumerate(partitions, 1):
@@ -57,7 +56,7 @@ class Member:
 
 def test_a_revoked_partition_is_released_once_its_owner_has_drained() -> None:
     member = Member(ONE, TWO)
-    member.owned.drain([ONE])
+    member.owned.drain([ONE], 2.0)
     assert member.owners[ONE].messages == [DrainPartition(2.0)] and not member.owners[TWO].messages
     assert member.withdrawn == [ONE] and not member.owned.serves(ONE, 1) and member.owned.serves(TWO, 2)
     assert not member.drained and member.owned.get(ONE) is not None
@@ -74,7 +73,7 @@ def test_a_revoked_partition_is_released_once_its_owner_has_drained() -> None:
 def test_a_report_of_an_earlier_epoch_does_not_end_a_drain() -> None:
     member = Member(ONE)
     member.assign(ONE, 5)
-    member.owned.drain([ONE])
+    member.owned.drain([ONE], 2.0)
     member.owned.owner_drained(PartitionDrained(ONE, 1, Position(3)))
     assert not member.drained
     member.owned.owner_drained(PartitionDrained(ONE, 5, Position(9)))
@@ -90,13 +89,13 @@ def test_readiness_of_an_earlier_epoch_does_not_count() -> None:
 
 def test_without_anything_to_drain_the_answer_comes_at_once() -> None:
     member = Member()
-    member.owned.drain([ONE])
+    member.owned.drain([ONE], 2.0)
     assert member.drained == [[]]
 
 
 def test_a_partition_lost_while_draining_is_not_waited_for_and_not_committed() -> None:
     member = Member(ONE, TWO)
-    member.owned.drain([ONE, TWO])
+    member.owned.drain([ONE, TWO], 2.0)
     member.owned.owner_drained(PartitionDrained(ONE, 1, Position(7)))
     member.owned.lose((TWO,))
     assert member.drained == [[Commit("t", 1, 7, "")]]
@@ -106,7 +105,7 @@ def test_a_partition_lost_while_draining_is_not_waited_for_and_not_committed() -
 
 def test_an_owner_that_restarts_while_draining_is_told_again() -> None:
     member = Member(ONE, TWO)
-    member.owned.drain([ONE])
+    member.owned.drain([ONE], 2.0)
     member.owned.owner_restarted(ONE)
     member.owned.owner_restarted(TWO)
     assert member.owners[ONE].messages == [DrainPartition(2.0)] * 2 and not member.owners[TWO].messages

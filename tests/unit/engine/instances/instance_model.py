@@ -158,7 +158,7 @@ class Session:
             self.wanted = (0, 0)
             self.post(Fetched(found, size))
 
-    def release(self, commits: Iterable[Commit]) -> None:
+    def release(self, _revoked: Revoked, commits: Iterable[Commit]) -> None:
         self.kafka.commit(commits)
         for partition in self.releasing:
             self.next.pop(partition, None)

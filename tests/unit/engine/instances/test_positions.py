@@ -28,6 +28,42 @@ def test_only_what_was_handed_out_is_committed() -> None:
     assert made.uncommitted() == () and made.progress() == [(A, 6, 6)]
 
 
+def test_a_read_confirms_what_was_handed_out_before_it_and_a_seek_itself() -> None:
+    made = book(p0=5, p1=7)
+    made.handed_out([Record(0, 5)], made.epochs())
+    assert made.confirmed() == ()
+    made.confirm()
+    made.handed_out([Record(0, 6), Record(1, 7)], made.epochs())
+    assert made.confirmed() == (Commit("t", 0, 6, ""),)
+    assert made.uncommitted() == (Commit("t", 0, 7, ""), Commit("t", 1, 8, ""))
+    made.seek({B: 3})
+    assert made.confirmed() == (Commit("t", 0, 6, ""), Commit("t", 1, 3, ""))
+    made.drop([A])
+    made.assign({A: 50})
+    assert made.confirmed() == (Commit("t", 1, 3, ""),)
+
+
+def test_the_start_of_a_new_partition_is_committed_until_the_reader_moves_on() -> None:
+    made = Positions()
+    made.assign({A: 5, B: 7}, {B})
+    assert made.confirmed() == made.uncommitted() == (Commit("t", 1, 7, ""),)
+    assert made.progress() == []
+    made.handed_out([Record(1, 7)], made.epochs())
+    assert (made.confirmed(), made.uncommitted()) == ((Commit("t", 1, 7, ""),), (Commit("t", 1, 8, ""),))
+    made.committed(made.confirmed())
+    assert (made.confirmed(), made.uncommitted()) == ((), (Commit("t", 1, 8, ""),))
+
+
+def test_a_restart_confirms_nothing_by_itself() -> None:
+    made = book(p0=5)
+    made.handed_out([Record(0, 5)], made.epochs())
+    made.begin_again()
+    made.assign({A: 6})
+    assert made.confirmed() == ()
+    made.confirm()
+    assert made.confirmed() == (Commit("t", 0, 6, ""),)
+
+
 def test_records_read_before_a_seek_do_not_move_the_position() -> None:
     made = book(p0=5)
     epochs = made.epochs()

@@ -173,10 +173,35 @@ async def test_automatic_commit_and_close_commit_only_what_was_handed_out(sim: S
     await case.subscribe()
     await case.read(ReadRecords(1000, 3))
     await asyncio.sleep(case.conf.auto_commit_interval + 0.5)
-    assert case.kafka.committed == {(TOPIC, 0): 3}
+    assert case.kafka.committed == {}, "the reader may not have processed them"
     await case.read(ReadRecords(1000, 4))
+    await asyncio.sleep(case.conf.auto_commit_interval + 0.5)
+    assert case.kafka.committed == {(TOPIC, 0): 3}
     await case.ask(DeleteInstance())
     assert case.kafka.committed == {(TOPIC, 0): 7}
+
+
+async def read_twice(sim: Sim) -> Case:
+    case = Case(sim, partitions=1, auto_commit=True).start()
+    case.kafka.produce(0, 50)
+    await case.subscribe()
+    await case.read(ReadRecords(1000, 3))
+    await case.read(ReadRecords(1000, 4))
+    return case
+
+
+@scenario
+async def test_a_stop_commits_what_the_reader_confirmed(sim: Sim) -> None:
+    case = await read_twice(sim)
+    await case.ask(CloseInstance())
+    assert case.kafka.committed == {(TOPIC, 0): 3}
+
+
+@scenario
+async def test_an_instance_that_is_no_longer_used_commits_what_the_reader_confirmed(sim: Sim) -> None:
+    case = await read_twice(sim)
+    await asyncio.sleep(case.conf.idle_timeout + 10)
+    assert case.kafka.committed == {(TOPIC, 0): 3} and not case.ref.is_alive()
 
 
 @scenario
@@ -231,6 +256,7 @@ async def test_a_revoked_partition_is_committed_before_it_goes(sim: Sim) -> None
     case.kafka.produce(1, 5)
     await case.subscribe()
     assert len(await case.read(ReadRecords(1000, 7))) == 7  # and two more have been fetched
+    assert await case.read(ReadRecords(1000, 1)) == [(1, 2)]  # confirms the seven
     await case.kafka.sessions[0].rebalance([1])
     assert case.kafka.committed == {(TOPIC, 1): 2}
     found: list[tuple[int, int]] = []
@@ -431,3 +457,17 @@ def test_hours_of_reads_commits_seeks_and_rebalances(mode: str) -> None:
 
     for seed in seeds(3):
         simulate(run, seed=seed, mode=mode)
+
+
+@scenario
+async def test_a_seek_whose_time_is_found_after_a_delete_opens_no_session(sim: Sim) -> None:
+    case = Case(sim, partitions=1).start()
+    case.kafka.produce(0, 5)
+    await case.subscribe()
+    await case.read()
+    seek = case.ask(SeekTo({}, {(TOPIC, 0): END}))
+    deleted = case.ask(DeleteInstance())
+    with pytest.raises(UnknownInstance):
+        await seek
+    await deleted
+    assert all(session.closed for session in case.kafka.sessions) and len(case.kafka.sessions) == 1

@@ -16,6 +16,7 @@ from pixy.engine.consume.group_consumer import GroupConsumer
 from pixy.engine.journal.buffer import Journal, Kind, Stream
 from pixy.engine.journal.writer import SUPERVISION, DrainJournal, JournalWriter
 from pixy.journal import AUTO, JournalBatch, decode
+from tests.unit.actors.virtual_time import virtual_time
 from tests.unit.engine.consume.group_model import MESSAGES, PARTITIONS, Scenario
 
 STREAM = Stream("t", 0, "g", 1)
@@ -85,7 +86,7 @@ def offsets(batches: list[JournalBatch]) -> list[int]:
 
 
 async def until(check: Any) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while not check():
             await asyncio.sleep(0.001)
 
@@ -237,10 +238,11 @@ async def test_a_drain_ends_when_kafka_does_not_answer() -> None:
         await bench.ref
         bench.clients[0].at_once = False
         bench.add(3)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await bench.ref.ask(DrainJournal(), block=False)
 
 
+@virtual_time
 async def test_a_restarted_writer_begins_a_new_epoch_and_counts_batches_in_flight_as_lost() -> None:
     async with ActorSystem() as system:
         bench = Bench(system)

@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka import KafkaError as LibraryError
 
 from actors import ActorDeadError, ActorRef, ActorSystem, Backoff, Future, Supervision
+from actors.testing import simulate
 from pixy.config import Producer
 from pixy.config.model import Journal as JournalConf
 from pixy.engine.journal.buffer import WAITED, Journal, Kind
@@ -31,6 +32,7 @@ class Client:
         self.batches: list[list[Any]] = []
         self.partitions: list[int] = []
         self.room = room
+        self.gated: list[tuple[str, tuple[int, ...]]] = []
         self.full = False
         """Whether it had to refuse messages."""
 
@@ -58,6 +60,16 @@ class Client:
 
     def bulk_landed(self, bulk: Any) -> None:
         """Do nothing: the tests deliver the reports of a bulk themselves."""
+
+    def send_again(self, item: Any, message: Any, landed: Any) -> bool:
+        """Send nothing again: what lands here has an offset."""
+        return False
+
+    def gate(self, topic: str, partitions: tuple[int, ...]) -> None:
+        self.gated.append((topic, partitions))
+
+    def ungate(self, topic: str) -> None:
+        self.gated = [each for each in self.gated if each[0] != topic]
 
     def land(self, ref: ActorRef[Any], items: list[Any]) -> None:
         reports = tuple((item, None, 0, at) for at, item in enumerate(items))
@@ -88,7 +100,7 @@ def start(
 
 
 async def until(check: Any) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while not check():
             await asyncio.sleep(0)
 
@@ -239,6 +251,113 @@ async def test_a_message_that_is_too_large_and_an_unknown_topic_are_refused() ->
         await until(lambda: not missing.is_alive())
 
 
+async def test_the_gates_of_a_topic_are_shut_when_it_has_been_found_and_gone_with_its_producer() -> None:
+    client = Client()
+    async with ActorSystem() as system:
+        ref = start(system, client, partitions=(0, 2))
+        ask(ref, 1)
+        await until(lambda: len(client.sent) == 1)
+        assert client.gated == [("t", (0, 2))]
+        await ref.stop(block=False)
+        assert client.gated == []
+
+
+class Outage:
+    """A cluster that answers nothing until it is over."""
+
+    def __init__(self) -> None:
+        self.over = False
+        self.asked = 0
+
+    async def __call__(self, _topic: str) -> tuple[int, ...]:
+        self.asked += 1
+        if not self.over:
+            await asyncio.sleep(5.0)
+            raise OUT_OF_BROKERS
+        return (0,)
+
+
+OUT_OF_BROKERS = KafkaError("out of brokers", -195, "_TRANSPORT", retriable=True)
+
+
+def test_asynchronous_messages_survive_an_outage_before_their_topic_is_known() -> None:
+    """They wait as long as those of a known topic; callers hear after three look-ups."""
+
+    async def play(system: ActorSystem) -> None:
+        client, outage = Client(), Outage()
+        ref = start(system, client, writable=outage)
+        caller = ask(ref, 1)[0]
+        ref.tell(Produce(None, b"0"))
+        batch = ref.ask(ProduceMany([Rec(b"batch")]), block=False)
+        ref.tell(Produce(None, b"1"))
+        for reply in (caller, batch):
+            with pytest.raises(KafkaError, match="out of brokers"):
+                await reply
+        assert 15 <= system.loop.time() < 17
+        await asyncio.sleep(45)
+        assert client.sent == [] and ref.is_alive()
+        outage.over = True
+        await asyncio.sleep(10)
+        assert [item.value for item in client.sent] == [b"0", b"1"]
+        client.land(ref, client.sent)
+
+    simulate(play, seed=1)
+
+
+def test_an_outage_that_lasts_loses_each_message_when_its_time_is_over(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def play(system: ActorSystem) -> None:
+        client, outage = Client(), Outage()
+        ref = start(system, client, writable=outage, retry_backoff=10, retry_max=6, timeout=10)
+        ref.tell(Produce(None, b"0"))
+        await asyncio.sleep(30)
+        ref.tell(Produce(None, b"1"))
+        lost = "an asynchronous message is lost: out of brokers"
+        await asyncio.sleep(39.9)
+        assert lost not in caplog.text and ref.is_alive()
+        await asyncio.sleep(0.2)
+        assert caplog.text.count(lost) == 1 and ref.is_alive()
+        await asyncio.sleep(30)
+        assert caplog.text.count(lost) == 2 and not ref.is_alive()
+        assert client.sent == []
+
+    simulate(play, seed=1)
+
+
+def test_a_topic_that_does_not_exist_loses_its_messages_at_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def play(system: ActorSystem) -> None:
+        ref = start(system, Client(), partitions=None)
+        ref.tell(Produce(None, b"0"))
+        await asyncio.sleep(1)
+        assert caplog.text.count("an asynchronous message is lost: kafka server: Request was for") == 1
+        assert not ref.is_alive()
+
+    simulate(play, seed=1)
+
+
+def test_a_drain_during_an_outage_keeps_asynchronous_messages_until_its_time_is_over() -> None:
+    async def play(system: ActorSystem) -> None:
+        client, outage = Client(), Outage()
+        ref = start(system, client, writable=outage, shutdown_timeout=30)
+        ref.tell(Produce(None, b"0"))
+        assert await ref.ask(DrainProducer(), block=False) == 1
+        assert system.loop.time() >= 30
+
+    simulate(play, seed=1)
+
+
+async def test_gathered_bytes_are_bounded() -> None:
+    client = Client(room=0)
+    async with ActorSystem() as system:
+        ref = start(system, client, buffer_max_bytes=2_000_000)
+        kept = ask(ref, 2, size=999_000) + ask(ref, 1, size=3000)
+        for refused in (ask(ref, 1)[0], ref.ask(ProduceMany([Rec()]), block=False)):
+            with pytest.raises(TooManyRequests, match=r"producer\.buffer_max_bytes"):
+                await refused
+        assert not any(reply.done() for reply in kept)
+
+
 async def test_round_robin_uses_the_writable_partitions_in_turn() -> None:
     client = Client()
     async with ActorSystem() as system:
@@ -363,6 +482,14 @@ async def test_a_batch_for_an_unknown_topic_fails_as_a_whole() -> None:
         ref = start(system, BulkClient(), partitions=None)
         with pytest.raises(UnknownTopic):
             await ref.ask(ProduceMany([Rec()]), block=False)
+
+
+async def test_an_empty_batch_has_no_results() -> None:
+    client = BulkClient()
+    async with ActorSystem() as system:
+        ref = start(system, client)
+        assert await ref.ask(ProduceMany([]), block=False) == []
+        assert ref.is_alive() and client.bulks == []
 
 
 async def test_round_robin_respects_the_partition_of_a_record() -> None:
@@ -496,8 +623,8 @@ async def test_a_report_of_an_earlier_life_makes_a_full_client_continue() -> Non
 
 
 def crash(ref: ActorRef[Any]) -> None:
-    """Make the producer fail and restart, with an empty batch that nobody waits for."""
-    ref.tell(ProduceMany([]))
+    """Make the producer fail and restart, with records that are none and for which nobody waits."""
+    ref.tell(ProduceMany([b"not a record"]))  # type: ignore[list-item]
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from tests.support import make_config
 
 def opened(post: Any) -> KafkaInstance:
     proxy = make_config(["127.0.0.1:1"]).proxies["default"]
-    return KafkaInstance(proxy, "g", "c", "earliest", "read_committed", {}, post)
+    return KafkaInstance(proxy, "g", "c", "earliest", "read_committed", True, {}, post)
 
 
 async def test_without_a_thread_the_session_fails_and_closes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,11 +37,11 @@ async def test_without_a_thread_the_session_fails_and_closes(monkeypatch: pytest
     monkeypatch.setattr(instance.threading, "Thread", Refused)
     events: asyncio.Queue[Any] = asyncio.Queue()
     session = opened(events.put_nowait)
-    failed = await asyncio.wait_for(events.get(), 5)
+    failed = await asyncio.wait_for(events.get(), 30)
     assert isinstance(failed, SessionFailed)
     assert isinstance(failed.error, Unavailable)
     assert "instance c of group g: can't start new thread" in str(failed.error)
-    await asyncio.wait_for(session.close([], 5), 5)
+    await asyncio.wait_for(session.close([], 10), 30)
 
 
 async def test_a_thread_that_is_slow_to_start_does_not_block_the_loop(
@@ -59,7 +59,7 @@ async def test_a_thread_that_is_slow_to_start_does_not_block_the_loop(
     events: list[Any] = []
     session = opened(events.append)
     may_start.set()  # not reached if the constructor waits for the thread
-    await asyncio.wait_for(session.close([], 10), 15)
+    await asyncio.wait_for(session.close([], 10), 30)
     assert not events
 
 
@@ -77,14 +77,14 @@ async def test_a_closed_session_frees_its_client_at_once() -> None:
         sessions = [opened(lambda _event: None), KafkaSession(proxy, "g", lambda _event: None)]
         await asyncio.to_thread(_until, lambda: consumers() == before + 2)
         for session in sessions:
-            await asyncio.wait_for(session.close([], 10), 15)
+            await asyncio.wait_for(session.close([], 10), 30)
         await asyncio.to_thread(_until, lambda: consumers() == before)
     finally:
         gc.enable()
 
 
 def _until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 30
     while not true():
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -97,8 +97,8 @@ async def test_too_many_clients_are_an_error_with_a_reason(monkeypatch: pytest.M
     monkeypatch.setattr("pixy.kafka.consumer.Consumer", refused)
     events: asyncio.Queue[Any] = asyncio.Queue()
     session = opened(events.put_nowait)
-    failed = await asyncio.wait_for(events.get(), 5)
+    failed = await asyncio.wait_for(events.get(), 30)
     assert isinstance(failed.error, Unavailable) and "as many Kafka clients as it can have" in str(
         failed.error
     )
-    await asyncio.wait_for(session.close([], 5), 10)
+    await asyncio.wait_for(session.close([], 10), 30)

@@ -4,26 +4,66 @@ from __future__ import annotations
 
 import asyncio
 import queue
+import threading
+import uuid
 from collections.abc import Callable, Iterable
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, TypeVar
 
 import pytest
 
-from pixy.kafka.consumer import Commit, Committed as CommittedOffset
-from pixy.membership import Assigned, Event, Fetched, Revoked
-from pixy.membership.kafka import session as session_module
+from pixy.errors import KafkaError, PixyError
+from pixy.kafka.consumer import OUT_OF_RANGE, PARTITION_END, Check, Commit, Committed as CommittedOffset
+from pixy.kafka.partition_logs import Log
+from pixy.membership import Assigned, AssignedPartition, Event, Fetched, Lost, Revoked
+from pixy.membership.kafka import fetching_session as session_module
 from pixy.membership.kafka.session import KafkaSession
+from pixy.membership.kafka.start_lookups import Found, Outcomes
+from pixy.wire.schema import NULL_UUID
 from pixy.wire.types import TopicPartition
 from tests.support import make_config
 from tests.unit.engine.records import TOPIC, Record
 
+E = TypeVar("E")
+
 FULL, OTHER = (TOPIC, 0), (TOPIC, 1)
 ROOM = 10
+ID, OTHER_ID = uuid.UUID(int=1), uuid.UUID(int=2)
+NO_LEADER = KafkaError("no leader", 5, "LEADER_NOT_AVAILABLE", retriable=True)
+FOUND = Found(Log(ID, 0, 100, 100), CommittedOffset(0, ""), True)
 
 
 class FakeMessage(Record):
     def error(self) -> None:
         return None
+
+
+class FakeError:
+    """An event of librdkafka that is not a message."""
+
+    def __init__(self, code: int, partition: int = 0, offset: int = 0) -> None:
+        self._code, self._partition, self._offset = code, partition, offset
+
+    def topic(self) -> str:
+        return TOPIC
+
+    def partition(self) -> int:
+        return self._partition
+
+    def offset(self) -> int:
+        return self._offset
+
+    def error(self) -> FakeError:
+        return self
+
+    def code(self) -> int:
+        return self._code
+
+    def fatal(self) -> bool:
+        return False
+
+    def str(self) -> str:
+        return f"error {self._code}"
 
 
 class FakeConsumer:
@@ -50,8 +90,11 @@ class FakeConsumer:
     def assign(self, starts: Iterable[tuple[TopicPartition, int]]) -> None:
         self.calls.append(("assign", [partition for partition, _ in starts]))
 
-    def seek(self, partition: TopicPartition, offset: int) -> None:
-        self.calls.append(("seek", (partition, offset)))
+    def unassign(self, partitions: Iterable[TopicPartition]) -> None:
+        self.calls.append(("unassign", list(partitions)))
+
+    def restart(self, partition: TopicPartition, offset: int) -> None:
+        self.calls.append(("restart", (partition, offset)))
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         self.calls.append(("pause", list(partitions)))
@@ -59,14 +102,47 @@ class FakeConsumer:
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         self.calls.append(("resume", list(partitions)))
 
-    def committed(self, partitions: list[TopicPartition], _timeout: float) -> dict[TopicPartition, Any]:
-        return {partition: CommittedOffset(0, "") for partition in partitions}
+    def wake(self) -> None:
+        pass
 
-    def bounds(self, partitions: list[TopicPartition], _timeout: float) -> dict[TopicPartition, Any]:
-        return dict.fromkeys(partitions, (0, 100))
+    def generation(self) -> int:
+        return 2
 
-    def commit(self, commits: Iterable[Commit], *, wait: bool) -> None:
+    def under_way(self) -> None:
+        return None
+
+    def commit(self, commits: Iterable[Commit], *, wait: bool, check: Check | None) -> None:
         self.calls.append(("commit", list(commits)))
+
+    def close(self) -> None:
+        pass
+
+
+class FakeLookups:
+    """The part of :class:`StartLookups` that a session calls. The test says what is found."""
+
+    def __init__(self, *_: object) -> None:
+        self.running = 0
+        self.outcomes: dict[TopicPartition, Found | PixyError] = {}
+        """Of the next lookups; else the group's committed offset is 0, and the log goes from there to 100."""
+        self.ids: dict[str, uuid.UUID] = {}
+        """Of topics, when they are described."""
+        self.asked: list[list[TopicPartition]] = []
+
+    def look_up(
+        self,
+        partitions: Iterable[TopicPartition],
+        _after: object,
+        found: Callable[[Outcomes], None],
+        done: Callable[[], None],
+    ) -> None:
+        wanted = list(partitions)
+        self.asked.append(wanted)
+        found({each: self.outcomes.pop(each, FOUND) for each in wanted})
+        done()
+
+    def describe(self, _topics: Iterable[str], found: Callable[[Any], None]) -> None:
+        found(self)
 
     def close(self) -> None:
         pass
@@ -77,13 +153,15 @@ class Case:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(session_module, "ConsumerClient", FakeConsumer)
+        monkeypatch.setattr(session_module, "StartLookups", FakeLookups)
         self.events: asyncio.Queue[Event] = asyncio.Queue()
         config = make_config(["127.0.0.1:1"], prefetch_max_messages=ROOM)
         self.session = KafkaSession(config.proxies["default"], "g", self.events.put_nowait)
         self.consumer: FakeConsumer = self.session._client  # type: ignore[assignment]
+        self.lookups: FakeLookups = self.session._lookups  # type: ignore[assignment]
 
-    async def event(self, wanted: type[Event]) -> Event:
-        async with asyncio.timeout(10):
+    async def event(self, wanted: type[E]) -> E:
+        async with asyncio.timeout(30):
             event = await self.events.get()
         assert isinstance(event, wanted), event
         return event
@@ -91,19 +169,26 @@ class Case:
     def step(self, callback: str, *partitions: TopicPartition) -> None:
         self.consumer.steps.put(lambda: self.consumer.callbacks[callback](list(partitions)))
 
-    async def fill(self) -> None:
+    async def join(self) -> tuple[AssignedPartition, ...]:
         self.session.subscribe({TOPIC: 2})
         self.step("assign", FULL, OTHER)
-        await self.event(Assigned)
+        return (await self.event(Assigned)).partitions
+
+    def poll(self, message: Any) -> None:
+        self.consumer.steps.put(lambda: message)
+
+    async def fill(self) -> None:
+        await self.join()
         for offset in range(ROOM):
-            self.consumer.steps.put(lambda offset=offset: FakeMessage(0, offset))  # type: ignore[misc]
+            self.poll(FakeMessage(0, offset))
             await self.event(Fetched)
         await self.until(("pause", [FULL]))
         self.consumer.calls.clear()
 
-    async def until(self, call: tuple[str, Any]) -> None:
-        async with asyncio.timeout(10):
-            while call not in self.consumer.calls:
+    async def until(self, reached: tuple[str, Any] | Callable[[], bool]) -> None:
+        """Wait for a call of the consumer, or for a condition."""
+        async with asyncio.timeout(30):
+            while not (reached() if callable(reached) else reached in self.consumer.calls):
                 await asyncio.sleep(0.001)
 
 
@@ -112,8 +197,8 @@ async def test_a_seek_resumes_a_paused_partition(monkeypatch: pytest.MonkeyPatch
     case = Case(monkeypatch)
     await case.fill()
     case.session.seek(FULL, 3, case.session.next_epoch())
-    await case.until(("resume", [FULL]))
-    assert case.consumer.calls[:2] == [("seek", (FULL, 3)), ("resume", [FULL])]
+    await case.until(("restart", (FULL, 3)))
+    assert not case.session._flow.changes()[1], "flow control counts it as empty"
     await case.session.close((), 10)
 
 
@@ -121,13 +206,207 @@ async def test_a_paused_partition_that_returns_is_resumed(monkeypatch: pytest.Mo
     case = Case(monkeypatch)
     await case.fill()
     case.step("revoke", FULL)
-    assert await case.event(Revoked) == Revoked((FULL,))
-    case.session.release([Commit(TOPIC, 0, 5, "")])
+    revoked = await case.event(Revoked)
+    assert revoked == Revoked((FULL,))
+    case.session.release(revoked, [Commit(TOPIC, 0, 5, "")])
     case.step("assign", FULL)
     await case.event(Assigned)
-    assert case.consumer.calls[:3] == [
+    assert case.consumer.calls[:5] == [
         ("commit", [Commit(TOPIC, 0, 5, "")]),
+        ("unassign", [FULL]),
+        ("assign", []),
         ("assign", [FULL]),
         ("resume", [FULL]),
     ]
+    await case.session.close((), 10)
+
+
+async def test_what_answers_is_assigned_and_the_rest_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = Case(monkeypatch)
+    case.lookups.outcomes[OTHER] = NO_LEADER
+    assert [each.partition for each in await case.join()] == [0]
+    (late,) = (await case.event(Assigned)).partitions
+    assert (late.partition, late.position) == (1, 0)
+    assert case.lookups.asked == [[FULL, OTHER], [OTHER]]
+    assert ("assign", [FULL]) in case.consumer.calls and ("assign", [OTHER]) in case.consumer.calls
+    await case.session.close((), 10)
+
+
+async def test_a_member_joins_although_nothing_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = Case(monkeypatch)
+    case.lookups.outcomes = {FULL: NO_LEADER, OTHER: NO_LEADER}
+    assert await case.join() == ()
+    assert len((await case.event(Assigned)).partitions) == 2
+    await case.session.close((), 10)
+
+
+async def test_a_partition_that_is_revoked_while_it_is_looked_up_is_not_assigned(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    case = Case(monkeypatch)
+    answers: list[Callable[[], None]] = []
+
+    def look_up(wanted: Iterable[TopicPartition], _after: object, found: Any, done: Any) -> None:
+        each = list(wanted)
+        answers.append(lambda: (found(dict.fromkeys(each, FOUND)), done())[-1])
+
+    monkeypatch.setattr(case.lookups, "look_up", look_up)
+    case.session.subscribe({TOPIC: 2})
+    case.step("assign", FULL, OTHER)
+    await case.until(lambda: bool(answers))
+    case.step("revoke", OTHER)
+    case.session.release(await case.event(Revoked), ())
+    await case.until(lambda: ("unassign", []) in case.consumer.calls)
+    answers.pop()()
+    assert [each.partition for each in (await case.event(Assigned)).partitions] == [0]
+    await case.session.close((), 10)
+
+
+async def test_another_topic_of_the_same_name_begins_at_its_oldest_message(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whatever is committed; and not before the leader knows the new topic."""
+    case = Case(monkeypatch)
+    before = {each.partition: each.epoch for each in await case.join()}
+    new = Found(Log(OTHER_ID, 7, 100, 100), CommittedOffset(50, "BB"), True)
+    case.lookups.outcomes = {FULL: FOUND, OTHER: new}
+    case.lookups.ids = {TOPIC: OTHER_ID}
+    case.session._partitions._compare_at = 0.0
+    assert await case.event(Lost) == Lost((FULL, OTHER))
+    (other,) = (await case.event(Assigned)).partitions
+    assert other == AssignedPartition(TOPIC, 1, 7, "", other.epoch, new=True)
+    assert other.epoch not in before.values()
+    case.lookups.outcomes[FULL] = new
+    (full,) = (await case.event(Assigned)).partitions
+    assert (full.partition, full.position) == (0, 7)
+    await case.session.close((), 10)
+
+
+async def test_positions_of_a_topic_that_is_gone_are_not_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = Case(monkeypatch)
+    await case.join()
+    check = case.session._final_check((Commit(TOPIC, 0, 5, "BB"),))
+    assert check is not None
+    batch = (Commit(TOPIC, 0, 5, "BB"), Commit(TOPIC, 1, 6, ""))
+    for ids, expected in (
+        ({TOPIC: ID}, batch),
+        ({TOPIC: NULL_UUID}, batch),
+        ({}, batch),  # deleted: the coordinator refuses the commit
+        ({TOPIC: OTHER_ID}, (Commit(TOPIC, 0, 0, ""), batch[1])),
+    ):
+        offsets: Any = SimpleNamespace(topics=lambda *_, ids=ids, **__: SimpleNamespace(ids=ids))
+        assert check(offsets, batch) == expected, ids
+    assert await case.event(Lost) == Lost((FULL,))
+    await case.session.close((), 10)
+
+
+@pytest.mark.parametrize(("oldest", "end", "lost"), [(40, 90, False), (0, 5, True), (0, 90, False)])
+async def test_an_offset_out_of_range(
+    monkeypatch: pytest.MonkeyPatch, oldest: int, end: int, lost: bool
+) -> None:
+    """Retention has passed it: go on at the oldest. The log ends before: it was truncated. Neither: go on."""
+    case = Case(monkeypatch)
+    epoch = (await case.join())[0].epoch
+    case.poll(FakeMessage(0, 9))
+    await case.event(Fetched)
+    case.lookups.outcomes[FULL] = Found(Log(ID, oldest, end, end), CommittedOffset(3, ""), True)
+    case.poll(FakeError(OUT_OF_RANGE))
+    if lost:
+        assert await case.event(Lost) == Lost((FULL,))
+        assert (await case.event(Assigned)).partitions[0].position == 0
+    else:
+        if oldest:
+            assert await case.event(Fetched) == Fetched({}, {FULL: (epoch, oldest)})
+        await case.until(("restart", (FULL, max(10, oldest))))
+    await case.session.close((), 10)
+
+
+async def test_an_end_above_the_last_message_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = Case(monkeypatch)
+    epoch = (await case.join())[0].epoch
+    for message in (
+        FakeMessage(0, 4),
+        FakeError(PARTITION_END, 0, 5),
+        FakeError(PARTITION_END, 0, 7),
+        FakeError(PARTITION_END, 0, 7),
+        FakeMessage(0, 7),
+    ):
+        case.poll(message)
+    assert (await case.event(Fetched)).ends == {}
+    assert await case.event(Fetched) == Fetched({}, {FULL: (epoch, 7)})
+    assert (await case.event(Fetched)).ends == {}
+    await case.session.close((), 10)
+
+
+async def test_an_error_of_one_topic_does_not_end_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = Case(monkeypatch)
+    await case.join()
+    case.poll(FakeError(3))
+    case.poll(FakeError(29))
+    case.poll(FakeMessage(0, 0))
+    await case.event(Fetched)
+    await case.session.close((), 10)
+
+
+async def test_a_session_without_topics_polls_on_so_that_it_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = Case(monkeypatch)
+    await case.join()
+    case.session.subscribe({})
+    await case.until(("subscribe", []))
+    case.step("revoke", FULL, OTHER)
+    case.session.release(await case.event(Revoked), ())
+    await case.until(("unassign", [FULL, OTHER]))
+    await case.session.close((), 10)
+
+
+async def test_a_partition_that_is_revoked_before_its_beginning_is_known_has_it_committed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else the next owner would take it for one that was added to a topic that the group knows."""
+    case = Case(monkeypatch)
+    asked = threading.Event()
+    new = Found(Log(ID, 3, 100, 100), CommittedOffset(None, ""), False)
+
+    def look_up(wanted: Iterable[TopicPartition], _after: object, found: Any, done: Any) -> None:
+        def answer() -> None:
+            asked.wait(10)
+            found(dict.fromkeys(wanted, new))
+            done()
+
+        case.lookups.running = 1
+        threading.Thread(target=answer).start()
+
+    def revoke() -> None:
+        asked.set()
+        case.consumer.callbacks["revoke"]([OTHER])
+
+    monkeypatch.setattr(case.lookups, "look_up", look_up)
+    case.session.subscribe({TOPIC: 2})
+    case.step("assign", FULL, OTHER)
+    case.consumer.steps.put(revoke)
+    revoked = await case.event(Revoked)
+    assert revoked == Revoked((OTHER,))
+    assert ("commit", [Commit(TOPIC, 1, 3, "")]) in case.consumer.calls
+    case.session.release(revoked, ())
+    await case.session.close((), 10)
+
+
+async def test_a_late_release_does_not_answer_the_next_revocation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its commits would be made for partitions that others have, and the next ones would go without theirs."""
+    case = Case(monkeypatch)
+    await case.join()
+    monkeypatch.setattr(case.session._conf, "drain_timeout", -1.0)  # its wait ends at once
+    case.step("revoke", FULL)
+    late = await case.event(Revoked)
+    await case.until(("unassign", [FULL]))
+    monkeypatch.setattr(case.session._conf, "drain_timeout", 10.0)
+    case.step("revoke", OTHER)
+    revoked = await case.event(Revoked)
+    case.session.release(late, [Commit(TOPIC, 0, 5, "")])
+    awaited = case.session._awaited
+    assert awaited is not None and not awaited.came.is_set(), "it waits on"
+    case.session.release(revoked, [Commit(TOPIC, 1, 7, "")])
+    await case.until(("unassign", [OTHER]))
+    commits = [argument for call, argument in case.consumer.calls if call == "commit"]
+    assert commits == [[Commit(TOPIC, 1, 7, "")]]
     await case.session.close((), 10)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import random
 from array import array
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from pixy.pipeline.lake import record_reader
 from pixy.pipeline.lake.lake import Lake
 from pixy.pipeline.lake.record_reader import read_records
 from pixy.pipeline.lake.selection import Selection, partitions_of
@@ -75,6 +78,30 @@ def test_records_come_in_offset_order(lake: Lake) -> None:
 )
 def test_conditions_select_records(lake: Lake, fields: dict, wanted: range) -> None:
     assert offsets(lake, 0, **fields) == list(wanted)
+
+
+def test_a_file_is_opened_when_its_first_offset_is_reached(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many files a topic has, a replay has those open that overlap."""
+    lake, state = make_lake(tmp_path / "lake"), State()
+    for batch in range(5):
+        files = [write_file(lake, "t", "2023-11-14", str(batch), rows(0, range(batch * 10, batch * 10 + 10)))]
+        publish(lake, state, batch, files, {0: (batch * 10, batch * 10 + 10)})
+    opened: list[str] = []
+    open_file = record_reader.open_file
+
+    def noting(path: str, *args: Any) -> Any:
+        opened.append(Path(path).stem)
+        return open_file(path, *args)
+
+    monkeypatch.setattr(record_reader, "open_file", noting)
+    found = []
+    for chunk in read_records(lake, state, "t", 0, Selection(ends=partitions_of(state, "t"))):
+        found += [row[0] for row in chunk]
+        # The next file is opened to see where it begins.
+        assert opened == [str(batch) for batch in range(len(opened))] and len(opened) <= found[-1] // 10 + 2
+    assert found == list(range(50)) and len(opened) == 5
 
 
 def test_records_archived_after_the_selection_are_left_out(lake: Lake) -> None:

@@ -1,0 +1,37 @@
+"""One assignment of a partition to this member: what must survive a failure of the partition's owner."""
+
+from __future__ import annotations
+
+from pixy.engine.consume.offset_tracker import Position
+from pixy.membership import AssignedPartition
+from pixy.wire.types import TopicPartition
+
+
+class Assignment:
+    """The part of an owner's state that outlives its restarts. The owner writes it, the group reads it."""
+
+    __slots__ = ("lives", "offered_below", "pending", "position", "start")
+
+    def __init__(self, start: AssignedPartition) -> None:
+        self.start = start
+        self.lives = 0
+        """How often an owner was made for it."""
+        self.offered_below = 0
+        """Every offset that was offered is below this one."""
+        self.pending = 0
+        """How many messages are offered and not acknowledged."""
+        self.position: Position | None = None
+        """The last position; None until it has moved."""
+
+    @property
+    def partition(self) -> TopicPartition:
+        """Topic and partition."""
+        return self.start.topic, self.start.partition
+
+    @property
+    def epoch(self) -> int:
+        """The number of this assignment."""
+        return self.start.epoch
+
+
+__all__ = ["Assignment"]

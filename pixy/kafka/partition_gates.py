@@ -1,0 +1,162 @@
+"""Gates before the partitions of a topic: until one message has its offset, no second one is on its way.
+
+A broker that has no record of a producer on a partition accepts any first sequence number. So if the leader is not ready
+when the first request comes (the topic is new, or just elects one) and ready when the second comes, the second overtakes
+the first (see :mod:`pixy.kafka.returned_messages`, which sends the first again, behind the second). An offset proves that
+the leader knows the producer, and then it refuses whatever is out of sequence.
+
+A gate opens for good: the leaders elected later have the producer's last sequence number from the log. It delays a burst
+to a partition by one round trip, once. This module has no clock and does no I/O.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Final, Generic, TypeVar
+
+from pixy.kafka.partitioning import fnv1a_partition
+
+T = TypeVar("T")
+
+UNKNOWN: Final = -1
+"""Partition of a message that librdkafka chooses, and that is too costly to predict: it passes without a gate."""
+_LONGEST_KEY = 512
+"""Bytes of the longest key that is hashed here, which takes 60 nanoseconds a byte on the event loop."""
+
+
+@lru_cache(maxsize=4096)
+def _hashed(key: bytes, partitions: int) -> int:
+    # Partitions stay closed for long only if a topic has few keys: those are found here.
+    return fnv1a_partition(key, partitions)
+
+
+class _Gate(Generic[T]):
+    __slots__ = ("held", "proved")
+
+    def __init__(self) -> None:
+        self.held: deque[T] = deque()
+        self.proved = False
+
+
+class TopicGates(Generic[T]):
+    """The gates of one topic that are not open yet.
+
+    A gate is closed until a first message comes, which is sent: its probe. Later messages are held, in order, until the
+    probe has an offset; if it fails, the next one is the probe. Then the held messages are sent, and the gate is open.
+
+    Args:
+        partitions: those that have a leader, sorted, at least one.
+        hashing: whether librdkafka hashes keys; else it chooses at random.
+
+    Attributes:
+        closed: partitions whose gate is not open.
+    """
+
+    def __init__(self, partitions: Sequence[int], *, hashing: bool) -> None:
+        self._partitions = tuple(partitions)
+        self._hashing = hashing
+        self._count = partitions[-1] + 1
+        self._probing: dict[int, _Gate[T]] = {}
+        self.closed = set(partitions)
+
+    def choose(self, key: bytes | None, partition: int) -> tuple[int, int]:
+        """Return where a message will go, and what librdkafka must be told.
+
+        librdkafka hashes keys itself, because it is the first to learn of new partitions.
+
+        Args:
+            key: of the message.
+            partition: what the message asks for; -1 for none.
+
+        Returns:
+            (partition or :data:`UNKNOWN`, partition or -1).
+        """
+        if partition >= 0:
+            return partition, partition
+        if key is not None and self._hashing:
+            return (_hashed(key, self._count) if len(key) <= _LONGEST_KEY else UNKNOWN), -1
+        chosen = random.choice(self._partitions)
+        if chosen in self._probing:  # the message would wait: take a partition where it does not
+            chosen = random.choice([at for at in self._partitions if at not in self._probing] or [chosen])
+        return chosen, chosen
+
+    def all_open(self, keys: Iterable[bytes | None]) -> bool:
+        """Whether messages without a partition pass without :meth:`choose`; if not, ask it for each.
+
+        Args:
+            keys: the different keys of the messages.
+        """
+        if not self._hashing:
+            return False
+        for key in keys:
+            if key is None or len(key) > _LONGEST_KEY or _hashed(key, self._count) in self.closed:
+                return False
+        return True
+
+    def admit(self, partition: int) -> bool:
+        """Whether a message may be sent to a closed partition, as its probe; else it must be held."""
+        if partition in self._probing:
+            return False
+        self._probing[partition] = _Gate()
+        return True
+
+    def withdraw(self, partition: int) -> None:
+        """Undo :meth:`admit`: the probe was not sent."""
+        del self._probing[partition]
+
+    def hold(self, partition: int, message: T) -> bool:
+        """Keep a message that was not admitted. Return whether it is the only one held for its partition."""
+        held = self._probing[partition].held
+        held.append(message)
+        return len(held) == 1
+
+    def landed(self, partition: int, actual: int | None) -> list[int]:
+        """Note the result of a probe.
+
+        Args:
+            partition: where it was expected to go.
+            actual: where it has an offset; None if it failed.
+
+        Returns:
+            The partitions for which to call :meth:`next`.
+        """
+        if actual is not None and actual != partition:
+            # The topic has grown, and keys go elsewhere than predicted: let everything pass.
+            for gate in self._probing.values():
+                gate.proved = True
+            self.closed.intersection_update(self._probing)
+            return list(self._probing)
+        self._probing[partition].proved = actual is not None
+        return [partition]
+
+    def next(self, partition: int) -> tuple[T, bool] | None:
+        """Take the message to send next.
+
+        Returns:
+            (message, whether it is a probe): after a probe, wait for :meth:`landed`. None if none is left.
+        """
+        gate = self._probing.get(partition)
+        if gate is None:
+            return None
+        if gate.held:
+            return gate.held.popleft(), not gate.proved
+        if gate.proved:
+            self.closed.discard(partition)
+        del self._probing[partition]
+        return None
+
+    def put_back(self, partition: int, message: T) -> None:
+        """Undo :meth:`next`."""
+        self._probing[partition].held.appendleft(message)
+
+    def held(self, partition: int) -> deque[T]:
+        """The messages that are held for a partition, in order."""
+        gate = self._probing.get(partition)
+        return deque() if gate is None else gate.held
+
+    def probing(self) -> tuple[int, ...]:
+        """The partitions that have a probe on its way or messages held."""
+        return tuple(self._probing)

@@ -1,0 +1,174 @@
+"""Where the partitions of a consumer instance begin.
+
+In this order: the reader's position before a restart of the instance; the group's committed offset; the beginning of
+a partition that was added, or whose topic was made again, after the subscription; the oldest record or the end, as
+``auto.offset.reset`` says. A position that has expired continues at the oldest record whatever ``auto.offset.reset``
+says, because the broker refuses it and librdkafka is told to go to the beginning then.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+
+from pixy.errors import PixyError, UnknownPartition
+from pixy.kafka.errors import unknown_topic
+from pixy.kafka.instance_consumer import BEGINNING, END, InstanceConsumer, Layout
+from pixy.wire.types import TopicPartition
+
+logger = logging.getLogger("pixy.membership")
+
+_TIMEOUT = 10.0
+
+Starts = dict[TopicPartition, int]
+"""Offsets, or BEGINNING or END, which the Kafka client looks up itself as soon as the partition has a leader."""
+
+
+class StartOffsets:
+    """For one session, in its thread.
+
+    Args:
+        name: the session's, for logs.
+        oldest: whether ``auto.offset.reset`` is ``earliest``.
+        commits: whether the instance commits automatically, and the offsets where its partitions begin as well.
+            Then a partition without an offset, in a group that has offsets of all those below it, was added.
+        resume: the reader's positions before a restart.
+    """
+
+    def __init__(
+        self, name: str, *, oldest: bool, commits: bool, resume: Mapping[TopicPartition, int]
+    ) -> None:
+        self._name = name
+        self._oldest = oldest
+        self._commits = commits
+        self._resume = dict(resume)
+        self._subscribed: tuple[str, ...] = ()
+        self._known: dict[str, int] = {}
+        """The number of partitions of a topic when the subscription to it began."""
+        self._all_known = False
+
+    def subscribed(self, topics: tuple[str, ...]) -> None:
+        """The instance consumes these topics, or those that match a pattern, from now on."""
+        self._subscribed = topics
+        self._all_known = False
+
+    def of_member(
+        self, client: InstanceConsumer, partitions: list[TopicPartition], again: set[TopicPartition]
+    ) -> tuple[Starts, Starts]:
+        """Find where partitions begin that the group has assigned.
+
+        Args:
+            client: the instance's.
+            partitions: newly assigned.
+            again: those whose topic was made again since the instance first read it.
+
+        Returns:
+            All starts, and those of partitions that begin at their end because nothing is committed for them.
+
+        Raises:
+            PixyError: the coordinator does not tell the committed offsets.
+        """
+        self._note(client)
+        starts = self._committed(client, partitions)
+        missing = [partition for partition in partitions if partition not in starts]
+        added = set(missing) if self._oldest else self._added(client, missing) | again.intersection(missing)
+        begin = dict.fromkeys(added, BEGINNING)
+        ends = self._ends(client, [partition for partition in missing if partition not in added])
+        new = {partition: at for partition, at in ends.items() if at >= 0}
+        return {**starts, **begin, **ends}, new
+
+    def of_assignment(
+        self, client: InstanceConsumer, partitions: list[TopicPartition], keep: Mapping[TopicPartition, int]
+    ) -> Starts:
+        """The starts of partitions that the client has chosen. A topic need not exist yet.
+
+        Args:
+            client: the instance's.
+            partitions: all of them.
+            keep: positions to keep.
+
+        Raises:
+            UnknownPartition: the topic exists without that partition.
+            PixyError: the cluster does not answer.
+        """
+        layout = client.layout({topic for topic, _ in partitions}, _TIMEOUT)
+        for topic, number in partitions:
+            if topic in layout and number not in layout[topic]:
+                missing_topic = unknown_topic()
+                raise UnknownPartition(str(missing_topic), missing_topic.code, missing_topic.name)
+        self._resume.update(keep)
+        starts = self._committed(client, partitions)
+        missing = [partition for partition in partitions if partition not in starts]
+        begin = [each for each in missing if self._oldest or each[0] not in layout]
+        ends = self._ends(client, [each for each in missing if each not in begin], layout)
+        return {**starts, **dict.fromkeys(begin, BEGINNING), **ends}
+
+    def forget(self, partitions: Iterable[TopicPartition]) -> None:
+        """These partitions are gone: their positions before the restart mean nothing any more."""
+        for partition in partitions:
+            self._resume.pop(partition, None)
+
+    def _committed(self, client: InstanceConsumer, partitions: list[TopicPartition]) -> Starts:
+        if not partitions:
+            return {}
+        starts = {
+            partition: found.offset
+            for partition, found in client.committed(partitions, _TIMEOUT).items()
+            if found.offset is not None
+        }
+        for partition in partitions:
+            if partition in self._resume:
+                starts[partition] = self._resume.pop(partition)
+        return starts
+
+    def _note(self, client: InstanceConsumer) -> None:
+        """Remember how many partitions each topic has, at the first assignment after a subscription."""
+        if self._oldest or self._all_known:
+            return
+        named = {topic for topic in self._subscribed if not topic.startswith("^")}
+        wanted = named - set(self._known) if len(named) == len(self._subscribed) else None
+        try:
+            layout = client.layout(wanted, _TIMEOUT) if wanted != set() else {}
+        except PixyError as error:
+            logger.warning("%s: cannot look up the topics' partitions: %s", self._name, error)
+            return
+        for topic in (wanted or set()) | set(layout):
+            self._known.setdefault(topic, len(layout.get(topic, ())))
+        self._all_known = True
+
+    def _added(self, client: InstanceConsumer, missing: list[TopicPartition]) -> set[TopicPartition]:
+        if not self._all_known:
+            return set()
+        added = {(topic, number) for topic, number in missing if number >= self._known.get(topic, 0)}
+        below = {
+            (topic, number): [(topic, lower) for lower in range(number)]
+            for topic, number in missing
+            if self._commits and number and (topic, number) not in added
+        }
+        if below:
+            asked = sorted({each for lower in below.values() for each in lower})
+            found = client.committed(asked, _TIMEOUT)
+            for partition, lower in below.items():
+                if all(found[each].offset is not None for each in lower):
+                    added.add(partition)
+        return added
+
+    def _ends(
+        self, client: InstanceConsumer, partitions: list[TopicPartition], layout: Layout | None = None
+    ) -> Starts:
+        """The ends of partitions. One that has no leader, and so does not answer, holds up no other."""
+        if not partitions:
+            return {}
+        starts = dict.fromkeys(partitions, END)
+        try:
+            if layout is None:
+                layout = client.layout({topic for topic, _ in partitions}, _TIMEOUT)
+            ready = [(topic, number) for topic, number in partitions if layout.get(topic, {}).get(number)]
+            if ready:
+                starts |= client.ends(ready, _TIMEOUT, oldest=False)
+        except PixyError as error:
+            logger.warning("%s: cannot look up the ends of %s: %s", self._name, partitions, error)
+        return starts
+
+
+__all__ = ["StartOffsets", "Starts"]

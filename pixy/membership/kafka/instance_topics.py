@@ -1,0 +1,167 @@
+"""The topics that a consumer instance reads, by their ids: another id under the same name is another topic.
+
+librdkafka follows a topic that was deleted and made again, and goes on at the old position. So an instance compares
+the ids before every commit, when records come back to lower offsets, and every 5 s while it is read. Between reads
+nothing is compared: nothing is handed out then.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from pixy.errors import PixyError
+from pixy.kafka.consumer import Check, Commit
+from pixy.kafka.group_offsets import GroupOffsets
+from pixy.kafka.instance_consumer import InstanceConsumer, partition_of
+from pixy.kafka.topics import Topics, differ
+from pixy.membership.kafka.recreated import begin_anew, recreated
+from pixy.membership.kafka.start_lookups import StartLookups
+from pixy.wire.schema import NULL_UUID
+from pixy.wire.types import TopicPartition
+
+logger = logging.getLogger("pixy.membership")
+
+_COMPARE_IDS = 5.0
+_PATIENCE = 10.0
+
+Ids = Mapping[TopicPartition, uuid.UUID]
+
+
+class InstanceTopics:
+    """For one session, in its thread.
+
+    Args:
+        client: the session's.
+        lookups: ask in threads of their own, so that reads go on.
+        command: takes what other threads want to be run in the session's thread.
+        begin_anew: called with assigned partitions whose topic is another one now.
+    """
+
+    def __init__(
+        self,
+        client: InstanceConsumer,
+        lookups: StartLookups,
+        command: Callable[[Callable[[], None]], None],
+        begin_anew: Callable[[set[TopicPartition]], None],
+    ) -> None:
+        self._client = client
+        self._lookups = lookups
+        self._command = command
+        self._begin_anew = begin_anew
+        self._ids: dict[TopicPartition, uuid.UUID] = {}
+        """Of assigned partitions; one whose topic did not exist yet is left out."""
+        self._first: dict[str, uuid.UUID] = {}
+        """The id that each topic had when a partition of it was first assigned."""
+        self._next: dict[TopicPartition, int] = {}
+        """Where the last records ended."""
+        self._compare_at = 0.0
+
+    def added(self, partitions: list[TopicPartition]) -> set[TopicPartition]:
+        """Note the ids of newly assigned partitions' topics; return those whose topic was another one before.
+
+        Ask before the committed offsets are read: those of a later topic are then taken for another one's, which
+        begins at its oldest record.
+
+        Raises:
+            PixyError: the coordinator does not answer.
+        """
+        if not partitions:
+            return set()
+        ids = self._client.topic_ids({topic for topic, _ in partitions}, _PATIENCE)
+        for partition in partitions:
+            if (topic := partition[0]) in ids:
+                self._ids.setdefault(partition, ids[topic])
+        self._compare_at = time.monotonic() + _COMPARE_IDS
+        return {
+            partition
+            for partition in partitions
+            if (topic := partition[0]) in ids
+            and differ(self._first.setdefault(topic, ids[topic]), ids[topic])
+        }
+
+    def forget(self, partitions: Iterable[TopicPartition]) -> None:
+        """These partitions are assigned no longer."""
+        for partition in partitions:
+            self._ids.pop(partition, None)
+            self._next.pop(partition, None)
+
+    def moved(self, partitions: Iterable[TopicPartition]) -> None:
+        """These partitions were sought: they may go back."""
+        for partition in partitions:
+            self._next.pop(partition, None)
+
+    # -- comparing --------------------------------------------------------------------------------
+
+    @property
+    def due(self) -> bool:
+        """Whether it is time to compare."""
+        return time.monotonic() >= self._compare_at
+
+    def compare(self) -> None:
+        """Begin to compare, if it is time."""
+        if self.due:
+            self._compare_at = time.monotonic() + _COMPARE_IDS
+            known = dict(self._ids)
+            if any(each != NULL_UUID for each in known.values()) and not self._lookups.running:
+                self._lookups.describe(
+                    {topic for topic, _ in known}, lambda topics: self._told(known, topics)
+                )
+
+    def returned(self, last: Any) -> None:
+        """Note the last of some messages."""
+        self._next[partition_of(last)] = last.offset() + 1
+
+    def gone_before(self, message: Any) -> set[TopicPartition]:
+        """The partitions that a message shows to belong to another topic, because its offset is lower than those of
+        the messages before. They begin anew.
+
+        Not for every message: what this does not see, the next comparison does, and it comes once more.
+        """
+        partition = partition_of(message)
+        if message.offset() >= self._next.get(partition, 0):
+            return set()
+        del self._next[partition]
+        known = {each: was for each, was in self._ids.items() if each[0] == partition[0]}
+        try:
+            ids = self._client.topic_ids({partition[0]}, 0.0)
+        except PixyError as error:
+            logger.info("describing topic %s failed: %s", partition[0], error)
+            return set()
+        return self._compared(known, ids)
+
+    def check(self, batch: tuple[Commit, ...]) -> Check | None:
+        """Make what keeps positions of topics that are gone out of a commit; None if no topic has an id."""
+        made = {(each.topic, each.partition) for each in batch}
+        known = {each: was for each, was in self._ids.items() if each in made and was != NULL_UUID}
+        if not known:
+            return None  # brokers before Kafka 2.8 have no ids
+
+        def check(offsets: GroupOffsets, commits: tuple[Commit, ...]) -> tuple[Commit, ...]:
+            topics = offsets.topics({topic for topic, _ in known}, patience=_PATIENCE)
+            self._told(known, topics)
+            return begin_anew(commits, recreated(known, topics.ids))
+
+        return check
+
+    def _told(self, known: Ids, topics: Topics) -> None:
+        def compared() -> None:
+            self._compared(known, topics.ids)
+
+        if recreated(known, topics.ids):
+            self._command(compared)
+
+    def _compared(self, known: Ids, ids: Mapping[str, uuid.UUID]) -> set[TopicPartition]:
+        changed = {each for each, was in recreated(known, ids).items() if self._ids.get(each) == was}
+        for partition in changed:
+            self._ids[partition] = ids[partition[0]]
+            self._next.pop(partition, None)
+        if changed:
+            self._begin_anew(changed)
+        return changed
+
+
+__all__ = ["InstanceTopics"]

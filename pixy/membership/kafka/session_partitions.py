@@ -1,0 +1,322 @@
+"""The partitions of a session: where each begins, which offset comes next, and when its log is another one.
+
+A part of the session, not a thread of its own: it runs in the session's thread. A partition waits
+(:mod:`~pixy.membership.kafka.waiting_partitions`) until it is known where it begins; then librdkafka fetches it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from pixy.config.model import Consumer
+from pixy.kafka.consumer import Check, Commit, ConsumerClient
+from pixy.kafka.errors import translate
+from pixy.kafka.flow import FlowControl
+from pixy.kafka.group_offsets import GroupOffsets
+from pixy.kafka.topics import differ
+from pixy.membership import Assigned, AssignedPartition, Event, Fetched, Lost
+from pixy.membership.kafka.recreated import begin_anew, recreated
+from pixy.membership.kafka.start_lookups import Found, StartLookups
+from pixy.membership.kafka.waiting_partitions import Waiting, WaitingPartitions
+from pixy.membership.start_position import resolve_start
+from pixy.wire.schema import NULL_UUID
+from pixy.wire.types import TopicPartition
+
+logger = logging.getLogger("pixy.membership")
+
+_EPOCHS = itertools.count(1)
+"""Of all sessions of the process: a message from an earlier session cannot pass for one of the present session."""
+_COMPARE_IDS = 5.0
+"""Seconds after which the ids of the topics are compared, if no commit has done so."""
+
+Batches = Mapping[TopicPartition, tuple[int, list[Any]]]
+
+
+class _Fetching:
+    """A partition that librdkafka fetches."""
+
+    __slots__ = ("assigned", "epoch", "next", "topic_id")
+
+    def __init__(self, epoch: int, start: int, topic_id: uuid.UUID) -> None:
+        self.assigned = epoch
+        self.epoch = epoch
+        """That of the assignment, or of the last seek."""
+        self.next = start
+        """The lowest offset that has not come yet."""
+        self.topic_id = topic_id
+
+
+class SessionPartitions:
+    """The partitions that are fetched, and those that wait for that.
+
+    Args:
+        name: the member's name in logs.
+        conf: the limits and timeouts.
+        client: fetches.
+        flow: counts what owners hold.
+        lookups: finds where partitions begin.
+        post: takes events.
+        command: takes what other threads want to be run in the session's thread.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        conf: Consumer,
+        client: ConsumerClient,
+        flow: FlowControl[TopicPartition],
+        lookups: StartLookups,
+        post: Callable[[Event], None],
+        command: Callable[[Callable[[], None]], None],
+    ) -> None:
+        self._name = name
+        self._conf = conf
+        self._client = client
+        self._flow = flow
+        self._lookups = lookups
+        self._post = post
+        self._command = command
+        self._fetching: dict[TopicPartition, _Fetching] = {}
+        self._waiting = WaitingPartitions(
+            name,
+            lookups,
+            client.under_way,
+            lambda: command(self._begin),
+            lambda: command(self._looked_up),
+        )
+        self._compare_at = 0.0
+        self._known: dict[str, int] = {}
+        """The number of partitions that each topic had when it was subscribed to."""
+        self._first_ids: dict[str, uuid.UUID] = {}
+        """The id that each topic had when its first partition was fetched."""
+
+    def subscribed(self, topics: Mapping[str, int]) -> None:
+        """Note how many partitions the topics have when they are subscribed to."""
+        for topic in [each for each in self._known if each not in topics]:
+            del self._known[topic]
+            self._first_ids.pop(topic, None)
+        for topic, partitions in topics.items():
+            self._known.setdefault(topic, partitions)
+
+    def next_epoch(self) -> int:
+        """A number that no assignment and no seek has had, of any session. Thread-safe."""
+        return next(_EPOCHS)
+
+    def epoch(self, partition: TopicPartition) -> int | None:
+        """The number that messages of this partition carry now; None if it is not fetched."""
+        fetching = self._fetching.get(partition)
+        return None if fetching is None else fetching.epoch
+
+    def held(self, partition: TopicPartition, before: int) -> bool:
+        """Whether it is fetched, and was assigned before the number ``before`` was given out."""
+        fetching = self._fetching.get(partition)
+        return fetching is not None and fetching.assigned < before
+
+    # -- assigned, sought, dropped -----------------------------------------------------------------
+
+    def add(self, partitions: Iterable[TopicPartition], *, first: bool) -> None:
+        """Look up where newly assigned partitions begin, and fetch them then.
+
+        Args:
+            partitions: which.
+            first: they were assigned in the group's first generation.
+        """
+        for partition in partitions:
+            self._waiting.add(partition, Waiting(self.next_epoch(), first=first))
+
+    def seek(self, partition: TopicPartition, offset: int, epoch: int) -> None:
+        """Fetch from another offset, under another epoch. Raises PixyError."""
+        fetching = self._fetching.get(partition)
+        if fetching is None:
+            return  # revoked meanwhile
+        fetching.epoch = epoch
+        self._restart(partition, fetching, offset)
+        # Flow control counts from zero again and has forgotten that it may have paused it.
+        self._flow.assigned([partition])
+
+    def new_starts(self, partitions: Iterable[TopicPartition]) -> tuple[Commit, ...]:
+        """Return the beginnings of revoked partitions that were not fetched yet, as far as they must be committed.
+
+        It waits for running lookups, for a second at most. Without these commits the next owner would find offsets
+        of the topic's other partitions and none of these, and take these for added ones. A group's first member
+        needs it when the second one joins right after it.
+
+        Args:
+            partitions: those that are being revoked.
+        """
+        starts = (self._start_of(*each) for each in self._waiting.last(partitions))
+        return tuple(
+            Commit(each.topic, each.partition, each.position, each.metadata) for each in starts if each.new
+        )
+
+    def drop(self, partitions: list[TopicPartition]) -> None:
+        """Forget partitions that were revoked or lost, inside the callback that says so."""
+        self._flow.revoked(partitions)
+        self._waiting.drop(partitions)
+        self._client.unassign([each for each in partitions if self._fetching.pop(each, None) is not None])
+
+    def _restart(self, partition: TopicPartition, fetching: _Fetching, offset: int) -> None:
+        fetching.next = offset
+        try:
+            self._client.restart(partition, offset)
+        except Exception as error:
+            raise translate(error) from error
+
+    # -- fetched --------------------------------------------------------------------------------------
+
+    def fetched(
+        self, batches: Batches, ends: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, tuple[int, int]]:
+        """Note which offsets come next; return the ends that lie behind a gap, with the partitions' epochs.
+
+        Args:
+            batches: messages of partitions that are fetched.
+            ends: the offsets of ends that were reached.
+        """
+        for partition, (_, records) in batches.items():
+            known = self._fetching[partition]
+            if records[0].offset() < known.next:
+                self._compare_at = 0.0  # what has come before: maybe another log
+            known.next = records[-1].offset() + 1
+        gaps: dict[TopicPartition, tuple[int, int]] = {}
+        for partition, end in ends.items():
+            fetching = self._fetching.get(partition)
+            if fetching is not None and end > fetching.next:
+                fetching.next = end
+                gaps[partition] = (fetching.epoch, end)
+        return gaps
+
+    def out_of_range(self, partition: TopicPartition) -> None:
+        """Look up where to go on: librdkafka has stopped fetching the partition."""
+        fetching = self._fetching.get(partition)
+        if fetching is not None:
+            self._waiting.add(partition, Waiting(fetching.epoch, again=True))
+
+    def check(self, batch: tuple[Commit, ...], patience: float = 0.0) -> Check | None:
+        """Return the ``check`` of :meth:`~pixy.kafka.consumer.ConsumerClient.commit` for a batch.
+
+        It asks for the ids of the topics, and replaces positions of topics that were deleted and made again.
+
+        Args:
+            batch: what is to be committed.
+            patience: seconds to try again while the coordinator moves.
+
+        Returns:
+            None if no topic has an id.
+        """
+        known = {
+            partition: self._fetching[partition].topic_id
+            for each in batch
+            if (partition := (each.topic, each.partition)) in self._fetching
+        }
+        if all(each == NULL_UUID for each in known.values()):
+            return None  # brokers before Kafka 2.8 have no ids
+        self._compare_at = time.monotonic() + _COMPARE_IDS
+
+        def check(offsets: GroupOffsets, commits: tuple[Commit, ...]) -> tuple[Commit, ...]:
+            topics = offsets.topics({topic for topic, _ in known}, patience=patience)
+            changed = recreated(known, topics.ids)
+            if changed:
+                self._command(lambda: self._begin_anew(changed))
+            return begin_anew(commits, changed)
+
+        return check
+
+    # -- where partitions begin ----------------------------------------------------------------------
+
+    def look_up(self) -> None:
+        """Begin a lookup that is due. Call it often."""
+        self._waiting.look_up()
+        now = time.monotonic()
+        if self._fetching and now >= self._compare_at and not self._lookups.running:
+            self._compare_at = now + _COMPARE_IDS
+            known = {partition: each.topic_id for partition, each in self._fetching.items()}
+            self._lookups.describe(
+                {topic for topic, _ in known},
+                lambda topics: self._command(lambda: self._begin_anew(recreated(known, topics.ids))),
+            )
+
+    def _looked_up(self) -> None:
+        if self._waiting and not self._fetching:
+            self._post(Assigned(()))  # joined, though no partition can be fetched yet
+
+    def _begin(self) -> None:
+        """Begin to fetch what was found."""
+        begun: list[AssignedPartition] = []
+        for partition, waiting, found in self._waiting.take():
+            if waiting.again:
+                self._begin_again(partition, found)
+            else:
+                start = self._start_of(partition, waiting, found)
+                self._fetching[partition] = _Fetching(start.epoch, start.position, found.log.topic_id)
+                begun.append(start)
+        if begun:
+            partitions = [(each.topic, each.partition) for each in begun]
+            self._client.assign(zip(partitions, (each.position for each in begun), strict=True))
+            # librdkafka keeps the pause of a partition that was revoked and comes back.
+            self._client.resume(partitions)
+            self._flow.assigned(partitions)
+            self._post(Assigned(tuple(begun)))
+
+    def _start_of(self, partition: TopicPartition, waiting: Waiting, found: Found) -> AssignedPartition:
+        topic, number = partition
+        # A partition that was added, or a topic that was made, since the group knows the topic begins at its oldest
+        # message: ``newest`` is for what a new group does not want to see. In the group's first generation an offset
+        # of another partition proves nothing: another member may just have committed its beginning.
+        log = found.log
+        added = (
+            number >= self._known.get(topic, number + 1)
+            or (found.established and not waiting.first)
+            or differ(self._first_ids.setdefault(topic, log.topic_id), log.topic_id)
+        )
+        start = resolve_start(
+            None if waiting.oldest else found.committed.offset,
+            log.oldest,
+            log.end,
+            from_oldest=waiting.oldest or added or self._conf.initial_offset == "oldest",
+            stable=log.stable,
+        )
+        metadata = "" if start.base is None else found.committed.metadata
+        return AssignedPartition(
+            topic, number, start.position, metadata, waiting.epoch, start.new, start.base
+        )
+
+    def _begin_again(self, partition: TopicPartition, found: Found) -> None:
+        """Go on after an offset that was out of range."""
+        fetching, log = self._fetching[partition], found.log
+        if recreated({partition: fetching.topic_id}, {partition[0]: log.topic_id}):
+            self._begin_anew({partition: fetching.topic_id})
+        elif fetching.next > log.end:
+            logger.warning("%s: %s/%d was truncated at %d", self._name, *partition, log.end)
+            self._begin_anew({partition: None})
+        else:
+            if fetching.next < log.oldest:
+                self._post(Fetched({}, {partition: (fetching.epoch, log.oldest)}))
+            self._restart(partition, fetching, max(fetching.next, log.oldest))
+
+    def _begin_anew(self, partitions: Mapping[TopicPartition, uuid.UUID | None]) -> None:
+        """Forget partitions whose log is another one now, and begin at its oldest message.
+
+        Args:
+            partitions: with the ids that their topics had; None for a log that was truncated.
+        """
+        gone = [
+            each
+            for each, was in partitions.items()
+            if each in self._fetching and was in (None, self._fetching[each].topic_id)
+        ]
+        if not gone:
+            return
+        logger.warning("%s: the logs of %s are other ones now; begin at the oldest message", self._name, gone)
+        self.drop(gone)
+        self._post(Lost(tuple(gone)))
+        for each in gone:
+            self._waiting.add(each, Waiting(self.next_epoch(), was=partitions[each], oldest=True))
+
+
+__all__ = ["SessionPartitions"]

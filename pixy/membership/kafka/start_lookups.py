@@ -1,0 +1,182 @@
+"""Looks up where newly assigned partitions begin, in a thread, so that the group's consumer goes on polling.
+
+A lookup reads the group's committed offsets from its coordinator and the bounds of the logs from their leaders.
+Every partition has its own outcome: what answers is reported at once, what does not is asked for again later.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from pixy.errors import PixyError
+from pixy.kafka.errors import translate
+from pixy.kafka.group_offsets import Committed, GroupOffsets
+from pixy.kafka.partition_logs import Log, PartitionLogs
+from pixy.kafka.settings import Settings
+from pixy.kafka.topics import Topics
+from pixy.wire.types import TopicPartition
+
+logger = logging.getLogger("pixy.membership")
+
+_PATIENCE = 3.0
+"""Seconds to look for a coordinator that moves, before the lookup fails and the session tries again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What is known of a partition.
+
+    Args:
+        log: the bounds of its log, and the id of its topic.
+        committed: what the group has committed for it.
+        established: the group has committed an offset of the topic, for this partition or another one.
+    """
+
+    log: Log
+    committed: Committed
+    established: bool
+
+
+MOST = 4
+"""Lookups of one group at the same time. One runs for some 10 s at most, if a leader does not answer."""
+
+Outcomes = Mapping[TopicPartition, Found | PixyError]
+
+
+class StartLookups:
+    """Lookups of one group, each in a thread of its own. Call all methods from one thread.
+
+    The coordinator answers one at a time. The leaders are asked at once: a lookup that waits for one that does not
+    answer holds up no later one, up to a bound.
+
+    Args:
+        settings: the consumer's settings; see :mod:`pixy.kafka.settings`.
+        group: the group's name.
+    """
+
+    def __init__(self, settings: Settings, group: str) -> None:
+        self._group = group
+        self._offsets = GroupOffsets(settings, group)
+        self._logs = PartitionLogs(settings)
+        self._coordinator = threading.Lock()
+        """Held while the coordinator is asked, over the one connection to it."""
+        self._threads: list[threading.Thread] = []
+        self._closed = False
+
+    @property
+    def running(self) -> int:
+        """How many lookups are running. Begin no more than :data:`MOST` of them."""
+        self._threads = [each for each in self._threads if each.is_alive()]
+        return len(self._threads)
+
+    def look_up(
+        self,
+        partitions: Iterable[TopicPartition],
+        after: threading.Thread | None,
+        found: Callable[[Outcomes], None],
+        done: Callable[[], None],
+    ) -> None:
+        """Begin a lookup.
+
+        Args:
+            partitions: which.
+            after: a commit in progress, whose end is waited for; None for none.
+            found: called in other threads with some outcomes at a time.
+            done: called in another thread at the end, after all outcomes.
+        """
+        wanted = list(partitions)
+
+        def job() -> None:
+            if after is not None:
+                after.join()
+            self._find(wanted, found)
+            done()
+
+        def failed(error: PixyError) -> None:
+            found(dict.fromkeys(wanted, error))
+            done()
+
+        self._start(job, failed)
+
+    def describe(self, topics: Iterable[str], found: Callable[[Topics], None]) -> None:
+        """Begin to ask the coordinator about topics; a failure is logged.
+
+        Args:
+            topics: their names.
+            found: called in another thread.
+        """
+        names = set(topics)
+
+        def job() -> None:
+            with self._coordinator:
+                topics = self._offsets.topics(names)
+            found(topics)
+
+        self._start(
+            job,
+            lambda error: logger.info("group %s: describing its topics failed: %s", self._group, error),
+        )
+
+    def close(self) -> None:
+        """Close the connection, after the lookups that are running."""
+        self._closed = True
+        if not self.running:
+            self._offsets.close()
+
+    # -- in the thread ----------------------------------------------------------------------------
+
+    def _start(self, job: Callable[[], None], failed: Callable[[PixyError], None]) -> None:
+        def run() -> None:
+            try:
+                job()
+            except PixyError as error:
+                failed(error)
+            except Exception as error:
+                logger.exception("group %s: a lookup failed", self._group)
+                failed(translate(error))
+            if self._closed:
+                with self._coordinator:
+                    self._offsets.close()
+
+        thread = threading.Thread(target=run, name="kafka-starts", daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _find(self, partitions: list[TopicPartition], found: Callable[[Outcomes], None]) -> None:
+        with self._coordinator:
+            committed, refused = self._offsets.fetch(partitions, patience=_PATIENCE)
+            topics = self._offsets.topics({topic for topic, _ in committed}, patience=_PATIENCE)
+            established = self._established(committed, topics)
+        if refused:
+            found(refused)
+
+        def asked(outcomes: Mapping[TopicPartition, Log | PixyError]) -> None:
+            found(
+                {
+                    each: Found(log, committed[each], each[0] in established) if isinstance(log, Log) else log
+                    for each, log in outcomes.items()
+                }
+            )
+
+        self._logs.look_up(committed, topics, asked)
+
+    def _established(self, committed: Mapping[TopicPartition, Committed], topics: Topics) -> set[str]:
+        """The topics that the group has committed offsets of."""
+        established = {topic for (topic, _), found in committed.items() if found.offset is not None}
+        others = [
+            (topic, number)
+            for topic, count in topics.counts.items()
+            if topic not in established
+            for number in range(count)
+            if (topic, number) not in committed
+        ]
+        if others:
+            found, _ = self._offsets.fetch(others, patience=_PATIENCE)
+            established |= {topic for (topic, _), each in found.items() if each.offset is not None}
+        return established
+
+
+__all__ = ["MOST", "Found", "Outcomes", "StartLookups"]

@@ -1,0 +1,188 @@
+"""ZooKeeper through kazoo: the one module that imports it, and only where a group needs it.
+
+kazoo (2.11) runs three threads; its asynchronous calls return at once and end in one of these threads, from
+where this module passes the result to the loop. A request that kazoo gets while it is not connected waits
+for a connection without limit; such a request is refused here instead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import (
+    ConnectionClosedError,
+    ConnectionLoss,
+    KazooException,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    SessionExpiredError,
+)
+from kazoo.protocol.states import EventType, KazooState
+from kazoo.retry import KazooRetry
+from kazoo.security import OPEN_ACL_UNSAFE
+
+from pixy.config.model import ZooKeeper
+from pixy.membership.zookeeper.keeper import (
+    Disconnected,
+    KeeperError,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    State,
+    Watcher,
+    WatchEvent,
+    Znode,
+)
+
+logger = logging.getLogger("pixy.zookeeper")
+
+T = TypeVar("T")
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
+"""Seconds between attempts to connect."""
+_ERRORS: dict[type[KazooException], type[KeeperError]] = {
+    NoNodeError: NoNode,
+    NodeExistsError: NodeExists,
+    NotEmptyError: NotEmpty,
+    ConnectionLoss: Disconnected,
+    ConnectionClosedError: Disconnected,
+    SessionExpiredError: Disconnected,
+}
+_STATES = {
+    KazooState.CONNECTED: State.CONNECTED,
+    KazooState.SUSPENDED: State.SUSPENDED,
+    KazooState.LOST: State.EXPIRED,
+}
+
+
+class _Watcher:
+    """Passes an event of one of kazoo's threads to the loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, act: Callable[[WatchEvent], None]) -> None:
+        self._loop = loop
+        self._act = act
+
+    def __call__(self, event: Any) -> None:
+        seen = WatchEvent(event.path or "", event.type == EventType.DELETED)
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._act, seen)
+
+
+class Connection:
+    """See :class:`pixy.membership.zookeeper.keeper.Keeper`. Connects in the background, for as long as it takes.
+
+    Args:
+        conf: addresses and session timeout. The caller prefixes paths with the chroot, which may not exist yet.
+    """
+
+    def __init__(self, conf: ZooKeeper) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._listeners: dict[object, Callable[[State], None]] = {}
+        self._session: int | None = None
+        self._client = KazooClient(
+            hosts=",".join(conf.seed_peers),
+            timeout=conf.session_timeout,
+            connection_retry=KazooRetry(max_tries=-1, delay=_FIRST_PAUSE, max_delay=_LONGEST_PAUSE),
+            logger=logger,
+        )
+        self._client.add_listener(self._changed)
+        self._client.start_async()
+
+    @property
+    def session(self) -> int | None:
+        """See :class:`pixy.membership.zookeeper.keeper.Keeper`."""
+        return self._session
+
+    def watcher(self, act: Callable[[WatchEvent], None]) -> Watcher:
+        """See :class:`pixy.membership.zookeeper.keeper.Keeper`."""
+        return _Watcher(self._loop, act)
+
+    def listen(self, act: Callable[[State], None]) -> Callable[[], None]:
+        """See :class:`pixy.membership.zookeeper.keeper.Keeper`."""
+        key = object()
+        self._listeners[key] = act
+
+        def end() -> None:
+            self._listeners.pop(key, None)
+
+        return end
+
+    async def create(self, path: str, data: bytes, *, ephemeral: bool) -> None:
+        """See :class:`pixy.membership.zookeeper.keeper.Keeper`."""
+        # kazoo's own default ACL is the same, world:anyone; the original sets it, too.
+        await self._ask(self._client.create_async, path, data, OPEN_ACL_UNSAFE, ephemeral)
+
+    async def get(self, path: str, watcher: Watcher | None = None) -> Znode:
+        """See :class:`pixy.membership.zookeeper.keeper.Keeper`."""
+        data, stat = await self._ask(self._client.get_async, path, watcher)
+        return Znode(
+            data or b"", stat.ephemeralOwner
+        )  # the original makes parents without data, not with empty
+
+    async def children(self, path: str, watcher: Watcher | None = None) -> list[str]:
+        """See :class:`pixy.membership.zookeeper.keeper.Keeper`."""
+        return list(await self._ask(self._client.get_children_async, path, watcher))
+
+    async def set(self, path: str, data: bytes) -> None:
+        """See :class:`pixy.membership.zookeeper.keeper.Keeper`."""
+        await self._ask(self._client.set_async, path, data)
+
+    async def delete(self, path: str) -> None:
+        """See :class:`pixy.membership.zookeeper.keeper.Keeper`."""
+        await self._ask(self._client.delete_async, path)
+
+    async def close(self) -> None:
+        """End the session, and with it its ephemeral znodes."""
+        self._listeners.clear()
+        await asyncio.to_thread(self._close)
+
+    def _close(self) -> None:
+        try:
+            self._client.stop()
+            self._client.close()
+        except (KazooException, OSError) as error:
+            logger.warning("closing the session: %s", error)
+
+    async def _ask(self, operation: Callable[..., Any], *args: Any) -> Any:
+        if self._session is None:
+            raise Disconnected
+        future: asyncio.Future[Any] = self._loop.create_future()
+
+        def settle(result: Any) -> None:
+            if future.done():  # cancelled
+                return
+            if result.exception is None:
+                future.set_result(result.value)
+            else:
+                future.set_exception(_translate(result.exception))
+
+        def done(result: Any) -> None:  # in one of kazoo's threads
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(settle, result)
+
+        operation(*args).rawlink(done)
+        return await future
+
+    def _changed(self, state: Any) -> None:  # in one of kazoo's threads
+        session = self._client.client_id
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._note, _STATES[state], session[0] if session else None)
+
+    def _note(self, state: State, session: int | None) -> None:
+        self._session = session if state is State.CONNECTED else None
+        for act in tuple(self._listeners.values()):
+            act(state)
+
+
+def _translate(error: BaseException) -> KeeperError:
+    known = _ERRORS.get(type(error))
+    return known() if known is not None else KeeperError(f"zk: {error or type(error).__name__}")
+
+
+__all__ = ["Connection"]

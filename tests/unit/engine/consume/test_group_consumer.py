@@ -1,0 +1,361 @@
+"""A group's actor when its session, an owner or itself fails: what is committed, and what clients see."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import pytest
+
+from actors import Backoff, Intensity, Supervision
+from actors.testing import Crash, Probe, Sim, simulate
+from pixy.config.model import Proxy
+from pixy.engine.consume.group_consumer import GroupConsumer
+from pixy.engine.consume.group_messages import AckMessage, Consume, GroupLeaving, Leave, Owned
+from pixy.engine.consume.long_polls import Delivery
+from pixy.engine.consume.partition_messages import DrainPartition, Serve
+from pixy.errors import KafkaError, LongPollTimeout, PartitionLost, TooManyRequests, Unavailable
+from pixy.kafka.consumer import Commit
+from pixy.membership import Assigned, AssignedPartition, Event, Fetched, Lost, Revoked, SessionFailed
+from pixy.wire.types import TopicPartition
+from tests.unit.engine.records import TOPIC, Record
+
+REFUSED = KafkaError("kafka server: The client is not authorized to access this group.", 30, "GROUP_AUTH")
+
+
+class Session:
+    """Records its calls; the test posts the events."""
+
+    def __init__(self, stage: Stage, post: Callable[[Event], None]) -> None:
+        self.stage = stage
+        self.post = post
+        self.topics: dict[str, int] = {}
+        self.committed: list[Commit] = []
+        self.released: list[list[Commit]] = []
+        self.credited = 0
+        self.seeks: list[tuple[TopicPartition, int, int]] = []
+        self.closed: list[Commit] | None = None
+
+    def subscribe(self, topics: Mapping[str, int]) -> None:
+        self.topics = dict(topics)
+
+    def credit(self, partition: TopicPartition, messages: int, size: int) -> None:
+        self.credited += messages
+
+    def seek(self, partition: TopicPartition, offset: int, epoch: int) -> None:
+        self.seeks.append((partition, offset, epoch))
+
+    def next_epoch(self) -> int:
+        self.stage.epochs += 1
+        return self.stage.epochs
+
+    def commit(self, commits: Iterable[Commit]) -> None:
+        self.committed += commits
+
+    def release(self, _revoked: Revoked, commits: Iterable[Commit]) -> None:
+        self.released.append(list(commits))
+
+    async def close(self, commits: Iterable[Commit], timeout: float) -> None:
+        if self.closed is None:
+            self.closed = list(commits)
+
+    # -- the test's side --------------------------------------------------------------------------
+
+    def assign(self, *partitions: int, position: int = 0) -> None:
+        """Assign partitions and deliver ten messages of each."""
+        starts = tuple(
+            AssignedPartition(TOPIC, number, position, "", self.next_epoch(), new=False)
+            for number in partitions
+        )
+        self.post(Assigned(starts))
+        for start in starts:
+            self.fetched(start.partition, start.epoch, position)
+
+    def fetched(self, partition: int, epoch: int, position: int, count: int = 10) -> None:
+        records = [Record(partition, offset) for offset in range(position, position + count)]
+        self.post(Fetched({(TOPIC, partition): (epoch, records)}))
+
+
+class Stage:
+    """A group with recording sessions and a probe for its cluster."""
+
+    def __init__(self, sim: Sim, **consumer: Any) -> None:
+        self.sim = sim
+        self.epochs = 0
+        self.sessions: list[Session] = []
+        self.refuse_sessions = 0
+        self.cluster: Probe = sim.probe("cluster")
+        proxy = Proxy()
+        for name, value in consumer.items():
+            setattr(proxy.consumer, name, value)
+        self.ref = sim.system.spawn(
+            GroupConsumer,
+            "g",
+            proxy,
+            self.cluster.ref,
+            self._open,
+            self._look_up,
+            name="g",
+            supervision=Supervision(backoff=Backoff(first=0.01), intensity=Intensity(1000, 3600)),
+        )
+
+    def _open(self, _group: str, post: Callable[[Event], None]) -> Any:
+        if self.refuse_sessions:
+            self.refuse_sessions -= 1
+            raise Unavailable("no client left")
+        self.sessions.append(Session(self, post))
+        return self.sessions[-1]
+
+    async def _look_up(self, _topic: str) -> int:
+        return 4
+
+    @property
+    def session(self) -> Session:
+        return self.sessions[-1]
+
+    async def consume(self, topic: str = TOPIC, *, auto_ack: bool = False) -> Delivery:
+        return await self.ref.ask(Consume(topic, auto_ack), block=False)
+
+    async def ack(self, delivery: Delivery) -> None:
+        await self.ref.ask(AckMessage(TOPIC, delivery.partition, delivery.offset), block=False, urgent=True)
+
+    async def joined(self, *partitions: int, position: int = 0) -> None:
+        """Have a first request join the group, and consume one message per partition."""
+        first = asyncio.create_task(self.consume())
+        await self.until(lambda: self.sessions and self.session.topics)
+        self.session.assign(*partitions, position=position)
+        await self.ack(await first)
+        for _ in partitions[1:]:
+            await self.ack(await self.consume())
+
+    async def until(self, check: Callable[[], Any]) -> None:
+        async with asyncio.timeout(600):
+            while not check():
+                await asyncio.sleep(0.01)
+
+
+def offsets(commits: Iterable[Commit] | None) -> dict[int, int]:
+    assert commits is not None, "not closed"
+    return {commit.partition: commit.offset for commit in commits}
+
+
+def run(scenario: Callable[[Sim], Any], *faults: Any) -> None:
+    for seed in range(5):
+        simulate(scenario, seed=seed, faults=faults, may_escalate=True)
+
+
+def test_a_group_whose_session_fails_commits_and_joins_again_for_ever() -> None:
+    async def scenario(sim: Sim) -> None:
+        stage = Stage(sim, subscription_timeout=3600.0)
+        await stage.joined(0, 1)
+        for number in range(20):
+            failed = stage.session
+            failed.post(SessionFailed(REFUSED))
+            await stage.until(lambda number=number: len(stage.sessions) == number + 2)
+            assert stage.session.topics == {TOPIC: 4}
+            assert number or offsets(failed.closed) == {0: 1, 1: 1}, "acknowledged, so committed first"
+        stage.session.assign(0, 1, position=1)
+        assert (await stage.consume()).offset == 1
+        assert not stage.cluster.messages
+
+    run(scenario)
+
+
+def test_what_a_failed_session_still_posts_is_ignored() -> None:
+    async def scenario(sim: Sim) -> None:
+        stage = Stage(sim)
+        await stage.joined(0)
+        failed = stage.session
+        failed.post(SessionFailed(REFUSED))
+        await stage.until(lambda: len(stage.sessions) == 2)
+        failed.assign(0)
+        await sim.sleep(1)
+        assert await stage.ref.ask(Owned(), block=False) == {}
+
+    run(scenario)
+
+
+def test_a_session_that_cannot_be_opened_is_tried_again() -> None:
+    async def scenario(sim: Sim) -> None:
+        stage = Stage(sim)
+        await stage.joined(0)
+        stage.refuse_sessions = 3
+        stage.session.post(SessionFailed(REFUSED))
+        await stage.until(lambda: len(stage.sessions) == 2)
+        assert not stage.refuse_sessions and stage.session.topics
+
+    run(scenario)
+
+
+def test_the_pauses_between_sessions_grow() -> None:
+    async def scenario(sim: Sim) -> None:
+        stage = Stage(sim, subscription_timeout=3600.0)
+        await stage.joined(0)
+        begun = sim.loop.time()
+        for number in range(10):
+            stage.session.post(SessionFailed(REFUSED))
+            await stage.until(lambda number=number: len(stage.sessions) == number + 2)
+        assert sim.loop.time() - begun > 60
+
+    run(scenario)
+
+
+def test_clients_of_a_group_without_a_session_are_told_why() -> None:
+    async def scenario(sim: Sim) -> None:
+        stage = Stage(sim, long_polling_timeout=0.2)
+        await stage.joined(0)
+        early = asyncio.create_task(stage.consume(auto_ack=True))
+        delivery = await early
+        stage.session.post(SessionFailed(REFUSED))
+        with pytest.raises(Unavailable, match="cannot consume now: kafka server: The client is not auth"):
+            while True:
+                await stage.consume()
+        with pytest.raises(PartitionLost):
+            await stage.ack(delivery)
+        await stage.until(lambda: len(stage.sessions) == 2)
+        with pytest.raises(LongPollTimeout):
+            await stage.consume()
+
+    run(scenario)
+
+
+def test_a_group_whose_session_fails_while_it_leaves_ends_all_the_same() -> None:
+    async def scenario(sim: Sim) -> None:
+        stage = Stage(sim, drain_timeout=5.0)
+        await stage.joined(0)
+        await stage.consume()  # holds up the drain
+        leaving = stage.ref.ask(Leave(), block=False, urgent=True)
+        await sim.sleep(0.1)
+        stage.session.post(SessionFailed(REFUSED))
+        begun = sim.loop.time()
+        await leaving
+        assert sim.loop.time() - begun < 6
+        assert len(stage.sessions) == 1 and offsets(stage.session.closed) == {0: 1}
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("path", ["/g", "/g/committer"])
+def test_a_crash_of_the_group_or_its_committer_commits_what_was_acknowledged(path: str) -> None:
+    async def scenario(sim: Sim) -> None:
+        stage = Stage(sim, offsets_commit_interval=3600.0)
+        await stage.joined(0, 1)
+        sim.inject(Crash(path=path, times=1))
+        session = stage.session
+        if path == "/g":
+            stage.ref.notify(DrainPartition(1.0))  # whatever the message
+        else:
+            session.fetched(0, stage.epochs - 1, 10)
+            delivery = await stage.consume()
+            stage.ref.notify(AckMessage(TOPIC, delivery.partition, delivery.offset), urgent=True)
+        await stage.until(lambda: session.closed is not None)
+        assert offsets(session.closed)[0] >= 1 and offsets(session.closed)[1] >= 1
+
+    run(scenario)
+
+
+def test_a_drain_that_outlasts_its_time_leaves_the_new_owner_alone() -> None:
+    """The session has given up its wait, and has the same partition again before the old owner has drained."""
+
+    async def scenario(sim: Sim) -> None:
+        stage = Stage(sim, drain_timeout=2.0)
+        await stage.joined(0, 1)
+        held = await stage.consume()
+        stage.session.post(Revoked(((TOPIC, 0), (TOPIC, 1))))
+        await sim.sleep(0.1)
+        stage.session.assign(0, 1, position=5)
+        await sim.sleep(10)  # the old owner's drain ends in this time
+        assert await stage.ref.ask(Owned(), block=False) == {TOPIC: [0, 1]}
+        assert not stage.session.released, "nobody waits for this release: it would end a later wait"
+        assert {(await stage.consume()).offset for _ in range(2)} == {5}
+        assert held.offset == 1
+
+    run(scenario)
+
+
+def test_an_owner_that_fails_does_not_hold_up_the_release_of_the_others() -> None:
+    """Its pause before the restart is longer than the drain."""
+
+    async def scenario(sim: Sim) -> None:
+        stage = Stage(sim, drain_timeout=2.0)
+        await stage.joined(0, 1)
+        sim.inject(Crash(path="/g/t.0", times=5))
+        stage.session.post(Revoked(((TOPIC, 0), (TOPIC, 1))))
+        begun = sim.loop.time()
+        await stage.until(lambda: stage.session.released)
+        assert sim.loop.time() - begun < 2.5, "the session waits for drain_timeout and half a second"
+        assert offsets(stage.session.released[0]) == {0: 1, 1: 1}, "the failing owner's acks count too"
+
+    run(scenario)
+
+
+def test_a_partition_lost_during_the_drain_of_a_leave_is_not_waited_for() -> None:
+    async def scenario(sim: Sim) -> None:
+        stage = Stage(sim, drain_timeout=50.0)
+        await stage.joined(0, 1)
+        for _ in range(4):
+            await stage.consume()  # not acknowledged
+        leaving = stage.ref.ask(Leave(), block=False, urgent=True)
+        await sim.sleep(0.1)
+        begun = sim.loop.time()
+        stage.session.post(Lost(((TOPIC, 0), (TOPIC, 1))))
+        await leaving
+        assert sim.loop.time() - begun < 1
+        assert stage.session.closed == []
+        await stage.cluster.expect(GroupLeaving)
+
+    run(scenario)
+
+
+def test_an_auto_ack_counts_after_the_owner_that_made_the_offer_has_failed() -> None:
+    async def scenario(sim: Sim) -> None:
+        stage = Stage(sim)
+        await stage.joined(0)
+        delivery = await stage.consume(auto_ack=True)
+        sim.inject(Crash(path="/g/t.0", message=Serve, times=1))
+        waiting = asyncio.create_task(stage.consume())
+        await stage.until(lambda: stage.session.seeks)
+        delivery.sent()
+        (partition, offset, epoch) = stage.session.seeks[-1]
+        assert (partition, offset) == ((TOPIC, 0), 1)
+        stage.session.fetched(0, epoch, 1)
+        assert (await waiting).offset == 2
+
+    run(scenario)
+
+
+def test_acks_of_messages_not_offered_again_earn_credit_after_a_restart() -> None:
+    """Else the partition's share of the client's buffer fills up with them and nothing more is fetched."""
+
+    async def scenario(sim: Sim) -> None:
+        stage = Stage(sim)
+        await stage.joined(0)
+        held = [await stage.consume() for _ in range(8)]
+        sim.inject(Crash(path="/g/t.0", message=Serve, times=1))
+        waiting = asyncio.create_task(stage.consume())
+        await stage.until(lambda: stage.session.seeks)
+        stage.session.credited = 0
+        stage.session.fetched(0, stage.session.seeks[-1][2], 1, 9)
+        for delivery in (*held[1:], await waiting):
+            await stage.ack(delivery)
+        while stage.session.credited < 9:
+            await stage.ack(await stage.consume())
+
+    run(scenario)
+
+
+def test_topics_of_a_group_are_bounded() -> None:
+    async def scenario(sim: Sim) -> None:
+        stage = Stage(sim, max_topics=3, long_polling_timeout=0.1, join_timeout=0.0)
+        waiting = [asyncio.create_task(stage.consume(f"t{number}")) for number in range(3)]
+        await sim.settle()
+        with pytest.raises(TooManyRequests, match=r"consumer\.max_topics"):
+            await stage.consume("t3")
+        for task in waiting:
+            with pytest.raises(LongPollTimeout):
+                await task
+        with pytest.raises(LongPollTimeout):
+            await stage.consume("t0")
+
+    run(scenario)

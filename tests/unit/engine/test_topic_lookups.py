@@ -1,0 +1,96 @@
+"""Look-ups of topics: how many requests Kafka gets for how many askers, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from actors.testing import Sim, simulate
+from pixy.engine.topic_lookups import TopicLookups
+from pixy.errors import KafkaError, UnknownTopic
+
+INTERVAL = 0.5
+TOPIC = SimpleNamespace(error=None, partitions={0: SimpleNamespace(leader=1), 1: SimpleNamespace(leader=-1)})
+DOWN = KafkaError("kafka: no answer", -185, "_TIMED_OUT", retriable=True)
+
+
+class Kafka:
+    """Answers after 0.1 s, and counts."""
+
+    def __init__(self, sim: Sim, answer: Any = None) -> None:
+        self.answer = answer
+        self.requests: list[str] = []
+        self.at_once = self.most_at_once = 0
+        self.lookups = TopicLookups(self.metadata, INTERVAL, sim.loop.time)
+
+    async def metadata(self, topic: str, _timeout: float) -> dict[str, Any]:
+        self.requests.append(topic)
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        await asyncio.sleep(0.1)
+        self.at_once -= 1
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return {} if self.answer is None else {topic: self.answer}
+
+
+@pytest.mark.parametrize("answer", [None, DOWN, UnknownTopic("unknown", 3, "UNKNOWN_TOPIC_OR_PART")])
+def test_a_hundred_groups_that_miss_one_topic_make_one_request_per_interval(answer: Any) -> None:
+    async def scenario(sim: Sim) -> None:
+        kafka = Kafka(sim, answer)
+
+        async def group() -> None:
+            await asyncio.sleep(sim.rng.random())
+            while sim.loop.time() < 10:
+                try:
+                    assert await kafka.lookups.partitions("missing") is None
+                except KafkaError as error:
+                    assert error is DOWN
+                await asyncio.sleep(INTERVAL)
+
+        await asyncio.gather(*(group() for _ in range(100)))
+        assert 10 < len(kafka.requests) <= 10 / INTERVAL
+
+    simulate(scenario, seed=1)
+
+
+def test_askers_at_the_same_time_share_a_request_and_one_may_give_up() -> None:
+    async def scenario(sim: Sim) -> None:
+        kafka = Kafka(sim, TOPIC)
+        asking = [asyncio.create_task(kafka.lookups.partitions("t")) for _ in range(10)]
+        await asyncio.sleep(0.05)
+        asking[0].cancel()
+        assert await asyncio.gather(*asking[1:]) == [2] * 9
+        assert kafka.requests == ["t"]
+        assert await kafka.lookups.writable("t") == (0,)
+
+    simulate(scenario, seed=1)
+
+
+def test_a_topic_that_was_made_is_found_after_the_interval() -> None:
+    async def scenario(sim: Sim) -> None:
+        kafka = Kafka(sim)
+        assert await kafka.lookups.partitions("t") is None
+        kafka.answer = TOPIC
+        assert await kafka.lookups.partitions("t") is None, "too early to ask again"
+        await asyncio.sleep(INTERVAL)
+        assert await kafka.lookups.partitions("t") == 2
+        assert await kafka.lookups.partitions("t") == 2
+        assert len(kafka.requests) == 3, "what was found is not kept"
+
+    simulate(scenario, seed=1)
+
+
+def test_look_ups_at_the_same_time_are_bounded_and_so_is_the_memory_of_failed_ones() -> None:
+    async def scenario(sim: Sim) -> None:
+        kafka = Kafka(sim)
+        for first in (0, 1500, 3000):
+            await asyncio.gather(*(kafka.lookups.partitions(f"t{n}") for n in range(first, first + 1500)))
+            await asyncio.sleep(INTERVAL)
+        assert kafka.most_at_once == 16
+        assert len(kafka.lookups._failed) < 1500
+
+    simulate(scenario, seed=1)

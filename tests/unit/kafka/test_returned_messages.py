@@ -1,0 +1,92 @@
+"""Messages that landed without an offset, with a librdkafka that takes as many as there is room for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from pixy.kafka.returned_messages import MOST_RETURNS, ReturnedMessages
+
+
+class Reported:
+    """A message of a delivery report."""
+
+    def __init__(self, offset: int | None) -> None:
+        self.topic, self.partition, self.offset = (lambda: "t"), (lambda: 3), (lambda: offset)
+
+
+class Library:
+    """Keeps what it is given, as (topic, item, partition, callback)."""
+
+    def __init__(self, room: int = 100) -> None:
+        self.room = room
+        self.sent: list[tuple[str, Any, int, Any]] = []
+        self.broken = False
+
+    def produce(self, topic: str, item: Any, partition: int, report: Any) -> None:
+        if self.broken:
+            raise KafkaException(KafkaError(KafkaError._FATAL))
+        if len(self.sent) == self.room:
+            raise BufferError
+        self.sent.append((topic, item, partition, report))
+
+
+class Results:
+    """What the callers hear."""
+
+    def __init__(self) -> None:
+        self.got: list[tuple[Any, Any]] = []
+
+    def __call__(self, error: Any, message: Any) -> None:
+        self.got.append((None if error is None else error.code(), message.offset()))
+
+
+def test_a_message_goes_to_its_partition_again_and_its_caller_hears_the_final_result() -> None:
+    library, results = Library(), Results()
+    returned = ReturnedMessages(library.produce)
+    returned.add("item", Reported(None), results)  # type: ignore[arg-type]
+    [(topic, item, partition, report)] = library.sent
+    assert (topic, item, partition) == ("t", "item", 3) and results.got == []
+    report(None, Reported(7))
+    assert results.got == [(None, 7)] and len(returned) == 0
+
+
+def test_a_message_that_never_gets_an_offset_fails() -> None:
+    library, results = Library(), Results()
+    ReturnedMessages(library.produce).add("item", Reported(None), results)  # type: ignore[arg-type]
+    for _ in range(MOST_RETURNS):
+        assert results.got == []
+        library.sent[-1][3](None, Reported(None))
+    assert len(library.sent) == MOST_RETURNS
+    assert results.got == [(KafkaError._MSG_TIMED_OUT, None)]
+
+
+def test_messages_wait_in_order_for_room_and_fail_if_they_are_given_up() -> None:
+    library, results = Library(room=1), Results()
+    returned = ReturnedMessages(library.produce)
+    for item in ("a", "b", "c"):
+        returned.add(item, Reported(None), results)  # type: ignore[arg-type]
+    assert len(returned) == 2
+    library.room = 2
+    returned.send()
+    assert [item for _, item, _, _ in library.sent] == ["a", "b"]
+    returned.give_up()
+    assert results.got == [(KafkaError._PURGE_QUEUE, None)] and len(returned) == 0
+
+
+def test_a_message_that_librdkafka_refuses_fails() -> None:
+    library, results = Library(), Results()
+    library.broken = True
+    ReturnedMessages(library.produce).add("item", Reported(None), results)  # type: ignore[arg-type]
+    assert results.got == [(KafkaError._FATAL, None)]
+
+
+def test_one_line_says_how_many_messages_came_back(caplog: pytest.LogCaptureFixture) -> None:
+    returned = ReturnedMessages(Library().produce)
+    for item in ("a", "b"):
+        returned.add(item, Reported(None), Results())  # type: ignore[arg-type]
+    returned.log()
+    returned.log()
+    assert caplog.messages == ["t: 2 messages landed without an offset and are sent again"]

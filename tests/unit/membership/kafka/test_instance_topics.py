@@ -1,0 +1,118 @@
+"""Another topic of the same name: what an instance compares, and what it does then."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable
+from types import SimpleNamespace
+from typing import Any
+
+from pixy.errors import Unavailable
+from pixy.kafka.consumer import Commit
+from pixy.membership.kafka.instance_topics import InstanceTopics
+from pixy.wire.schema import NULL_UUID
+from pixy.wire.types import TopicPartition
+from tests.unit.engine.records import TOPIC, Record
+
+ONE, OTHER = uuid.UUID(int=1), uuid.UUID(int=2)
+PARTITION = (TOPIC, 0)
+
+
+class Case:
+    """Topics of a session, and what it was told to begin anew."""
+
+    def __init__(self, topic_id: uuid.UUID = ONE) -> None:
+        self.ids = {TOPIC: topic_id}
+        self.error: Unavailable | None = None
+        self.anew: list[set[TopicPartition]] = []
+        self.described = 0
+        self.running = 0
+        fake: Any = self
+        self.topics = InstanceTopics(fake, fake, lambda act: act(), self.anew.append)
+
+    def topic_ids(self, _topics: Iterable[str], _timeout: float) -> dict[str, uuid.UUID]:
+        if self.error is not None:
+            raise self.error
+        return dict(self.ids)
+
+    def describe(self, _topics: Iterable[str], found: Callable[[Any], None]) -> None:
+        self.described += 1
+        found(SimpleNamespace(ids=self.ids))
+
+    def commits(self, *commits: Commit) -> tuple[Commit, ...]:
+        check = self.topics.check(commits)
+        offsets: Any = SimpleNamespace(topics=lambda *_, **__: SimpleNamespace(ids=self.ids))
+        return commits if check is None else check(offsets, commits)
+
+
+def test_a_commit_for_another_topic_commits_its_beginning_and_begins_it() -> None:
+    case = Case()
+    case.topics.added([PARTITION])
+    old, elsewhere = Commit(TOPIC, 0, 5, ""), Commit("elsewhere", 0, 5, "")
+    assert case.commits(old, elsewhere) == (old, elsewhere)
+    case.ids = {}
+    assert case.commits(old) == (old,), "it is deleted: Kafka refuses the commit"
+    case.ids = {TOPIC: OTHER}
+    assert case.commits(old, elsewhere) == (Commit(TOPIC, 0, 0, ""), elsewhere)
+    assert case.anew == [{PARTITION}]
+    assert case.commits(old) == (old,), "it is the new topic's by now"
+
+
+def test_ids_are_compared_when_it_is_time() -> None:
+    case = Case()
+    case.topics.added([PARTITION])
+    case.ids = {TOPIC: OTHER}
+    case.topics.compare()
+    assert not case.described
+    case.topics._compare_at = 0.0
+    case.running = 1
+    case.topics.compare()
+    assert not case.described and not case.topics.due, "one comparison at a time"
+    case.topics._compare_at = case.running = 0
+    case.topics.compare()
+    assert case.anew == [{PARTITION}]
+
+
+def test_brokers_without_ids_are_asked_nothing_more() -> None:
+    case = Case(NULL_UUID)
+    case.topics.added([PARTITION])
+    case.topics._compare_at = 0.0
+    case.topics.compare()
+    assert not case.described
+    assert case.topics.check((Commit(TOPIC, 0, 5, ""),)) is None
+
+
+def test_a_message_that_goes_back_shows_another_topic() -> None:
+    case = Case()
+    case.topics.added([PARTITION])
+    case.topics.returned(Record(0, 4))
+    assert not case.topics.gone_before(Record(0, 5))
+    assert not case.topics.gone_before(Record(0, 0)), "the reader's position was restored, say"
+    case.topics.returned(Record(0, 4))
+    case.ids = {TOPIC: OTHER}
+    case.error = Unavailable("no coordinator")
+    assert not case.topics.gone_before(Record(0, 0)), "reads go on; the next comparison sees it"
+    case.topics.returned(Record(0, 4))
+    case.error = None
+    assert case.topics.gone_before(Record(0, 0)) == {PARTITION}
+    assert case.anew == [{PARTITION}]
+
+
+def test_a_topic_that_comes_back_was_made_again() -> None:
+    case = Case()
+    assert case.topics.added([PARTITION]) == set()
+    case.topics.forget([PARTITION])
+    assert case.topics.added([PARTITION]) == set()
+    case.topics.forget([PARTITION])
+    case.ids = {TOPIC: OTHER}
+    assert case.topics.added([PARTITION]) == {PARTITION}
+
+
+def test_a_kept_partition_is_compared_with_the_topic_that_it_began_in() -> None:
+    case = Case()
+    case.topics.added([PARTITION])
+    case.ids = {TOPIC: OTHER}
+    case.topics.added([PARTITION])
+    case.topics._compare_at = 0.0
+    case.topics.compare()
+    assert case.anew == [{PARTITION}]

@@ -1,0 +1,158 @@
+"""Lookups of where partitions begin: each partition has its own outcome, and none waits for another's leader."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pixy.errors import KafkaError
+from pixy.kafka.group_offsets import Committed
+from pixy.kafka.partition_logs import Log
+from pixy.membership.kafka import start_lookups as module
+from pixy.membership.kafka.start_lookups import Found, Outcomes, StartLookups
+from pixy.wire.types import TopicPartition
+
+LONG = 10.0
+LOG = Log(uuid.UUID(int=1), 0, 9, 9)
+REFUSED = KafkaError("refused", 29, "TOPIC_AUTHORIZATION_FAILED")
+DOWN = KafkaError("no leader", 5, "LEADER_NOT_AVAILABLE", retriable=True)
+COUNTS = {"t": 4, "new": 2}
+
+
+class Coordinator:
+    """Replaces GroupOffsets."""
+
+    def __init__(self, *_: Any) -> None:
+        self.committed: dict[TopicPartition, int] = {}
+        self.refused: dict[TopicPartition, KafkaError] = {}
+        self.failure: Exception | None = None
+        self.closed = False
+
+    def fetch(
+        self, partitions: Iterable[TopicPartition], **_: Any
+    ) -> tuple[dict[TopicPartition, Committed], dict[TopicPartition, KafkaError]]:
+        if self.failure is not None:
+            raise self.failure
+        wanted = list(partitions)
+        found = {each: Committed(self.committed.get(each), "") for each in wanted if each not in self.refused}
+        return found, {each: self.refused[each] for each in wanted if each in self.refused}
+
+    def topics(self, names: Iterable[str], **_: Any) -> Any:
+        return SimpleNamespace(counts={each: COUNTS[each] for each in names}, ids={})
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Leaders:
+    """Replaces PartitionLogs: a leader may hang, or be missing."""
+
+    def __init__(self, *_: Any) -> None:
+        self.down: set[TopicPartition] = set()
+        self.hanging: set[TopicPartition] = set()
+        self.answer = threading.Event()
+
+    def look_up(
+        self,
+        partitions: Iterable[TopicPartition],
+        _topics: object,
+        found: Callable[[Mapping[Any, Any]], None],
+    ) -> None:
+        wanted = list(partitions)
+        found({each: DOWN if each in self.down else LOG for each in wanted if each not in self.hanging})
+        slow = [each for each in wanted if each in self.hanging]
+        if slow:
+            assert self.answer.wait(LONG)
+            found(dict.fromkeys(slow, LOG))
+
+
+class Case:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(module, "GroupOffsets", Coordinator)
+        monkeypatch.setattr(module, "PartitionLogs", Leaders)
+        self.lookups = StartLookups({}, "g")
+        self.coordinator: Coordinator = self.lookups._offsets  # type: ignore[assignment]
+        self.leaders: Leaders = self.lookups._logs  # type: ignore[assignment]
+        self.outcomes: dict[TopicPartition, Any] = {}
+
+    def begin(self, *partitions: TopicPartition) -> threading.Event:
+        done = threading.Event()
+
+        def found(outcomes: Outcomes) -> None:
+            self.outcomes.update(outcomes)
+
+        self.lookups.look_up(partitions, None, found, done.set)
+        return done
+
+    def look_up(self, *partitions: TopicPartition) -> dict[TopicPartition, Any]:
+        assert self.begin(*partitions).wait(LONG)
+        return self.outcomes
+
+
+def test_each_partition_has_its_own_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = Case(monkeypatch)
+    case.coordinator.committed = {("t", 0): 5}
+    case.coordinator.refused = {("t", 1): REFUSED}
+    case.leaders.down = {("t", 2)}
+    assert case.look_up(("t", 0), ("t", 1), ("t", 2)) == {
+        ("t", 0): Found(LOG, Committed(5, ""), True),
+        ("t", 1): REFUSED,
+        ("t", 2): DOWN,
+    }
+
+
+@pytest.mark.parametrize("failure", [DOWN, ValueError("a bug")])
+def test_without_a_coordinator_all_partitions_fail(
+    monkeypatch: pytest.MonkeyPatch, failure: Exception
+) -> None:
+    case = Case(monkeypatch)
+    case.coordinator.failure = failure
+    outcomes = case.look_up(("t", 0), ("new", 0))
+    assert [str(each) for each in outcomes.values()] == [str(outcomes["t", 0])] * 2
+    case.coordinator.failure = None
+    assert set(case.look_up(("t", 0), ("new", 0)).values()) == {Found(LOG, Committed(None, ""), False)}
+
+
+def test_a_commit_of_any_partition_makes_a_topic_known_to_the_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of one that belongs to another member."""
+    case = Case(monkeypatch)
+    case.coordinator.committed = {("t", 3): 5}
+    outcomes = case.look_up(("t", 0), ("new", 0))
+    assert outcomes["t", 0].established and not outcomes["new", 0].established
+
+
+def test_a_leader_that_hangs_delays_its_own_partitions_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither those that are looked up with them, nor later ones."""
+    case = Case(monkeypatch)
+    case.leaders.hanging = {("t", 1)}
+    hanging = case.begin(("t", 0), ("t", 1))
+    assert set(case.look_up(("t", 2))) == {("t", 0), ("t", 2)}
+    assert case.lookups.running == 1
+    case.lookups.close()
+    assert not case.coordinator.closed
+    case.leaders.answer.set()
+    assert hanging.wait(LONG)
+    assert ("t", 1) in case.outcomes
+    for thread in case.lookups._threads:
+        thread.join(LONG)
+    assert case.coordinator.closed
+
+
+def test_a_lookup_waits_for_the_commit_in_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else it would begin at the offset before."""
+    case = Case(monkeypatch)
+    landed = threading.Event()
+    commit = threading.Thread(
+        target=lambda: (landed.wait(LONG), case.coordinator.committed.update({("t", 0): 7}))
+    )
+    commit.start()
+    done = threading.Event()
+    case.lookups.look_up([("t", 0)], commit, case.outcomes.update, done.set)
+    landed.set()
+    assert done.wait(LONG)
+    assert case.outcomes["t", 0].committed.offset == 7
