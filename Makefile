@@ -5,7 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help install dev pipeline-install run demo kafka pipeline-demo check format types imports unit matrix test lint docs bench bench-actors bench-pipeline proto messages clean
+.PHONY: help install dev pipeline-install run demo kafka pipeline-demo check format types imports unit matrix test test-long chaos lint docs bench bench-actors bench-pipeline chaos-topics proto messages clean
 
 #: make install           install the daemon into .venv
 #: make run               serve an in-memory sandbox until Ctrl-C
@@ -17,7 +17,10 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 #: make types             mypy --strict
 #: make imports           the import contracts of setup.cfg
 #: make test              everything, on real Kafka, ZooKeeper and Spark
+#: make test-long         the tests of which make test has a short form, in full
+#: make chaos             half an hour of faults, and a checker (MINUTES=5 SEED=7 MEMBERSHIP=kafka-next FAULTS=daemon-kill,broker-kill)
 #: make lint              format, ruff, mypy, import contracts, of everything
+#: make chaos-topics      5,000 new topics and 200 elections: is every acknowledged record in the log? (20 minutes)
 #: make matrix            the unit tests on Python 3.11 and 3.13
 #: make dev               install what all tests need
 #: make proto             compile proto/kafkapixy.proto
@@ -49,7 +52,12 @@ $(VENV)/.pipeline: $(VENV)/.installed pixy/pipeline/spark/pom.xml
 # Everything that tests and linters need, without running them.
 dev: $(VENV)/.dev
 
-# For the unit tests and the linters: neither Java nor Spark.
+# For the unit tests: neither Java nor Spark.
+$(VENV)/.test: $(VENV)/.installed
+	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install -q -e '.[test]'
+	touch $@
+
+# For the linters too.
 $(VENV)/.unit: $(VENV)/.installed
 	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install -q -e '.[test,lint]'
 	touch $@
@@ -104,12 +112,34 @@ types: $(VENV)/.unit
 # Quick mode (tests/effort.py): a fifth of the examples and a quarter of the seeds that `make test` tries.
 # Each process of the unit tests would load these plugins and use none.
 UNIT = PIXY_QUICK_TESTS=1 $(BIN)/python -m pytest tests/unit -n 2 -q -p no:schemathesis -p no:anyio
-unit: $(VENV)/.unit
+unit: $(VENV)/.test
 	$(UNIT)
 
-# Most tests wait for Kafka: two processes take little more than half of one's time.
-test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=20
+# Most tests wait for Kafka, so three processes keep two cores busy (tests/lanes.py).
+test: $(VENV)/.dev build/classes/.made
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --durations=20
+
+# With more requests that are made up, more kills and more messages (tests/effort.py).
+test-long: $(VENV)/.dev build/classes/.made
+	PIXY_LONG_TESTS=1 $(BIN)/python -m pytest tests/integration/restv1/test_contract.py \
+	  tests/integration/pipeline/test_kills.py tests/integration/pipeline/test_demo.py
+
+# With these the JVMs of the tests start in half the time.
+build/classes/.made: $(VENV)/.dev
+	$(BIN)/python -m tests.class_archives
+	touch $@
+
+# Half an hour of faults on three daemons and three brokers, and a checker of what came of it. A run is
+# repeated with the seed that it prints; `python -m tests.chaos.kit --help` lists the kinds of faults.
+MINUTES ?= 30
+chaos: $(VENV)/.dev
+	$(BIN)/python -m tests.chaos.kit --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) \
+	  $(if $(MEMBERSHIP),--membership $(MEMBERSHIP)) $(if $(FAULTS),--faults $(FAULTS)) \
+	  $(if $(RATE),--rate $(RATE)) $(if $(PLANT),--plant $(PLANT))
+
+# TOPICS=300 ELECTIONS=50 for a quick look; tests/chaos/test_produce.py has a shorter form.
+chaos-topics: $(VENV)/.dev
+	$(BIN)/python -m tests.chaos.new_topics $(if $(TOPICS),--topics $(TOPICS)) $(if $(ELECTIONS),--elections $(ELECTIONS))
 
 # The unit tests on the oldest and the newest Python that we support, each in an environment of its own.
 # One that is not installed is named and left out; pyenv's are found without being activated.

@@ -8,34 +8,36 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-from tests.effort import QUICK, examples
+from tests import lanes
+from tests.effort import examples
 from tests.kafka.cluster import Cluster, Unavailable
 
-settings.register_profile("quick", max_examples=examples(settings.default.max_examples))
-if QUICK:
-    settings.load_profile("quick")
-
-LONGEST = ("tests/integration/pipeline/", "tests/integration/restv1/", "tests/integration/", "tests/chaos/")
-"""Folders whose tests run first, in this order.
-
-The short tests run last, so all processes end at about the same time.
-"""
+settings.register_profile(
+    "tests",
+    max_examples=examples(settings.default.max_examples),
+    # Both would be assertions on wall-clock time.
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("tests")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put slow tests first: ``-n 2 --dist loadfile --no-loadscope-reorder`` distributes files in this order."""
-    items.sort(
-        key=lambda item: next(
-            (rank for rank, folder in enumerate(LONGEST) if item.nodeid.startswith(folder)), len(LONGEST)
-        )
-    )
+    """Put slow tests first: ``--dist loadfile --no-loadscope-reorder`` deals out files in this order."""
+    items.sort(key=lambda item: lanes.rank(item.nodeid))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> lanes.Lanes | None:
+    """Deal out files as :mod:`tests.lanes` says."""
+    return lanes.scheduler(config, log)
 
 
 def _cluster(**options: Any) -> Iterator[Cluster]:
     try:
-        made = Cluster(**options)
+        made = Cluster(brief=True, **options)
     except Unavailable as error:
         if os.environ.get("CI"):
             raise
@@ -46,10 +48,19 @@ def _cluster(**options: Any) -> Iterator[Cluster]:
         made.close()
 
 
+KIP_848 = {
+    "group.consumer.min.session.timeout.ms": 6000,
+    "group.consumer.session.timeout.ms": 6000,
+    "group.consumer.min.heartbeat.interval.ms": 500,
+    "group.consumer.heartbeat.interval.ms": 500,
+}
+"""A broker's defaults are 45 s, after which it takes the partitions of a dead member, and 5 s."""
+
+
 @pytest.fixture(scope="session")
 def kafka() -> Iterator[Cluster]:
     """A single broker that does not create topics automatically; shared by all tests."""
-    yield from _cluster()
+    yield from _cluster(properties=KIP_848)
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,7 @@
 """How hard the searching tests search: in full with ``make test``, a fifth of it with ``make check``.
 
-``make check`` and ``make unit`` are for the minute before a commit; CI and ``make test`` search in full.
+``make check`` and ``make unit`` are for the minute before a commit; CI and ``make test`` search in full. The
+few tests of which the full form takes minutes have a short form in ``make test``; ``make test-long`` runs them.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import os
 
 QUICK = bool(os.environ.get("PIXY_QUICK_TESTS"))
+LONG = bool(os.environ.get("PIXY_LONG_TESTS"))
 
 
 def examples(count: int) -> int:
@@ -20,4 +22,4 @@ def seeds(count: int) -> range:
     return range(max(1, count // 4) if QUICK else count)
 
 
-__all__ = ["QUICK", "examples", "seeds"]
+__all__ = ["LONG", "QUICK", "examples", "seeds"]

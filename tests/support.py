@@ -7,6 +7,7 @@ import base64
 import contextlib
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -95,6 +96,22 @@ class Daemon:
         await self.stub.Ack(
             pb.AckRq(topic=topic, group=group, partition=message.partition, offset=message.offset)
         )
+
+    def owned(self, topic: str, group: str) -> set[int]:
+        """The partitions of a topic that this daemon has an owner of."""
+        owners = re.compile(rf"/service/default/{re.escape(group)}/{re.escape(topic)}\.(\d+)")
+        return {int(found[1]) for path in self.engine.system.paths() if (found := owners.match(path))}
+
+    async def polls_wait(self, topic: str, group: str, count: int) -> None:
+        """Wait until this many long polls wait for a message; those whose client has gone do not count."""
+
+        async def waiting() -> int:
+            ref = self.engine.system.lookup(f"/service/default/{group}")
+            subscriptions = None if ref is None else getattr(ref._cell.actor, "_subscriptions", None)
+            polls = None if subscriptions is None else subscriptions.get(topic)
+            return 0 if polls is None else sum(not poll.reply.done() for poll in polls._polls)
+
+        await eventually(waiting, lambda found: found == count)
 
     async def offsets(self, topic: str, group: str) -> dict[int, Any]:
         answer = await self.stub.GetOffsets(pb.GetOffsetsRq(topic=topic, group=group))

@@ -10,6 +10,7 @@ PARTS = {
     "actors": "tests.bench.actors.suite",
     "wire": "tests.bench.wire.suite",
     "restv1": "tests.bench.restv1.suite",
+    "groups": "tests.bench.idle_groups",
     "pipeline": "tests.bench.pipeline.suite",
 }
 """Each part's module, with a function ``run() -> bool``.

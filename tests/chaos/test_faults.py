@@ -229,7 +229,9 @@ async def test_expired_segments_are_skipped(kafka: Cluster, name: str) -> None:
         assert (await daemon.consume(name, name, auto_ack=True)).offset == 6
 
 
-async def test_a_commit_beyond_the_end_skips_until_it_is_reached(kafka: Cluster, name: str) -> None:
+async def test_a_group_begins_at_the_offset_that_was_set_before_its_message_was_written(
+    kafka: Cluster, name: str
+) -> None:
     kafka.create_topic(name)
     async with serving(make_config(kafka.bootstrap(), long_polling_timeout=1.0)) as daemon:
         await daemon.post(f"/topics/{name}/offsets?group={name}", '[{"partition":0,"offset":3}]')

@@ -152,9 +152,10 @@ async def test_offsets_of_a_consuming_group_cannot_be_set(
         assert (await asked.offsets(name, "g"))[0].offset == 1
 
 
-async def test_consumers(kafka: Cluster, name: str) -> None:
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+async def test_consumers(kafka: Cluster, name: str, protocol: str) -> None:
     kafka.create_topic(name, 4)
-    first, second = make_config(kafka.bootstrap()), make_config(kafka.bootstrap())
+    first, second = (make_config(kafka.bootstrap(), group_protocol=protocol) for _ in "ab")
     first.proxies["default"].client_id, second.proxies["default"].client_id = "kp_a", "kp_b"
     one, two = f"{name}-1", f"{name}-2"
     async with serving(first) as a, serving(second) as b:

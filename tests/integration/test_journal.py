@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
@@ -44,6 +45,7 @@ async def test_the_journal_has_produces_offers_acks_retries_and_drops(kafka: Clu
     settings = config(
         kafka, journal, ack_timeout=0.3, max_retries=1, subscription_timeout=2.0, max_pending_messages=50
     )
+    begun = time.monotonic()
     async with serving(settings) as daemon:
         for at in range(4):
             assert (await daemon.produce(topic, b"v%d" % at))[1] == at
@@ -76,7 +78,8 @@ async def test_the_journal_has_produces_offers_acks_retries_and_drops(kafka: Clu
     produced = of(Kind.PRODUCED)
     assert [(event["topic"], event["offset"]) for event in produced] == [(topic, at) for at in range(5)]
     assert [event["flags"] for event in produced] == [1, 1, 1, 1, 0]
-    assert all(0 < event["took"] < 10_000_000 and event["timestamp"] > 10**12 for event in produced)
+    all_of_it = (time.monotonic() - begun) * 1e6
+    assert all(0 < event["took"] < all_of_it and event["timestamp"] > 10**12 for event in produced)
     offers = of(Kind.OFFERED)
     assert all(event["group"] == "g" and event["took"] > 0 for event in offers)
     assert [event["attempt"] for event in offers if event["offset"] == 1] == [0, 1]
@@ -131,6 +134,7 @@ async def test_records_of_a_batch_have_kafka_s_own_timestamps(kafka: Cluster, na
     journal = kafka.create_topic(f"{name}-journal")
     settings = config(kafka, journal)
     settings.proxies["default"].producer.max_message_bytes = 1000
+    begun = time.monotonic()
     async with serving(settings) as daemon:
         values = [b"0", b"x" * 2000, b"2", b"3"]
         answer = await produce(daemon, topic, [{"value": b64(value)} for value in values])
@@ -149,4 +153,5 @@ async def test_records_of_a_batch_have_kafka_s_own_timestamps(kafka: Cluster, na
     } == stamps
     [failed] = [event for event in events if event["kind"] == Kind.PRODUCE_FAILED]
     assert (failed["offset"], failed["timestamp"], failed["flags"]) == (-1, -1, WAITED)
-    assert all(0 < event["took"] < 10_000_000 for event in events if event["kind"] == Kind.PRODUCED)
+    all_of_it = (time.monotonic() - begun) * 1e6
+    assert all(0 < event["took"] < all_of_it for event in events if event["kind"] == Kind.PRODUCED)

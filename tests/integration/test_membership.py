@@ -1,8 +1,9 @@
-"""Sessions in Kafka's own groups keep the rules of :class:`pixy.membership.Session`."""
+"""Sessions in Kafka's own groups, and in ZooKeeper's, keep the rules of :class:`pixy.membership.Session`."""
 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -11,6 +12,8 @@ from confluent_kafka import Producer
 from pixy.config import Proxy
 from pixy.membership import AssignedPartition, Revoked
 from pixy.membership.kafka.session import KafkaSession
+from pixy.membership.zookeeper.groups import ZooKeeperGroups
+from pixy.membership.zookeeper.interfaces import Outlook
 from tests.kafka.cluster import Cluster
 from tests.support import make_config
 from tests.unit.membership.conformance import CHECKS, MESSAGES, PATIENCE, ROOM, Member, Stage
@@ -48,6 +51,43 @@ class KafkaStage(Stage):
             return next(iter(other.partitions.values()))
 
         return revoked, next_assignment
+
+
+class ZooKeeperStage(KafkaStage):
+    """As many daemons as sessions: each has its own connection and client id."""
+
+    def __init__(self, cluster: Cluster, topic: str) -> None:
+        super().__init__(cluster, topic, "classic")
+        self._proxy.consumer.membership = "zookeeper"
+        self._proxy.zoo_keeper.seed_peers = [cluster.zookeeper]
+        self._groups: list[ZooKeeperGroups] = []
+
+    def open(self) -> Member:
+        async def count(_topic: str) -> int:
+            return 2
+
+        async def no(*_names: str) -> bool:
+            return False
+
+        member = Member(self.topic)
+        # The first gets the lower range: partition 0 if there are two.
+        proxy = dataclasses.replace(self._proxy, client_id=f"member-{len(self._groups)}")
+        self._groups.append(ZooKeeperGroups(proxy, Outlook(count, no, no)))
+        member.session = self._groups[-1].session(self.topic, member.post)
+        return member
+
+    async def close(self) -> None:
+        for groups in self._groups:
+            await groups.close()
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+async def test_zookeeper_sessions_conform(
+    old_kafka: Cluster, name: str, check: Callable[[Stage], Awaitable[None]]
+) -> None:
+    stage = ZooKeeperStage(old_kafka, name)
+    await check(stage)
+    await stage.close()
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import fcntl
+import secrets
 import shutil
 import signal
 import socket
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests import class_archives
 
 if TYPE_CHECKING:
     import trustme
@@ -41,10 +47,17 @@ def libs(major: int) -> Path:
         raise Unavailable(f"{' and '.join(missing)} not found: real Kafka cannot be started")
     target = BUILD / str(major)
     target.mkdir(parents=True, exist_ok=True)
-    with (BUILD / f"{major}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # pytest-xdist runs tests in several processes
+    with _locked(f"{major}.lock"):
         _fetch(major, target)
     return target
+
+
+@contextlib.contextmanager
+def _locked(name: str) -> Iterator[None]:
+    """Hold a lock file: pytest-xdist runs tests in several processes."""
+    with (BUILD / name).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _fetch(major: int, target: Path) -> None:
@@ -80,9 +93,18 @@ def _die_with_parent() -> None:
 
 
 class Process:
-    """A JVM that runs one class and writes its output to a file."""
+    """A JVM that runs one class and writes its output to a file.
 
-    def __init__(self, major: int, main: str, config: Path, heap: str, log: Path) -> None:
+    Args:
+        major: Kafka's major version.
+        main: the class.
+        config: its only argument.
+        heap: the JVM's ``-Xmx``.
+        log: file for its output.
+        brief: compile with the simple compiler only, which costs less than it saves in a JVM of minutes.
+    """
+
+    def __init__(self, major: int, main: str, config: Path, heap: str, log: Path, *, brief: bool) -> None:
         self.log = log
         with log.open("ab") as output:
             self._process = subprocess.Popen(
@@ -91,7 +113,8 @@ class Process:
                     f"-Xmx{heap}",
                     f"-Xms{heap}",
                     "-XX:+UseSerialGC",
-                    "-XX:TieredStopAtLevel=1" if heap == "256m" else "-XX:+TieredCompilation",
+                    *(["-XX:TieredStopAtLevel=1"] if brief else []),
+                    *(class_archives.use(class_archives.KAFKA) if brief and major == 4 else []),
                     f"-Dlog4j2.configurationFile={HERE / 'log4j2.properties'}",
                     f"-Dlog4j.configuration=file:{HERE / 'log4j.properties'}",
                     "-cp",
@@ -109,6 +132,15 @@ class Process:
         """Raise if the process has ended."""
         if self._process.poll() is not None:
             raise RuntimeError(f"broker ended: {self.log.read_text()[-3000:]}")
+
+    @property
+    def ended(self) -> bool:
+        """Whether the process runs no more."""
+        return self._process.poll() is not None
+
+    def signal(self, number: int) -> None:
+        """Send a signal."""
+        self._process.send_signal(number)
 
     def kill(self) -> None:
         """Kill the process without warning, as a power failure does."""
@@ -149,6 +181,48 @@ def tool(major: int, main: str, *args: str) -> str:
     if done.returncode:
         raise RuntimeError(f"{main}: {done.stdout}{done.stderr}")
     return done.stdout
+
+
+def _format(node: int, target: Path) -> None:
+    """Format a broker's folder as ``kafka-storage format`` does, without a JVM for each.
+
+    The tool runs once; what it writes besides the numbers of the node is the same for all.
+    """
+    checkpoint = libs(4) / "bootstrap.checkpoint"
+    with _locked("4.format.lock"):
+        if not checkpoint.exists():
+            _run_format(checkpoint)
+    target.mkdir()
+    shutil.copyfile(checkpoint, target / checkpoint.name)
+    directory = base64.urlsafe_b64encode(b"\1" + secrets.token_bytes(15)).decode().rstrip("=")
+    (target / "meta.properties").write_text(
+        f"version=1\ncluster.id={CLUSTER_ID}\nnode.id={node}\ndirectory.id={directory}\n"
+    )
+
+
+def _run_format(checkpoint: Path) -> None:
+    scram = f"[name={USER},password={PASSWORD}]"
+    with tempfile.TemporaryDirectory(dir=BUILD) as folder:
+        config = Path(folder, "node.properties")
+        config.write_text(
+            f"log.dirs={folder}/data\nprocess.roles=broker,controller\nnode.id=1\n"
+            "listeners=PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093\n"
+            "controller.listener.names=CONTROLLER\ncontroller.quorum.voters=1@127.0.0.1:9093\n"
+        )
+        tool(
+            4,
+            "kafka.tools.StorageTool",
+            "format",
+            "-t",
+            CLUSTER_ID,
+            "-c",
+            str(config),
+            "--add-scram",
+            f"SCRAM-SHA-256={scram}",
+            "--add-scram",
+            f"SCRAM-SHA-512={scram}",
+        )
+        Path(folder, "data", "bootstrap.checkpoint").rename(checkpoint)
 
 
 def _new_ca() -> trustme.CA:
@@ -196,6 +270,11 @@ class Cluster:
         auto_create: let brokers create topics that a client names.
         heap: each broker's heap, as the JVM's ``-Xmx`` takes it.
         zookeeper: run Kafka 3.9 on ZooKeeper instead of Kafka 4 on KRaft.
+        brief: start fast rather than run fast (tests do, benchmarks do not).
+        properties: more properties of the brokers.
+        advertised: more plaintext listeners by name: the port that each broker (1, 2, ...) advertises there,
+            such as the port of a TCP proxy in front of it. :attr:`ports` has the ports that it listens on.
+        data: folders for the data of brokers (1, 2, ...) that shall not have it in :attr:`folder`.
     """
 
     def __init__(
@@ -207,12 +286,18 @@ class Cluster:
         auto_create: bool = False,
         heap: str = "384m",
         zookeeper: bool = False,
+        brief: bool = False,
+        properties: dict[str, object] | None = None,
+        advertised: Mapping[str, Mapping[int, int]] | None = None,
+        data: Mapping[int, Path] | None = None,
     ) -> None:
         self.major = 3 if zookeeper else 4
         self.folder = Path(tempfile.mkdtemp(prefix="kafka-"))
         self.certificates = Certificates(self.folder) if secure else None
-        self._secure, self._heap = secure, heap
+        self._secure, self._heap, self._brief = secure, heap, brief
+        self._properties = properties or {}
         self._options = (rebalance_delay, auto_create, nodes)
+        self._advertised, self._data = dict(advertised or {}), dict(data or {})
         self._processes: dict[int, Process] = {}
         self._zookeeper: Process | None = None
         self._admin: AdminClient | None = None
@@ -220,7 +305,11 @@ class Cluster:
         self.ports: dict[int, dict[str, int]] = {
             node: {
                 name: free_port()
-                for name in ("PLAINTEXT", *(("SSL", "SASL_PLAINTEXT", "SASL_SSL") if secure else ()))
+                for name in (
+                    "PLAINTEXT",
+                    *(("SSL", "SASL_PLAINTEXT", "SASL_SSL") if secure else ()),
+                    *self._advertised,
+                )
             }
             for node in range(1, nodes + 1)
         }
@@ -242,7 +331,7 @@ class Cluster:
     def admin(self) -> AdminClient:
         """An admin client for preparations; kept, because its futures end with it."""
         if self._admin is None:
-            self._admin = AdminClient({"bootstrap.servers": ",".join(self.bootstrap())})
+            self._admin = AdminClient({"bootstrap.servers": ",".join(self.bootstrap()), "log_level": 0})
         return self._admin
 
     def create_topic(self, name: str, partitions: int = 1, **config: str) -> str:
@@ -272,16 +361,20 @@ class Cluster:
             config,
             "256m",
             self.folder / "zookeeper.log",
+            brief=True,
         )
 
     def _prepare(self, node: int) -> None:
         rebalance_delay, auto_create, nodes = self._options
         ports = self.ports[node]
         listeners = [f"{name}://127.0.0.1:{port}" for name, port in ports.items()]
-        advertised = [f"{name}://localhost:{port}" for name, port in ports.items()]
+        advertised = [
+            f"{name}://localhost:{self._advertised[name][node] if name in self._advertised else port}"
+            for name, port in ports.items()
+        ]
         replication = min(3, nodes)
         lines = {
-            "log.dirs": str(self.folder / f"data-{node}"),
+            "log.dirs": str(self._data.get(node, self.folder / f"data-{node}")),
             "advertised.listeners": ",".join(advertised),
             "offsets.topic.replication.factor": replication,
             "offsets.topic.num.partitions": 8,
@@ -317,25 +410,20 @@ class Cluster:
                 "broker.heartbeat.interval.ms": 500,
                 "broker.session.timeout.ms": 3000,
             }
+        if nodes > 1:
+            # Only clients that name their rack read from followers.
+            selector = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+            lines |= {"broker.rack": f"rack-{node}", "replica.selector.class": selector}
         if self._secure:
             lines |= self._security()
+        elif self._advertised:
+            names = ("PLAINTEXT", *self._advertised, *(("CONTROLLER",) if self.major == 4 else ()))
+            lines["listener.security.protocol.map"] = ",".join(f"{name}:PLAINTEXT" for name in names)
+        lines |= self._properties
         config = self.folder / f"node-{node}.properties"
         config.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
         if self.major == 4:
-            scram = f"[name={USER},password={PASSWORD}]"
-            tool(
-                4,
-                "kafka.tools.StorageTool",
-                "format",
-                "-t",
-                CLUSTER_ID,
-                "-c",
-                str(config),
-                "--add-scram",
-                f"SCRAM-SHA-256={scram}",
-                "--add-scram",
-                f"SCRAM-SHA-512={scram}",
-            )
+            _format(node, self._data.get(node, self.folder / f"data-{node}"))
 
     def _security(self) -> dict[str, object]:
         assert self.certificates is not None
@@ -368,11 +456,24 @@ class Cluster:
             self.folder / f"node-{node}.properties",
             self._heap,
             self.folder / f"node-{node}.log",
+            brief=self._brief,
         )
 
     def kill(self, node: int) -> None:
         """Kill a broker without warning, as a power failure does."""
         self._processes.pop(node).kill()
+
+    def signal(self, node: int, number: int) -> None:
+        """Send a signal to a broker that is running."""
+        self._processes[node].signal(number)
+
+    def stop(self, node: int) -> None:
+        """Stop a broker: it hands over its leaderships first."""
+        self._processes.pop(node).stop()
+
+    def running(self, node: int) -> bool:
+        """Whether a broker's process runs."""
+        return node in self._processes and not self._processes[node].ended
 
     def wait_ready(self, nodes: int | None = None) -> None:
         """Wait until ``nodes`` brokers, or all, are members of the cluster; raise after 90 s."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from confluent_kafka import Producer
 
-from tests.integration.pipeline.support import World
+from tests.integration.pipeline.support import World, await_markers
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 T = 1_700_000_000_123
@@ -55,6 +55,7 @@ def everything(world: World, topic: str) -> None:
             transactional.commit_transaction(30)
         else:
             transactional.abort_transaction(30)
+        await_markers(world.view, (topic, 2))
 
 
 def appended(world: World, topic: str) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,11 +20,17 @@ from pixy.kafka.bulk import read_range
 from pixy.pipeline.lake.checksum import Stats, content_hash, payload_size, record_hash
 from pixy.pipeline.lake.lake import Lake
 from pixy.pipeline.lake.verify import verify
+from pixy.wire.types import TopicPartition
+from tests import class_archives
 from tests.kafka.cluster import Cluster
 from tests.support import ROOT
 
-FAST_START = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-"""A JVM that lives for seconds starts faster with the simple compiler and collector."""
+FAST_START = {
+    class_archives.OPTIONS: " ".join(
+        ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", *class_archives.use(class_archives.SPARK)]
+    )
+}
+"""A JVM that lives for seconds starts faster with the simple compiler and collector, and a class archive."""
 
 
 @dataclass
@@ -89,6 +96,14 @@ class World:
                     content,
                 )
         return found
+
+
+def await_markers(view: ClusterView, *partitions: TopicPartition) -> None:
+    """Wait until no transaction is open: a broker writes the markers after its answer to the commit."""
+    deadline = time.monotonic() + 60
+    while view.bounds(partitions) != view.bounds(partitions, committed=False):
+        assert time.monotonic() < deadline, "a transaction is open"
+        time.sleep(0.02)
 
 
 def assert_sound(lake: Lake) -> None:

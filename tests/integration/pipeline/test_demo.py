@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 
 from pixy.pipeline.lake import Lake
+from tests.effort import LONG
 from tests.integration.pipeline.support import FAST_START
 from tests.support import ROOT
 
-MESSAGES = 20_000
+MESSAGES = 20_000 if LONG else 5_000
 ENVIRONMENT = {**os.environ, **FAST_START, "PYTHONPATH": str(ROOT)}
 
 
@@ -83,7 +84,7 @@ def test_an_interrupted_demo_leaves_no_process_and_no_folder(
     tmp_path: Path, line_start: str, number: int
 ) -> None:
     mark = uuid.uuid4().hex
-    process = demo(tmp_path / "demo", mark, 5000)
+    process = demo(tmp_path / "demo", mark, 1000)
     assert process.stdout is not None
     lines = []
     for line in process.stdout:

@@ -21,12 +21,15 @@ from pixy.pipeline.errors import PipelineError
 from pixy.pipeline.lake.store import LocalStore
 from pixy.pipeline.lake.verify import verify
 from pixy.pipeline.replay.state import ReplayState
+from tests.effort import LONG
 from tests.integration.pipeline.delta import delta_commits, read_by_delta, read_by_manifests
 from tests.integration.pipeline.support import FAST_START, World, assert_sound, command
 from tests.support import ROOT
 
 KILLS = ((0, 3.0, True), (1, 1.0, False), (3, 1.0, False), (5, 0.3, True))
 """Batches to wait for, the most seconds to wait then, and whether the JVM is killed with Python."""
+if not LONG:
+    KILLS = (KILLS[0], KILLS[1], KILLS[3])  # one for each phase; each starts Spark
 
 
 class Running:
@@ -201,7 +204,7 @@ def test_an_archive_killed_at_each_point_resumes(
 def test_kills_of_an_archive(world: World, name: str) -> None:
     """Kill -9 of real processes: before the first batch, within batches, and at the end.
 
-    Each starts Spark, so there is one for each phase and way to kill; the test above has every point in between.
+    The test above has every point in between.
     """
     chance = random.Random(name)
     world.kafka.create_topic(name, 3)

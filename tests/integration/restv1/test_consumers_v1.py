@@ -145,9 +145,11 @@ CREATIONS: list[tuple[Any, int, int, str]] = [
     ({"name": "a\nb"}, 422, 422, "bad instance name: must not contain control characters"),
     ({"name": "x" * 256}, 422, 422, "bad instance name: must be 1 to 255 characters"),
     ({"name": 7}, 422, 422, "name: 7 is not text"),
-    ({"format": "avro"}, 422, 42204, "Invalid consumer configuration: Invalid format type: avro"),
-    ({"format": "xml"}, 422, 42204, "Invalid consumer configuration: Invalid format type: xml"),
-    ({"auto.offset.reset": "never"}, 422, 40001, "Invalid value never for configuration auto.offset.reset"),
+    ({"format": "avro"}, 422, 422, "Invalid format type: avro"),
+    ({"format": "xml"}, 422, 422, "Invalid format type: xml"),
+    ({"auto.offset.reset": "never"}, 422, 42204, "Invalid value never for configuration auto.offset.reset"),
+    ({"responseMinBytes": "many"}, 422, 40001, "Invalid value many for configuration fetch.min.bytes"),
+    ({"requestWaitMs": -1}, 422, 40001, "for configuration consumer.request.timeout.ms"),
     (
         {"auto.commit.enable": "perhaps"},
         422,
@@ -317,6 +319,13 @@ FORWARDED = [
         "https://lb.example",
     ),
     ({"X-Forwarded-Host": "lb.example", "X-Forwarded-Prefix": "/kafka/"}, "http://lb.example/kafka"),
+    ({"X-Forwarded-Host": "lb.example", "X-Forwarded-Proto": "mqtt"}, "http://lb.example"),
+    ({"Forwarded": "proto=javascript;host=lb.example"}, "http://lb.example"),
+    (
+        {"X-Forwarded-Host": "lb.example", "X-Forwarded-Path": "/app/rest/consumers/g"},
+        "http://lb.example/app",
+    ),
+    ({"X-Forwarded-Host": "lb.example", "X-Forwarded-Path": "/app/rest/"}, "http://lb.example/app"),
     ({"Forwarded": 'for=1.2.3.4;proto=https;host="lb.example:444"'}, "https://lb.example:444"),
     ({"Forwarded": "for=1.2.3.4;host=lb.example", "X-Forwarded-Host": "not.this"}, "http://lb.example"),
 ]

@@ -20,6 +20,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from pixy.cli.serve import allow_open_files
+from tests.effort import LONG
 from tests.integration.restv1.contract import accepts, check_answer
 from tests.integration.restv1.support import BINARY_V1, BINARY_V2, JSON_V2, V1, V2, ask
 from tests.kafka.cluster import Cluster
@@ -36,7 +37,8 @@ def no_unexpected_5xx(_context: Any, response: Any, case: Any) -> None:
 
 
 CHECKS = [no_unexpected_5xx, status_code_conformance, content_type_conformance, response_schema_conformance]
-EXAMPLES = 15
+EXAMPLES = 15 if LONG else 6
+"""Requests of each operation, valid and invalid ones each."""
 
 
 def config_for_attack(kafka: Cluster) -> Any:

@@ -232,6 +232,19 @@ async def test_a_bad_record_does_not_affect_the_others(kafka: Cluster, name: str
             BINARY_V2,
             (422, 422, "records[0].timestamp: Expected `int | null`, got `bool`"),
         ),
+        *[
+            (
+                b'{"records":[{"value":""},{"key":"","valeu":""}]}',
+                content_type,
+                (422, 422, "records[1]: Object contains unknown field `valeu`"),
+            )
+            for content_type in (BINARY_V1, BINARY_V2, JSON_V1, JSON_V2)
+        ],
+        (
+            b'{"records":[{"value":"","headers":[{"key":"a","valeu":""}]}]}',
+            BINARY_V2,
+            (422, 422, "records[0].headers[0]: Object contains unknown field `valeu`"),
+        ),
         (b"[]", BINARY_V2, (400, 400, "the body: Expected `object`, got `array`")),
     ],
 )

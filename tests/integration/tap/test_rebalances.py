@@ -10,6 +10,7 @@ import pytest
 
 from pixy.tap.config import TapConfig
 from pixy.tap.service import TapService
+from tests.conftest import KIP_848
 from tests.integration.tap.support import (
     Member,
     broker_table,
@@ -24,23 +25,29 @@ from tests.support import eventually
 PARTITIONS = 6
 
 CASES = [
-    # client, group protocol, software, source of the protocol type, whether to wait for a dead member's timeout
-    ("confluent", "classic", "confluent-kafka-python", "learnt", True),
-    ("aiokafka", "classic", "unknown", "learnt", True),
-    ("kafka_python", "classic", "kafka-python", "stateless", True),
-    ("java", "classic", "apache-kafka-java", "stateless", True),
-    ("confluent", "consumer", "confluent-kafka-python", "heartbeat", True),
-    ("java", "consumer", "apache-kafka-java", "heartbeat", False),
+    # client, group protocol, software, source of the protocol type
+    ("confluent", "classic", "confluent-kafka-python", "learnt"),
+    ("aiokafka", "classic", "unknown", "learnt"),
+    ("kafka_python", "classic", "kafka-python", "stateless"),
+    ("java", "classic", "apache-kafka-java", "stateless"),
+    ("confluent", "consumer", "confluent-kafka-python", "heartbeat"),
+    ("java", "consumer", "apache-kafka-java", "heartbeat"),
 ]
 
 
 def config(kafka: Cluster, **fields: Any) -> TapConfig:
-    return TapConfig((("localhost", kafka.ports[1]["PLAINTEXT"]),), ("127.0.0.1", 0), rewrite=True, **fields)
+    return TapConfig(
+        (("localhost", kafka.ports[1]["PLAINTEXT"]),),
+        ("127.0.0.1", 0),
+        rewrite=True,
+        session_timeout=KIP_848["group.consumer.session.timeout.ms"] / 1000,
+        **fields,
+    )
 
 
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize(
-    ("client", "protocol", "software", "path", "wait"), CASES, ids=[f"{c[0]}-{c[1]}" for c in CASES]
+    ("client", "protocol", "software", "path"), CASES, ids=[f"{c[0]}-{c[1]}" for c in CASES]
 )
 async def test_the_tap_shows_the_brokers_assignment(
     kafka: Cluster,
@@ -50,7 +57,6 @@ async def test_the_tap_shows_the_brokers_assignment(
     protocol: str,
     software: str,
     path: str,
-    wait: bool,
 ) -> None:
     kafka.create_topic(name, PARTITIONS)
     events: list[dict[str, Any]] = []
@@ -115,16 +121,14 @@ async def test_the_tap_shows_the_brokers_assignment(
                 ),
                 within=30,
             )
-            if wait:
-                found = await eventually(lambda: compare(1), agree, within=120)
-                assert found["gone"][-1]["client_id"] == f"{client}-2"
-                assert found["gone"][-1]["how"] in {"timed out", "not in the next generation"}
+            found = await eventually(lambda: compare(1), agree, within=60)
+            assert found["gone"][-1]["client_id"] == f"{client}-2"
+            assert found["gone"][-1]["how"] in {"timed out", "not in the next generation"}
         timeline = await tap.ask("timeline", name)
         counts = (await tap.ask())["counts"]
     triggers = [each["trigger"] for each in timeline]
-    assert triggers.count("new member") >= 3 and "leave" in triggers, timeline
-    if wait:
-        assert "session timeout" in triggers, timeline
+    assert triggers.count("new member") >= 3, timeline
+    assert {"leave", "session timeout"} <= set(triggers), timeline
     joined = [event["client_id"] for event in events if event["event"] == "member.joined"]
     assert {f"{client}-{i}" for i in range(3)} <= set(joined), joined
     assert (

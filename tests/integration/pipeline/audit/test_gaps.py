@@ -15,6 +15,7 @@ from pixy.pipeline.audit.gaps import Gap, PartitionLog, Reason, explain_gaps
 from pixy.pipeline.audit.intervals import Intervals
 from pixy.pipeline.audit.log_scan import scan_log
 from pixy.pipeline.errors import SourceError
+from tests.integration.pipeline.support import await_markers
 from tests.kafka.cluster import Cluster
 
 
@@ -43,6 +44,7 @@ class Topic:
             producer.produce(self.name, b"t", str(at))
         producer.flush()
         (producer.commit_transaction if commit else producer.abort_transaction)(30)
+        await_markers(self.view, (self.name, 0))
 
     @property
     def bounds(self) -> tuple[int, int]:

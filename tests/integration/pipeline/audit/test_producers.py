@@ -31,18 +31,13 @@ T = 1_700_000_000_123
 OUT_OF_ORDER, DUPLICATE = 45, 46
 
 
-class ExpiringCluster(Cluster):
-    """A broker that expires producers after a moment."""
-
-    def _prepare(self, node: int) -> None:
-        super()._prepare(node)
-        with (self.folder / f"node-{node}.properties").open("a") as file:
-            file.write("producer.id.expiration.ms=1\nproducer.id.expiration.check.interval.ms=50\n")
-
-
 @pytest.fixture(scope="module")
 def expiring() -> Iterator[Cluster]:
-    cluster = ExpiringCluster()
+    """A broker that expires producers after a moment."""
+    cluster = Cluster(
+        brief=True,
+        properties={"producer.id.expiration.ms": 1, "producer.id.expiration.check.interval.ms": 50},
+    )
     try:
         yield cluster
     finally:

@@ -244,47 +244,57 @@ def test_a_wrong_query_is_an_error_that_names_the_option(
 
 PROGRAM = """
 import sys
-from pixy.pipeline.datasource import register
 from pixy.pipeline.spark.session import open_session
-bootstrap, topic, folder = sys.argv[1:]
+from tests.integration.pipeline.datasource.test_stream import write_files
 spark = open_session("killed", "local[2]", settings=["spark.driver.memory=512m"])
-register(spark)
-frame = (
-    spark.readStream.format("pixy").option("kafka.bootstrap.servers", bootstrap).option("subscribe", topic)
-    .option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", "1000").load()
-)
-frame.select("partition", "offset", "value").writeStream.format("parquet").option("path", folder + "/out").option(
-    "checkpointLocation", folder + "/checkpoint"
-).trigger(processingTime="0 seconds").start().awaitTermination()
+write_files(spark, *sys.argv[1:]).awaitTermination()
 """
 
 
+def write_files(spark: Any, bootstrap: str, topic: str, folder: str) -> Any:
+    """Start a query that writes a topic's records to the folder ``out``."""
+    from pixy.pipeline.datasource import register
+
+    register(spark)
+    options = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic, "startingOffsets": "earliest"}
+    frame = spark.readStream.format("pixy").options(**options, maxOffsetsPerTrigger="1000").load()
+    return (
+        frame.select("partition", "offset", "value")
+        .writeStream.format("parquet")
+        .option("path", f"{folder}/out")
+        .option("checkpointLocation", f"{folder}/checkpoint")
+        .trigger(processingTime="0 seconds")
+        .start()
+    )
+
+
 def test_every_record_is_written_once_when_spark_is_killed(world: World, name: str, tmp_path: Path) -> None:
+    """Kill -9 of a process; its query goes on in the tests' session, which knows only the checkpoint."""
     world.kafka.create_topic(name, 2)
-    program = tmp_path / "program.py"
-    program.write_text(PROGRAM)
+    world.produce(name, 4000, 2)
+    arguments = (world.kafka.bootstrap()[0], name, str(tmp_path))
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, *arguments],
+        cwd=ROOT,
+        start_new_session=True,
+        env={**os.environ, **FAST_START, "PYTHONPATH": str(ROOT)},
+    )
 
     def commits() -> int:
         return len(list((tmp_path / "checkpoint" / "commits").glob("[0-9]*")))
 
-    def run_until(check: Callable[[], bool]) -> None:
-        process = subprocess.Popen(
-            [sys.executable, str(program), world.kafka.bootstrap()[0], name, str(tmp_path)],
-            cwd=ROOT,
-            start_new_session=True,
-            env={**os.environ, **FAST_START, "PYTHONPATH": str(ROOT)},
-        )
-        try:
-            until(lambda: process.poll() is not None or check(), "no batches were committed")
-            assert process.poll() is None, "the program ended by itself"
-        finally:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-
+    try:
+        until(lambda: process.poll() is not None or commits() >= 2, "no batches were committed")
+        assert process.poll() is None, "the program ended by itself"
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
     world.produce(name, 4000, 2)
-    run_until(lambda: commits() >= 2)
-    world.produce(name, 4000, 2)
-    run_until(lambda: len(committed(world, tmp_path)) >= 8000)
+    query = write_files(world.spark, *arguments)
+    try:
+        query.processAllAvailable()
+    finally:
+        query.stop()
     assert sorted(committed(world, tmp_path)) == every(2, 8000)
 
 

@@ -1,0 +1,256 @@
+"""Three brokers behind links, one link for each daemon and broker, and what only an operator may do."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka.admin import NewPartitions
+
+from tests.chaos.kit.links import Link
+from tests.chaos.kit.plan import BROKERS, DAEMONS, Plan, Topic, broker_config
+from tests.kafka.cluster import Cluster
+
+SMALL_DISK = 3
+"""The broker whose disk is small, if the machine lets us mount one."""
+DISK_MEGABYTES = 768
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+ATTEMPTS, PAUSE = 40, 0.5
+"""How often a look-up is tried, and the seconds between: metadata may be those before the last fault."""
+
+STARTS = 4
+"""How often to wait for the brokers, 90 s each time."""
+
+
+def insisting(look: Callable[P, T]) -> Callable[P, T]:
+    """Repeat a look-up that Kafka refuses."""
+
+    @functools.wraps(look)
+    def insist(*args: P.args, **kwargs: P.kwargs) -> T:
+        for _ in range(ATTEMPTS - 1):
+            try:
+                return look(*args, **kwargs)
+            except KafkaException:
+                time.sleep(PAUSE)
+        return look(*args, **kwargs)
+
+    return insist
+
+
+class Brokers:
+    """The cluster and its links. Methods that block run in threads."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self.links = {
+            (daemon, node): Link(f"d{daemon}-broker{node}")
+            for daemon in range(1, DAEMONS + 1)
+            for node in range(1, BROKERS + 1)
+        }
+        self.zookeeper = [Link(f"d{daemon}-zookeeper") for daemon in range(1, DAEMONS + 1)]
+        """The links of the daemons to ZooKeeper; used with that membership only."""
+        self.cluster: Cluster
+        self._consumers: dict[str, Consumer] = {}
+        """By group; the one without a group's name looks bounds up."""
+        self.disk: Path | None = None
+        """The small disk; None if it cannot be mounted here."""
+
+    async def start(self) -> None:
+        """Open the links and start the brokers."""
+        for link in self.all:
+            await link.listen()
+        self.disk = await asyncio.to_thread(_mount)
+        advertised = {
+            f"D{daemon}": {node: self.links[daemon, node].port for node in range(1, BROKERS + 1)}
+            for daemon in range(1, DAEMONS + 1)
+        }
+        self.cluster = await asyncio.to_thread(
+            lambda: Cluster(
+                BROKERS,
+                heap="320m",
+                zookeeper=self._plan.membership == "zookeeper",
+                advertised=advertised,
+                properties=broker_config(self._plan),
+                data={} if self.disk is None else {SMALL_DISK: self.disk / "data"},
+            )
+        )
+        for (daemon, node), link in self.links.items():
+            link.target = self.cluster.ports[node][f"D{daemon}"]
+        for link in self.zookeeper:
+            link.target = int(getattr(self.cluster, "zookeeper", ":0").rpartition(":")[2])
+
+    @property
+    def all(self) -> list[Link]:
+        """All links."""
+        return [*self.links.values(), *self.zookeeper]
+
+    def of(self, daemon: int) -> list[Link]:
+        """The links of a daemon to the brokers."""
+        return [self.links[daemon, node] for node in range(1, BROKERS + 1)]
+
+    def beyond(self, daemon: int) -> list[Link]:
+        """The links of a daemon to all that it needs."""
+        return [*self.of(daemon), self.zookeeper[daemon - 1]]
+
+    @property
+    def bootstrap(self) -> str:
+        """The addresses that no link stands before."""
+        return ",".join(self.cluster.bootstrap())
+
+    def create(self, topic: Topic, partitions: int) -> None:
+        """Create a topic; wait until its partitions have leaders."""
+        from confluent_kafka.admin import NewTopic
+
+        config = {"message.timestamp.type": "LogAppendTime", **topic.config}
+        if topic.replicas == 1:
+            config["min.insync.replicas"] = "1"
+        new = NewTopic(topic.name, partitions, topic.replicas, config=config)
+        self.cluster.admin().create_topics([new])[topic.name].result(30)
+
+    def delete(self, topic: str) -> None:
+        """Delete a topic."""
+        self.cluster.admin().delete_topics([topic])[topic].result(30)
+
+    def grow(self, topic: str, partitions: int) -> None:
+        """Add partitions, up to this number."""
+        self.cluster.admin().create_partitions([NewPartitions(topic, partitions)])[topic].result(30)
+
+    def wait_ready(self) -> None:
+        """Wait until all brokers are members of the cluster again; on a busy machine a start takes minutes."""
+        for _ in range(STARTS - 1):
+            try:
+                return self.cluster.wait_ready()
+            except RuntimeError:
+                time.sleep(PAUSE)
+        return self.cluster.wait_ready()
+
+    @insisting
+    def partitions(self, topic: str) -> dict[int, int]:
+        """The leader of each partition; -1 for none."""
+        found = self.cluster.admin().list_topics(topic, timeout=10).topics[topic].partitions
+        return {number: about.leader for number, about in found.items()}
+
+    @insisting
+    def coordinator(self, group: str) -> int:
+        """The broker that coordinates a group."""
+        found = self.cluster.admin().describe_consumer_groups([group], request_timeout=10)[group].result(10)
+        return int(found.coordinator.id)
+
+    @insisting
+    def members(self, group: str) -> int:
+        """How many members a group has."""
+        found = self.cluster.admin().describe_consumer_groups([group], request_timeout=10)[group].result(10)
+        return len(found.members)
+
+    def trim(self, topic: str, below: dict[int, int]) -> None:
+        """Delete the records below these offsets."""
+        wanted = [TopicPartition(topic, partition, offset) for partition, offset in below.items()]
+        for future in self.cluster.admin().delete_records(wanted).values():
+            future.result(20)
+
+    @insisting
+    def bounds(self, topic: str) -> dict[int, tuple[int, int]]:
+        """The first and the next offset of each partition."""
+        consumer = self._consumers.get("")
+        if consumer is None:
+            consumer = self._consumers[""] = _consumer(self.bootstrap, "chaos-bounds")
+        return {
+            partition: consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=10)
+            for partition in self.partitions(topic)
+        }
+
+    @insisting
+    def committed(self, group: str, topic: str) -> dict[int, int]:
+        """The committed offset of each partition that has one."""
+        # Not by AdminClient: its call ends the process when a coordinator has just moved (librdkafka 2.16).
+        consumer = _consumer(self.bootstrap, group)
+        try:
+            wanted = [TopicPartition(topic, partition) for partition in self.partitions(topic)]
+            return {
+                at.partition: at.offset for at in consumer.committed(wanted, timeout=10) if at.offset >= 0
+            }
+        finally:
+            consumer.close()
+
+    def set_committed(self, group: str, topic: str, offsets: dict[int, int]) -> None:
+        """Commit for a group that has no members."""
+        consumer = _consumer(self.bootstrap, group)
+        try:
+            wanted = [TopicPartition(topic, partition, offset) for partition, offset in offsets.items()]
+            for each in consumer.commit(offsets=wanted, asynchronous=False) or ():
+                if each.error is not None:
+                    raise KafkaException(each.error)
+        finally:
+            consumer.close()
+
+    def fill_disk(self) -> int:
+        """Fill the small disk to its last byte; return how many were free."""
+        assert self.disk is not None
+        written = 0
+        with (self.disk / "filler").open("wb", buffering=0) as file:
+            block = bytes(1 << 20)
+            while block:
+                try:
+                    written += file.write(block)
+                except OSError:
+                    block = block[: len(block) // 2]
+        return written
+
+    def free_disk(self) -> None:
+        """Give the space back."""
+        assert self.disk is not None
+        (self.disk / "filler").unlink(missing_ok=True)
+
+    async def close(self) -> None:
+        """Stop the brokers, close the links, remove the data."""
+        for consumer in self._consumers.values():
+            await asyncio.to_thread(consumer.close)
+        if hasattr(self, "cluster"):
+            await asyncio.to_thread(self.cluster.close)
+        for link in self.all:
+            await link.close()
+        if self.disk is not None:
+            await asyncio.to_thread(_unmount, self.disk)
+
+
+def _consumer(bootstrap: str, group: str) -> Consumer:
+    return Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            "log_level": 0,
+            "enable.auto.commit": False,
+            "topic.metadata.refresh.interval.ms": 1000,  # topics grow
+        }
+    )
+
+
+def _mount() -> Path | None:
+    if os.geteuid() != 0:
+        return None
+    folder = Path(tempfile.mkdtemp(prefix="chaos-disk-"))
+    command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_MEGABYTES}m", "chaos", str(folder)]
+    if subprocess.run(command, capture_output=True, check=False).returncode:
+        folder.rmdir()
+        return None
+    return folder
+
+
+def _unmount(folder: Path) -> None:
+    subprocess.run(["umount", "-l", str(folder)], check=False)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+__all__ = ["SMALL_DISK", "Brokers", "insisting"]

@@ -1,0 +1,113 @@
+"""Commits: an offset is committed only after everything below it was acknowledged, or given up by a rule."""
+
+from __future__ import annotations
+
+from array import array
+from collections import defaultdict
+
+from tests.chaos.kit.checker.evidence import NEVER, Consumed, Evidence, GroupView
+from tests.chaos.kit.checker.outcome import Outcome
+
+SLACK = 0.01
+"""Seconds: Kafka's times are whole milliseconds."""
+_ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+
+
+def check(evidence: Evidence, outcome: Outcome) -> None:
+    """Add each commit of something that nobody had acknowledged."""
+    remade = {name: max(evidence.times_of("topic made again", name), default=0.0) for name in evidence.topics}
+    latest: dict[tuple[str, int], array[float]] = {}
+    wrong: dict[tuple[str, int], int] = defaultdict(int)
+    for each in evidence.commits():
+        group = evidence.groups.get(each["group"])
+        if group is None or group.topic != each["topic"] or each["t"] < remade[group.topic]:
+            continue
+        consumed = group.partitions.get(each["partition"])
+        if consumed is None or each["offset"] < 0:
+            continue
+        key = (group.name, each["partition"])
+        if key not in latest:
+            latest[key] = _latest(evidence, group, each["partition"], consumed)
+        outcome.figures["commits"] += 1
+        t = each["t"] + SLACK
+        below = consumed.log.below(each["offset"])
+        bad = below - 1 if below and latest[key][below - 1] > t else _bad_range(consumed, each, t)
+        if bad is not None and not _was_reset(group, each):
+            wrong[key] += 1
+            if wrong[key] == 1:
+                _report(group, consumed, each, bad, outcome)
+    for (name, partition), count in wrong.items():
+        outcome.figures[f"commits too early of {name}/{partition}"] = count
+
+
+def _latest(evidence: Evidence, group: GroupView, partition: int, consumed: Consumed) -> array[float]:
+    """For each record the time at which it, and all before it, were acknowledged or given up."""
+    settled = array("d", consumed.settled)
+    offsets = consumed.log.offsets
+    if group.mode == "auto":
+        lost = len(group.unknown)
+        for index, t in enumerate(settled):
+            if t == NEVER and lost:
+                settled[index] = 0.0
+                lost -= 1
+    for t, number, old, new in group.resets:
+        if number == partition:
+            for index in range(consumed.log.below(old), consumed.log.below(new)):
+                settled[index] = min(settled[index], t)
+    found, worst = array("d"), 0.0
+    for index in range(len(offsets)):
+        worst = max(worst, settled[index])
+        found.append(worst)
+    return found
+
+
+def _bad_range(consumed: Consumed, each: dict[str, object], t: float) -> int | None:
+    """The first record that the commit's metadata calls done, and nobody had acknowledged."""
+    for start, stop in sparse(int(each["offset"]), str(each["metadata"])):  # type: ignore[call-overload]
+        for index in range(consumed.log.below(start), consumed.log.below(stop)):
+            if consumed.settled[index] > t:
+                return index
+    return None
+
+
+def sparse(offset: int, metadata: str) -> list[tuple[int, int]]:
+    """The ranges done beyond a committed offset: pairs of numbers in groups of five bits, lowest first."""
+    numbers: list[int] = []
+    value = shift = 0
+    for char in metadata.rstrip("\0"):
+        digit = _ALPHABET.find(char)
+        if digit < 0:
+            return []
+        value |= (digit & 31) << shift
+        shift += 5
+        if digit < 32:
+            numbers.append(value)
+            value = shift = 0
+    found = []
+    for delta, length in zip(numbers[::2], numbers[1::2], strict=False):
+        found.append((offset + delta, offset + delta + length))
+        offset += delta + length
+    return found
+
+
+def _was_reset(group: GroupView, each: dict[str, object]) -> bool:
+    return any(
+        number == each["partition"] and new == each["offset"] and abs(float(each["t"]) - t) < 5.0  # type: ignore[arg-type]
+        for t, number, _, new in group.resets
+    )
+
+
+def _report(
+    group: GroupView, consumed: Consumed, each: dict[str, object], bad: int, outcome: Outcome
+) -> None:
+    while bad > 0 and consumed.settled[bad] <= float(each["t"]) + SLACK:  # type: ignore[arg-type]
+        bad -= 1
+    settled = consumed.settled[bad]
+    when = "never" if settled == NEVER else f"{settled - float(each['t']):.2f} s later"  # type: ignore[arg-type]
+    first = consumed.first(bad)
+    had = "nobody had it" if first is None else f"d{first.d} delivered it"
+    text = (
+        f"{group.name} {group.topic}/{each['partition']}: committed {each['offset']} ({each['metadata']!r}), but "
+        f"{consumed.log.offsets[bad]} ({consumed.log.ids[bad]}) was acknowledged {when}; {had}"
+    )
+    outcome.find("commits", text, float(each["t"]))  # type: ignore[arg-type]

@@ -1,0 +1,55 @@
+"""Progress: a partition with messages for a group is not silent for long, while clients ask.
+
+Every daemon has clients of every group that ask all the time, so silence is the proxy's. Time in which a
+fault is at work does not count for the first bound; the second bound holds whatever happens.
+"""
+
+from __future__ import annotations
+
+import itertools
+from bisect import bisect_left, bisect_right
+
+from tests.chaos.kit.checker.evidence import Evidence, GroupView
+from tests.chaos.kit.checker.outcome import Outcome
+
+CALM_BOUND = 15.0
+"""Seconds without any delivery, outside of faults and of the recovery from them."""
+HARD_BOUND = 120.0
+"""Seconds without a delivery of something new, faults or not. Storms last 35 s."""
+
+
+def check(evidence: Evidence, outcome: Outcome) -> None:
+    """Add each silence that was too long."""
+    for group in evidence.groups.values():
+        for partition in group.partitions:
+            _check(evidence, group, partition, outcome)
+
+
+def _check(evidence: Evidence, group: GroupView, partition: int, outcome: Outcome) -> None:
+    consumed = group.partitions[partition]
+    log = consumed.log
+    heard = sorted(each.t1 for found in consumed.deliveries if found is not None for each in found)
+    firsts = sorted(
+        (first.t1, index) for index in range(len(log.offsets)) if (first := consumed.first(index)) is not None
+    )
+    before = 0.0
+    for t, index in firsts:
+        since, before = max(before, log.times[index]), t
+        if t - since < 1.0:
+            continue
+        calm, begin = _longest_calm(evidence, group.topic, heard, since, t)
+        where = f"{group.name} {group.topic}/{partition} at {log.offsets[index]}"
+        if calm > outcome.slowest[0]:
+            outcome.slowest = (calm, where)
+        if calm > CALM_BOUND:
+            outcome.find("progress", f"{where}: no delivery for {calm:.1f} s without a fault", t, begin)
+        elif t - since > HARD_BOUND:
+            outcome.find("progress", f"{where}: nothing new was delivered for {t - since:.1f} s", t, since)
+
+
+def _longest_calm(
+    evidence: Evidence, topic: str, heard: list[float], since: float, until: float
+) -> tuple[float, float]:
+    """The longest silence without a fault in this time, and when it began; repeated deliveries break it too."""
+    times = [since, *heard[bisect_right(heard, since) : bisect_left(heard, until)], until]
+    return max((evidence.windows.calm(start, end, topic), start) for start, end in itertools.pairwise(times))

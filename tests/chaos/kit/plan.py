@@ -1,0 +1,213 @@
+"""What a run consists of: its length, its topics, its groups, and the daemons' configuration."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+DAEMONS = 3
+BROKERS = 3
+
+ACK_TIMEOUT = 8.0
+"""Seconds until a message that nobody acknowledged is offered again; see ``consumer.ack_timeout``."""
+SESSION_TIMEOUT = 6.0
+COMMIT_INTERVAL = 0.5
+IDLE_INSTANCE = 10.0
+
+MEMBERSHIPS = ("kafka", "kafka-next", "zookeeper")
+"""Values of ``consumer.membership``."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """A consumer group of one topic.
+
+    Attributes:
+        name: its id.
+        mode: ``ack`` (clients acknowledge), ``auto`` (auto-ack) or ``instance`` (consumer instances).
+        api: ``grpc``, ``rest`` or ``restv2``.
+        readers: clients for each daemon.
+    """
+
+    name: str
+    mode: str
+    api: str
+    readers: int = 2
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A topic, who writes to it and who reads it.
+
+    Attributes:
+        name: its name.
+        partitions: how many at first.
+        groups: who reads it.
+        singles: messages a second, one in a request, half over gRPC and half over REST.
+        batched: messages a second in batches over the REST v2 API.
+        replicas: of each partition.
+        config: the topic's settings.
+        odd: whether a plain producer adds odd records and transactions.
+    """
+
+    name: str
+    partitions: int
+    groups: tuple[Group, ...]
+    singles: float = 0.0
+    batched: float = 0.0
+    replicas: int = 3
+    config: dict[str, str] = field(default_factory=dict)
+    odd: bool = False
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One run."""
+
+    seed: int
+    minutes: float
+    membership: str
+    faults: tuple[str, ...]
+    topics: tuple[Topic, ...]
+    rate: float
+    plant: str = "-"
+    ack_timeout: float = ACK_TIMEOUT
+    session_timeout: float = SESSION_TIMEOUT
+    commit_interval: float = COMMIT_INTERVAL
+    idle_instance: float = IDLE_INSTANCE
+    drain: float = 120.0
+    """Seconds in which the groups must have consumed everything, once all is healed."""
+
+    def plant_of(self, daemon: int) -> str:
+        """The defect that is planted into a daemon; several with commas between go to one daemon each."""
+        plants = self.plant.split(",")
+        return plants[daemon - 1] if len(plants) > 1 else self.plant
+
+    def document(self) -> dict[str, Any]:
+        """The plan as it is written down."""
+        return asdict(self)
+
+    def command(self) -> str:
+        """The command that repeats the run."""
+        words = [f"make chaos MINUTES={self.minutes:g} SEED={self.seed} MEMBERSHIP={self.membership}"]
+        if self.faults:
+            words.append(f"FAULTS={','.join(self.faults)}")
+        if self.plant != "-":
+            words.append(f"PLANT={self.plant}")
+        return " ".join([*words, f"RATE={self.rate:g}"])
+
+
+def topics(rate: float) -> tuple[Topic, ...]:
+    """The topics of a run at ``rate`` messages a second, most of them in batches."""
+    single = min(60.0, rate / 10)
+    few = single / 4
+    return (
+        Topic("single", 6, (Group("g-grpc", "ack", "grpc"), Group("g-rest", "ack", "rest")), singles=single),
+        Topic("bulk", 6, (Group("g-instances", "instance", "restv2"),), batched=rate - single - 8 * few),
+        Topic("automatic", 3, (Group("g-auto", "auto", "grpc", 1),), singles=few),
+        Topic("lone", 3, (Group("g-lone", "ack", "grpc", 1),), singles=few, replicas=1),
+        Topic("grown", 2, (Group("g-grown", "ack", "grpc", 1),), singles=few),
+        Topic("recreated", 3, (Group("g-recreated", "ack", "grpc", 1),), singles=few),
+        Topic("trimmed", 2, (Group("g-trimmed", "ack", "grpc", 1),), singles=few),
+        Topic(
+            "compacted",
+            2,
+            (Group("g-compacted", "ack", "rest", 1),),
+            singles=few,
+            config={
+                "cleanup.policy": "compact",
+                "segment.ms": "4000",
+                "min.cleanable.dirty.ratio": "0.01",
+                "max.compaction.lag.ms": "4000",
+            },
+        ),
+        Topic(
+            "expiring",
+            2,
+            (Group("g-expiring", "ack", "grpc", 1),),
+            singles=few,
+            config={"retention.ms": "30000", "segment.ms": "5000"},
+        ),
+        Topic("reset", 2, (Group("g-reset", "ack", "rest", 1),), singles=few),
+        Topic(
+            "odd",
+            3,
+            (Group("g-odd", "ack", "grpc", 1),),
+            config={"max.message.bytes": "2000000"},
+            odd=True,
+        ),
+    )
+
+
+def configuration(
+    plan: Plan, daemon: int, seeds: list[int], zookeeper: int, grpc: int, rest: int, rest_link: int
+) -> dict[str, Any]:
+    """The configuration file of a daemon.
+
+    Args:
+        plan: the run.
+        daemon: its number.
+        seeds: ports of the links to the brokers.
+        zookeeper: port of the link to ZooKeeper.
+        grpc: port of its gRPC API.
+        rest: port of its REST APIs.
+        rest_link: the port that its clients use.
+    """
+    session = f"{plan.session_timeout:g}s"
+    return {
+        "grpc_addr": f"127.0.0.1:{grpc}",
+        "tcp_addr": f"127.0.0.1:{rest}",
+        "shutdown_timeout": "20s",
+        "rest": {"advertised_url": f"http://127.0.0.1:{rest_link}"},
+        "proxies": {
+            "main": {
+                "client_id": f"d{daemon}",
+                "kafka": {"seed_peers": [f"127.0.0.1:{port}" for port in seeds]},
+                "zoo_keeper": {"seed_peers": [f"127.0.0.1:{zookeeper}"], "session_timeout": session},
+                "producer": {"timeout": "5s", "retry_backoff": "5s", "retry_max": 3},
+                "consumer": {
+                    "initial_offset": "oldest",
+                    "membership": plan.membership,
+                    "long_polling_timeout": "2s",
+                    "ack_timeout": f"{plan.ack_timeout:g}s",
+                    "session_timeout": session,
+                    "subscription_timeout": "5s",
+                    "fetch_max_wait": "200ms",
+                },
+                "instances": {
+                    "session_timeout": session,
+                    "idle_timeout": f"{plan.idle_instance:g}s",
+                    "operation_timeout": "10s",
+                },
+            }
+        },
+    }
+
+
+def broker_config(plan: Plan) -> dict[str, object]:
+    """The brokers' settings that the timeouts need."""
+    session = int(plan.session_timeout * 1000)
+    of_membership = {
+        "kafka": {"group.min.session.timeout.ms": session},
+        "kafka-next": {
+            "group.consumer.session.timeout.ms": session,
+            "group.consumer.min.session.timeout.ms": session,
+            "group.consumer.heartbeat.interval.ms": 1000,
+            "group.consumer.min.heartbeat.interval.ms": 1000,
+        },
+        "zookeeper": {"zookeeper.session.timeout.ms": session, "group.min.session.timeout.ms": session},
+    }
+    return {
+        **of_membership[plan.membership],
+        "log.message.timestamp.type": "LogAppendTime",
+        "message.max.bytes": 2_000_000,
+        "replica.fetch.max.bytes": 2_000_000,
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": 1000,
+    }
+
+
+RECORDS = Path("build/chaos")
+"""Where the records of runs are kept, unless another folder is named."""
+
+__all__ = ["Group", "Plan", "Topic", "broker_config", "configuration", "topics"]

@@ -1,0 +1,284 @@
+"""Consumer instances and what happens to partitions: they are paused, come back, grow, expire, are made again."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import NewPartitions, NewTopic
+
+from tests.integration.restv1.consumers import Instance, fill
+from tests.integration.restv1.test_consumer_defects import ready
+from tests.kafka.cluster import Cluster
+from tests.support import Daemon, eventually, make_config, serving
+
+
+async def session_of(instance: Instance) -> Any:
+    """The instance's session with Kafka."""
+    ref = await instance.daemon.engine.cluster().instances.find(instance.group, instance.name)
+    return ref._cell.actor._context.session
+
+
+async def assigned(instance: Instance, count: int) -> None:
+    """Wait until the group has assigned this many partitions to the instance."""
+
+    async def found() -> int:
+        answer = await instance.at("GET", "/assignments")
+        return len(answer.json["partitions"])
+
+    await eventually(found, lambda partitions: partitions == count)
+
+
+async def paused(instance: Instance) -> Any:
+    """Wait until the instance has stopped to fetch because nobody reads; return its session."""
+    session = await session_of(instance)
+
+    async def is_paused() -> bool:
+        return bool(session._paused)
+
+    await eventually(is_paused)
+    return session
+
+
+async def read(instance: Instance, count: int) -> list[bytes]:
+    """Read until this many values have come."""
+    found: list[bytes] = []
+    for _ in range(20):
+        found += await instance.values("?timeout=1000")
+        if len(found) >= count:
+            break
+    return found
+
+
+async def test_a_partition_that_was_paused_and_comes_back_is_read(kafka: Cluster, name: str) -> None:
+    kafka.create_topic(name, 2)
+    config = make_config(kafka.bootstrap())
+    config.proxies["default"].instances.pause_after = 0.2
+    async with serving(config) as daemon:
+        first = await ready(daemon, name, name, "first")
+        assert await first.values("?timeout=100") == []
+        await assigned(first, 2)
+        session = await paused(first)
+        second = await ready(daemon, name, name, "second")
+        await assigned(second, 1)
+        await assigned(first, 1)
+        session._pause_after = 1e9  # from now on
+        assert await first.values("?timeout=100") == []
+        assert not session._paused
+        await second.delete()
+        await assigned(first, 2)
+        for number in range(2):
+            await fill(daemon, name, b"%d" % number, partition=number)
+        assert sorted(await read(first, 2)) == [b"0", b"1"]
+
+
+async def test_a_paused_partition_that_is_sought_is_read_from_there(kafka: Cluster, name: str) -> None:
+    kafka.create_topic(name, 2)
+    config = make_config(kafka.bootstrap())
+    config.proxies["default"].instances.pause_after = 0.2
+    async with serving(config) as daemon:
+        for number in range(2):
+            await fill(daemon, name, b"%d" % number, partition=number)
+        for manually in (False, True):
+            instance = Instance(daemon, name, f"c{manually}")
+            await instance.create(auto_commit_enable=False)
+            places = [{"topic": name, "partition": number} for number in range(2)]
+            if manually:
+                assert (await instance.at("POST", "/assignments", {"partitions": places})).status == 204
+            else:
+                await instance.subscribe(name)
+            for _ in range(3):
+                assert sorted(await read(instance, 2)) == [b"0", b"1"]
+                await paused(instance)
+                body = {"partitions": places}
+                assert (await instance.at("POST", "/positions/beginning", body)).status == 204
+            if manually:  # a new assignment of paused partitions
+                assert (await instance.at("POST", "/assignments", {"partitions": places[:1]})).status == 204
+                assert (await instance.at("POST", "/assignments", {"partitions": places})).status == 204
+                assert sorted(await read(instance, 2)) == [b"0", b"1"]
+            await instance.delete()
+
+
+async def test_an_added_partition_is_read_from_its_beginning(kafka: Cluster, name: str) -> None:
+    """Also with ``latest``: the reader has not seen, and has not skipped, what was written to it."""
+    kafka.create_topic(name)
+    async with serving(make_config(kafka.bootstrap())) as daemon:
+        await fill(daemon, name, b"old")
+        instance = await ready(daemon, name, name, auto_offset_reset="latest")
+        assert await instance.values("?timeout=100") == []
+
+        async def grow(partitions: int) -> None:
+            admin = kafka.admin()
+            admin.create_partitions([NewPartitions(name, partitions)])[name].result(30)
+            await eventually(lambda: _writable(daemon, name, partitions - 1))
+
+        await grow(2)
+        assert await read(instance, 1) == [b"first"]
+        assert (await instance.at("POST", "/offsets")).status == 200
+        await instance.delete()
+        await grow(3)
+        instance = await ready(daemon, name, name, auto_offset_reset="latest")
+        assert await read(instance, 1) == [b"first"]
+        assert (await instance.at("GET", "/assignments")).json["partitions"][2]["partition"] == 2
+
+
+async def _writable(daemon: Daemon, topic: str, partition: int) -> bool:
+    """Write the first record of an added partition, once the daemon's producer knows it."""
+    try:
+        await fill(daemon, topic, b"first", partition=partition)
+    except AssertionError:
+        return False
+    return True
+
+
+async def test_a_position_that_has_expired_continues_at_the_oldest_record(kafka: Cluster, name: str) -> None:
+    """With ``latest``, too: nothing that is still there is skipped."""
+    kafka.create_topic(name)
+    config = make_config(kafka.bootstrap())
+    config.proxies["default"].instances.pause_after = 0.2
+    async with serving(config) as daemon:
+        instance = await ready(daemon, name, name, auto_offset_reset="latest", max_poll_records=1)
+        assert await instance.values("?timeout=100") == []
+        await fill(daemon, name, *[b"%d" % at for at in range(10)])
+        assert await read(instance, 1) == [b"0"]
+        assert (await instance.at("POST", "/offsets")).status == 200
+        await paused(instance)
+        await asyncio.to_thread(_delete_up_to, kafka, name, 5)
+        # One record had been kept when the fetching was paused.
+        assert (await read(instance, 2))[-1] == b"5"
+        assert (await instance.at("POST", "/offsets")).status == 200
+        assert await instance.committed(name) == {0: 6}
+        await instance.delete()
+        await asyncio.to_thread(_delete_up_to, kafka, name, 8)
+        instance = await ready(daemon, name, name, "d", auto_offset_reset="latest")
+        assert await read(instance, 2) == [b"8", b"9"]
+
+
+def _delete_up_to(kafka: Cluster, topic: str, offset: int) -> None:
+    place = TopicPartition(topic, 0, offset)
+    for future in kafka.admin().delete_records([place]).values():
+        future.result(30)
+
+
+async def test_a_topic_that_is_made_again_is_read_from_its_beginning(kafka: Cluster, name: str) -> None:
+    kafka.create_topic(name)
+    async with serving(make_config(kafka.bootstrap())) as daemon:
+        await fill(daemon, name, *[b"%d" % at for at in range(5)])
+        instance = await ready(daemon, name, name)
+        assert len(await read(instance, 5)) == 5
+        await _make_again(kafka, name)
+        await eventually(lambda: _writable(daemon, name, 0))
+        assert await read(instance, 1) == [b"first"]
+        assert (await instance.at("POST", "/offsets")).status == 200
+        assert await instance.committed(name) == {0: 1}
+
+
+@pytest.mark.parametrize("manually", [False, True])
+async def test_a_topic_that_is_made_again_with_more_records_is_read_from_its_beginning(
+    kafka: Cluster, name: str, manually: bool
+) -> None:
+    """The Kafka client goes on at the old position, which the new topic has as well, and says nothing."""
+    kafka.create_topic(name)
+    config = make_config(kafka.bootstrap())
+    config.proxies["default"].instances.pause_after = 0.2
+    async with serving(config) as daemon:
+        await fill(daemon, name, *[b"%d" % at for at in range(3)])
+        instance = Instance(daemon, name)
+        await instance.create(auto_commit_enable=False)
+        if manually:
+            places = {"partitions": [{"topic": name, "partition": 0}]}
+            assert (await instance.at("POST", "/assignments", places)).status == 204
+        else:
+            await instance.subscribe(name)
+        assert len(await read(instance, 3)) == 3
+        await paused(instance)  # so that the client does not see that the topic is gone meanwhile
+        await _make_again(kafka, name)
+        await eventually(lambda: _writable(daemon, name, 0))
+        await fill(daemon, name, *[b"%d" % at for at in range(1, 6)])
+        assert (await instance.at("POST", "/offsets")).status == 200
+        assert await instance.committed(name) == {0: 0}, "nothing of the new topic was read"
+        assert await read(instance, 6) == [b"first", b"1", b"2", b"3", b"4", b"5"]
+        assert (await instance.at("POST", "/offsets")).status == 200
+        assert await instance.committed(name) == {0: 6}
+
+        await paused(instance)
+        await _make_again(kafka, name)
+        await eventually(lambda: _writable(daemon, name, 0))
+        await fill(daemon, name, *[b"%d" % at for at in range(7)])
+        seen: list[bytes] = []
+        async with asyncio.timeout(60):  # without a commit it is noticed when records are looked for
+            while b"first" not in seen or seen[-1] != b"6":
+                seen += await instance.values("?timeout=1000")
+        assert seen[-8:] == [b"first", *[b"%d" % at for at in range(7)]]
+
+
+async def test_a_partition_can_be_assigned_before_its_topic_exists(kafka: Cluster, name: str) -> None:
+    async with serving(make_config(kafka.bootstrap())) as daemon:
+        instance = Instance(daemon, name)
+        await instance.create(auto_offset_reset="latest")
+        places = {"partitions": [{"topic": name, "partition": 0}]}
+        assert (await instance.at("POST", "/assignments", places)).status == 204
+        assert await instance.values("?timeout=100") == []
+        await asyncio.to_thread(kafka.create_topic, name)
+        await fill(daemon, name, b"0", b"1")
+        assert await read(instance, 2) == [b"0", b"1"]
+
+
+async def test_a_partition_without_a_leader_holds_up_no_other(kafka3: Cluster, name: str) -> None:
+    """Each is on one broker alone; one broker is dead when the instance joins."""
+    topic = NewTopic(name, 3, replica_assignment=[[1], [2], [3]], config={"min.insync.replicas": "1"})
+    kafka3.admin().create_topics([topic])[name].result(30)
+    config = make_config(kafka3.bootstrap())
+    async with serving(config) as daemon:
+        for number in range(3):
+            await eventually(lambda at=number: _writable(daemon, name, at))  # type: ignore[misc]
+        await asyncio.to_thread(kafka3.kill, 3)
+        by_reset = {reset: Instance(daemon, f"{name}-{reset}", reset) for reset in ("earliest", "latest")}
+        for reset, instance in by_reset.items():
+            await instance.create(auto_offset_reset=reset)
+            await instance.subscribe(name)
+        assert sorted(await read(by_reset["earliest"], 2)) == [b"first", b"first"]
+        assert await by_reset["latest"].values("?timeout=100") == []
+        await fill(daemon, name, b"next", partition=0)
+        for instance in by_reset.values():
+            assert await read(instance, 1) == [b"next"]
+        await asyncio.to_thread(kafka3.start, 3)
+        await asyncio.to_thread(kafka3.wait_ready, 3)
+        assert await read(by_reset["earliest"], 1) == [b"first"], "the rest begins with its leader"
+        await fill(daemon, name, b"late", partition=2)
+        for instance in by_reset.values():
+            assert await read(instance, 1) == [b"late"]
+
+
+async def _make_again(kafka: Cluster, topic: str) -> None:
+    kafka.admin().delete_topics([topic])[topic].result(30)
+
+    async def gone() -> bool:
+        return topic not in await asyncio.to_thread(lambda: kafka.admin().list_topics(timeout=10).topics)
+
+    await eventually(gone)
+    await asyncio.to_thread(kafka.create_topic, topic)
+
+
+async def test_a_read_returns_the_records_of_all_partitions(kafka: Cluster, name: str) -> None:
+    """Not of the one alone that answers first, after an assignment or a seek. Without the wait for the others it is
+    so in half of the reads.
+    """
+    kafka.create_topic(name, 4)
+    places = {"partitions": [{"topic": name, "partition": number} for number in range(4)]}
+    async with serving(make_config(kafka.bootstrap())) as daemon:
+        for number in range(4):
+            await fill(daemon, name, b"%d" % number, partition=number)
+        whole = 0
+        for at in range(10):
+            instance = await ready(daemon, f"{name}-{at}", name)
+            for _ in range(3):
+                found = len(await instance.records("?timeout=5000"))
+                whole += found == 4
+                while found < 4:
+                    found += len(await instance.records("?timeout=5000"))
+                assert (await instance.at("POST", "/positions/beginning", places)).status == 204
+            await instance.delete()
+        assert whole >= 25

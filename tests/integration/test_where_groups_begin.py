@@ -1,0 +1,343 @@
+"""Where a group begins on a real Kafka: topics that are grown, truncated, made again, or have no leader."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any
+
+import grpc
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import NewPartitions, NewTopic
+
+from pixy.wire.client import GroupClient
+from tests.kafka.cluster import Cluster
+from tests.support import Daemon, eventually, make_config, serving
+
+Message = tuple[int, int]
+"""Partition and offset."""
+
+
+async def consume(daemon: Daemon, topic: str, group: str, **fields: Any) -> Any:
+    """The next message, however long it takes within a minute."""
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                return await daemon.consume(topic, group, **(fields or {"auto_ack": True}))
+            except grpc.RpcError as error:
+                assert error.code() is grpc.StatusCode.NOT_FOUND, error
+
+
+async def take(daemon: Daemon, topic: str, group: str, wanted: set[Message]) -> list[Message]:
+    """Consume until all wanted messages have come; return all that came, in order."""
+    found: list[Message] = []
+    while not wanted <= set(found):
+        message = await consume(daemon, topic, group)
+        found.append((message.partition, message.offset))
+    return found
+
+
+async def drain(daemon: Daemon, topic: str, group: str) -> None:
+    """Consume until nothing comes."""
+    with contextlib.suppress(grpc.RpcError):
+        while True:
+            await daemon.consume(topic, group, auto_ack=True)
+
+
+def write(cluster: Cluster, topic: str, count: int, partition: int = 0) -> None:
+    producer = Producer({"bootstrap.servers": ",".join(cluster.bootstrap()), "log_level": 0})
+    for number in range(count):
+        producer.produce(topic, b"%d" % number, partition=partition)
+    assert producer.flush(30) == 0
+
+
+async def committed(cluster: Cluster, group: str, topic: str, partition: int = 0) -> int:
+    def ask() -> int:
+        with GroupClient(cluster.bootstrap()[0], group) as client:
+            return client.fetch_offset(topic, partition).offset
+
+    return await asyncio.to_thread(ask)
+
+
+def make_again(cluster: Cluster, topic: str, partitions: int = 1) -> None:
+    """Delete a topic and create it again, as soon as the broker lets us."""
+    cluster.admin().delete_topics([topic])[topic].result(30)
+    while True:
+        try:
+            cluster.admin().create_topics([NewTopic(topic, partitions, 1)])[topic].result(30)
+            return
+        except Exception as error:
+            assert "TOPIC_ALREADY_EXISTS" in str(error), error
+
+
+# -- partitions without a leader ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+async def test_a_partition_without_a_leader_delays_no_other_and_begins_when_it_has_one(
+    kafka3: Cluster, name: str, protocol: str
+) -> None:
+    healthy = kafka3.create_topic(f"{name}-healthy")
+    new = NewTopic(name, 2, replica_assignment=[[1], [3]], config={"min.insync.replicas": "1"})
+    kafka3.admin().create_topics([new])[name].result(30)
+    for topic, partition in ((healthy, 0), (name, 0), (name, 1)):
+        await asyncio.to_thread(write, kafka3, topic, 3, partition)
+    kafka3.kill(3)
+    try:
+        config = make_config(kafka3.bootstrap(), group_protocol=protocol, long_polling_timeout=1.0)
+        async with serving(config) as daemon:
+            await take(daemon, name, "g", {(0, 0), (0, 1), (0, 2)})
+            await take(daemon, healthy, "g", {(0, 0), (0, 1), (0, 2)})
+            await eventually(lambda: committed(kafka3, "g", name), lambda offset: offset == 3)
+            kafka3.start(3)
+            assert await take(daemon, name, "g", {(1, 0), (1, 1), (1, 2)}) == [(1, 0), (1, 1), (1, 2)]
+    finally:
+        if 3 not in kafka3._processes:
+            kafka3.start(3)
+        await asyncio.to_thread(kafka3.wait_ready)
+
+
+# -- topics that are made again -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("count", [3, 10, 15], ids=["shorter", "equal", "longer"])
+async def test_a_topic_that_is_made_again_begins_at_its_oldest_message(
+    kafka: Cluster, name: str, count: int, protocol: str
+) -> None:
+    kafka.create_topic(name)
+    config = make_config(
+        kafka.bootstrap(), initial_offset="newest", group_protocol=protocol, long_polling_timeout=1.0
+    )
+    async with serving(config) as daemon:
+        with pytest.raises(grpc.RpcError):
+            await daemon.consume(name, name, auto_ack=True)
+        await asyncio.to_thread(write, kafka, name, 10)
+        await take(daemon, name, name, {(0, offset) for offset in range(10)})
+        await eventually(lambda: committed(kafka, name, name), lambda offset: offset == 10)
+        await asyncio.to_thread(make_again, kafka, name)
+        await asyncio.to_thread(write, kafka, name, count)
+        await take(daemon, name, name, {(0, offset) for offset in range(count)})
+        await drain(daemon, name, name)  # what came before the new topic was noticed comes twice
+        await eventually(lambda: committed(kafka, name, name), lambda offset: offset == count)
+
+
+async def test_a_stop_commits_no_position_of_the_old_topic_and_the_restart_begins_at_the_oldest(
+    kafka: Cluster, name: str
+) -> None:
+    kafka.create_topic(name)
+    config = make_config(kafka.bootstrap(), initial_offset="newest", long_polling_timeout=1.0)
+    config.proxies["default"].consumer.offsets_commit_interval = 3600.0
+    async with serving(config) as daemon:
+        with pytest.raises(grpc.RpcError):
+            await daemon.consume(name, name, auto_ack=True)
+        await asyncio.to_thread(write, kafka, name, 10)
+        await take(daemon, name, name, {(0, offset) for offset in range(10)})
+        await asyncio.to_thread(make_again, kafka, name)
+        await asyncio.to_thread(write, kafka, name, 15)
+    assert await committed(kafka, name, name) <= 0
+    async with serving(config) as daemon:
+        found = await take(daemon, name, name, {(0, offset) for offset in range(15)})
+        assert found == [(0, offset) for offset in range(15)]
+
+
+async def test_a_committed_offset_above_the_end_means_another_log(kafka: Cluster, name: str) -> None:
+    kafka.create_topic(name)
+    await asyncio.to_thread(write, kafka, name, 5)
+    config = make_config(kafka.bootstrap(), initial_offset="newest", long_polling_timeout=1.0)
+    async with serving(config) as daemon:
+        await daemon.post(f"/topics/{name}/offsets?group={name}", '[{"partition":0,"offset":30}]')
+        assert (await consume(daemon, name, name)).offset == 0
+
+
+async def test_a_topic_that_is_made_while_it_is_asked_for_begins_at_its_oldest_message(
+    kafka: Cluster, name: str
+) -> None:
+    """The first time, and again once its deletion has been noticed."""
+    config = make_config(kafka.bootstrap(), initial_offset="newest", long_polling_timeout=1.0)
+    async with serving(config) as daemon:
+        with pytest.raises(grpc.RpcError):
+            await daemon.consume(name, name, auto_ack=True)
+        for _ in range(2):
+            await asyncio.to_thread(kafka.create_topic, name)
+            await asyncio.to_thread(write, kafka, name, 5)
+            wanted = [(0, offset) for offset in range(5)]
+            assert await take(daemon, name, name, set(wanted)) == wanted
+            kafka.admin().delete_topics([name])[name].result(30)
+
+            async def owned() -> set[int]:
+                with contextlib.suppress(grpc.RpcError):
+                    await daemon.consume(name, name, auto_ack=True)
+                return daemon.owned(name, name)
+
+            await eventually(owned, lambda owned: not owned, within=40)
+
+
+async def test_a_topic_of_kafka_3_9_that_is_made_again(old_kafka: Cluster, name: str) -> None:
+    old_kafka.create_topic(name)
+    config = make_config(old_kafka.bootstrap(), initial_offset="newest", long_polling_timeout=1.0)
+    async with serving(config) as daemon:
+        with pytest.raises(grpc.RpcError):
+            await daemon.consume(name, name, auto_ack=True)
+        await asyncio.to_thread(write, old_kafka, name, 3)
+        await take(daemon, name, name, {(0, offset) for offset in range(3)})
+        await asyncio.to_thread(make_again, old_kafka, name)
+        await asyncio.to_thread(write, old_kafka, name, 9)
+        await take(daemon, name, name, {(0, offset) for offset in range(9)})
+
+
+# -- topics that grow, and retention ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+async def test_partitions_added_while_an_established_group_is_away_begin_at_their_oldest_message(
+    kafka: Cluster, name: str, protocol: str
+) -> None:
+    kafka.create_topic(name)
+    config = make_config(
+        kafka.bootstrap(), initial_offset="newest", group_protocol=protocol, long_polling_timeout=1.0
+    )
+    async with serving(config) as daemon:
+        with pytest.raises(grpc.RpcError):
+            await daemon.consume(name, name, auto_ack=True)
+        await asyncio.to_thread(write, kafka, name, 2)
+        await take(daemon, name, name, {(0, 0), (0, 1)})
+    kafka.admin().create_partitions([NewPartitions(name, 3)])[name].result(30)
+    for partition in range(3):
+        await asyncio.to_thread(write, kafka, name, 2, partition)
+    async with serving(config) as daemon:
+        found = await take(daemon, name, name, {(0, 2), (0, 3), (1, 0), (1, 1), (2, 0), (2, 1)})
+        assert len(found) == 6
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+async def test_a_group_new_to_a_topic_begins_at_the_newest_message_of_all_partitions(
+    kafka: Cluster, name: str, protocol: str
+) -> None:
+    """Two daemons join at the same time: each finds offsets that the other has just committed."""
+    kafka.create_topic(name, 6)
+    for partition in range(6):
+        await asyncio.to_thread(write, kafka, name, 3, partition)
+    config = make_config(
+        kafka.bootstrap(), initial_offset="newest", group_protocol=protocol, long_polling_timeout=1.0
+    )
+    async with serving(config) as one, serving(config) as two:
+
+        async def ask(daemon: Daemon) -> None:
+            with pytest.raises(grpc.RpcError):
+                await daemon.consume(name, name, auto_ack=True)
+
+        for _ in range(3):
+            await asyncio.gather(ask(one), ask(two))
+    for partition in range(6):
+        assert await committed(kafka, name, name, partition) == 3
+
+
+async def test_sparse_acks_hold_when_retention_has_passed_the_committed_offset(
+    kafka: Cluster, name: str
+) -> None:
+    kafka.create_topic(name)
+    config = make_config(kafka.bootstrap(), long_polling_timeout=1.0, drain_timeout=0.2)
+    async with serving(config) as daemon:
+        await asyncio.to_thread(write, kafka, name, 60)
+        got = [await consume(daemon, name, name, no_ack=True) for _ in range(50)]
+        for message in got[5:]:
+            await daemon.ack(name, name, message)
+    assert await committed(kafka, name, name) == 0
+    kafka.admin().delete_records([TopicPartition(name, 0, 3)])[TopicPartition(name, 0, 3)].result(30)
+    async with serving(config) as daemon:
+        wanted = [(0, offset) for offset in (3, 4, *range(50, 60))]
+        assert await take(daemon, name, name, set(wanted)) == wanted
+        await eventually(lambda: committed(kafka, name, name), lambda offset: offset == 60)
+
+
+async def test_a_living_group_goes_on_at_the_oldest_message_that_retention_has_left(
+    kafka: Cluster, name: str
+) -> None:
+    """Flow control holds the rest back at the broker, where it is deleted."""
+    kafka.create_topic(name)
+    config = make_config(
+        kafka.bootstrap(), long_polling_timeout=1.0, prefetch_max_messages=2, fetch_max_bytes=1024
+    )
+    config.proxies["default"].consumer.prefetch_max_bytes = 1_048_576
+    producer = Producer({"bootstrap.servers": kafka.bootstrap()[0]})
+    for _ in range(30):
+        producer.produce(name, b"x" * 100_000)
+        producer.flush(30)
+    async with serving(config) as daemon:
+        assert (await consume(daemon, name, name)).offset == 0
+        kafka.admin().delete_records([TopicPartition(name, 0, 28)])[TopicPartition(name, 0, 28)].result(30)
+        found = await take(daemon, name, name, {(0, 28), (0, 29)})
+        assert found == sorted(found)
+        await eventually(lambda: committed(kafka, name, name), lambda offset: offset == 30)
+
+
+# -- ends without messages ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("outcome", ["commit", "abort", "abort alone"])
+async def test_markers_of_transactions_at_the_end_leave_no_lag(
+    kafka: Cluster, name: str, outcome: str
+) -> None:
+    kafka.create_topic(name)
+    if outcome != "abort alone":
+        await asyncio.to_thread(write, kafka, name, 2)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap()[0], "transactional.id": name})
+    producer.init_transactions()
+    producer.begin_transaction()
+    for _ in range(3):
+        producer.produce(name, b"transaction")
+    producer.flush(30)
+    if outcome == "commit":
+        producer.commit_transaction()
+    else:
+        producer.abort_transaction()
+    messages, end = {"commit": (5, 6), "abort": (2, 6), "abort alone": (0, 4)}[outcome]
+    async with serving(make_config(kafka.bootstrap(), long_polling_timeout=1.0)) as daemon:
+        await take(daemon, name, name, {(0, offset) for offset in range(messages)})
+        if not messages:
+            with pytest.raises(grpc.RpcError):
+                await daemon.consume(name, name, auto_ack=True)
+        found = await eventually(lambda: daemon.offsets(name, name), lambda found: found[0].offset == end)
+        assert found[0].lag == 0
+        await daemon.produce(name, b"after")
+        assert (await consume(daemon, name, name)).offset == end
+
+
+# -- leaving ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+async def test_the_only_topic_that_expires_while_a_missing_one_is_asked_for_is_given_up(
+    kafka: Cluster, name: str, protocol: str
+) -> None:
+    """Else the other daemon would wait for the partitions until the session times out."""
+    kafka.create_topic(name, 2)
+    config = make_config(
+        kafka.bootstrap(),
+        group_protocol=protocol,
+        long_polling_timeout=0.5,
+        subscription_timeout=1.0,
+        session_timeout=300.0,
+    )
+    async with serving(config) as one, serving(config) as two:
+        await asyncio.to_thread(write, kafka, name, 3)
+        assert (await consume(one, name, name)).offset == 0
+        stop = asyncio.Event()
+
+        async def ask_for_a_missing_topic() -> None:
+            while not stop.is_set():
+                with pytest.raises(grpc.RpcError):
+                    await one.consume(f"{name}-missing", name, auto_ack=True)
+
+        async def owned() -> set[int]:
+            return one.owned(name, name)
+
+        asking = asyncio.create_task(ask_for_a_missing_topic())
+        try:
+            await eventually(owned, lambda owned: not owned)
+            assert await take(two, name, name, {(0, 1), (0, 2)}) == [(0, 1), (0, 2)]
+        finally:
+            stop.set()
+            await asking

@@ -1,0 +1,71 @@
+"""How ``make test`` deals out test files to its processes (pytest-xdist).
+
+The pipeline's tests compute, on a Spark session that takes seconds to start; the other tests on real Kafka wait
+most of the time; unit tests are short. So one process begins with the pipeline and the others with the rest, and
+there is always something to compute. Unit tests come last, so that all processes end at about the same time.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from xdist.scheduler.loadfile import LoadFileScheduling
+from xdist.workermanage import WorkerController
+
+PIPELINE = "tests/integration/pipeline/"
+DEMO = f"{PIPELINE}test_demo.py"
+"""Starts a Spark of its own, so any process may have it."""
+LONGEST = (
+    DEMO,
+    "tests/chaos/test_kit.py",
+    f"{PIPELINE}test_kills.py",
+    f"{PIPELINE}audit/test_audit.py",
+    f"{PIPELINE}datasource/test_stream.py",
+    PIPELINE,
+    "tests/integration/tap/test_rebalances.py",
+    "tests/integration/restv1/test_contract.py",
+    "tests/integration/test_program.py",
+    "tests/integration/test_consume.py",
+    "tests/chaos/test_faults.py",
+    "tests/integration/",
+    "tests/chaos/",
+    "tests/model/",
+)
+"""Files and folders whose tests run first, in this order."""
+PREFERENCES = (
+    ("pipeline", "waiting", "unit"),
+    ("waiting", "pipeline", "unit"),
+    ("waiting", "unit", "pipeline"),
+)
+"""Which kind of files the first, the second and any other process takes first, and what then."""
+
+
+def rank(nodeid: str) -> int:
+    """Return a test's place in the order; the lowest is the first."""
+    return next((at for at, path in enumerate(LONGEST) if nodeid.startswith(path)), len(LONGEST))
+
+
+def kind(path: str) -> str:
+    """Return a file's kind, as :data:`PREFERENCES` names it."""
+    if path.startswith(PIPELINE) and path != DEMO:
+        return "pipeline"
+    return "unit" if rank(path) == len(LONGEST) else "waiting"
+
+
+class Lanes(LoadFileScheduling):  # type: ignore[misc]
+    """Deals out whole files in their order, to each process of the kind that it prefers."""
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        preference = PREFERENCES[min(self.nodes.index(node), len(PREFERENCES) - 1)]
+        first = min(self.workqueue, key=lambda path: preference.index(kind(path)))
+        self.workqueue.move_to_end(first, last=False)
+        super()._assign_work_unit(node)
+
+
+def scheduler(config: pytest.Config, log: Any) -> Lanes | None:
+    """Make the scheduler of ``--dist loadfile``; None leaves it to pytest-xdist."""
+    return Lanes(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
+__all__ = ["Lanes", "kind", "rank", "scheduler"]
