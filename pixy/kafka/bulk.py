@@ -34,6 +34,12 @@ MAX_IN_FLIGHT_BYTES = 128 << 20
 """The bounds of librdkafka's queue: records that may be in the log without being confirmed."""
 _LARGEST_MESSAGE = 1_000_000_000  # librdkafka's own limit; the broker enforces the real one
 _POLL_EVERY = 1000
+_NOT_WRITTEN = KafkaError(
+    "kafka: a record was acknowledged without an offset, so it may not be in the log",
+    -1,
+    "UNKNOWN",
+    retriable=True,
+)
 _BATCH = 500
 _WAIT = 0.05
 
@@ -65,6 +71,10 @@ def bulk_settings(settings: Settings) -> Settings:
 class BulkProducer:
     """An idempotent producer: the records of a partition land once and in the order of ``send``.
 
+    The first record of a partition goes alone, and again until it has an offset. Before that the broker does not know
+    the producer, and a request that overtakes another one makes librdkafka report records as written that are not
+    (see :mod:`pixy.kafka.partition_gates`). Where the partitioner chooses, such a report is an error.
+
     Args:
         settings: see :func:`bulk_settings`.
         landed: called in ``send``, ``poll`` and ``flush`` with the acknowledged records, for each partition
@@ -81,6 +91,7 @@ class BulkProducer:
         self._callbacks: dict[int, Callable[[Any, Any], None]] = {}
         self._anywhere: list[tuple[int, int, int]] = []
         self._error: KafkaError | None = None
+        self._proved: set[tuple[str, int]] = set()
 
     def send(self, topic: str, partition: int, records: Sequence[Outgoing]) -> None:
         """Hand records to librdkafka, waiting while its queue is full.
@@ -94,6 +105,9 @@ class BulkProducer:
             KafkaError: one of these or of earlier records was refused; nothing is sent after it.
         """
         self._know(topic)
+        if partition != ANY and (topic, partition) not in self._proved and records:
+            self._prove(topic, partition, records[0])
+            records = records[1:]
         for at in range(0, len(records), _BATCH):
             self._produce(topic, partition, records[at : at + _BATCH])
             self.poll()
@@ -109,6 +123,34 @@ class BulkProducer:
         if found.error is not None:
             raise translate(found.error)
         self._known.add(topic)
+
+    def _prove(self, topic: str, partition: int, record: Outgoing) -> None:
+        """Send a partition's first record, and wait for its offset."""
+        token, timestamp, key, value, headers = record
+        offset: int | None = None
+
+        def report(error: Any, message: Any) -> None:
+            nonlocal reported, offset
+            reported, offset = True, message.offset()
+            if error is not None:
+                self._error = self._error or translate(error)
+
+        while offset is None:
+            reported = False
+            try:
+                self._producer.produce(
+                    topic, value, key, partition, report, None, timestamp, list(headers or ())
+                )
+            except BufferError:
+                reported = True  # to be tried again, once there is room
+                self._producer.poll(_WAIT)
+            except (KafkaException, TypeError, ValueError) as error:
+                self._error = translate(error)
+            while not (reported or self._error):
+                self._producer.poll(_WAIT)
+            self._check()
+        self._proved.add((topic, partition))
+        self._landed(partition, [token], [offset])
 
     def _produce(self, topic: str, partition: int, records: Sequence[Outgoing]) -> None:
         # One call for each record: produce_batch is faster, but takes neither timestamps nor headers.
@@ -139,19 +181,23 @@ class BulkProducer:
             add = self._reports.setdefault(partition, []).append
 
             def found(error: Any, message: Any) -> None:
-                if error is None:
-                    add(message.offset())
+                if error is None and (offset := message.offset()) is not None:
+                    add(offset)
                 else:
-                    self._error = self._error or translate(error)
+                    self._refused(error)
 
             self._callbacks[partition] = found
         return found
 
     def _report_anywhere(self, token: int, error: Any, message: Any) -> None:
-        if error is None:
-            self._anywhere.append((message.partition(), token, message.offset()))
+        if error is None and (offset := message.offset()) is not None:
+            self._anywhere.append((message.partition(), token, offset))
         else:
-            self._error = self._error or translate(error)
+            self._refused(error)
+
+    def _refused(self, error: Any) -> None:
+        if self._error is None:
+            self._error = _NOT_WRITTEN if error is None else translate(error)
 
     def poll(self) -> None:
         """Process the delivery reports that are ready. Raises KafkaError if a record was refused."""

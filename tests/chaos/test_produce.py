@@ -14,6 +14,7 @@ from confluent_kafka import TopicPartition
 from pixy.engine.engine import Engine
 from pixy.errors import KafkaError
 from pixy.kafka import settings
+from pixy.kafka.bulk import ANY, BulkProducer, bulk_settings
 from pixy.kafka.partitioning import fnv1a_partition
 from pixy.kafka.producer import ProducerClient
 from pixy.kafka.producer_messages import Bulk
@@ -195,6 +196,41 @@ async def test_a_stop_without_kafka_ends_and_counts_what_it_gives_up(
         result = await engine.stop()
     assert (result.lost_messages, result.drained, result.left) == (20, True, ())
     assert caplog.text.count("an asynchronous message is lost") == 20
+
+
+@pytest.mark.parametrize("partition", [0, ANY])
+async def test_a_bulk_transfer_notes_no_record_that_is_not_in_the_log(
+    kafka: Cluster, name: str, partition: int
+) -> None:
+    """Where the partition is known nothing is lost; else the transfer fails, and what it noted is right."""
+    kafka.create_topic(name)
+    leader = LateLeader(address(kafka))
+    values = [b"%d" % number + bytes(600_000) for number in range(8)]
+    landed: dict[int, int] = {}
+
+    def transfer(bootstrap: str) -> KafkaError | None:
+        conf = bulk_settings(settings.producer(make_config([bootstrap]).proxies["default"], "random"))
+        producer = BulkProducer(
+            conf, lambda _at, tokens, offsets: landed.update(zip(tokens, offsets, strict=True))
+        )
+        try:
+            for token, value in enumerate(values):
+                producer.send(name, partition, [(token, 0, None, value, None)])
+            producer.flush()
+        except KafkaError as error:
+            return error
+        return None
+
+    async with leader.listening() as bootstrap:
+        error = await asyncio.to_thread(transfer, bootstrap)
+    [log] = await asyncio.to_thread(read, kafka, [TopicPartition(name, 0)])
+    assert {token: log[offset] for token, offset in landed.items()} == {
+        token: values[token] for token in landed
+    }
+    if partition == 0:
+        assert (error, log, leader.overtaken) == (None, values, set())
+    else:
+        assert "acknowledged without an offset" in str(error)
 
 
 async def until(check: Callable[[], bool]) -> None:

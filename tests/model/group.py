@@ -22,7 +22,7 @@ from tests.model.log import Kafka
 if TYPE_CHECKING:
     from tests.model.session import ModelSession
 
-UNKNOWN_TOPIC, ILLEGAL_GENERATION, UNKNOWN_MEMBER, REBALANCING = 3, 22, 25, 27
+UNKNOWN_TOPIC, NOT_COORDINATOR, ILLEGAL_GENERATION, UNKNOWN_MEMBER, REBALANCING = 3, 16, 22, 25, 27
 STEP, HEARTBEAT, METADATA = 0.02, 0.1, 0.1
 """The longest durations in seconds: until members have their assignments, until a member hears of a rebalance or
 that it is none, and until members see a change of the metadata."""
@@ -51,6 +51,8 @@ class Group:
         self._state = "stable"
         self._again = False
         self._seen: set[TopicPartition] = set()
+        self._cut: set[ModelSession] = set()
+        """Members whose connection to the coordinator is gone, as their next commit may find out."""
         kafka.watchers.append(self._look)
 
     # -- members ----------------------------------------------------------------------------------
@@ -80,6 +82,17 @@ class Group:
         self._rebalance()
 
     # -- commits ----------------------------------------------------------------------------------
+
+    def coordinator_dies(self) -> None:
+        """Another broker coordinates the group; a commit to the dead one fails."""
+        self._cut = set(self._members)
+
+    def cut_off(self, member: ModelSession) -> KafkaError | None:
+        """The failure of a whole commit, if it goes to a coordinator that is dead."""
+        if member not in self._cut:
+            return None
+        self._cut.discard(member)
+        return None if self._rng.random() < 0.5 else error_of(NOT_COORDINATOR)
 
     def commit(
         self, member: ModelSession, generation: int, commits: Iterable[Commit]

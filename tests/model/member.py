@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from tests.model.world import World
 
 
+_TO_REPEAT = ("REBALANCE_IN_PROGRESS", "ILLEGAL_GENERATION", "NOT_COORDINATOR", "_TRANSPORT")
+
+
 def named(error: PixyError | None) -> str:
     """The name of Kafka's error, or of our exception's class."""
     if error is None:
@@ -119,16 +122,19 @@ class Member:
         self._see(f"seeks {partition}@{offset}")
 
     async def commits(self, **offsets: int) -> None:
-        """Commit offsets, given as ``t_0=5``, again after a rebalance that it met, and see the outcome."""
+        """Commit offsets, given as ``t_0=5``, and see the outcome.
+
+        Commits again after a rebalance or a move of the coordinator that it met, as the committer does.
+        """
         while True:
             self.session.commit(self._commits(offsets))
-            if not await self._until(lambda: bool(self._committed)) or not self._met_rebalance():
+            if not await self._until(lambda: bool(self._committed)) or not self._to_repeat():
                 break
             self._committed.pop(0)
         await self.committed(**offsets)
 
-    def _met_rebalance(self) -> bool:
-        return any(name in self._committed[0] for name in ("REBALANCE_IN_PROGRESS", "ILLEGAL_GENERATION"))
+    def _to_repeat(self) -> bool:
+        return any(name in self._committed[0] for name in _TO_REPEAT)
 
     async def begins_to_commit(self, **offsets: int) -> None:
         """Hand over a commit and do not wait."""

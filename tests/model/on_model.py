@@ -44,6 +44,7 @@ class ModelWorld(World):
         """See :class:`tests.model.world.World`."""
         for name in self._lone:
             self.kafka.log((name, 0)).leader = False
+        self._groups[group].coordinator_dies()
         self.kafka.changed()
 
     async def broker_returns(self) -> None:

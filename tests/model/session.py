@@ -157,6 +157,9 @@ class ModelSession:
             generation, ids = self.generation, self._ids()
 
             def land() -> None:
+                if (error := self._group.cut_off(self)) is not None:
+                    self._post(Committed(error, {}))
+                    return
                 self._post(
                     Committed(None, {**self._group.commit(self, generation, self._checked(held, ids))})
                 )
