@@ -475,6 +475,10 @@ class Cluster:
         """Whether a broker's process runs."""
         return node in self._processes and not self._processes[node].ended
 
+    def ended(self) -> list[int]:
+        """The brokers that nobody stopped and that do not run."""
+        return [node for node, process in self._processes.items() if process.ended]
+
     def wait_ready(self, nodes: int | None = None) -> None:
         """Wait until ``nodes`` brokers, or all, are members of the cluster; raise after 90 s."""
         wanted = len(self.ports) if nodes is None else nodes

@@ -128,12 +128,17 @@ class Brokers:
         self.cluster.admin().create_partitions([NewPartitions(topic, partitions)])[topic].result(30)
 
     def wait_ready(self) -> None:
-        """Wait until all brokers are members of the cluster again; on a busy machine a start takes minutes."""
+        """Wait until all brokers are members of the cluster again; on a busy machine a start takes minutes.
+
+        With ZooKeeper a broker that was killed ends again while its old session lives: it is started again.
+        """
         for _ in range(STARTS - 1):
             try:
                 return self.cluster.wait_ready()
             except RuntimeError:
-                time.sleep(PAUSE)
+                time.sleep(self._plan.session_timeout)
+                for node in self.cluster.ended():
+                    self.cluster.start(node)
         return self.cluster.wait_ready()
 
     @insisting
