@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from pixy.errors import PixyError, UnknownTopic
+from pixy.kafka.errors import TRANSIENT_CODES, translate
 
 _TIMEOUT = 5.0
 """Seconds for one request."""
@@ -42,9 +43,17 @@ class TopicLookups:
         self._room = asyncio.Semaphore(_AT_ONCE)
 
     async def writable(self, topic: str) -> tuple[int, ...] | None:
-        """For a producer: the partitions that have a leader, sorted; None without such a topic. Raises PixyError."""
-        found = await self._find(topic)
+        """For a producer: the partitions that have a leader, sorted; None without such a topic.
+
+        Raises:
+            PixyError: no broker answers, or the topic is being made and has no leader yet.
+        """
+        found = await self._metadata_of(topic)
         if found is None:
+            return None
+        if found.error is not None and found.error.code() in TRANSIENT_CODES:
+            raise translate(found.error)
+        if found.error is not None or not found.partitions:
             return None
         return tuple(sorted(n for n, info in found.partitions.items() if info.leader >= 0))
 
@@ -63,17 +72,14 @@ class TopicLookups:
 
     async def _look_up(self, topic: str) -> int | None:
         async with self._room:
-            found = await self._find(topic)
-        return None if found is None else len(found.partitions)
+            found = await self._metadata_of(topic)
+        return None if found is None or found.error is not None else len(found.partitions) or None
 
-    async def _find(self, topic: str) -> Any:
+    async def _metadata_of(self, topic: str) -> Any:
         try:
-            found = (await self._metadata(topic, _TIMEOUT)).get(topic)
+            return (await self._metadata(topic, _TIMEOUT)).get(topic)
         except UnknownTopic:
             return None
-        if found is None or found.error is not None or not found.partitions:
-            return None
-        return found
 
     def _end(self, topic: str, task: asyncio.Task[int | None]) -> None:
         del self._under_way[topic]

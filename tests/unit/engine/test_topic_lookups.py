@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError as LibraryError
 
 from actors.testing import Sim, simulate
 from pixy.engine.topic_lookups import TopicLookups
@@ -92,5 +93,22 @@ def test_look_ups_at_the_same_time_are_bounded_and_so_is_the_memory_of_failed_on
             await asyncio.sleep(INTERVAL)
         assert kafka.most_at_once == 16
         assert len(kafka.lookups._failed) < 1500
+
+    simulate(scenario, seed=1)
+
+
+@pytest.mark.parametrize("code", [LibraryError.LEADER_NOT_AVAILABLE, LibraryError.UNKNOWN_TOPIC_OR_PART])
+def test_a_topic_that_is_being_made_is_not_missing(code: int) -> None:
+    """A producer keeps its messages for it, as while no broker answers; a group asks again in any case."""
+
+    async def scenario(sim: Sim) -> None:
+        kafka = Kafka(sim, SimpleNamespace(error=LibraryError(code), partitions={}))
+        if code == LibraryError.LEADER_NOT_AVAILABLE:
+            with pytest.raises(KafkaError) as caught:
+                await kafka.lookups.writable("new")
+            assert (caught.value.code, caught.value.retriable) == (code, True)
+        else:
+            assert await kafka.lookups.writable("missing") is None
+        assert await kafka.lookups.partitions("new") is None
 
     simulate(scenario, seed=1)
