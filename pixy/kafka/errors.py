@@ -154,4 +154,4 @@ def translate(error: object) -> errors.KafkaError:
         text = f"kafka server: {error.str()}"
     else:
         text = f"kafka: {error.str()}"
-    return errors.KafkaError(text, code, name, retriable=error.retriable())
+    return errors.KafkaError(text, code, name, retriable=error.retriable() or code in TRANSIENT_CODES)
