@@ -45,7 +45,7 @@ def cluster(brokers: ExitStack, answers: dict[str, Answer] | None = None, **vers
 
 def silent(brokers: ExitStack, monkeypatch: pytest.MonkeyPatch) -> FakeBroker:
     """A broker that takes connections and never answers, as a stopped process does."""
-    monkeypatch.setattr(group_members, "_TIMEOUT", 0.2)
+    monkeypatch.setattr(group_members, "_TIMEOUT", 2.0)
     done = threading.Event()
     broker = cluster(brokers, {"ApiVersions": lambda _request: None if done.wait(30) else b""})
     brokers.callback(done.set)
