@@ -346,6 +346,7 @@ class Cluster(Actor):
         return 0  # an earlier request reports what is given up
 
     async def _drain_all(self, reply: Future[Any]) -> None:
+        until = self.system.loop.time() + self._proxy.producer.shutdown_timeout
         groups = [group.ref.ask(Leave(), block=False, urgent=True) for group in self._groups.values()]
         producers = [
             ref.ask(DrainProducer(), block=False) for ref in self._producers.values() if ref.is_alive()
@@ -358,7 +359,8 @@ class Cluster(Actor):
         for waiting in (*groups, instances):
             with contextlib.suppress(ActorDeadError):
                 await waiting
-        lost += await self._client.close(self._proxy.producer.shutdown_timeout)
+        # The producers have used up some of this time: their messages were on their way meanwhile, too.
+        lost += await self._client.close(max(0.0, until - self.system.loop.time()))
         if self._journal_writer is not None:
             try:  # last, because the others still add events
                 await self._journal_writer.ask(writer.DrainJournal(), block=False)

@@ -128,6 +128,7 @@ class BulkProducer:
         """Send a partition's first record, and wait for its offset."""
         token, timestamp, key, value, headers = record
         offset: int | None = None
+        reported = False
 
         def report(error: Any, message: Any) -> None:
             nonlocal reported, offset

@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from pixy.wire.client import PartitionClient
+from pixy.wire.errors import KafkaError
 from tests import class_archives
 
 if TYPE_CHECKING:
@@ -346,6 +348,17 @@ class Cluster:
                 return name
             time.sleep(0.02)
         raise RuntimeError(f"{name} has no leaders")
+
+    def delete_records(self, topic: str, partition: int, before: int) -> None:
+        """Delete the records of a partition below an offset.
+
+        Not by AdminClient, which may end the process if the broker has just been away (librdkafka 2.16).
+        """
+        wanted = {"Name": topic, "Partitions": [{"PartitionIndex": partition, "Offset": before}]}
+        with PartitionClient(self.bootstrap(), topic, partition) as leader:
+            answer = leader.call("DeleteRecords", {"Topics": [wanted], "TimeoutMs": 20_000})
+        if code := answer["Topics"][0]["Partitions"][0]["ErrorCode"]:
+            raise KafkaError(code, f"{topic}/{partition}")
 
     def _start_zookeeper(self) -> None:
         port = free_port()

@@ -16,6 +16,12 @@ from typing import ParamSpec, TypeVar
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import NewPartitions
 
+from pixy.config.model import Kafka, Proxy
+from pixy.errors import PixyError
+from pixy.kafka import settings
+from pixy.kafka.group_members import GroupMembers
+from pixy.wire.client import get_group_coordinator
+from pixy.wire.exceptions import WireError
 from tests.chaos.kit.links import Link
 from tests.chaos.kit.plan import BROKERS, DAEMONS, Plan, Topic, broker_config
 from tests.kafka.cluster import Cluster
@@ -30,6 +36,9 @@ T = TypeVar("T")
 ATTEMPTS, PAUSE = 40, 0.5
 """How often a look-up is tried, and the seconds between: metadata may be those before the last fault."""
 
+UNREACHABLE = (KafkaException, PixyError, WireError, OSError)
+"""What look-ups raise when Kafka refuses them, or is in the middle of another fault."""
+
 STARTS = 4
 """How often to wait for the brokers, 90 s each time."""
 
@@ -42,7 +51,7 @@ def insisting(look: Callable[P, T]) -> Callable[P, T]:
         for _ in range(ATTEMPTS - 1):
             try:
                 return look(*args, **kwargs)
-            except KafkaException:
+            except UNREACHABLE:
                 time.sleep(PAUSE)
         return look(*args, **kwargs)
 
@@ -147,23 +156,23 @@ class Brokers:
         found = self.cluster.admin().list_topics(topic, timeout=10).topics[topic].partitions
         return {number: about.leader for number, about in found.items()}
 
+    # Over our own library: AdminClient's calls about groups end the process while a coordinator moves (librdkafka 2.16).
+
     @insisting
     def coordinator(self, group: str) -> int:
         """The broker that coordinates a group."""
-        found = self.cluster.admin().describe_consumer_groups([group], request_timeout=10)[group].result(10)
-        return int(found.coordinator.id)
+        return get_group_coordinator(self.cluster.bootstrap(), group).node_id
 
     @insisting
     def members(self, group: str) -> int:
         """How many members a group has."""
-        found = self.cluster.admin().describe_consumer_groups([group], request_timeout=10)[group].result(10)
-        return len(found.members)
+        made = settings.common(Proxy(kafka=Kafka(seed_peers=self.cluster.bootstrap())))
+        return len(GroupMembers(made, patience=10.0).describe([group]).get(group, ()))
 
     def trim(self, topic: str, below: dict[int, int]) -> None:
         """Delete the records below these offsets."""
-        wanted = [TopicPartition(topic, partition, offset) for partition, offset in below.items()]
-        for future in self.cluster.admin().delete_records(wanted).values():
-            future.result(20)
+        for partition, offset in below.items():
+            self.cluster.delete_records(topic, partition, offset)
 
     @insisting
     def bounds(self, topic: str) -> dict[int, tuple[int, int]]:
@@ -179,7 +188,6 @@ class Brokers:
     @insisting
     def committed(self, group: str, topic: str) -> dict[int, int]:
         """The committed offset of each partition that has one."""
-        # Not by AdminClient: its call ends the process when a coordinator has just moved (librdkafka 2.16).
         consumer = _consumer(self.bootstrap, group)
         try:
             wanted = [TopicPartition(topic, partition) for partition in self.partitions(topic)]

@@ -9,10 +9,8 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from confluent_kafka import KafkaException
-
 from tests.chaos.kit.actor_faults import ActorFaults
-from tests.chaos.kit.brokers import SMALL_DISK, Brokers
+from tests.chaos.kit.brokers import SMALL_DISK, UNREACHABLE, Brokers
 from tests.chaos.kit.clients import Clients
 from tests.chaos.kit.daemons import Daemon
 from tests.chaos.kit.kinds import KINDS
@@ -104,7 +102,7 @@ class Faults:
                     note = await self._acts[planned.kind](planned)
                 else:
                     note = "missed: another fault goes on"
-        except KafkaException as error:
+        except UNREACHABLE as error:
             note = f"missed: {error}"  # another fault is in the way
         finally:
             self.active.remove(planned.kind)

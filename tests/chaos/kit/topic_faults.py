@@ -13,7 +13,7 @@ from confluent_kafka import KafkaException
 
 from pixy.proto import kafkapixy_pb2 as pb
 from tests.chaos.kit import odd
-from tests.chaos.kit.brokers import Brokers
+from tests.chaos.kit.brokers import UNREACHABLE, Brokers
 from tests.chaos.kit.clients import Clients
 from tests.chaos.kit.instances import V2
 from tests.chaos.kit.record import Recorder
@@ -102,7 +102,7 @@ class TopicFaults:
                 await asyncio.to_thread(self._brokers.set_committed, "g-reset", "reset", wanted)
             self._records.event("offsets reset", group="g-reset", topic="reset", t0=t0, moves=moves)
             return f"by {step}: {moves}"
-        except (TimeoutError, KafkaException) as error:
+        except (TimeoutError, *UNREACHABLE) as error:
             return f"missed: {error!r}"
         finally:
             self._clients.paused.discard("g-reset")
