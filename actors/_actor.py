@@ -53,6 +53,10 @@ class Actor(pykka.Actor):
     max_tasks: int = 10_000
     """Bound of the unfinished tasks of :meth:`start_task` and :meth:`pipe_to_self`."""
 
+    turn_time: float | None = None
+    """Seconds that this actor may handle messages before others get their turn (above 0, at most 60); None
+    takes the system's. It always handles one message. See :class:`actors.ActorSystem`."""
+
     _cell_class: ClassVar[type[Cell]] = Cell
     _dispatch_table: ClassVar[Handlers] = {}
 

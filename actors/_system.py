@@ -18,6 +18,7 @@ from actors._core.instruments import Hooks, Instrument
 from actors._core.lifecycle import STOPPED
 from actors._core.mailbox import DEFAULT_CAPACITY
 from actors._core.pykka_names import register
+from actors._core.turns import TURN_TIME, Turns
 from actors._events import EventStream
 from actors._overflow import FAIL, Overflow
 from actors._policy import STOP_ON_FAILURE, RestartHistory, Supervision
@@ -70,6 +71,9 @@ class ActorSystem:
             cancelled; then as many seconds again to end.
         stop_timeout: seconds that the stop at the end of ``async with`` may take; None sets no limit.
         slow_handler: seconds after which a plain handler is reported (:class:`SlowHandler`).
+        turn_time: seconds that the actors together may keep the loop before its other callbacks run, and that
+            one actor may go on before the others do, unless its class says otherwise; above 0, at most 60. A
+            message that is being handled is never interrupted: the loop is kept longer by one at most.
         dispatcher: decides which actor goes next; None leaves that to the loop.
         registered: whether pykka's ``ActorRegistry`` knows the actors.
     """
@@ -86,6 +90,7 @@ class ActorSystem:
         stop_grace: float = 5.0,
         stop_timeout: float | None = 60.0,
         slow_handler: float = 0.1,
+        turn_time: float = TURN_TIME,
         dispatcher: Dispatcher | None = None,
         registered: bool = False,
     ) -> None:
@@ -102,6 +107,7 @@ class ActorSystem:
         self.stop_grace = stop_grace
         self.stop_timeout = stop_timeout
         self.slow_ns = int(slow_handler * 1e9)
+        self.turns = Turns(self.loop, clock, turn_time)
         self.dispatcher = dispatcher
         self.registered = registered
         self.events = EventStream()

@@ -107,8 +107,8 @@ class VirtualSelector(selectors.DefaultSelector):
             raise Livelock(f"not done after {self._wall:g} s of real time\n{self.describe()}")
 
 
-class _Shuffled(deque[Any]):
-    """A queue of callbacks that returns a random one next. Each comes eventually, with probability 1."""
+class Shuffled(deque[Any]):
+    """A queue (of callbacks, of actors) that returns a random one next. Each comes eventually, with probability 1."""
 
     def __init__(self, rng: random.Random) -> None:
         super().__init__()
@@ -147,7 +147,7 @@ class SimLoop(asyncio.SelectorEventLoop):
         # than the step of a float beyond 2**24 seconds, and a timer could stay almost due for ever.
         self._clock_resolution = RESOLUTION
         if shuffle is not None:
-            self._ready = _Shuffled(shuffle)
+            self._ready = Shuffled(shuffle)
 
     def time(self) -> float:
         """Return the virtual time in seconds."""

@@ -18,6 +18,7 @@ from actors.testing.loop import (
     CannotSimulate,
     Deadlock,
     Livelock,
+    Shuffled,
     SimLoop,
 )
 from actors.testing.schedule import PCTDispatcher, SeededDispatcher
@@ -152,6 +153,8 @@ class Sim:
             dispatcher=self._dispatcher(depth),
             **options,
         )
+        if mode == "harsh":
+            self.system.turns.ready = Shuffled(self.rng_for("turns"))
         self.invariants = Invariants(lambda text: self.loop.fail(Violation(text)))
         self.invariants.install(self.system)
         self.system.instrument(_Recorder(self.trace))

@@ -235,3 +235,65 @@ def pipeline(count: int) -> Result:
         return tally.result()
 
     return asyncio.run(main())
+
+
+class Busy(Actor):
+    """Computes for a millisecond of processor time per message, then sends itself the next one."""
+
+    handled = 0
+
+    def on_receive(self, message: Any) -> Any:
+        """Work, and go on."""
+        end = time.thread_time() + 0.001
+        while time.thread_time() < end:
+            pass
+        self.handled += 1
+        self.actor_ref.tell(message)
+
+
+class BusyCoroutine(Busy):
+    async def on_receive(self, message: Any) -> None:
+        """Work in a coroutine that waits for nothing."""
+        super().on_receive(message)
+
+
+class BusySometimes(Busy):
+    def on_receive(self, message: Any) -> Any:
+        """Work in a coroutine at every eighth message."""
+        return self._later(message) if self.handled % 8 == 7 else super().on_receive(message)
+
+    async def _later(self, message: Any) -> None:
+        super().on_receive(message)
+
+
+async def _latency(kind: type[Busy], count: int) -> Result:
+    async with ActorSystem(stop_grace=0.1) as system:
+        refs = [system.spawn(kind) for _ in range(10)]
+        for ref in refs:
+            for _ in range(100):
+                ref.tell(MESSAGE)
+        await asyncio.sleep(0.05)
+        late: list[float] = []
+        begun = time.perf_counter()
+        for _ in range(count):
+            asleep = time.perf_counter()
+            await asyncio.sleep(0.002)
+            late.append((time.perf_counter() - asleep - 0.002) * 1e3)
+        took = time.perf_counter() - begun
+        handled = sum(ref.statistics().processed for ref in refs)
+    return {"late_ms": statistics.median(late), "most_ms": max(late), "per_second": handled / took}
+
+
+def latency_plain(count: int) -> Result:
+    """Sleep ``count`` times beside busy plain handlers."""
+    return asyncio.run(_latency(Busy, count))
+
+
+def latency_coroutine(count: int) -> Result:
+    """Sleep ``count`` times beside busy coroutine handlers."""
+    return asyncio.run(_latency(BusyCoroutine, count))
+
+
+def latency_mixed(count: int) -> Result:
+    """Sleep ``count`` times beside actors whose handlers are coroutines sometimes."""
+    return asyncio.run(_latency(BusySometimes, count))

@@ -6,13 +6,14 @@ import os
 import sys
 from collections.abc import Callable
 
-from tests.bench.actors import instrumentation, lifecycle, messages, pipeline
+from tests.bench.actors import instrumentation, latency, lifecycle, messages, pipeline
 from tests.bench.actors.process import ROUNDS, ScenarioFailed
 from tests.bench.report import ROOT, Report, console
 
 RESULT = ROOT / "build" / "bench-actors.json"
 PARTS: tuple[Callable[[Report], None], ...] = (
     messages.on_the_loop,
+    latency.beside_busy_actors,
     lifecycle.spawn_and_stop,
     lifecycle.linear_stop,
     lifecycle.memory,

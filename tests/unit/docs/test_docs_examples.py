@@ -24,7 +24,7 @@ from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
 from actors import Actor, ActorSystem, Backoff, Intensity, _threaded
-from actors._core import accounting, cell, mailbox, waiting
+from actors._core import accounting, mailbox, turns, waiting
 from tests.in_process import run_file, run_source
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -96,7 +96,7 @@ def test_the_manual_names_what_exists() -> None:
 
     system = inspect.signature(ActorSystem).parameters
     assert system["mailbox_capacity"].default == waiting.MAX_WAITING == Actor.max_tasks == 10_000
-    assert (Actor.stash_capacity, mailbox.PRIORITY_FACTOR, cell.THROUGHPUT, accounting.RECENT) == (
+    assert (Actor.stash_capacity, mailbox.PRIORITY_FACTOR, turns.THROUGHPUT, accounting.RECENT) == (
         1000,
         16,
         64,
@@ -107,6 +107,7 @@ def test_the_manual_names_what_exists() -> None:
         60.0,
         0.1,
     ]
+    assert system["turn_time"].default == 0.001 and Actor.turn_time is None
     assert Backoff() == Backoff(0.05, 2.0, 10.0, 0.2, 60.0) and Intensity() == Intensity(5, 30.0)
 
 

@@ -1,0 +1,140 @@
+"""Turns: the actors of a system share each turn of the event loop with everything else that runs on it.
+
+A turn of the loop runs all callbacks that are ready, so a callback per actor would let ten busy actors keep the
+loop ten times as long as one: a timer that is due waits for all of them, up to three times (for the turn in
+which it becomes due, for its callback, for the task that its callback wakes). Therefore the actors that have
+messages stand in one queue, and one callback serves it for ``turn_time``; who is left goes on in the loop's
+next turn.
+
+A coroutine handler runs in a task, in the loop's next turn. The tasks report what they took, and the queue
+starts as many of them per turn as fit into ``turn_time`` at that cost, one at least.
+
+The clock costs nothing extra: a cell reads it after each message for its statistics.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections import deque
+from collections.abc import Callable
+from threading import get_ident
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from actors._core.cell import Cell
+
+THROUGHPUT = 64
+"""Messages that one actor handles before other actors and callbacks of the loop get their turn."""
+
+TURN_TIME = 0.001
+"""Seconds after which an actor, and all actors together, let other callbacks of the loop run."""
+
+MAX_TURN_TIME = 60.0
+"""Longest ``turn_time`` in seconds."""
+
+
+def turn_ns(seconds: float) -> int:
+    """Check a ``turn_time`` and convert it to nanoseconds.
+
+    Raises:
+        ValueError: it is not above 0, or above ``MAX_TURN_TIME``.
+    """
+    if not 0 < seconds <= MAX_TURN_TIME:
+        raise ValueError(f"turn_time is above 0 and at most {MAX_TURN_TIME:g} seconds, not {seconds}")
+    return int(seconds * 1e9)
+
+
+class Turns:
+    """The actors of one system that have messages to handle, in the order in which they were woken.
+
+    Args:
+        loop: the system's.
+        clock: nanoseconds.
+        turn_time: seconds that the actors may keep the loop; they keep it longer by one message at most.
+    """
+
+    __slots__ = (
+        "_clock",
+        "_context",
+        "_cost",
+        "_loop",
+        "_turn",
+        "limit",
+        "number",
+        "pending",
+        "ready",
+        "spent",
+        "tasks",
+    )
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, clock: Callable[[], int], turn_time: float = TURN_TIME
+    ) -> None:
+        self.limit = turn_ns(turn_time)
+        """The turn time in nanoseconds."""
+        self.ready: deque[Cell] = deque()
+        self.number = 0
+        """Turns so far: a task whose handler ends in the turn in which it began did not wait."""
+        self.spent = 0
+        """Nanoseconds that handlers in tasks took since ``_cost`` was computed."""
+        self.tasks = 0
+        """The number of these tasks."""
+        self._loop, self._clock = loop, clock
+        self._context = contextvars.Context()
+        self._turn = self._run
+        self.pending = False
+        """Whether a turn is scheduled. Reset before the queue is read: an actor that a thread adds is seen
+        either by that turn or by the thread, which then schedules one."""
+        self._cost = 0
+
+    def add(self, cell: Cell) -> None:
+        """Give an actor its turn, soon. Called by any thread.
+
+        Raises:
+            RuntimeError: the loop is closed.
+        """
+        self.ready.append(cell)
+        if self.pending:
+            if self._loop.is_closed():
+                raise RuntimeError("the event loop is closed")
+            return
+        self.pending = True
+        try:
+            if get_ident() == cell.system.thread:
+                self._loop.call_soon(self._turn, context=self._context)
+            else:
+                self._loop.call_soon_threadsafe(self._turn, context=self._context)
+        except BaseException:
+            self.pending = False
+            raise
+
+    def _run(self) -> None:
+        """Let each waiting actor handle messages until the time is over."""
+        self.pending = False
+        self.number += 1
+        ready = self.ready
+        if len(ready) == 1:  # asks one by one: 300 ns of 8 us less than the loop below
+            cell = ready.popleft()
+            cell.context.run(cell.run)
+        else:
+            self._run_all()
+
+    def _run_all(self) -> None:
+        ready, end = self.ready, self._clock() + self.limit
+        if self.tasks:
+            self._cost = self.spent // self.tasks
+            self.spent = self.tasks = 0
+        try:
+            # Not those that are woken meanwhile: other callbacks of the loop come first.
+            for _ in range(len(ready)):
+                cell = ready.popleft()
+                cell.context.run(cell.run)
+                if cell.task is not None:
+                    end -= self._cost
+                if cell.began >= end:
+                    break
+        finally:
+            if ready and not self.pending:
+                self.pending = True
+                self._loop.call_soon(self._turn, context=self._context)
