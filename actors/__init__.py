@@ -64,6 +64,9 @@ from actors._routing import (
 from actors._system import ActorSystem, StopReport
 from actors._threaded import ThreadedActor
 from actors._trace import TraceContext, trace_as
+from actors.process.actor import ProcessActor
+from actors.process.frames import NotPicklable
+from actors.process.worker import WorkerDied
 
 __all__ = [
     "DROP_NEW",
@@ -105,11 +108,13 @@ __all__ = [
     "MailboxFull",
     "MailboxStatistics",
     "Members",
+    "NotPicklable",
     "OnError",
     "Overflow",
     "PendingAsk",
     "Piped",
     "Pool",
+    "ProcessActor",
     "Random",
     "ReceiveTimeout",
     "Request",
@@ -129,6 +134,7 @@ __all__ = [
     "TraceContext",
     "Unhandled",
     "Wait",
+    "WorkerDied",
     "WouldDeadlock",
     "get_all",
     "handles",

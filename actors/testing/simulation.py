@@ -77,11 +77,12 @@ class SimSystem(ActorSystem):
         """See :meth:`actors.ActorSystem.add`.
 
         Raises:
-            CannotSimulate: the actor has a thread of its own.
+            CannotSimulate: the actor has a thread or a process of its own.
         """
-        if cell.threaded:
+        if cell.threaded or getattr(cell, "elsewhere", False):
+            own = "thread" if cell.threaded else "process"
             raise CannotSimulate(
-                f"{cell.path} ({cell.actor_class.__name__}) has a thread of its own; test it on a real loop, "
+                f"{cell.path} ({cell.actor_class.__name__}) has a {own} of its own; test it on a real loop, "
                 "or replace it by an Actor in the simulation"
             )
         self.cells.append(cell)

@@ -17,6 +17,14 @@ SLICES = 3
 Result = dict[str, float]
 
 
+def compute(steps: int) -> int:
+    """Keep one core busy with Python code."""
+    value = 1
+    for step in range(steps):
+        value = (value * 31 + step) % 1_000_003
+    return value
+
+
 class Echo:
     """Answers with the message itself, so an ask costs as little as it can."""
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import xoscar as xo
 
-from tests.bench.actors.handlers import Result
+from tests.bench.actors.handlers import MESSAGE, Result, expect, rate_async
 from tests.bench.actors.tally import Tally
 
 _tallies: list[Tally] = []
@@ -82,5 +82,33 @@ def pipeline_calls(count: int) -> Result:
             while tally.more():
                 await first.receive(tally.next())
         return tally.result()
+
+    return asyncio.run(main())
+
+
+class Echo(xo.Actor):  # type: ignore[misc]
+    """Answers with the message itself."""
+
+    async def ask(self, message: Any) -> Any:
+        """Return the message."""
+        return message
+
+
+def process_ask(count: int) -> Result:
+    """Await calls of an actor in a sub-pool's process one by one."""
+
+    async def main() -> Result:
+        pool = await xo.create_actor_pool("127.0.0.1:0", n_process=1)
+        async with pool:
+            address = pool.sub_processes and next(iter(pool.sub_processes))
+            ref = await xo.create_actor(Echo, address=address)
+
+            async def work(calls: int) -> None:
+                for _ in range(calls):
+                    reply = await ref.ask(MESSAGE)
+                expect(reply, MESSAGE)
+
+            await work(1)
+            return await rate_async(work, count)
 
     return asyncio.run(main())

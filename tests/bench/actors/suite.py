@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable
 
-from tests.bench.actors import instrumentation, latency, lifecycle, messages, pipeline
+from tests.bench.actors import instrumentation, latency, lifecycle, messages, pipeline, processes
 from tests.bench.actors.process import ROUNDS, ScenarioFailed
 from tests.bench.report import ROOT, Report, console
 
@@ -21,6 +21,8 @@ PARTS: tuple[Callable[[Report], None], ...] = (
     pipeline.long_run,
     pipeline.against_peers,
     messages.from_a_thread,
+    processes.round_trips,
+    processes.cores,
 )
 
 

@@ -23,7 +23,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
-from actors import Actor, ActorSystem, Backoff, Intensity, _threaded
+from actors import Actor, ActorSystem, Backoff, Intensity, ProcessActor, _threaded
 from actors._core import accounting, mailbox, turns, waiting
 from tests.in_process import run_file, run_source
 
@@ -71,7 +71,14 @@ def test_the_pages_have_programs() -> None:
     [each[1:] for each in PROGRAMS],
     ids=[each[0] for each in PROGRAMS],
 )
-def test_a_program_of_the_manual(program: str, expected: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_of_the_manual(
+    program: str, expected: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    if "ProcessActor" in program:  # its workers import the program from a file
+        (tmp_path / "program.py").write_text(program)
+        process = run(str(tmp_path / "program.py"))
+        assert (process.returncode, process.stdout, process.stderr) == (0, expected, "")
+        return
     monkeypatch.setattr(_threaded, "_numbers", itertools.count())  # threads are numbered in each process
     done = run_source(program)
     assert done.returncode == 0 and not done.stderr, done.stdout + done.stderr
@@ -108,6 +115,8 @@ def test_the_manual_names_what_exists() -> None:
         0.1,
     ]
     assert system["turn_time"].default == 0.001 and Actor.turn_time is None
+    assert (ProcessActor.memory_limit, ProcessActor.max_message) == (None, 256 << 20)
+    assert (ProcessActor.start_timeout, ProcessActor.stop_timeout) == (60.0, 5.0)
     assert Backoff() == Backoff(0.05, 2.0, 10.0, 0.2, 60.0) and Intensity() == Intensity(5, 30.0)
 
 

@@ -1,0 +1,314 @@
+"""Actors in worker processes: the same ref, mailbox and supervision, on a core of their own.
+
+Two actors work together. In the parent, a *host* has the ref, the mailbox and the place in the tree; it sends one
+message at a time to the worker and waits for its end. In the worker, the user's actor lives in a system of its
+own. A failure of the user's actor, or the death of its process, is a failure of the host, so the supervision of
+the parent applies; a restart is a new process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import pickle
+import sys
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
+
+from actors._actor import Actor
+from actors._core.cell import Cell
+from actors._core.dead_letters import publish_dropped
+from actors._errors import ActorError
+from actors._proxy import ActorProxy
+from actors._ref import ActorRef
+from actors.process import main as worker_main
+from actors.process.frames import Kind, NotPicklable, encode
+from actors.process.spec import Spec, main_program
+from actors.process.worker import WorkerDied, WorkerProcess
+
+if TYPE_CHECKING:
+    from actors._future import Future
+
+logger = logging.getLogger("actors")
+
+P = TypeVar("P", bound="ProcessActor")
+
+
+class ProcessRef(ActorRef[P]):
+    """The ref of a process actor: for other code it is a ref like any other."""
+
+    @property
+    def actor_class(self) -> type[P]:  # type: ignore[override]
+        """The class of the actor in the worker."""
+        return cast("ProcessCell", self._cell).hosted  # type: ignore[return-value]
+
+    def _actor_weakref(self) -> P | None:  # type: ignore[override]
+        # What a proxy looks at to learn the names of methods and attributes.
+        return object.__new__(self.actor_class)
+
+    def proxy(self) -> ActorProxy[P]:
+        """See :meth:`ActorRef.proxy`. It knows the methods and attributes that the class defines."""
+        return ActorProxy(actor_ref=self)
+
+
+class ProcessCell(Cell):
+    """The cell of a process actor in the parent; its actor is a :class:`Host`."""
+
+    __slots__ = ("hosted",)
+
+    elsewhere: ClassVar[bool] = True
+    """Whether the actor's code runs where no simulation can follow."""
+
+    def __init__(
+        self,
+        system: Any,
+        parent: Cell | None,
+        actor_class: type[ProcessActor],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        name: str,
+        supervision: Any,
+    ) -> None:
+        self.hosted = actor_class
+        host: type[Actor] = actor_class._host_class()
+        super().__init__(system, parent, host, (args, kwargs), {}, name, supervision)
+        self.ref = ProcessRef(self)
+
+    def retire(self) -> None:
+        """Kill the process if it is still there."""
+        cast("Host", self.actor).kill()
+
+
+class ProcessActor(Actor):
+    """An actor that runs in a worker process of its own, started by *spawn*, not *fork*.
+
+    Spawn it like any actor. Its constructor, handlers and hooks run in the worker; messages, replies, errors and the
+    constructor's arguments are pickled. Its class must be importable by the worker.
+    """
+
+    memory_limit: ClassVar[int | None] = None
+    """Bound of the worker's address space in bytes (``RLIMIT_AS``), its libraries included; None sets none."""
+
+    max_message: ClassVar[int] = 256 * 1024 * 1024
+    """The most bytes of a message or a reply when it is pickled."""
+
+    start_timeout: ClassVar[float] = 60.0
+    """Seconds that the process may take from its launch to the end of ``on_start``."""
+
+    stop_timeout: ClassVar[float] = 5.0
+    """Seconds that each of its last hooks, and then its exit, may take before it is killed."""
+
+    _cell_class = ProcessCell
+
+    @classmethod
+    def _host_class(cls) -> type[Host]:
+        host: Any = cls.__dict__.get("_host")
+        if host is None:
+            body = {"hosted": cls, "__module__": cls.__module__, "__qualname__": cls.__qualname__}
+            host = type(cls.__name__, (Host,), body)
+            host.mailbox_capacity, host.overflow = cls.mailbox_capacity, cls.overflow
+            cls._host = host  # type: ignore[attr-defined]
+        return cast("type[Host]", host)
+
+    async def on_start(self) -> None:  # type: ignore[override]
+        """Do nothing; an override runs in the worker."""
+
+    def stop(self) -> None:
+        """Stop this actor after the messages that are in its mailbox now."""
+        leave = getattr(self._cell, "leave", None)
+        if leave is None:
+            super().stop()
+        else:
+            leave()
+
+
+class Host(Actor):
+    """The parent's half of a process actor.
+
+    Args:
+        args: for the constructor of the actor in the worker.
+        kwargs: for it, too.
+
+    Raises:
+        NotPicklable: the class or the arguments cannot be pickled.
+    """
+
+    hosted: ClassVar[type[ProcessActor]]
+
+    def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        super().__init__()
+        self._arguments = args, kwargs
+        self._restarted_for: BaseException | None = None
+        self._died: asyncio.Future[None] | None = None
+        self._worker: WorkerProcess | None = None
+        self._pickled(None)  # a mistake is the spawner's
+
+    def _pickled(self, error: BaseException | None) -> bytes:
+        what = f"{self.hosted.__qualname__} with its arguments"
+        try:
+            return pickle.dumps((self.hosted, *self._arguments, error), pickle.HIGHEST_PROTOCOL)
+        except Exception as failure:
+            raise NotPicklable(f"{what} cannot be pickled: {failure}") from failure
+
+    # -- the life ---------------------------------------------------------------------------------
+
+    def after_restart(self, error: BaseException) -> None:
+        """Keep the error for the worker's ``after_restart``, which runs before its ``on_start``."""
+        self._restarted_for = _sendable(error)
+
+    async def on_start(self) -> None:  # type: ignore[override]
+        """Launch the worker."""
+        if worker_main.loading_main:
+            raise RuntimeError(
+                "the main program starts process actors when it is imported; "
+                'put what it does under if __name__ == "__main__":'
+            )
+        loop = asyncio.get_running_loop()
+        self._died = loop.create_future()
+        self._worker = worker = WorkerProcess(
+            loop,
+            self.path,
+            self.hosted.max_message,
+            on_taken=self._taken,
+            on_died=self._actor_died,
+            on_leave=self.stop,
+        )
+        spec = encode(Kind.START, 0, self._spec(), "the settings of the worker", sys.maxsize)
+        try:
+            async with asyncio.timeout(self.hosted.start_timeout):
+                await worker.start(spec)
+        except TimeoutError:
+            self.kill()
+            raise WorkerDied(
+                f"{self.path}: its worker process was not ready after {self.hosted.start_timeout:g} s, and is killed",
+                worker.pid,
+                None,
+            ) from None
+        except BaseException:
+            self.kill()
+            raise
+        self.start_task(self._watch(worker))
+
+    def _spec(self) -> Spec:
+        name, path = main_program()
+        return Spec(
+            path=self.path,
+            name=self._cell.name,
+            actor=self._pickled(self._restarted_for),
+            limit=self.hosted.max_message,
+            memory=self.hosted.memory_limit,
+            stop_grace=self.system.stop_grace,
+            log_level=logging.getLogger().getEffectiveLevel(),
+            sys_path=tuple(each or os.getcwd() for each in sys.path),
+            argv=tuple(sys.argv),
+            directory=os.getcwd(),
+            main_name=name,
+            main_path=path,
+        )
+
+    async def _watch(self, worker: WorkerProcess) -> None:
+        """Fail when the process ends by itself, or the actor in it fails outside of a call."""
+        assert self._died is not None
+        ends: list[asyncio.Future[Any]] = [worker.exited, self._died]
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        if self._died.done():
+            error = self._died.exception() or ActorError("no error")
+        else:
+            error = await worker.death()
+        cell = self._cell
+        if cell.envelope is not None:
+            cell.failed_message = cell.envelope[0]
+        if cell.reply is not None:
+            cell.reply.try_fail(error)
+        raise error
+
+    def _actor_died(self, error: BaseException) -> None:
+        if self._died is not None and not self._died.done():
+            self._died.set_exception(error)
+
+    # -- messages -----------------------------------------------------------------------------------
+
+    def on_receive(self, message: Any) -> Any:
+        """Have the worker handle a message."""
+        return self._forward(message)
+
+    def _handle_receive(self, message: Any) -> Any:  # pykka's: a call of a proxy
+        return self._forward(message)
+
+    async def _forward(self, message: Any) -> Any:
+        worker, cell = self._worker, self._cell
+        assert worker is not None
+        header = None if cell.trace is None else cell.trace.header
+        asked = cell.reply is not None
+        try:
+            answer = worker.call(
+                Kind.CALL, (message, header, asked), f"the {type(message).__name__} to {self.path}"
+            )
+        except NotPicklable as error:
+            if asked:
+                raise
+            logger.error("%s: %s; it is dropped", self.path, error)
+            publish_dropped(cell, (message, None, 0, None, None), "cannot be pickled")
+            return None
+        return await answer
+
+    def _taken(self) -> Future[Any] | None:
+        return None if self._cell.reply is None else self.take_reply()
+
+    # -- the end ----------------------------------------------------------------------------------
+
+    async def on_stop(self) -> None:  # type: ignore[override]
+        """Run the worker's ``on_stop``, then end the process."""
+        await self._last_hook("on_stop", ())
+        await self._end()
+
+    async def on_failure(self, *failure: Any) -> None:  # type: ignore[override]
+        """Run the worker's ``on_failure`` if the process is alive."""
+        kind, error, _ = failure
+        sent = _sendable(error)
+        await self._last_hook("on_failure", (type(sent) if sent is not error else kind, sent, None))
+        if self._cell.error is not None:  # it is not going to be restarted
+            await self._end()
+
+    async def before_restart(self, error: BaseException) -> None:
+        """Run the worker's ``before_restart`` if the process is alive, then end it."""
+        await self._last_hook("before_restart", (_sendable(error),))
+        await self._end()
+
+    async def _last_hook(self, name: str, args: tuple[Any, ...]) -> None:
+        worker = self._worker
+        if worker is None or worker.exited.done() or not _is_ready(worker):
+            return
+        answer = worker.call(Kind.HOOK, (name, args), f"the argument of {name}()")
+        await asyncio.wait(
+            [answer, worker.exited],
+            timeout=self.hosted.stop_timeout,
+            return_when=asyncio.FIRST_COMPLETED,
+        )
+        if answer.done():
+            answer.result()
+        elif not worker.exited.done():
+            logger.warning("%s: %s() is not done after %g s", self.path, name, self.hosted.stop_timeout)
+            self.kill()
+
+    async def _end(self) -> None:
+        if self._worker is not None:
+            await self._worker.end(self.hosted.stop_timeout)
+
+    def kill(self) -> None:
+        """Kill the process if there is one."""
+        if self._worker is not None:
+            self._worker.kill()
+
+
+def _is_ready(worker: WorkerProcess) -> bool:
+    return worker.ready.done() and not worker.ready.cancelled() and worker.ready.exception() is None
+
+
+def _sendable(error: BaseException) -> BaseException:
+    """Return the error, or its text if it cannot be pickled."""
+    try:
+        pickle.loads(pickle.dumps(error))  # noqa: S301
+    except Exception:
+        return ActorError(f"{type(error).__qualname__}: {error}")
+    return error

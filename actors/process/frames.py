@@ -1,0 +1,195 @@
+"""Frames between a process actor's parent and its worker: a header, a pickle, and its buffers.
+
+The header names the call that a frame belongs to. It is not pickled, so a message that cannot be unpickled fails
+that one call. Buffers that an object hands to pickle's protocol 5 (``pickle.PickleBuffer``, arrays) are written as
+they are and read into the memory that the new object then uses: they are not copied into the pickle.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import pickle
+import struct
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
+
+from actors._errors import ActorError
+
+HEADER = struct.Struct("<BQIQ")
+"""Kind of frame, number of the call, number of buffers, length of what follows in bytes."""
+
+LENGTH = struct.Struct("<Q")
+
+SCRATCH = 64 * 1024
+"""Bytes of the buffer that small frames are read into."""
+
+MAX_BUFFERS = 100_000
+"""Buffers of one message."""
+
+Part: TypeAlias = "bytes | memoryview"
+
+
+class Kind(enum.IntEnum):
+    """What a frame says."""
+
+    START = 1
+    """To the worker: what to run."""
+    CALL = 2
+    """To the worker: handle a message; answered by DONE, FAILED or TAKEN."""
+    HOOK = 3
+    """To the worker: run a hook of the actor; answered by DONE or FAILED."""
+    DONE = 4
+    """To the parent: the value of a call."""
+    FAILED = 5
+    """To the parent: the error of a call."""
+    TAKEN = 6
+    """To the parent: the handler has returned and will answer later, by DONE or FAILED."""
+    DIED = 7
+    """To the parent: the actor failed outside of a call."""
+    LEAVE = 8
+    """To the parent: the actor has asked for its own stop."""
+    LOG = 9
+    """To the parent: a log record."""
+
+
+class NotPicklable(ActorError):
+    """A message, a reply or an argument cannot be pickled or unpickled, or is larger than ``max_message``."""
+
+
+class Frame(NamedTuple):
+    """A frame as it was read; ``body`` is for :func:`decode`."""
+
+    kind: int
+    call: int
+    buffers: int
+    body: memoryview
+
+
+def encode(kind: Kind, call: int, value: Any, what: str, limit: int) -> list[Part]:
+    """Pickle a value into the parts of a frame.
+
+    Args:
+        kind: what the frame says.
+        call: the number of the call that it belongs to.
+        value: what to pickle.
+        what: names the value in errors.
+        limit: the most bytes that the frame may have.
+
+    Raises:
+        NotPicklable: pickle refuses, or the frame would be larger.
+    """
+    found: list[pickle.PickleBuffer] = []
+    try:
+        body = pickle.dumps(value, pickle.HIGHEST_PROTOCOL, buffer_callback=found.append)
+        views = [each.raw() for each in found]
+    except MemoryError:
+        raise
+    except Exception as error:
+        raise NotPicklable(f"{what} cannot be pickled: {type(error).__name__}: {error}") from error
+    length = len(body) + sum(LENGTH.size + view.nbytes for view in views)
+    if length > limit:
+        raise NotPicklable(f"{what} has {length} bytes when pickled, more than max_message ({limit})")
+    if len(views) > MAX_BUFFERS:
+        raise NotPicklable(f"{what} has {len(views)} buffers, more than {MAX_BUFFERS}")
+    head = HEADER.pack(kind, call, len(views), length)
+    lengths = b"".join(LENGTH.pack(view.nbytes) for view in views)
+    return [head + lengths + body, *views] if len(body) < SCRATCH else [head + lengths, body, *views]
+
+
+def decode(frame: Frame, what: str) -> Any:
+    """Unpickle the value of a frame; its buffers become memoryviews of the frame's own memory.
+
+    Args:
+        frame: the frame.
+        what: names the value in errors.
+
+    Raises:
+        NotPicklable: the value cannot be unpickled here.
+    """
+    body = frame.body
+    ends = frame.buffers * LENGTH.size
+    lengths = [LENGTH.unpack_from(body, at)[0] for at in range(0, ends, LENGTH.size)]
+    # The pickle stands between the lengths and the buffers.
+    at = len(body) - sum(lengths)
+    pickled = body[ends:at]
+    views = []
+    for length in lengths:
+        views.append(body[at : at + length])
+        at += length
+    try:
+        return pickle.loads(pickled, buffers=views)  # noqa: S301 - the two processes are one program
+    except MemoryError:
+        raise
+    except Exception as error:
+        raise NotPicklable(f"{what} cannot be unpickled: {type(error).__name__}: {error}") from error
+
+
+class FrameReader(asyncio.BufferedProtocol):
+    """Reads frames from a stream; a frame's body is read into memory of its own, without another copy.
+
+    Args:
+        on_frame: gets each frame.
+        on_end: called once, when the stream has ended or is broken.
+        limit: the most bytes of a frame; the end of the stream if one has more.
+    """
+
+    def __init__(self, on_frame: Callable[[Frame], None], on_end: Callable[[], None], limit: int) -> None:
+        self._on_frame, self._on_end, self._limit = on_frame, on_end, limit
+        self._scratch = memoryview(bytearray(SCRATCH))
+        self._filled = 0
+        self._large: tuple[tuple[int, int, int], memoryview] | None = None
+        """The header and the memory of a frame that is larger than what has been read."""
+        self._read = 0
+        self.transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport."""
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Report the end."""
+        self._on_end()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Return the memory to read into."""
+        if self._large is not None:
+            return self._large[1][self._read :]
+        return self._scratch[self._filled :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Take what was read."""
+        if self._large is None:
+            self._filled += nbytes
+            self._parse()
+            return
+        self._read += nbytes
+        header, body = self._large
+        if self._read == len(body):
+            self._large = None
+            self._on_frame(Frame(*header, body))
+
+    def _parse(self) -> None:
+        at = 0
+        while self._large is None and self._filled - at >= HEADER.size:
+            kind, call, buffers, length = HEADER.unpack_from(self._scratch, at)
+            if length > self._limit or buffers > MAX_BUFFERS:
+                assert self.transport is not None
+                self.transport.abort()
+                return
+            here = min(length, self._filled - at - HEADER.size)
+            if here < length and HEADER.size + length <= SCRATCH:
+                break  # a small one: the rest of it fits behind what is here
+            begin = at + HEADER.size
+            body = memoryview(bytearray(length))
+            body[:here] = self._scratch[begin : begin + here]
+            at = begin + here
+            if here == length:
+                self._on_frame(Frame(kind, call, buffers, body))
+            else:
+                self._large, self._read = ((kind, call, buffers), body), here
+        left = self._filled - at
+        if at and left:
+            self._scratch[:left] = bytes(self._scratch[at : self._filled])
+        self._filled = left

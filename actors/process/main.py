@@ -1,0 +1,226 @@
+"""The program of a worker process: one actor in a system of its own, driven by frames from the parent.
+
+The worker ends when its parent does. A thread watches the connection, so that this also holds while a handler keeps
+the loop; on Linux the kernel kills the process besides (``PR_SET_PDEATHSIG``), which also covers a handler in C
+code that keeps the interpreter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import pickle
+import runpy
+import select
+import signal
+import socket
+import sys
+import threading
+import types
+from typing import Any
+
+from actors._core import supervision
+from actors._core.cell import Cell
+from actors._policy import STOP_ON_FAILURE
+from actors._system import ActorSystem
+from actors._trace import TraceContext, trace_as
+from actors.process.frames import Frame, FrameReader, Kind, NotPicklable, decode
+from actors.process.link import PARENT_IS_GONE, Link, LogHandler, Reply, Taken
+from actors.process.spec import Spec
+
+loading_main = False
+"""Whether this process is a worker that is loading its parent's main program."""
+
+
+class WorkerCell(Cell):
+    """The actor's cell in the worker: failures and stops are the parent's to decide on."""
+
+    __slots__ = ("link", "restarted_for")
+
+    link: Link
+    restarted_for: BaseException | None
+
+    def leave(self) -> None:
+        """Ask the parent for the actor's stop, after the messages that wait there."""
+        self.link.send(Kind.LEAVE, 0, None, "")
+
+    async def call(self, hook: str, *args: Any) -> None:
+        """Run a hook; after a restart, ``after_restart`` before ``on_start``."""
+        if hook == "on_start" and self.restarted_for is not None:
+            await super().call("after_restart", self.restarted_for)
+        await super().call(hook, *args)
+
+    def fail(self, error: BaseException, where: str, *, resumable: bool = False) -> None:
+        """Suspend the actor and tell the parent, whose supervision decides."""
+        supervision._suspend(self)
+        self.link.fail(Kind.DIED, 0, error)
+
+
+class _LazyMain(types.ModuleType):
+    """Stands for the parent's main program; runs it when a pickle names something in it."""
+
+    def __init__(self, name: str | None, path: str | None) -> None:
+        super().__init__("__main__")
+        self.actors_main_program = self._main = (name, path)
+
+    def __getattr__(self, attribute: str) -> Any:
+        name, path = vars(self).get("_main", (None, None))
+        if attribute.startswith("__") or (name is None and path is None):
+            raise AttributeError(f"the parent's main program has no {attribute!r} that can be imported")
+        self._main = (None, None)
+        global loading_main
+        loading_main = True
+        try:
+            if name is not None:
+                found = runpy.run_module(name, run_name="__mp_main__", alter_sys=False)
+            else:
+                found = runpy.run_path(str(path), run_name="__mp_main__")
+        except BaseException as error:
+            raise ImportError(
+                f"the main program {name or path} cannot be imported by a worker process ({error!r}); "
+                'put what it does under if __name__ == "__main__":'
+            ) from error
+        finally:
+            loading_main = False
+        vars(self).update(found)
+        sys.modules["__mp_main__"] = self
+        return getattr(self, attribute)
+
+
+class Worker:
+    """The worker's half of a process actor.
+
+    Args:
+        sock: the connection to the parent.
+    """
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._link = Link(sock.fileno())
+        self._cell: WorkerCell | None = None
+        self._started = False
+        self._jobs: set[asyncio.Task[None]] = set()
+
+    async def serve(self) -> None:
+        """Read frames until the parent closes the connection."""
+        loop = asyncio.get_running_loop()
+        self._sock.setblocking(False)
+        self._ended: asyncio.Future[None] = loop.create_future()
+        await loop.create_unix_connection(
+            lambda: FrameReader(self._read, self._end, self._link.limit), sock=self._sock
+        )
+        await self._ended
+
+    def _end(self) -> None:
+        if not self._ended.done():
+            self._ended.set_result(None)
+
+    def _read(self, frame: Frame) -> None:
+        if frame.kind == Kind.START:
+            self._job(self._start(frame))
+        elif frame.kind == Kind.CALL:
+            self._call(frame)
+        elif frame.kind == Kind.HOOK:
+            self._job(self._hook(frame))
+
+    def _job(self, coroutine: Any) -> None:
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._jobs.add(task)
+        task.add_done_callback(self._jobs.discard)
+
+    # -- the actor --------------------------------------------------------------------------------
+
+    async def _start(self, frame: Frame) -> None:
+        try:
+            spec: Spec = decode(frame, "the actor's settings")
+            spec.prepare()
+            sys.modules["__main__"] = _LazyMain(spec.main_name, spec.main_path)
+            self._link.limit = spec.limit
+            _log_to(self._link, spec.log_level)
+            actor_class, args, kwargs, error = pickle.loads(spec.actor)  # noqa: S301 - from the parent, as all frames
+            system = ActorSystem(f"worker of {spec.path}", stop_grace=spec.stop_grace)
+            system.instrument(Taken(self._link))
+            cell = WorkerCell(system, None, actor_class, args, kwargs, spec.name, STOP_ON_FAILURE)
+            cell.link, cell.path, cell.restarted_for = self._link, spec.path, error
+            self._cell = cell
+            await system.add(cell, system.top)
+        except Exception as failure:
+            self._link.fail(Kind.DIED, 0, failure)
+            return
+        self._link.send(Kind.DONE, 0, None, "")
+
+    def _call(self, frame: Frame) -> None:
+        assert self._cell is not None
+        try:
+            message, trace, asked = decode(frame, f"a message to {self._cell.path}")
+        except NotPicklable as error:
+            self._link.fail(Kind.FAILED, frame.call, error)
+            return
+        except MemoryError:
+            self._link.out_of_memory()
+            raise
+        reply = Reply(self._link, frame.call, asked)
+        with trace_as(None if trace is None else TraceContext.parse(trace)):
+            self._cell.ref.forward(message, reply)
+
+    async def _hook(self, frame: Frame) -> None:
+        cell = self._cell
+        assert cell is not None
+        try:
+            name, args = decode(frame, "a hook's arguments")
+            if name == "on_stop":
+                await self._stop(cell)
+            else:
+                await asyncio.get_running_loop().create_task(cell.call(name, *args), context=cell.context)
+        except BaseException as error:
+            self._link.fail(Kind.FAILED, frame.call, error)
+        else:
+            self._link.send(Kind.DONE, frame.call, None, "")
+
+    async def _stop(self, cell: WorkerCell) -> None:
+        """Stop the actor; its handler has had its grace in the parent, and is cancelled."""
+        stopping = asyncio.ensure_future(cell.system.stop())
+        await asyncio.sleep(0)
+        if cell.task is not None:
+            cell.task.cancel()
+        await stopping
+
+
+def _log_to(link: Link, level: int) -> None:
+    root = logging.getLogger()
+    root.handlers[:] = [LogHandler(link)]
+    root.setLevel(level)
+    # The parent reports what an asker got; once is enough.
+    logging.getLogger("pykka").setLevel(max(level, logging.WARNING))
+
+
+def _end_with_parent(fd: int) -> None:
+    """Wait until the other end of the connection is closed, then give the loop a moment to end orderly."""
+    hung_up = select.poll()
+    hung_up.register(fd, 0)
+    hung_up.poll()
+    threading.Event().wait(1.0)
+    os._exit(PARENT_IS_GONE)
+
+
+def _die_with_parent() -> None:
+    if sys.platform == "linux" and "ACTORS_NO_PDEATHSIG" not in os.environ:  # a test of the thread
+        import ctypes
+
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+
+
+def main(fd: int) -> None:
+    """Run the worker.
+
+    Args:
+        fd: the file descriptor of the connection to the parent.
+    """
+    _die_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the whole group; the parent decides
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    threading.Thread(target=_end_with_parent, args=(os.dup(fd),), name="parent", daemon=True).start()
+    asyncio.run(Worker(socket.socket(fileno=fd)).serve())

@@ -1,0 +1,56 @@
+"""What a worker is told at its start: where to import from, its limits, and the actor, pickled apart."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """The settings of a worker.
+
+    ``actor`` is the pickle of (class, arguments, keyword arguments, the error that the actor is restarted for or
+    None); it is unpickled after :meth:`prepare`. ``limit`` is the most bytes of a frame, ``memory`` of the address
+    space, or None; ``stop_grace`` is in seconds.
+    """
+
+    path: str
+    name: str
+    actor: bytes
+    limit: int
+    memory: int | None
+    stop_grace: float
+    log_level: int
+    sys_path: tuple[str, ...]
+    argv: tuple[str, ...]
+    directory: str
+    main_name: str | None
+    main_path: str | None
+
+    def prepare(self) -> None:
+        """Set up this process as the parent is, and its memory limit."""
+        sys.path[:] = self.sys_path
+        sys.argv[:] = self.argv
+        os.chdir(self.directory)
+        if self.memory is not None:
+            import resource
+
+            hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+            memory = self.memory if hard == resource.RLIM_INFINITY else min(self.memory, hard)
+            resource.setrlimit(resource.RLIMIT_AS, (memory, hard))
+
+
+def main_program() -> tuple[str | None, str | None]:
+    """Return the name or the path by which another process can load this process's main program."""
+    main = sys.modules.get("__main__")
+    known: tuple[str | None, str | None] | None = vars(main).get("actors_main_program")
+    if known is not None:  # this process is a worker itself
+        return known
+    name = getattr(getattr(main, "__spec__", None), "name", None)
+    if name is not None:
+        # The ``__main__`` of a package runs at once: it has nothing to import.
+        return (None, None) if name == "__main__" or name.endswith(".__main__") else (name, None)
+    path = getattr(main, "__file__", None)
+    return None, os.path.abspath(path) if path is not None else None

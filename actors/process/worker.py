@@ -1,0 +1,366 @@
+"""A worker process, as its parent's event loop sees it: launch, calls, output, end.
+
+A thread launches the process and waits for its end, so the loop does neither. The thread lives as long as the
+process: Linux ends a process whose parent-death signal is set when the *thread* that started it ends.
+
+What the worker writes to its standard output and error goes, line by line, to the logger ``actors.worker``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import IO, Any
+
+from actors._errors import ActorError
+from actors._future import Future
+from actors.process.frames import Frame, FrameReader, Kind, NotPicklable, Part, decode, encode
+
+logger = logging.getLogger("actors.worker")
+
+OUT_OF_MEMORY = 97
+"""Exit code of a worker that has reached its memory limit."""
+
+LINE = 16 * 1024
+"""Bytes after which a line of output is logged in pieces."""
+
+LAST_LINES = 20
+"""Lines of standard error that a crash report quotes."""
+
+LOOK_AT_LOOP = 1.0
+"""Seconds between two looks whether the parent's loop is closed."""
+
+LAST_WORDS = 1.0
+"""Seconds that a dead worker's output and last frames may take to arrive."""
+
+_COMMAND = "import sys; sys.path.insert(0, {root!r}); from actors.process.main import main; main({fd})"
+
+
+class WorkerDied(ActorError):
+    """The process of an actor ended by itself: a signal, an exit, its memory limit, or it did not start.
+
+    ``pid`` is the process's, ``exit_code`` as in :mod:`subprocess` (negative: the signal's number; None: it never ran).
+    """
+
+    def __init__(self, text: str, pid: int | None, exit_code: int | None) -> None:
+        super().__init__(text)
+        self.pid, self.exit_code = pid, exit_code
+
+
+class WorkerProcess:
+    """One worker process. All methods are called on the loop's thread.
+
+    Args:
+        loop: the parent's event loop.
+        path: the actor's path, for logs and errors.
+        limit: the most bytes of a frame.
+        on_taken: called when the handler of the current call has returned without an answer; returns the future
+            that gets the answer, or None if nobody waits for it.
+        on_died: called with the error when the actor failed outside of a call.
+        on_leave: called when the actor has asked for its own stop.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        path: str,
+        limit: int,
+        *,
+        on_taken: Callable[[], Future[Any] | None],
+        on_died: Callable[[BaseException], None],
+        on_leave: Callable[[], None],
+    ) -> None:
+        self.pid: int | None = None
+        self.exited: asyncio.Future[int | None] = loop.create_future()
+        """Done with the exit code when the process has ended; None if it could not be launched."""
+        self.ready: asyncio.Future[None] = loop.create_future()
+        self._loop, self.path, self._limit = loop, path, limit
+        self._on_taken, self._on_died, self._on_leave = on_taken, on_died, on_leave
+        self._process: subprocess.Popen[bytes] | None = None
+        self._launch_error: OSError | None = None
+        self._killed = False
+        self._transport: asyncio.Transport | None = None
+        self._calls: dict[int, asyncio.Future[Any] | Future[Any] | None] = {}
+        self._last_call = 0
+        self._open = 0
+        """Streams from the worker that have not ended: frames, output, errors."""
+        self._all_closed = asyncio.Event()
+        self._pipes: list[asyncio.ReadTransport] = []
+        self.last_lines: deque[str] = deque(maxlen=LAST_LINES)
+
+    # -- launching --------------------------------------------------------------------------------
+
+    async def start(self, spec: list[Part]) -> None:
+        """Launch the process and wait until its actor has started.
+
+        Args:
+            spec: the START frame.
+
+        Raises:
+            WorkerDied: the process ended, or could not be launched.
+            Exception: what the actor's constructor or ``on_start`` raised.
+        """
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        threading.Thread(
+            target=self._run, args=(theirs,), name=f"wait for the worker of {self.path}", daemon=True
+        ).start()
+        self._open += 1
+        transport, _ = await self._loop.create_unix_connection(
+            lambda: FrameReader(self._read, self._closed, self._limit), sock=ours
+        )
+        self._transport = transport
+        self._write(spec)
+        ends: list[asyncio.Future[Any]] = [self.ready, self.exited]
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        if not self.ready.done():
+            raise await self.death()
+        await self.ready
+
+    def _run(self, theirs: socket.socket) -> None:
+        """Launch the process and wait for its end; in the thread."""
+        root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+        command = [
+            sys.executable,
+            *subprocess._args_from_interpreter_flags(),  # type: ignore[attr-defined]
+            "-c",
+            _COMMAND.format(root=root, fd=theirs.fileno()),
+        ]
+        try:
+            with theirs:
+                process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    pass_fds=[theirs.fileno()],
+                )
+        except OSError as error:
+            self._launch_error = error
+            self._tell(self._ended, None)
+            return
+        self._tell(self._launched, process)
+        self._kill_without_loop(process)
+        self._tell(self._ended, process.wait())
+
+    def _kill_without_loop(self, process: subprocess.Popen[bytes]) -> None:
+        """Wait for the end of the process; kill it if the loop is closed first. Linux only, as pidfds are."""
+        try:
+            ended = os.pidfd_open(process.pid)
+        except (AttributeError, OSError):
+            return
+        try:
+            watched = select.poll()
+            watched.register(ended, select.POLLIN)
+            while not watched.poll(LOOK_AT_LOOP * 1000):
+                if self._loop.is_closed():
+                    process.kill()
+        finally:
+            os.close(ended)
+
+    def _tell(self, call: Callable[..., object], *args: Any) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to be told
+            self._loop.call_soon_threadsafe(call, *args)
+
+    def _launched(self, process: subprocess.Popen[bytes]) -> None:
+        self._process, self.pid = process, process.pid
+        if self._killed:
+            self.kill()
+        for pipe, level in ((process.stdout, logging.INFO), (process.stderr, logging.WARNING)):
+            assert pipe is not None
+            self._open += 1
+            self._loop.create_task(self._listen(pipe, level))
+
+    async def _listen(self, pipe: IO[bytes], level: int) -> None:
+        transport, _ = await self._loop.connect_read_pipe(
+            lambda: _Lines(self._line, level, self._closed), pipe
+        )
+        self._pipes.append(transport)
+
+    def _line(self, level: int, line: str) -> None:
+        if level == logging.WARNING:
+            self.last_lines.append(line)
+        logger.log(level, "%s (pid %s): %s", self.path, self.pid, line)
+
+    # -- calls --------------------------------------------------------------------------------------
+
+    def call(self, kind: Kind, value: Any, what: str) -> asyncio.Future[Any]:
+        """Send a frame that is answered; return the answer's future.
+
+        Args:
+            kind: CALL or HOOK.
+            value: what to send.
+            what: names it in errors.
+
+        Raises:
+            NotPicklable: it cannot be sent.
+        """
+        number = self._last_call + 1
+        parts = encode(kind, number, value, what, self._limit)
+        self._last_call = number
+        answer: asyncio.Future[Any] = self._loop.create_future()
+        self._calls[number] = answer
+        self._write(parts)
+        return answer
+
+    def _write(self, parts: list[Part]) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            for part in parts:
+                self._transport.write(part)
+
+    def _read(self, frame: Frame) -> None:
+        kind = frame.kind
+        if kind in (Kind.DONE, Kind.FAILED):
+            self._answered(frame)
+        elif kind == Kind.TAKEN:
+            if self._settle(self._calls.get(frame.call), None, None):
+                self._calls[frame.call] = self._on_taken()
+        elif kind == Kind.LOG:
+            _log(decode(frame, "a log record"))
+        elif kind == Kind.LEAVE:
+            self._on_leave()
+        elif kind == Kind.DIED:
+            self._failed(self._error_of(frame))
+
+    def _answered(self, frame: Frame) -> None:
+        answer = self.ready if frame.call == 0 else self._calls.pop(frame.call, None)
+        value, error = None, None
+        try:
+            if frame.kind == Kind.DONE:
+                value = decode(frame, f"the reply of {self.path}")
+            else:
+                error = self._error_of(frame)
+        except NotPicklable as failure:
+            error = failure
+        self._settle(answer, value, error)
+
+    def _error_of(self, frame: Frame) -> BaseException:
+        try:
+            error = decode(frame, f"an error of {self.path}")
+        except NotPicklable as failure:
+            return failure
+        return error if isinstance(error, BaseException) else ActorError(repr(error))
+
+    def _failed(self, error: BaseException) -> None:
+        if self.ready.done():
+            self._on_died(error)
+        else:
+            self._settle(self.ready, None, error)
+
+    @staticmethod
+    def _settle(answer: Any, value: Any, error: BaseException | None) -> bool:
+        if answer is None or answer.done():
+            return False
+        if isinstance(answer, Future):
+            return answer.try_set(value) if error is None else answer.try_fail(error)
+        if error is None:
+            answer.set_result(value)
+        else:
+            answer.set_exception(error)
+            answer.exception()  # it may be that nobody waits any more
+        return True
+
+    # -- the end --------------------------------------------------------------------------------------
+
+    def _closed(self) -> None:
+        self._open -= 1
+        if self._open == 0:
+            self._all_closed.set()
+
+    def _ended(self, code: int | None) -> None:
+        if not self.exited.done():
+            self.exited.set_result(code)
+        if code is None and self._transport is not None:
+            self._transport.abort()
+
+    async def death(self) -> WorkerDied:
+        """Wait for the last output of a process that has ended; return the error that says how it ended."""
+        code = await asyncio.shield(self.exited)
+        await self._last_words()
+        error = WorkerDied(f"{self.path}: {self._describe(code)}", self.pid, code)
+        if self.last_lines:
+            error.add_note("The last lines of its standard error:\n" + "\n".join(self.last_lines))
+        return error
+
+    async def _last_words(self) -> None:
+        """Wait a moment for the end of the output; a grandchild may hold it open."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LAST_WORDS):
+                await self._all_closed.wait()
+        for pipe in self._pipes:
+            pipe.close()
+        self.close()
+
+    def _describe(self, code: int | None) -> str:
+        if code is None:
+            return f"its worker process could not be launched: {self._launch_error}"
+        who = f"its worker process (pid {self.pid})"
+        if code == OUT_OF_MEMORY:
+            return f"{who} reached its memory limit"
+        if code < 0:
+            with contextlib.suppress(ValueError):
+                return f"{who} was ended by {signal.Signals(-code).name}"
+        return f"{who} ended with exit code {code}"
+
+    async def end(self, patience: float) -> None:
+        """Close the connection, at which the worker exits; kill it after ``patience`` seconds."""
+        self.close()
+        done, _ = await asyncio.wait([self.exited], timeout=patience)
+        if not done:
+            logger.warning("%s (pid %s): still there after %g s, killed", self.path, self.pid, patience)
+            self.kill()
+            await asyncio.wait([self.exited], timeout=LAST_WORDS)
+        await self._last_words()
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def kill(self) -> None:
+        """Kill the process, or have it killed as soon as it is launched."""
+        self._killed = True
+        if self._process is not None and not self.exited.done():
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
+        self.close()
+
+
+class _Lines(asyncio.Protocol):
+    """Splits a stream into lines for the log."""
+
+    def __init__(self, on_line: Callable[[int, str], None], level: int, on_end: Callable[[], None]) -> None:
+        self._on_line, self._level, self._on_end = on_line, level, on_end
+        self._rest = b""
+
+    def data_received(self, data: bytes) -> None:
+        """Log the lines that are complete."""
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        while len(self._rest) > LINE:
+            lines.append(self._rest[:LINE])
+            self._rest = self._rest[LINE:]
+        for line in lines:
+            self._on_line(self._level, line.decode(errors="backslashreplace"))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Log what is left."""
+        if self._rest:
+            self._on_line(self._level, self._rest.decode(errors="backslashreplace"))
+        self._on_end()
+
+
+def _log(fields: dict[str, Any]) -> None:
+    record = logging.makeLogRecord(fields)
+    target = logging.getLogger(record.name)
+    if target.isEnabledFor(record.levelno):
+        target.handle(record)

@@ -1,0 +1,100 @@
+"""Frames survive any cutting of the stream; what cannot be pickled is one clear error."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pytest
+from hypothesis import given, strategies as st
+
+from actors import NotPicklable
+from actors.process.frames import HEADER, SCRATCH, Frame, FrameReader, Kind, decode, encode
+from tests.unit.actors.process.kinds import Unloadable
+
+LIMIT = 1 << 24
+
+
+class Transport:
+    aborted = False
+
+    def abort(self) -> None:
+        self.aborted = True
+
+
+def read(data: bytes, cuts: list[int], limit: int = LIMIT) -> tuple[list[Frame], Transport]:
+    frames: list[Frame] = []
+    reader = FrameReader(frames.append, lambda: None, limit)
+    transport = Transport()
+    reader.transport = transport  # type: ignore[assignment]
+    position = 0
+    sizes = iter(cuts)
+    while position < len(data) and not transport.aborted:
+        room = reader.get_buffer(-1)
+        assert len(room) > 0, "no room to read into"
+        size = min(len(room), next(sizes, len(data)), len(data) - position)
+        room[:size] = data[position : position + size]
+        reader.buffer_updated(size)
+        position += size
+    return frames, transport
+
+
+def wire(kind: Kind, call: int, value: Any) -> bytes:
+    return b"".join(bytes(part) for part in encode(kind, call, value, "it", LIMIT))
+
+
+@given(
+    values=st.lists(
+        st.one_of(
+            st.binary(max_size=100),
+            st.integers(SCRATCH - 60, SCRATCH + 60).map(bytes),
+            st.integers(1, 3 * SCRATCH).map(lambda size: pickle.PickleBuffer(bytearray(size))),
+        ),
+        max_size=6,
+    ),
+    cuts=st.lists(st.one_of(st.integers(1, 50), st.integers(1, 2 * SCRATCH)), max_size=60),
+)
+def test_frames_survive_any_cutting(values: list[Any], cuts: list[int]) -> None:
+    data = b"".join(wire(Kind.CALL, number, value) for number, value in enumerate(values))
+    frames, _ = read(data, cuts)
+    assert [frame.call for frame in frames] == list(range(len(values)))
+    for frame, value in zip(frames, values, strict=True):
+        got = decode(frame, "it")
+        sent = value.raw() if isinstance(value, pickle.PickleBuffer) else value
+        assert bytes(got) == bytes(sent)
+
+
+def test_buffers_are_not_copied_into_the_pickle_nor_out_of_the_frame() -> None:
+    data = bytearray(b"x" * 100_000)
+    parts = encode(Kind.CALL, 1, [pickle.PickleBuffer(data), pickle.PickleBuffer(b"read only")], "it", LIMIT)
+    assert len(parts[0]) < 200, "the buffer is in the pickle"
+    assert isinstance(parts[1], memoryview) and parts[1].obj is data, "a copy"
+    frames, _ = read(b"".join(bytes(part) for part in parts), [])
+    first, second = decode(frames[0], "it")
+    assert first.obj is frames[0].body.obj, "a copy"
+    first[0] = 0
+    assert second.readonly and bytes(second) == b"read only"
+
+
+def test_a_frame_beyond_the_limit_ends_the_stream() -> None:
+    frames, transport = read(HEADER.pack(Kind.CALL, 1, 0, 101) + bytes(101), [], limit=100)
+    assert frames == [] and transport.aborted
+
+
+@pytest.mark.parametrize(
+    ("value", "limit", "text"),
+    [
+        (lambda: None, LIMIT, "the message cannot be pickled: "),
+        (bytes(2000), 1000, r"the message has \d+ bytes when pickled, more than max_message \(1000\)"),
+        (pickle.PickleBuffer(memoryview(bytes(10))[::2]), LIMIT, "the message cannot be pickled: "),
+    ],
+)
+def test_what_cannot_be_sent_is_named(value: Any, limit: int, text: str) -> None:
+    with pytest.raises(NotPicklable, match=text):
+        encode(Kind.CALL, 1, value, "the message", limit)
+
+
+def test_what_cannot_be_read_is_named() -> None:
+    frames, _ = read(wire(Kind.CALL, 3, Unloadable()), [])
+    with pytest.raises(NotPicklable, match="the reply cannot be unpickled: ValueError: not today"):
+        decode(frames[0], "the reply")
