@@ -28,7 +28,13 @@ from actors._core import accounting, mailbox, turns, waiting
 from tests.in_process import run_file, run_source
 
 ROOT = Path(__file__).resolve().parents[3]
-PAGES = ("docs/actors.md", "docs/migrating-from-pykka.md", "README.md", "docs/wire.md")
+PAGES = (
+    "docs/actors.md",
+    "docs/migrating-from-pykka.md",
+    "README.md",
+    "docs/wire.md",
+    "docs/actors-beyond.md",
+)
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _HEADING = re.compile(r"^## (.*)$", re.MULTILINE)
 

@@ -1,0 +1,106 @@
+"""Timers by a cron expression. The extra ``cron`` (``cronsim``) parses it and knows about summer time.
+
+The wall clock decides. It is looked at once a minute, so a clock that is set, or a machine that slept, is noticed
+then; occurrences that were missed give one message together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+from collections.abc import Callable
+from typing import Any
+
+from actors._actor import Actor
+
+LOOK = 60.0
+"""Most seconds between two looks at the wall clock."""
+
+
+class Cron:
+    """A schedule such as ``30 9 * * MON-FRI``: minute, hour, day of month, month, day of week.
+
+    Args:
+        expression: in cron's syntax, as cronsim documents it.
+        zone: the time zone of the expression.
+
+    Raises:
+        ValueError: the expression is not valid, or names no date that exists.
+        ModuleNotFoundError: cronsim is not installed.
+    """
+
+    def __init__(self, expression: str, zone: dt.tzinfo = dt.UTC) -> None:
+        self.expression, self.zone = expression, zone
+        self.next_after(dt.datetime.now(zone))
+
+    def __repr__(self) -> str:
+        return f"Cron({self.expression!r}, {self.zone})"
+
+    def next_after(self, moment: dt.datetime) -> dt.datetime:
+        """Return the first occurrence after a moment, which has a time zone."""
+        try:
+            import cronsim
+        except ModuleNotFoundError:
+            raise ModuleNotFoundError("cron timers need cronsim: pip install 'kafka-pixy[cron]'") from None
+        try:
+            return next(cronsim.CronSim(self.expression, moment.astimezone(self.zone)))
+        except (cronsim.CronSimError, StopIteration) as error:
+            raise ValueError(f"{self.expression!r} is no schedule: {error or 'it never occurs'}") from None
+
+
+class CronTimer:
+    """A timer that :func:`start_cron` has started. ``sent`` and ``refused`` count its messages."""
+
+    def __init__(self, actor: Actor, schedule: Cron, message: Any, now: Callable[[], dt.datetime]) -> None:
+        self.schedule = schedule
+        self.sent = self.refused = 0
+        self._actor, self._message, self._now = actor, message, now
+        self._task: asyncio.Task[Any] | None = None
+        self._cancelled = False
+
+    def cancel(self) -> None:
+        """Send no more messages; one that is in the mailbox is handled."""
+        self._cancelled = True
+        if self._task is not None:
+            self._task.cancel()
+
+    async def run(self) -> None:
+        """Send the messages; a task of the actor runs it."""
+        self._task = asyncio.current_task()
+        due = self.schedule.next_after(self._now())
+        while not self._cancelled:
+            now = self._now()
+            left = (due - now).total_seconds()
+            if left > 0:
+                await asyncio.sleep(min(left, LOOK))
+                continue
+            if self._actor.actor_ref.notify(self._message):
+                self.sent += 1
+            else:
+                self.refused += 1
+            due = self.schedule.next_after(now)
+
+
+def start_cron(
+    actor: Actor,
+    schedule: Cron,
+    message: Any,
+    *,
+    now: Callable[[], dt.datetime] | None = None,
+) -> CronTimer:
+    """Send an actor a message at each occurrence of a schedule, until this life of the actor ends.
+
+    Call it in ``on_start``, so that a restart starts it again. A full mailbox misses the occurrence.
+
+    Args:
+        actor: the actor itself.
+        schedule: when.
+        message: what to send.
+        now: the wall clock, with a time zone; None takes the machine's.
+
+    Raises:
+        TooManyTasks: the actor has ``max_tasks`` tasks.
+    """
+    timer = CronTimer(actor, schedule, message, now or (lambda: dt.datetime.now(dt.UTC)))
+    actor.start_task(timer.run())
+    return timer

@@ -1,0 +1,218 @@
+"""State machines in the manner of Erlang's gen_statem: handlers by state and message, postponed messages, timeouts.
+
+    class Door(StateMachine):
+        initial = "locked"
+
+        @when("locked", Code)
+        def try_code(self, message): ...   # self.goto("open", timeout=10.0)
+
+A handler's ``goto`` takes effect when the handler has returned; if it raises, the state stays.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar
+
+from actors._actor import Actor
+
+H = TypeVar("H", bound=Callable[..., Any])
+
+_WHEN, _ENTERING = "_actors_when", "_actors_entering"
+
+
+class _Any:
+    def __repr__(self) -> str:
+        return "ANY"
+
+
+ANY = _Any()
+"""In :func:`when`: each state that has no handler of its own for the message."""
+
+_TIMEOUT_KEY = ("actors.patterns.fsm", "state timeout")
+
+
+@dataclass(frozen=True, slots=True)
+class StateTimeout:
+    """The machine has been in ``state`` for the time that ``goto`` set; handle it with :func:`when`."""
+
+    state: Any
+
+
+def when(state: Hashable, *messages: type) -> Callable[[H], H]:
+    """Make a method the handler of messages of exactly these types in a state; its value is the reply.
+
+    Args:
+        state: the state, or :data:`ANY`. Apply the decorator several times for several states.
+        messages: one or more classes.
+
+    Raises:
+        TypeError: no class at all, or something that is not a class.
+    """
+    if not messages or not all(isinstance(message, type) for message in messages):
+        raise TypeError(f"@when() takes a state and the classes of messages, not {messages!r}")
+
+    def mark(method: H) -> H:
+        setattr(method, _WHEN, (*getattr(method, _WHEN, ()), *((state, message) for message in messages)))
+        return method
+
+    return mark
+
+
+def entering(state: Hashable) -> Callable[[H], H]:
+    """Make a method run when the machine enters a state, also the initial one; it must not call ``goto``.
+
+    Args:
+        state: the state. Apply the decorator several times for several states.
+    """
+
+    def mark(method: H) -> H:
+        setattr(method, _ENTERING, (*getattr(method, _ENTERING, ()), state))
+        return method
+
+    return mark
+
+
+class StateMachine(Actor):
+    """An actor whose handlers depend on its state. An override of ``on_start`` calls ``super().on_start()``."""
+
+    initial: ClassVar[Hashable]
+    """The state after a start and after each restart."""
+
+    _handlers: ClassVar[dict[tuple[Any, type], str]] = {}
+    _entries: ClassVar[dict[Any, str]] = {}
+    _states: ClassVar[frozenset[Any]] = frozenset()
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls._handlers, cls._entries = dict(cls._handlers), dict(cls._entries)
+        own: set[Any] = set()
+        for name, value in vars(cls).items():
+            for key in getattr(value, _WHEN, ()):
+                _take(cls, cls._handlers, own, key, name)
+            for state in getattr(value, _ENTERING, ()):
+                _take(cls, cls._entries, own, state, name)
+        initial = [cls.initial] if hasattr(cls, "initial") else []
+        cls._states = frozenset({*(state for state, _ in cls._handlers), *cls._entries, *initial} - {ANY})
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if not hasattr(self, "initial"):
+            raise TypeError(f"{type(self).__qualname__} has no 'initial' state")
+        self._state: Any = self.initial
+        self._next: tuple[Any, float | None] | None = None
+        self._in_entry = False
+
+    @property
+    def state(self) -> Any:
+        """The current state."""
+        return self._state
+
+    # -- for handlers -----------------------------------------------------------------------------
+
+    def goto(self, state: Hashable, *, timeout: float | None = None) -> None:
+        """Change the state when this handler has returned. The current state only gets the new timeout.
+
+        A change ends the state's timeout, runs the method of :func:`entering`, and lets the messages that were
+        postponed be handled again, before all others.
+
+        Args:
+            state: the next one.
+            timeout: seconds until a :class:`StateTimeout`, unless the state changes before; None sets none.
+
+        Raises:
+            ValueError: no handler or entry names the state.
+            RuntimeError: called by the method of an entry.
+        """
+        if state not in self._states:
+            known = ", ".join(sorted(map(repr, self._states)))
+            raise ValueError(f"{type(self).__qualname__} has no state {state!r}; its states are {known}")
+        if self._in_entry:
+            raise RuntimeError("a method of entering() cannot change the state; send a message instead")
+        self._next = (state, timeout)
+
+    def postpone(self) -> None:
+        """Handle the current message again after the next change of state; its asker waits.
+
+        Raises:
+            StashFull: ``stash_capacity`` messages are postponed already.
+        """
+        self.stash()
+
+    def on_unhandled(self, message: Any) -> Any:
+        """Called for a message that has no handler in this state; by default as for an :class:`Actor`."""
+        return super().on_receive(message)
+
+    # -- the machine --------------------------------------------------------------------------------
+
+    def on_start(self) -> Any:
+        """Enter the initial state."""
+        return self._enter()
+
+    def on_receive(self, message: Any) -> Any:
+        """Call the handler for the state and the message's type."""
+        kind = type(message)
+        if kind is StateTimeout and message.state != self._state:
+            return None  # it was under way when the state changed
+        name = self._handlers.get((self._state, kind)) or self._handlers.get((ANY, kind))
+        self._next = None
+        result = self.on_unhandled(message) if name is None else getattr(self, name)(message)
+        if inspect.iscoroutine(result):
+            return self._finish(result)
+        entered = self._change()
+        return _after(entered, result) if inspect.iscoroutine(entered) else result
+
+    async def _finish(self, handler: Any) -> Any:
+        value = await handler
+        entered = self._change()
+        if inspect.iscoroutine(entered):
+            await entered
+        return value
+
+    def _change(self) -> Any:
+        wanted, self._next = self._next, None
+        if wanted is None:
+            return None
+        state, timeout = wanted
+        changed = state != self._state
+        self._state = state
+        if timeout is None:
+            self.cancel_timer(_TIMEOUT_KEY)
+        else:
+            self.set_timer(_TIMEOUT_KEY, timeout, StateTimeout(state))
+        if not changed:
+            return None
+        self.unstash_all()
+        return self._enter()
+
+    def _enter(self) -> Any:
+        name = self._entries.get(self._state)
+        if name is None:
+            return None
+        self._in_entry = True
+        try:
+            result = getattr(self, name)()
+        finally:
+            self._in_entry = False
+        return self._guarded(result) if inspect.iscoroutine(result) else None
+
+    async def _guarded(self, entered: Any) -> None:
+        self._in_entry = True
+        try:
+            await entered
+        finally:
+            self._in_entry = False
+
+
+async def _after(entered: Any, value: Any) -> Any:
+    await entered
+    return value
+
+
+def _take(cls: type, table: dict[Any, str], own: set[Any], key: Any, name: str) -> None:
+    if key in own:
+        raise TypeError(f"{cls.__qualname__}: {table[key]} and {name} are both for {key!r}")
+    own.add(key)
+    table[key] = name

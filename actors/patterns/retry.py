@@ -1,0 +1,67 @@
+"""Asks that are repeated, a bounded number of times, with growing pauses."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+from pykka import Timeout
+
+from actors._errors import MailboxFull
+from actors._policy import Backoff
+from actors._ref import ActorRef
+
+RETRIED: tuple[type[BaseException], ...] = (MailboxFull, Timeout)
+"""Errors after which an ask is repeated by default. A dead actor stays dead, so its error is none of them."""
+
+PAUSES = Backoff(first=0.1, most=5.0)
+
+_chance = random.Random()
+
+
+async def ask_with_retry(
+    ref: ActorRef[Any],
+    message: Any,
+    *,
+    attempts: int = 3,
+    timeout: float = 5.0,
+    within: float | None = None,
+    pauses: Backoff = PAUSES,
+    errors: tuple[type[BaseException], ...] = RETRIED,
+    rng: random.Random | None = None,
+) -> Any:
+    """Ask an actor; after certain errors wait and ask again.
+
+    An ask that has timed out may have been handled, so repeat only what may happen twice. To try a virtual clock, run
+    it on a simulation's loop: all waiting is asyncio's.
+
+    Args:
+        ref: the actor.
+        message: what to send.
+        attempts: asks at most, 1 or more.
+        timeout: seconds for each ask, above 0.
+        within: seconds for all of it: no attempt begins after that; None sets no limit beside ``attempts``.
+        pauses: the pauses between attempts.
+        errors: the exceptions after which to ask again; others are raised at once.
+        rng: random numbers, for the jitter of the pauses.
+
+    Raises:
+        ValueError: ``attempts`` or ``timeout`` is too small.
+        Exception: the last attempt's, with a note that says how many there were.
+    """
+    if attempts < 1 or timeout <= 0:
+        raise ValueError(f"attempts is 1 or more and timeout above 0, not {attempts} and {timeout}")
+    now = asyncio.get_running_loop().time
+    end = None if within is None else now() + within
+    for attempt in range(1, attempts + 1):
+        limit = timeout if end is None else min(timeout, max(end - now(), 0.0))
+        try:
+            return await ref.ask(message, block=False, timeout=limit)
+        except errors as error:
+            pause = pauses.delay(attempt, rng or _chance)
+            if attempt == attempts or (end is not None and now() + pause >= end):
+                error.add_note(f"after {attempt} of {attempts} attempts")
+                raise
+        await asyncio.sleep(pause)
+    raise AssertionError("unreachable")
