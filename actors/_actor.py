@@ -15,7 +15,7 @@ import pykka
 from actors._core import actions, death_watch
 from actors._core.cell import Cell
 from actors._core.context import building
-from actors._core.lifecycle import begin, ended_from_outside, spawn_child
+from actors._core.lifecycle import begin, spawn_child
 from actors._default import default_system
 from actors._dispatch import Handlers, handlers_of
 from actors._events import Unhandled
@@ -327,8 +327,8 @@ class Actor(pykka.Actor):
         try:
             value = await work
         except (Exception, asyncio.CancelledError) as error:
-            if ended_from_outside(error):
-                raise
+            if asyncio.current_task() not in (self._cell.tasks or ()):
+                raise  # this life has ended
             message = Piped(None, error, tag) if on_error is None else on_error(error)
         else:
             message = Piped(value, None, tag) if on_value is None else on_value(value)

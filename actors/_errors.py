@@ -19,6 +19,14 @@ class TooManyTasks(ActorError):
     """The actor has as many unfinished tasks as its ``max_tasks`` allows."""
 
 
+class Interrupted(ActorError):
+    """An actor's code was cancelled or interrupted by Ctrl-C, or awaited something that was cancelled.
+
+    It stands for the exception, which is its ``__cause__``: an asker that got a ``CancelledError`` would be
+    cancelled itself.
+    """
+
+
 class WouldDeadlock(ActorError):
     """A blocking call was made on the event loop's own thread.
 

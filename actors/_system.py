@@ -70,6 +70,9 @@ class ActorSystem:
         stop_grace: seconds that a coroutine handler may go on when its actor stops, before it is
             cancelled; then as many seconds again to end.
         stop_timeout: seconds that the stop at the end of ``async with`` may take; None sets no limit.
+        hook_timeout: seconds that ``on_stop``, ``on_failure`` or ``before_restart`` may take; one that takes
+            longer is reported and cancelled, and after ``stop_grace`` more left alone. A restart of several
+            actors waits as long for each ``on_start``.
         slow_handler: seconds after which a plain handler is reported (:class:`SlowHandler`).
         turn_time: seconds that the actors together may keep the loop before its other callbacks run, and that
             one actor may go on before the others do, unless its class says otherwise; above 0, at most 60. A
@@ -89,6 +92,7 @@ class ActorSystem:
         overflow: Overflow = FAIL,
         stop_grace: float = 5.0,
         stop_timeout: float | None = 60.0,
+        hook_timeout: float = 60.0,
         slow_handler: float = 0.1,
         turn_time: float = TURN_TIME,
         dispatcher: Dispatcher | None = None,
@@ -106,6 +110,7 @@ class ActorSystem:
         self.overflow = overflow
         self.stop_grace = stop_grace
         self.stop_timeout = stop_timeout
+        self.hook_timeout = hook_timeout
         self.slow_ns = int(slow_handler * 1e9)
         self.turns = Turns(self.loop, clock, turn_time)
         self.dispatcher = dispatcher
@@ -382,8 +387,8 @@ class ActorSystem:
         """Declare the actors dead: the loop was closed before they were stopped."""
         for cell in self.walk():
             if cell.state != STOPPED:
-                left = termination.depart(cell)
+                termination.depart(cell)
                 cell.state = STOPPED
-                for envelope in left:
+                for envelope in cell.mailbox.drain():
                     answer_dead_letter(cell, envelope)
         self.top.clear()

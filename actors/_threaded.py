@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import functools
 import inspect
 import itertools
 import queue
@@ -20,9 +21,10 @@ from typing import Any, ClassVar
 from actors._actor import Actor
 from actors._core.accounting import account
 from actors._core.cell import Cell
-from actors._core.lifecycle import RUNNING, STARTING
+from actors._core.crash_reports import report
+from actors._core.lifecycle import RUNNING, STOPPING
+from actors._core.termination import depart
 from actors._errors import ActorError
-from actors._future import Future
 
 _numbers = itertools.count()
 
@@ -65,11 +67,13 @@ class ThreadedCell(Cell):
 
     threaded = True
 
-    __slots__ = ("_halted", "_worker")
+    __slots__ = ("_abandoned", "_halted", "_worker")
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._worker: Worker | None = None
+        self._abandoned = False
+        """Whether the thread has not come back from a handler; nothing more runs in it."""
         self._halted = False
         """Whether the thread waits for the loop, which deals with a failure or a stop."""
 
@@ -137,39 +141,58 @@ class ThreadedCell(Cell):
             self.system.on_loop(super().request_stop)
 
     async def call(self, hook: str, *args: Any) -> None:
-        """Run a hook in the thread; stop waiting for a thread that does not come back.
+        """Run a hook in the thread; see :meth:`Cell.call`."""
+        ending = self.begin_hook(hook, args)
+        if ending is not None and (error := await ending) is not None:
+            raise error
 
-        Args:
-            hook: the hook's name.
-            args: for the hook.
+    def begin_hook(self, hook: str, args: tuple[Any, ...]) -> asyncio.Future[BaseException | None] | None:
+        """Have the thread run a hook; see :meth:`Cell.begin_hook`."""
+        if self._abandoned or getattr(type(self.actor), hook) is getattr(Actor, hook):
+            return None
+        ending: asyncio.Future[BaseException | None] = self.loop.create_future()
+        function = getattr(self.actor, hook)  # Now: the hook of this life must never run on the next one's.
+        self._submit(lambda: self._run_hook(function, args, ending))
+        return ending
 
-        Raises:
-            ActorError: the thread is still in a handler after twice the system's ``stop_grace``.
-        """
-        idle = hook in ("before_restart", "after_restart", "on_start")
-        if idle and getattr(type(self.actor), hook) is getattr(Actor, hook):
-            return  # not overridden: nothing to run
-        done: Future[None] = Future()
-        self._submit(lambda: self._run_hook(hook, args, done))
-        patience = None if self.state is STARTING else 2 * self.system.stop_grace
+    def _run_hook(
+        self, hook: Callable[..., Any], args: tuple[Any, ...], ending: asyncio.Future[BaseException | None]
+    ) -> None:
+        error: BaseException | None = None
         try:
-            async with asyncio.timeout(patience):
-                await done
-        except TimeoutError:
-            self.system.abandon(self)
-            raise ActorError(
-                f"the thread of {self.path} does not come back from its handler and is abandoned"
-            ) from None
-
-    def _run_hook(self, hook: str, args: tuple[Any, ...], done: Future[None]) -> None:
-        try:
-            result = getattr(self.actor, hook)(*args)
+            result = hook(*args)
             if type(result) is CoroutineType:
-                raise _no_coroutine(result)
-        except BaseException as error:
-            done.try_fail(error)
-        else:
-            done.try_set(None)
+                error = _no_coroutine(result)
+        except BaseException as failure:
+            error = failure
+        self._settle_soon(ending, error)
+
+    def _settle_soon(self, future: asyncio.Future[Any], result: Any) -> None:
+        self.system.on_loop(_settle, future, result)
+
+    async def end_handler(self, task: asyncio.Task[None] | None, grace: float) -> None:
+        """Wait for the thread to come back; see :meth:`Cell.end_handler`. One that does not is abandoned."""
+        await super().end_handler(task, grace)
+        if self._worker is None or self._abandoned:
+            return
+        back: asyncio.Future[None] = self.loop.create_future()
+        self._submit(functools.partial(self._settle_soon, back, None))
+        await asyncio.wait([back], timeout=2 * self.system.stop_grace)
+        if back.done():
+            return
+        self._abandoned = True
+        self.system.abandon(self)
+        report(
+            self,
+            ActorError(f"the thread of {self.path} does not come back from its handler and is abandoned"),
+            "on_receive",
+        )
+        # Its life cannot end, so there is no next one.
+        depart(self)
+        self.state = STOPPING
+        envelope = self.envelope
+        if envelope is not None and envelope[1] is not None:
+            envelope[1].try_fail(self.dead("was abandoned in its handler"))
 
     def cut_off(self) -> None:
         """Do nothing: a thread's handler ends by itself, before anything else runs in the thread."""
@@ -182,6 +205,11 @@ class ThreadedCell(Cell):
         """End the thread."""
         if self._worker is not None:
             self._worker.end()
+
+
+def _settle(future: asyncio.Future[Any], result: Any) -> None:
+    if not future.done():
+        future.set_result(result)
 
 
 def _no_coroutine(handler: CoroutineType[Any, Any, Any]) -> TypeError:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
+from actors._core.crash_reports import report
 from actors._errors import StashFull, TooManyTasks
 from actors._future import Future
 from actors._messages import ReceiveTimeout, Restored, Terminated
@@ -48,9 +49,13 @@ def start_task(cell: Cell, coroutine: Coroutine[Any, Any, Any]) -> None:
 
 
 def _task_done(cell: Cell, task: asyncio.Task[Any]) -> None:
-    if cell.tasks is not None:
-        cell.tasks.pop(task, None)
-    if not task.cancelled() and (error := task.exception()) is not None:
+    error = None if task.cancelled() else task.exception()
+    if cell.tasks is None or task not in cell.tasks:
+        if error is not None:  # the life that it belonged to has ended
+            report(cell, error, "task")
+        return
+    del cell.tasks[task]
+    if error is not None:
         cell.fail(error, "task")
 
 

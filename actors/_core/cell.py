@@ -36,7 +36,8 @@ from pykka import ActorDeadError
 from actors._core import actions, supervision, termination
 from actors._core.accounting import account, begin_recent, count_long, report_slow
 from actors._core.context import current
-from actors._core.lifecycle import NEW, NO_CHILDREN, RUNNING, StopFlag, ended_from_outside, pykka_logger
+from actors._core.interruption import as_failure, interrupted
+from actors._core.lifecycle import NEW, NO_CHILDREN, RUNNING, StopFlag, pykka_logger
 from actors._core.mailbox import Mailbox
 from actors._core.pykka_names import ActorStop
 from actors._core.stats import BUCKETS, SHIFT
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from actors._actor import Actor
     from actors._core.envelope import Envelope
     from actors._core.instruments import Hooks
+    from actors._core.supervision import Restart
     from actors._future import Future
     from actors._policy import RestartHistory, Supervision
     from actors._system import ActorSystem
@@ -99,14 +101,16 @@ class Cell:
     # The life.
     state: str = field(init=False, default=NEW)
     actor: Actor = field(init=False, default=None)  # type: ignore[assignment]  # until lifecycle.create()
+    started: bool = field(init=False, default=False)
+    """Whether ``on_start`` of this life has succeeded, so that ``on_stop`` belongs to it."""
     restarts: int = field(init=False, default=0)
     error: BaseException | None = field(init=False, default=None)
     """The failure that ended the actor for good."""
     failed_message: Any = field(init=False, default=None)
     task: asyncio.Task[None] | None = field(init=False, default=None)
     """Runs ``on_start`` or a coroutine handler."""
-    transition: asyncio.Task[None] | None = field(init=False, default=None)
-    """Stops or restarts the actor."""
+    restart: Restart | None = field(init=False, default=None)
+    """The restart that this actor, suspended, is part of."""
     stopped_flag: StopFlag = field(init=False)
 
     # Messages: those that wait, the one that is being handled, counters.
@@ -241,10 +245,33 @@ class Cell:
         self.wake()
 
     async def call(self, hook: str, *args: Any) -> None:
-        """Run one of the actor's hooks, plain or coroutine."""
+        """Run one of the actor's first hooks, plain or coroutine, in the current task."""
         result = getattr(self.actor, hook)(*args)
         if type(result) is CoroutineType:
             await result
+
+    def begin_hook(self, hook: str, args: tuple[Any, ...]) -> asyncio.Future[BaseException | None] | None:
+        """Begin one of the actor's last hooks, plain or coroutine. Raises what a plain one raises.
+
+        Args:
+            hook: the hook's name.
+            args: for it.
+
+        Returns:
+            None if it has ended; else a future of its exception, or of None.
+        """
+        function = getattr(self.actor, hook)
+        # A procedure that ends several lives runs in the context of one of them.
+        result = function(*args) if current.get() is self else self.context.run(function, *args)
+        if type(result) is not CoroutineType:
+            return None
+        task = self.loop.create_task(_outcome(result), context=self.context)
+        task.add_done_callback(lambda _: result.close())  # for a task that is cancelled before its first step
+        return task
+
+    async def end_handler(self, task: asyncio.Task[None] | None, grace: float) -> None:
+        """Wait until the handler that is under way has ended; see :func:`termination.end_handler`."""
+        await termination.end_handler(self, task, grace)
 
     def fail(self, error: BaseException, where: str, *, resumable: bool = False) -> None:
         """Let supervision decide on a failure of this life.
@@ -277,7 +304,11 @@ class Cell:
         """Handle the messages that wait, for one turn; called by the system's ``turns``."""
         if self.task is not None or self.state is not RUNNING:
             return  # the end of the task, or the start of the next life, wakes the cell again
-        handler = self._work(THROUGHPUT)
+        try:
+            handler = self._work(THROUGHPUT)
+        except BaseException as error:  # Ctrl-C between two handlers; or a defect of the runtime
+            self._broken_off(error)
+            raise
         if handler is not None:
             self._begin_following(handler)
         elif self.state is RUNNING and not (self.mailbox.empty() and self._falls_asleep()):
@@ -372,10 +403,12 @@ class Cell:
     def _begin_following(self, handler: CoroutineType[Any, Any, Any]) -> None:
         self.handler = handler
         self.task = self.loop.create_task(self._follow(handler), context=self.context)
+        self.task.add_done_callback(self._followed, context=self.context)
 
     async def _follow(self, handler: CoroutineType[Any, Any, Any]) -> None:
         """Await a handler, then handle messages until the turn is over or the mailbox is empty."""
         task, turns = self.task, self.system.turns
+        assert task is not None
         number, until = turns.number, self.clock() + self.turn_ns
         while True:
             envelope, began = self.envelope, self.began
@@ -383,18 +416,24 @@ class Cell:
             error: BaseException | None = None
             try:
                 result = await handler
+            except GeneratorExit:  # the loop is gone
+                raise
             except BaseException as failure:
-                if ended_from_outside(failure):
-                    raise
                 error = failure
             if self.task is not task:
                 return  # this life has ended: the cell's state is the next life's
-            if error is None and self.reply is not None:
-                self.reply.try_set(result)
+            if error is None:
+                if self.reply is not None:
+                    self.reply.try_set(result)
+            elif self.state is not RUNNING and isinstance(error, asyncio.CancelledError):
+                self.cut_off()  # its actor stops, and has waited long enough
+                return
             self.handler = None
             account(self, envelope, began, error)
             if error is not None:
                 self._handler_failed(envelope, error)
+            if task.cancelling():
+                break  # whoever cancels all tasks waits for their end: go on in another one
             following = self._work(self.left, until) if self.system.dispatcher is None else None
             if following is None or self.task is not task:
                 break
@@ -402,14 +441,38 @@ class Cell:
         if turns.number == number:  # else the handler waited for something
             turns.spent += self.began - until + self.turn_ns
             turns.tasks += 1
-        if self.task is task:
-            self.task = None
-            if self.state is RUNNING:
-                self.wake()
+
+    def _followed(self, task: asyncio.Task[None]) -> None:
+        """Go on after the end of a task: called by the task, so it also comes when its code has not run."""
+        if self.task is not task:
+            return
+        self.task = None
+        if task.cancelled():
+            if self.handler is not None:
+                self._broken_off(asyncio.CancelledError())
+        elif (error := task.exception()) is not None:
+            self._broken_off(error)
+        if self.state is RUNNING and not (self.mailbox.empty() and self._falls_asleep()):
+            self.wake()
+
+    def _broken_off(self, error: BaseException) -> None:
+        """Answer for a message whose handling has ended without a result."""
+        if not isinstance(error, Exception):
+            error = interrupted(self, error)
+        handler, self.handler = self.handler, None
+        if handler is not None:
+            handler.close()
+        envelope, self.envelope = self.envelope, None
+        if envelope is not None:
+            account(self, envelope, self.began, error)
+            self._handler_failed(envelope, error)
+        if self.task is None and self.state is RUNNING:
+            self.wake()
 
     def _handler_failed(self, envelope: Envelope, error: BaseException) -> None:
         self.failed += 1
         self.reply = self.envelope = self.trace = None
+        error = as_failure(self, error)
         if envelope[1] is not None:
             envelope[1].try_fail(error)  # also if the handler had taken the reply over
         if envelope[1] is not None and isinstance(error, Exception):
@@ -421,3 +484,14 @@ class Cell:
             return
         self.failed_message = envelope[0]
         self.fail(error, "on_receive", resumable=True)
+
+
+async def _outcome(hook: Coroutine[Any, Any, Any]) -> BaseException | None:
+    """Await a hook and return its exception: raised by a task, SystemExit would end the loop."""
+    try:
+        await hook
+    except GeneratorExit:
+        raise
+    except BaseException as error:
+        return error
+    return None

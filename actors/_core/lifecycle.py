@@ -16,6 +16,7 @@ import pykka
 from pykka import ActorDeadError
 
 from actors._core.context import building, current
+from actors._core.interruption import as_failure
 from actors._errors import ActorError
 from actors._events import ActorStarted
 from actors._future import Future
@@ -68,12 +69,6 @@ class StopFlag:
         return self._set or self._event is None or self._event.wait(timeout)
 
 
-def ended_from_outside(error: BaseException) -> bool:
-    """Whether this is the cancellation of the running task, as opposed to one that its code has raised."""
-    task = asyncio.current_task()
-    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
-
-
 # -- birth --------------------------------------------------------------------------------------
 
 
@@ -95,38 +90,58 @@ def _construct(cell: Cell) -> None:
         raise ActorError(f"{cell.actor_class.__name__}.__init__() did not call super().__init__()")
 
 
-def begin(cell: Cell) -> None:
-    """Start this life: run ``on_start``, then handle messages. On the loop's thread."""
+def begin(cell: Cell, before: BaseException | None = None) -> None:
+    """Start this life: run ``on_start``, then handle messages. On the loop's thread.
+
+    Args:
+        cell: the actor's.
+        before: the failure that ended the life before, for ``after_restart``; None in the first life.
+    """
     if cell.state not in (NEW, RESTARTING):
         return
     cell.state = STARTING
     # A cell made in another thread may have missed a change of the instruments.
     cell.hooks = cell.mailbox.hooks = cell.system.hooks_in_use
-    if cell.actor_class.on_start is pykka.Actor.on_start:
-        _running(cell)
+    if before is None and cell.actor_class.on_start is pykka.Actor.on_start:
+        _start_ended(cell, "on_start", None)
     else:
-        cell.loop.call_soon(_start, cell, context=cell.context)
+        cell.loop.call_soon(_start, cell, before, context=cell.context)
 
 
-def _start(cell: Cell) -> None:
+def _start(cell: Cell, before: BaseException | None) -> None:
     if cell.state is STARTING:
-        cell.task = cell.loop.create_task(_run_on_start(cell), context=cell.context)
+        cell.task = cell.loop.create_task(_run_start_hooks(cell, before), context=cell.context)
+        cell.task.add_done_callback(lambda task: _start_task_ended(cell, task), context=cell.context)
 
 
-async def _run_on_start(cell: Cell) -> None:
-    task = cell.task
+async def _run_start_hooks(cell: Cell, before: BaseException | None) -> None:
+    task, hook, error = cell.task, "restart", None
     try:
+        if before is not None:
+            await cell.call("after_restart", before)
+        hook = "on_start"
         await cell.call("on_start")
-    except BaseException as error:
-        if ended_from_outside(error):
-            raise
-        if cell.task is task:
-            cell.task = None
-            cell.fail(error, "on_start")
-    else:
-        if cell.task is task:
-            cell.task = None
-            _running(cell)
+    except GeneratorExit:  # the loop is gone
+        raise
+    except BaseException as failure:
+        error = failure
+    if cell.task is task:
+        cell.task = None
+        _start_ended(cell, hook, error)
+
+
+def _start_task_ended(cell: Cell, task: asyncio.Task[None]) -> None:
+    if cell.task is task:  # cancelled before its first step
+        cell.task = None
+        _start_ended(cell, "on_start", asyncio.CancelledError())
+
+
+def _start_ended(cell: Cell, hook: str, error: BaseException | None) -> None:
+    if error is None:
+        cell.started = True
+        _running(cell)
+    elif cell.state is not STOPPING or not isinstance(error, asyncio.CancelledError):
+        cell.fail(as_failure(cell, error), hook)
 
 
 def _running(cell: Cell) -> None:
@@ -160,25 +175,23 @@ def _wait_for_start(cell: Cell, future: Future[Any]) -> None:
         cell.start_waiters = [*(cell.start_waiters or ()), future]
 
 
-async def rebirth(cell: Cell, error: BaseException) -> None:
+def rebirth(cell: Cell, error: BaseException) -> None:
     """Begin the next life: a new instance behind the same ref and mailbox.
 
     Args:
         cell: the actor's.
         error: the failure that ended the life before, for ``after_restart``.
     """
+    cell.restart = None
     try:
         create(cell)
         cell.restarts += 1
-        await cell.call("after_restart", error)
     except BaseException as again:
-        if ended_from_outside(again):
-            raise
         if cell.state is RESTARTING:
             cell.state = STARTING
-            cell.fail(again, "restart")
-        return
-    begin(cell)
+            cell.fail(as_failure(cell, again), "restart")
+    else:
+        begin(cell, error)
 
 
 # -- children -----------------------------------------------------------------------------------

@@ -266,18 +266,22 @@ class Mailbox:
         self._unstashed.extendleft(reversed(envelopes))
         self.rare = True
 
-    def close(self) -> list[Envelope]:
-        """Accept nothing more; return the messages left, in order. Waiting senders get an error."""
+    def close(self) -> None:
+        """Accept nothing more. Senders that wait for room get an error; asks and other messages stay."""
         with self.lock:
             self.closed = True
-            left = list(self)
             senders, self.waiting = self.waiting, None
+            # Behind the others: their askers do not wait for room, but for an answer.
+            self.normal.extend(envelope for envelope, _ in senders or () if envelope[1] is not None)
+        for _, room in senders or ():
+            room.try_fail(self.cell.dead("not found"))
+
+    def drain(self) -> list[Envelope]:
+        """Take all messages, in order."""
+        with self.lock:
+            left = list(self)
             self._system = self._priority = self._unstashed = None
             self.normal.clear()
-        for envelope, room in senders or ():
-            if envelope[1] is not None:
-                left.append(envelope)
-            room.try_fail(ActorDeadError(f"{self.cell.ref} not found"))
         return left
 
     def close_if_empty(self) -> bool:
@@ -299,7 +303,7 @@ class Mailbox:
     def dead(self, envelope: Envelope) -> ActorDeadError:
         """Report a message to a stopped actor; return its error."""
         publish_dead_letter(self.cell, envelope)
-        return ActorDeadError(f"{self.cell.ref} not found")
+        return self.cell.dead("not found")
 
     def drop(self, envelope: Envelope, reason: str) -> None:
         """Count and report a dropped message; its asker gets an error.

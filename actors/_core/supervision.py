@@ -2,17 +2,26 @@
 
 :func:`fail` is the one entrance. It decides and reports at once. The rest takes time (ending this
 life, the pause, the next life; with ``ONE_FOR_ALL`` and ``REST_FOR_ONE`` the siblings' too) and is
-done by one task, the cell's ``transition``.
+done by a procedure: a :class:`Restart`, or :func:`_give_up`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from actors._core.crash_reports import report
-from actors._core.lifecycle import RESTARTING, RUNNING, STARTING, logger, pykka_logger, rebirth
-from actors._core.termination import bury, depart, end_life, run_safely
+from actors._core.lifecycle import (
+    RESTARTING,
+    RUNNING,
+    STARTING,
+    STOPPING,
+    logger,
+    pykka_logger,
+    rebirth,
+)
+from actors._core.procedure import Procedure
+from actors._core.termination import bury, depart, end_life
 from actors._errors import Escalated
 from actors._events import ActorRestarting
 from actors._policy import STOP_ON_FAILURE, Directive, RestartHistory, Strategy
@@ -49,13 +58,14 @@ def fail(cell: Cell, error: BaseException, where: str, *, resumable: bool = Fals
     if directive is Directive.RESTART and history.exceeded(policy):
         directive = Directive.ESCALATE
     report(cell, error, where, directive.value, failures)
-    _suspend(cell)
+    work: Any
     if directive is Directive.RESTART:
         pause = policy.backoff.delay(history.in_a_row, cell.system.rng)
-        work = _restart(cell, error, pause, failures)
+        work = Restart(cell, error, pause, failures).run()
     else:
-        work = _give_up(cell, error, failures, escalate=directive is Directive.ESCALATE)
-    cell.transition = cell.loop.create_task(work, context=cell.context)
+        handler = suspend(cell, STOPPING)
+        work = _give_up(cell, handler, error, failures, escalate=directive is Directive.ESCALATE)
+    Procedure(work, cell.loop, cell.context)
 
 
 def _exit(cell: Cell, error: BaseException) -> None:
@@ -89,21 +99,34 @@ def _history_of(cell: Cell) -> RestartHistory:
     return parent.children_history
 
 
-def _suspend(cell: Cell) -> None:
-    """End message handling of this life at once; the mailbox stays."""
-    cell.state = RESTARTING
+def suspend(cell: Cell, state: str) -> asyncio.Task[None] | None:
+    """End message handling of this life at once; the mailbox stays.
+
+    Args:
+        cell: the actor's.
+        state: the state from now on: RESTARTING or STOPPING.
+
+    Returns:
+        the task of the handler that was under way, which has been cancelled; None if there was none.
+    """
+    under_way = cell.state is STARTING or cell.handler is not None
+    cell.state = state
     task, cell.task = cell.task, None
-    if task is not None:
+    if task is not None and under_way:
         task.cancel()
     cell.cut_off()
+    return task if under_way else None
 
 
-async def _give_up(cell: Cell, error: BaseException, failures: int, *, escalate: bool) -> None:
+async def _give_up(
+    cell: Cell, handler: asyncio.Task[None] | None, error: BaseException, failures: int, *, escalate: bool
+) -> None:
     """Stop the actor for good because of a failure."""
     cell.error = error
-    left = depart(cell)
-    await end_life(cell, "on_failure", type(error), error, error.__traceback__)
-    bury(cell, left)
+    depart(cell)
+    await cell.end_handler(handler, 0.0)
+    await end_life(cell, ("on_failure", (type(error), error, error.__traceback__)))
+    bury(cell)
     if escalate:
         _escalate(cell, error, failures)
 
@@ -117,52 +140,118 @@ def _escalate(cell: Cell, error: BaseException, failures: int) -> None:
         cell.system.escalated(escalated)
 
 
-async def _restart(cell: Cell, error: BaseException, pause: float, failures: int) -> None:
-    """End the lives that the strategy names, youngest first; after the pause begin the next ones."""
-    group = _suspend_group(cell)
-    for each in reversed(group):
-        if each is cell:
-            await end_life(cell, "on_failure", type(error), error, error.__traceback__)
-            await run_safely(cell, "before_restart", error)
+class Restart:
+    """A restart of one actor, or of several together; it suspends them when it is made.
+
+    The members' ``restart`` refers to it until their next life begins or they stop. A member that is to stop
+    leaves: at once during the pause, after its last hook before that. The others are restarted all the same.
+
+    Args:
+        cell: the actor that failed.
+        error: its failure.
+        pause: seconds between the last hook of the old lives and the next lives.
+        failures: the number of failures in the window of the intensity.
+    """
+
+    __slots__ = ("_cell", "_error", "_failures", "_members", "_pause", "ending")
+
+    def __init__(self, cell: Cell, error: BaseException, pause: float, failures: int) -> None:
+        self._cell, self._error, self._pause, self._failures = cell, error, pause, failures
+        self._members = [cell]
+        self.ending = {cell: suspend(cell, RESTARTING)}
+        """The members whose old life has not ended, with the task of their last handler."""
+        cell.restart = self
+
+    def _gather(self) -> None:
+        """Suspend the siblings that are restarted too; one that has failed at the same time is on its own."""
+        strategy = self._cell.supervision.strategy
+        if strategy is Strategy.ONE_FOR_ONE:
+            return
+        siblings = list(self._cell.siblings.values())
+        if strategy is Strategy.REST_FOR_ONE:
+            siblings = siblings[siblings.index(self._cell) :]
+        self._members = []  # oldest first
+        for each in siblings:
+            if each.state in (STARTING, RUNNING):
+                self.ending[each] = suspend(each, RESTARTING)
+            elif each is not self._cell and not _between_lives(each):
+                continue
+            each.restart = self
+            self._members.append(each)
+
+    async def run(self) -> None:
+        """End the old lives, youngest first; after the pause begin the next ones, oldest first."""
+        self._gather()
+        for each in reversed(self._members):
+            if each in self.ending:
+                await self._end(each)
+        self._cell.failed_message = None
+        if any(map(self._waits, self._members)):
+            self._announce()
+            await asyncio.sleep(self._pause)
+        for each in self._members:
+            if self._waits(each):
+                rebirth(each, self._error)
+                if len(self._members) > 1:
+                    await _until_started(each)
+
+    def _waits(self, cell: Cell) -> bool:
+        return cell.state is RESTARTING and cell.restart is self
+
+    async def _end(self, cell: Cell) -> None:
+        await cell.end_handler(self.ending[cell], 0.0)
+        error = self._error
+        if cell is self._cell:
+            await end_life(
+                cell,
+                ("on_failure", (type(error), error, error.__traceback__)),
+                ("before_restart", (error,)),
+            )
+        elif cell.started:
+            await end_life(cell, ("on_stop", ()))
         else:
-            await end_life(each, "on_stop")
-    cell.failed_message = None
-    _announce_restart(cell, pause, failures)
-    await asyncio.sleep(pause)
-    cell.transition = None
-    for each in group:
-        if each.state is RESTARTING:
-            await rebirth(each, error)
+            await end_life(cell)
+        del self.ending[cell]
+        if cell.state is STOPPING:  # it was asked to stop meanwhile
+            bury(cell)
+
+    def _announce(self) -> None:
+        cell, allowed = self._cell, self._cell.supervision.intensity
+        logger.warning(
+            "%s: restart %d of %d within %g s, in %.3f s",
+            cell.path,
+            self._failures,
+            allowed.restarts,
+            allowed.window,
+            self._pause,
+        )
+        events = cell.system.events
+        if events.wants(ActorRestarting):
+            events.publish(ActorRestarting(cell.path, self._pause, self._failures, allowed.restarts))
 
 
-def _suspend_group(cell: Cell) -> list[Cell]:
-    """Suspend the siblings that are restarted together with the cell; return them all, oldest first."""
-    strategy = cell.supervision.strategy
-    if strategy is Strategy.ONE_FOR_ONE:
-        return [cell]
-    siblings = list(cell.siblings.values())
-    if strategy is Strategy.REST_FOR_ONE:
-        siblings = siblings[siblings.index(cell) :]
-    group: list[Cell] = []
-    for sibling in siblings:
-        if sibling is cell:
-            group.append(sibling)
-        elif sibling.state in (STARTING, RUNNING):
-            _suspend(sibling)
-            group.append(sibling)
-    return group
+def _between_lives(cell: Cell) -> bool:
+    """Whether an earlier restart has ended this actor's old life, but not begun the next one."""
+    return cell.state is RESTARTING and cell.restart is not None and cell not in cell.restart.ending
 
 
-def _announce_restart(cell: Cell, pause: float, failures: int) -> None:
-    allowed = cell.supervision.intensity
-    logger.warning(
-        "%s: restart %d of %d within %g s, in %.3f s",
-        cell.path,
-        failures,
-        allowed.restarts,
-        allowed.window,
-        pause,
-    )
-    events = cell.system.events
-    if events.wants(ActorRestarting):
-        events.publish(ActorRestarting(cell.path, pause, failures, allowed.restarts))
+class _Gate:
+    """Waits in a procedure for an actor's start; stands where ``await ref`` has its future."""
+
+    def __init__(self, cell: Cell) -> None:
+        self.opened: asyncio.Future[None] = cell.loop.create_future()
+
+    def try_set(self, _: Any) -> None:
+        """The actor runs."""
+        if not self.opened.done():
+            self.opened.set_result(None)
+
+    try_fail = try_set
+
+
+async def _until_started(cell: Cell) -> None:
+    """Wait until an actor runs, as the next one may rely on it; but not for ever."""
+    if cell.state is STARTING:
+        gate: Any = _Gate(cell)
+        cell.start_waiters = [*(cell.start_waiters or ()), gate]
+        await asyncio.wait([gate.opened], timeout=cell.system.hook_timeout)

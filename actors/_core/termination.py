@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
 import pykka
@@ -16,15 +15,17 @@ import pykka
 from actors._core.crash_reports import report
 from actors._core.dead_letters import answer_dead_letter
 from actors._core.death_watch import tell_watchers, unwatch_all
-from actors._core.lifecycle import RUNNING, STARTING, STOPPED, STOPPING, ended_from_outside
+from actors._core.interruption import as_failure
+from actors._core.lifecycle import STOPPED, STOPPING
+from actors._core.procedure import Procedure
 from actors._core.pykka_names import unregister
+from actors._errors import ActorError
 from actors._events import ActorStopped
 from actors._future import Future
 from actors._messages import ChildStopped
 
 if TYPE_CHECKING:
     from actors._core.cell import Cell
-    from actors._core.envelope import Envelope
 
 
 # -- stopping -----------------------------------------------------------------------------------
@@ -34,16 +35,22 @@ def request_stop(cell: Cell) -> None:
     """Begin to stop, unless the actor stops already. On the loop's thread."""
     if cell.state in (STOPPING, STOPPED):
         return
-    ran = cell.state in (STARTING, RUNNING)
     cell.state = STOPPING
-    restart, cell.transition = cell.transition, None
-    if restart is not None:
-        restart.cancel()
-    if cell.task is None and not (cell.children or cell.tasks or cell.threaded):
-        # Nothing to wait for: without a task, stopping 10,000 actors takes half the time.
-        _stop_at_once(cell, ran)
+    restart, cell.restart = cell.restart, None
+    if restart is not None and cell in restart.ending:
+        depart(cell)  # the restart ends this life, and then the actor
+    elif cell.task or cell.children or cell.tasks or cell.threaded or _has_last_hook(cell):
+        Procedure(_stop(cell), cell.loop, cell.context)
     else:
-        cell.transition = cell.loop.create_task(_stop(cell, ran), context=cell.context)
+        # Nothing to wait for: stopping 10,000 actors takes half the time.
+        depart(cell)
+        if cell.timer_keys() or cell.watching or cell.owed:
+            _release(cell)
+        bury(cell)
+
+
+def _has_last_hook(cell: Cell) -> bool:
+    return cell.started and cell.actor_class.on_stop is not pykka.Actor.on_stop
 
 
 async def stop_now(cell: Cell) -> None:
@@ -56,46 +63,32 @@ async def stop_now(cell: Cell) -> None:
         await stopped
 
 
-def _stop_at_once(cell: Cell, ran: bool) -> None:
-    left = depart(cell)
-    if ran and cell.actor_class.on_stop is not pykka.Actor.on_stop:
-        try:
-            result: Any = cell.context.copy().run(cell.actor.on_stop)
-        except BaseException as error:
-            report(cell, error, "on_stop")
-        else:
-            if type(result) is CoroutineType:
-                cell.transition = cell.loop.create_task(
-                    _finish_stop(cell, result, left), context=cell.context
-                )
-                return
-    _release(cell)
-    bury(cell, left)
+async def _stop(cell: Cell) -> None:
+    await cell.end_handler(cell.task, cell.system.stop_grace)
+    depart(cell)
+    if cell.started:
+        await end_life(cell, ("on_stop", ()))
+    else:
+        await end_life(cell)
+    bury(cell)
 
 
-async def _finish_stop(cell: Cell, hook: CoroutineType[Any, Any, Any], left: list[Envelope]) -> None:
-    try:
-        await hook
-    except BaseException as error:
-        if ended_from_outside(error):
-            raise
-        report(cell, error, "on_stop")
-    _release(cell)
-    bury(cell, left)
+async def end_handler(cell: Cell, task: asyncio.Task[None] | None, grace: float) -> None:
+    """Wait until the handler (or ``on_start``) that is under way has ended.
 
-
-async def _stop(cell: Cell, ran: bool) -> None:
-    handler = cell.task
-    if handler is not None:
-        # The handler may end by itself; after the grace it is cancelled.
-        await asyncio.wait([handler], timeout=cell.system.stop_grace)
-        if not handler.done():
-            handler.cancel()
-            await asyncio.wait([handler], timeout=cell.system.stop_grace)
+    Args:
+        cell: the actor's.
+        task: the task that runs it; None if there is none.
+        grace: seconds after which to cancel it. It gets ``stop_grace`` to end then.
+    """
+    if task is not None:
+        if grace:
+            await asyncio.wait([task], timeout=grace)
+        if not task.done():
+            task.cancel()
+            await asyncio.wait([task], timeout=cell.system.stop_grace)
+    cell.task = None
     cell.cut_off()
-    left = depart(cell)
-    await end_life(cell, "on_stop" if ran else None)
-    bury(cell, left)
 
 
 # -- the end of a life --------------------------------------------------------------------------
@@ -115,40 +108,63 @@ def cut_off(cell: Cell) -> None:
         cell.hooks.ended(cell, envelope, cell.began, cell.clock(), asyncio.CancelledError())
 
 
-async def end_life(cell: Cell, hook: str | None, *args: Any) -> None:
-    """Stop all that belongs to this life, children youngest first, then run its last hook.
+async def end_life(cell: Cell, *hooks: tuple[str, tuple[Any, ...]]) -> None:
+    """Stop all that belongs to this life, children youngest first, then run its last hooks.
 
     Args:
         cell: the actor whose life ends.
-        hook: the last hook's name; None if the actor never started.
-        args: for the hook.
+        hooks: names and arguments of the last hooks.
     """
-    cell.clear_timers()
-    for task in tuple(cell.tasks or ()):
-        task.cancel()
-    for child in reversed(tuple(cell.children.values())):
-        await stop_now(child)
-    if hook is not None:
-        await run_safely(cell, hook, *args)
+    _end_tasks(cell)
+    await _stop_children(cell)
+    for hook, args in hooks:
+        await _run_last(cell, hook, args)
+    await _stop_children(cell)  # those that the hooks have spawned
+    cell.started = False
     if cell.stashed:
         cell.mailbox.put_back(cell.stashed)
         cell.stashed = None
     _release(cell)
 
 
-async def run_safely(cell: Cell, hook: str, *args: Any) -> None:
-    """Run a hook; report its failure and go on."""
+async def _stop_children(cell: Cell) -> None:
+    while cell.children:
+        await stop_now(next(reversed(cell.children.values())))
+
+
+async def _run_last(cell: Cell, hook: str, args: tuple[Any, ...]) -> None:
+    """Run a hook; report its failure, or that it does not end, and go on."""
     try:
-        await cell.call(hook, *args)
+        ending = cell.begin_hook(hook, args)
     except BaseException as error:
-        if ended_from_outside(error):
-            raise
-        report(cell, error, hook)
+        report(cell, as_failure(cell, error), hook)
+        return
+    if ending is None:
+        return
+    system = cell.system
+    await asyncio.wait([ending], timeout=system.hook_timeout)
+    if ending.done():
+        failure = asyncio.CancelledError() if ending.cancelled() else ending.result()
+        if failure is not None:
+            report(cell, as_failure(cell, failure), hook)
+        return
+    report(cell, ActorError(f"{hook} of {cell.path} did not end within {system.hook_timeout:g} s"), hook)
+    ending.cancel()
+    await asyncio.wait([ending], timeout=system.stop_grace)
+    if not ending.done():
+        system.abandon(cell)
+
+
+def _end_tasks(cell: Cell) -> None:
+    cell.clear_timers()
+    tasks, cell.tasks = cell.tasks, None
+    for task in tasks or ():
+        task.cancel()
 
 
 def _release(cell: Cell) -> None:
-    """After the last hook (or a thread's last handler): end the timers, watches and owed replies."""
-    cell.clear_timers()
+    """After the last hook (or a thread's last handler): end the timers, tasks, watches and owed replies."""
+    _end_tasks(cell)
     if cell.watching:
         unwatch_all(cell)
     owed, cell.owed = cell.owed, None
@@ -159,27 +175,24 @@ def _release(cell: Cell) -> None:
 # -- the end of the actor -----------------------------------------------------------------------
 
 
-def depart(cell: Cell) -> list[Envelope]:
-    """Make the actor dead to others, as in pykka before the last hook; return its mailbox's messages."""
-    left = cell.mailbox.close()
+def depart(cell: Cell) -> None:
+    """Make the actor dead to others, as in pykka before the last hook."""
+    if cell.mailbox.closed:
+        return
+    cell.mailbox.close()
     cell.stopped_flag.set()
     if cell.registered:
         unregister(cell.ref)
         cell.registered = False
-    return left
 
 
-def bury(cell: Cell, left: list[Envelope]) -> None:
-    """Take the actor out of the tree and tell all who wait for its end.
-
-    Args:
-        cell: the actor.
-        left: the messages that it did not handle; they become dead letters.
-    """
+def bury(cell: Cell) -> None:
+    """Take the actor out of the tree, answer what is left in its mailbox, tell all who wait for its end."""
     cell.state = STOPPED
-    for envelope in (*left, *(cell.stashed or ())):
-        answer_dead_letter(cell, envelope)
-    cell.stashed = None
+    if cell.stashed or not cell.mailbox.empty():
+        for envelope in (*cell.mailbox.drain(), *(cell.stashed or ())):
+            answer_dead_letter(cell, envelope)
+        cell.stashed = None
     for reply in cell.stop_replies or ():
         reply.try_set(True)
     siblings = cell.siblings

@@ -1,0 +1,46 @@
+"""Cancellation and Ctrl-C in an actor's code: failures of this code, and of nobody else.
+
+``CancelledError`` and ``KeyboardInterrupt`` are no ``Exception``: an asker that got one as its reply would be
+cancelled or interrupted itself, and pykka stops all actors for one. So both become :class:`Interrupted`. The
+interrupt, which was meant for the program, leaves the loop as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING
+
+from actors._errors import Interrupted
+
+if TYPE_CHECKING:
+    from actors._core.cell import Cell
+
+
+def as_failure(cell: Cell, error: BaseException) -> BaseException:
+    """Return the exception that askers and supervisors get for one that the actor's code has raised.
+
+    Args:
+        cell: the actor.
+        error: what its code has raised.
+    """
+    if isinstance(error, asyncio.CancelledError):
+        return interrupted(cell, error)
+    # Elsewhere no signal raises it, so it is an exception like any other.
+    if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
+        cell.loop.call_soon(_raise, error)
+        return interrupted(cell, error)
+    return error
+
+
+def interrupted(cell: Cell, error: BaseException) -> Interrupted:
+    """Make the failure that stands for ``error``."""
+    cancelled = isinstance(error, asyncio.CancelledError)
+    what = "cancelled, or awaited something that was cancelled" if cancelled else f"interrupted: {error!r}"
+    made = Interrupted(f"{cell.label} was {what}")
+    made.__cause__ = error
+    return made
+
+
+def _raise(error: BaseException) -> None:
+    raise error
