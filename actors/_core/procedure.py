@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import inspect
 from collections.abc import Coroutine
 from typing import Any
 
@@ -35,6 +36,10 @@ class Procedure:
     ) -> None:
         self._coroutine, self._loop, self._context = coroutine, loop, context
         loop.call_soon(self._step, context=context)
+
+    def __del__(self) -> None:
+        if inspect.getcoroutinestate(self._coroutine) == inspect.CORO_CREATED:
+            self._coroutine.close()  # the loop was closed before its first step: no warning about that
 
     def _step(self, _: Any = None) -> None:
         try:
