@@ -23,6 +23,7 @@ from typing import Any
 
 from actors._core import supervision
 from actors._core.cell import Cell
+from actors._core.lifecycle import RESTARTING
 from actors._policy import STOP_ON_FAILURE
 from actors._system import ActorSystem
 from actors._trace import TraceContext, trace_as
@@ -54,7 +55,7 @@ class WorkerCell(Cell):
 
     def fail(self, error: BaseException, where: str, *, resumable: bool = False) -> None:
         """Suspend the actor and tell the parent, whose supervision decides."""
-        supervision._suspend(self)
+        supervision.suspend(self, RESTARTING)
         self.link.fail(Kind.DIED, 0, error)
 
 
