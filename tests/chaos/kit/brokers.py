@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import os
 import shutil
@@ -38,6 +39,8 @@ ATTEMPTS, PAUSE = 40, 0.5
 
 UNREACHABLE = (KafkaException, PixyError, WireError, OSError)
 """What look-ups raise when Kafka refuses them, or is in the middle of another fault."""
+
+LEADERS_WITHIN = 60.0
 
 STARTS = 4
 """How often to wait for the brokers, 90 s each time."""
@@ -137,18 +140,30 @@ class Brokers:
         self.cluster.admin().create_partitions([NewPartitions(topic, partitions)])[topic].result(30)
 
     def wait_ready(self) -> None:
-        """Wait until all brokers are members of the cluster again; on a busy machine a start takes minutes.
+        """Wait until all brokers are members of the cluster again, and lead; on a busy machine a start takes minutes.
 
         With ZooKeeper a broker that was killed ends again while its old session lives: it is started again.
         """
         for _ in range(STARTS - 1):
             try:
-                return self.cluster.wait_ready()
+                self.cluster.wait_ready()
+                return self._wait_for_leaders()
             except RuntimeError:
                 time.sleep(self._plan.session_timeout)
                 for node in self.cluster.ended():
                     self.cluster.start(node)
         return self.cluster.wait_ready()
+
+    def _wait_for_leaders(self) -> None:
+        """Wait until each partition has a leader: a broker that died is a member until its session is over."""
+        deadline = time.monotonic() + LEADERS_WITHIN
+        while time.monotonic() < deadline:
+            with contextlib.suppress(KafkaException):
+                topics = self.cluster.admin().list_topics(timeout=5).topics.values()
+                if all(each.leader >= 0 for topic in topics for each in topic.partitions.values()):
+                    return
+            time.sleep(PAUSE)
+        raise RuntimeError(f"partitions without leaders for {LEADERS_WITHIN:g} s")
 
     @insisting
     def partitions(self, topic: str) -> dict[int, int]:

@@ -140,16 +140,16 @@ class Faults:
 
     async def daemon_kill(self, planned: Planned) -> str:
         """Kill a daemon; it is started again."""
-        return await self._end(planned, signal.SIGKILL)
+        daemon = self._daemon(planned)
+        daemon.signal(signal.SIGKILL, planned.kind)
+        await asyncio.sleep(1)
+        await daemon.ready()
+        return f"d{planned.daemon}"
 
     async def daemon_restart(self, planned: Planned) -> str:
         """Stop a daemon as an operator does; it is started again."""
-        return await self._end(planned, signal.SIGTERM)
-
-    async def _end(self, planned: Planned, number: int) -> str:
         daemon = self._daemon(planned)
-        daemon.signal(number, planned.kind)
-        await daemon.leave(planned.kind, 0.0) if number == signal.SIGTERM else await asyncio.sleep(1)
+        await daemon.leave(planned.kind, 0.0)
         await daemon.ready()
         return f"d{planned.daemon}"
 
