@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Generator
+from contextvars import copy_context
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 import pykka
 from pykka import ActorDeadError
 
-from actors._core.context import current
+from actors._core.context import current, origin
 from actors._core.inspection import statistics_of
 from actors._core.lifecycle import started
 from actors._core.mailbox import ControlMessage, Mailbox
@@ -20,10 +21,10 @@ from actors._errors import MailboxFull, WouldDeadlock
 from actors._future import Future, on_event_loop
 from actors._messages import Request
 from actors._proxy import ActorProxy
-from actors._trace import ambient
 
 if TYPE_CHECKING:
     from actors._core.cell import Cell
+    from actors._core.envelope import Envelope
     from actors._core.stats import ActorStatistics
 
 A = TypeVar("A", bound=pykka.Actor)
@@ -102,11 +103,15 @@ class ActorRef(pykka.ActorRef[A], Generic[A]):
             MailboxFull: the mailbox is at its bound and its overflow policy refuses.
         """
         cell = self._cell
-        sender = current.get()
-        trace = ambient.get()
-        if trace is None and sender is not None:
-            trace = sender.trace
-        envelope = (message, None, cell.clock(), sender, trace)
+        # The usual cases of ``origin``: nobody's code, or an actor's, and no variables are set.
+        context = copy_context()
+        envelope: Envelope
+        if not context:
+            envelope = (message, None, cell.clock(), None, None, None)
+        elif len(context) == 1 and (sender := current.get()) is not None:
+            envelope = (message, None, cell.clock(), sender, sender.trace, None)
+        else:
+            envelope = (message, None, cell.clock(), *origin())
         mailbox = cell.mailbox
         if urgent or isinstance(message, ControlMessage):
             mailbox.push_priority(envelope)
@@ -154,11 +159,7 @@ class ActorRef(pykka.ActorRef[A], Generic[A]):
             MailboxFull: no room within ``timeout`` seconds, or too many senders wait.
         """
         cell = self._cell
-        sender = current.get()
-        trace = ambient.get()
-        if trace is None and sender is not None:
-            trace = sender.trace
-        envelope = (message, None, cell.clock(), sender, trace)
+        envelope = (message, None, cell.clock(), *origin())
         mailbox = cell.mailbox
         if isinstance(message, ControlMessage):
             mailbox.push_priority(envelope)
@@ -187,11 +188,7 @@ class ActorRef(pykka.ActorRef[A], Generic[A]):
             urgent: as for :meth:`tell`.
         """
         cell = self._cell
-        sender = current.get()
-        trace = ambient.get()
-        if trace is None and sender is not None:
-            trace = sender.trace
-        envelope = (message, reply_to, cell.clock(), sender, trace)
+        envelope = (message, reply_to, cell.clock(), *origin())
         reply_to.target = cell
         try:
             if urgent or isinstance(message, ControlMessage):
@@ -267,15 +264,24 @@ class ActorRef(pykka.ActorRef[A], Generic[A]):
                 "a blocking ask() on the event loop's thread would wait for itself; "
                 "use 'await ref.ask(message, block=False)' instead"
             )
+        cell = self._cell
         future: Future[Any] = Future()
-        if self._cell.hooks is not None:
-            self._cell.hooks.on_asked(self._cell, future)
-        self.forward(message, future, urgent=urgent)
+        if cell.hooks is not None:
+            cell.hooks.on_asked(cell, future)
+        future.target = cell
+        envelope = (message, future, cell.clock(), *origin())  # as in ``forward``, without the call
+        try:
+            if urgent or isinstance(message, ControlMessage):
+                cell.mailbox.push_priority(envelope)
+            else:
+                cell.mailbox.push(envelope)
+        except (ActorDeadError, MailboxFull) as error:
+            future.try_fail(error)
         if not block:
             if timeout is not None:
-                self._cell.system.expire(future, timeout)
+                cell.system.expire(future, timeout)
             return future
-        self._cell.system.check_loop()
+        cell.system.check_loop()
         try:
             return future.get(timeout=timeout)
         except pykka.Timeout:
@@ -303,7 +309,7 @@ class ActorRef(pykka.ActorRef[A], Generic[A]):
             )
         future: Future[bool] = Future()
         future.target = self._cell
-        envelope = (ActorStop(), future, self._cell.clock(), current.get(), None)
+        envelope = (ActorStop(), future, self._cell.clock(), current.get(), None, None)
         if not self.actor_inbox.push_stop(envelope):
             future.try_set(False)
         self._cell.system.check_loop()

@@ -81,10 +81,9 @@ class ThreadedCell(Cell):
         if self._worker is None:
             actor_class: Any = self.actor_class
             # A copy: two threads cannot be in one context, and the loop runs tasks in ours.
+            self.own = self.context.copy()
             self._worker = Worker(
-                f"{actor_class.__name__}-{next(_numbers)}",
-                actor_class.use_daemon_thread,
-                self.context.copy(),
+                f"{actor_class.__name__}-{next(_numbers)}", actor_class.use_daemon_thread, self.own
             )
         self._worker.submit(job)
 
@@ -103,7 +102,7 @@ class ThreadedCell(Cell):
     def run(self) -> None:
         """Handle the messages that wait, in the thread."""
         while self.state is RUNNING and not self._halted:
-            handler = self._work(1)
+            handler = self.handling_context().run(self._work, 1)
             if handler is not None:
                 self._refuse(handler)
             elif self.mailbox.empty() and self._falls_asleep():

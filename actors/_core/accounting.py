@@ -29,11 +29,11 @@ def account(cell: Cell, envelope: Envelope, began: int, error: BaseException | N
         began: when the handler began, in ns.
         error: the handler's exception, if any.
     """
-    message, _, sent, sender, _ = envelope
+    kind, sent, sender = type(envelope[0]), envelope[2], envelope[3]
     cell.began = cell.ended = ended = cell.clock()
     count_long(cell, began - sent, ended - began)
     recent = cell.recent if cell.recent is not None else begin_recent(cell)
-    recent.append((type(message), sender, sent))
+    recent.append((kind, sender, sent))
     if cell.hooks is not None:
         cell.hooks.ended(cell, envelope, began, ended, error)
     cell.envelope = cell.trace = None

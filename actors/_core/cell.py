@@ -36,7 +36,7 @@ from pykka import ActorDeadError
 
 from actors._core import actions, supervision, termination
 from actors._core.accounting import account, begin_recent, count_long, report_slow
-from actors._core.context import current
+from actors._core.context import bare, current, handle, of_spawner, within
 from actors._core.interruption import as_failure, interrupted
 from actors._core.lifecycle import NEW, NO_CHILDREN, RUNNING, StopFlag, pykka_logger
 from actors._core.mailbox import Mailbox
@@ -87,7 +87,15 @@ class Cell:
     path: str = field(init=False)
     ref: ActorRef[Any] = field(init=False)
     context: contextvars.Context = field(init=False)
-    """The context of all of the actor's code."""
+    """The context of the actor's constructor and hooks, with the spawner's variables."""
+    own: contextvars.Context = field(init=False)
+    """The context that the hooks run in: ``context``, or a thread's copy of it."""
+    handling: contextvars.Context | None = field(init=False, default=None)
+    """The context in which messages without variables are handled; see :mod:`actors._core.context`."""
+    furnished: bool = field(init=False, default=False)
+    """Whether ``own`` has variables: such messages are handled in a copy of it then."""
+    carried: contextvars.Context | None = field(init=False, default=None)
+    """The context of the coroutine handler, unless it is ``handling``."""
     pykka_like: bool = field(init=False, default=False)
     """Whether pykka's ``Actor.start`` made it."""
     registered: bool = field(init=False, default=False)
@@ -164,8 +172,7 @@ class Cell:
         system, actor_class = self.system, self.actor_class
         self.path = f"{self.parent.path if self.parent else ''}/{self.name}"
         self.clock, self.loop, self.hooks = system.clock, system.loop, system.hooks_in_use
-        self.context = contextvars.Context()
-        self.context.run(current.set, self)
+        self.context = self.own = of_spawner(self)
         self.stopped_flag = StopFlag()
         own = actor_class.turn_time
         self.turn_ns = system.turns.limit if own is None else turn_ns(own)
@@ -221,7 +228,7 @@ class Cell:
 
     def send_system(self, message: Any) -> bool:
         """Put one of the runtime's messages into the system lane; False if the actor has stopped."""
-        return self.mailbox.push_system((message, None, self.clock(), None, None))
+        return self.mailbox.push_system((message, None, self.clock(), None, None, None))
 
     def dead(self, what: str) -> ActorDeadError:
         """The error for an asker that this actor will never answer."""
@@ -242,7 +249,7 @@ class Cell:
 
     def resume(self) -> None:
         """Begin to handle messages, with ``on_receive``."""
-        self.receive = self.behaviours = None
+        self.receive = self.behaviours = self.handling = None
         self.wake()
 
     async def call(self, hook: str, *args: Any) -> None:
@@ -301,6 +308,14 @@ class Cell:
 
     # -- the loop -------------------------------------------------------------------------------
 
+    def handling_context(self) -> contextvars.Context:
+        """The context for messages that carry none, without what earlier handlers have set."""
+        handling = self.handling
+        if handling is None or len(handling) != 1:
+            self.handling = handling = bare(self)
+            self.furnished = len(self.own) > 1
+        return handling
+
     def run(self) -> None:
         """Handle the messages that wait, for one turn; called by the system's ``turns``."""
         if self.task is not None or self.state is not RUNNING:
@@ -319,7 +334,7 @@ class Cell:
         """Handle one message, for a dispatcher; tell whether another one can be handled at once."""
         if self.task is not None or self.state is not RUNNING:
             return False
-        handler = self.context.run(self._work, 1)
+        handler = self.handling_context().run(self._work, 1)
         if handler is not None:
             self._begin_following(handler)
             return False
@@ -347,12 +362,13 @@ class Cell:
         normal, waits, runs, recent = mailbox.normal, self.waits, self.runs, self.recent or begin_recent(self)
         self.began = began = clock()
         until = until or began + self.turn_ns
-        while limit and began < until and self.state is RUNNING:
-            limit -= 1
+        handling: Any = self.handling
+        own = self.own if self.furnished else None
+        while (limit := limit - 1) >= 0 and began < until and len(handling) == 1 and self.state is RUNNING:
             envelope = normal.popleft() if normal and not mailbox.rare else mailbox.get()
             if envelope is None:
                 break
-            message, reply, sent, sender, trace = envelope
+            message, reply, sent, sender, trace, context = envelope
             kind = type(message)
             if reply is not None and reply._state and kind is not ActorStop:
                 self.abandoned += 1  # the asker gave up before its message's turn
@@ -364,16 +380,20 @@ class Cell:
                 if special is None:
                     continue
                 receive, message = special
-                envelope = (message, reply, sent, sender, trace)
+                envelope = (message, reply, sent, sender, trace, context)
             self.envelope, self.reply, self.trace = envelope, reply, trace
             hooks = self.hooks
             error: BaseException | None = None
             try:
                 if hooks is not None and (fault := hooks.began(self, envelope)) is not None:
                     raise fault
-                result = receive(message)
+                result = (
+                    receive(message)
+                    if context is own
+                    else (context := context or self.own.copy()).run(handle, self, receive, message)
+                )
                 if type(result) is CoroutineType:
-                    self.left = limit
+                    self.left, self.carried = limit, context
                     return result
                 if self.reply is not None:
                     self.reply.try_set(result)
@@ -405,7 +425,7 @@ class Cell:
         self.handler = handler
         following = self._follow(handler)
         following.send(None)  # to its first line, which the task continues: see there
-        self.task = self.loop.create_task(following, context=self.context)
+        self.task = self.loop.create_task(following, context=self.handling)
 
     async def _follow(self, handler: CoroutineType[Any, Any, Any]) -> None:
         """Await a handler, then handle messages until the turn is over or the mailbox is empty."""
@@ -423,7 +443,7 @@ class Cell:
             while self.task is task:
                 if error is None:
                     try:
-                        result = await handler
+                        result = await (handler if self.carried is None else within(self.carried, handler))
                     except GeneratorExit:  # the loop is gone
                         raise
                     except BaseException as failure:

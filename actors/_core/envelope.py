@@ -1,4 +1,4 @@
-"""The envelope: a message in a mailbox, with its reply, sender and trace.
+"""The envelope: a message in a mailbox, with its reply, sender, trace and context.
 
 It is a plain tuple: an object with ``__slots__`` took 210 ns to make, a tuple takes 30, and each message
 needs one.
@@ -6,6 +6,7 @@ needs one.
 
 from __future__ import annotations
 
+from contextvars import Context
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
@@ -13,5 +14,7 @@ if TYPE_CHECKING:
     from actors._future import Future
     from actors._trace import TraceContext
 
-Envelope: TypeAlias = "tuple[Any, Future[Any] | None, int, Cell | None, TraceContext | None]"
-"""(message, reply or None, time of sending in ns, sender or None, trace context or None)."""
+Envelope: TypeAlias = "tuple[Any, Future[Any] | None, int, Cell | None, TraceContext | None, Context | None]"
+"""(message, reply or None, time of sending in ns, sender or None, trace context or None, context or None).
+
+The context has the sender's context variables; the handler's code alone runs in it."""

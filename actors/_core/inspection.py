@@ -124,7 +124,7 @@ def pending_asks(top: Tree, now: int) -> list[PendingAsk]:
     for cell in walk(top):
         handled = () if cell.envelope is None else (cell.envelope,)
         for envelope in (*handled, *cell.mailbox):
-            message, reply, sent, sender, _ = envelope
+            message, reply, sent, sender, *_ = envelope
             if reply is not None and not reply.done():
                 found.append(
                     PendingAsk(

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 from pykka import ActorDeadError
 
 from actors._core import waiting
+from actors._core.context import origin
 from actors._core.dead_letters import answer_dead_letter, publish_dead_letter, publish_dropped
 from actors._core.pykka_names import ActorStop
 from actors._core.stats import MailboxStatistics
@@ -232,7 +233,8 @@ class Mailbox:
 
     def put(self, envelope: Any) -> None:
         """Put one of pykka's envelopes."""
-        self.push((envelope.message, envelope.reply_to, self.cell.system.clock(), None, None))
+        context = origin()[2]
+        self.push((envelope.message, envelope.reply_to, self.cell.system.clock(), None, None, context))
 
     def rouse(self) -> None:
         """Wake the actor if it sleeps."""

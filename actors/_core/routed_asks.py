@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from pykka import ActorDeadError
 
-from actors._core.context import current
+from actors._core.context import origin
 from actors._core.mailbox import ControlMessage
 from actors._errors import MailboxFull
 from actors._future import Future
-from actors._trace import ambient
 
 if TYPE_CHECKING:
     from actors._ref import ActorRef
@@ -42,11 +41,8 @@ def ask_one(
 
 def _put(ref: ActorRef[Any], message: Any, future: Future[Any], urgent: bool) -> bool:
     # Like ActorRef.ask, but it tells a dead actor's refusal from an ask that the actor dropped.
-    cell, sender = ref._cell, current.get()
-    trace = ambient.get()
-    if trace is None and sender is not None:
-        trace = sender.trace
-    envelope = (message, future, cell.clock(), sender, trace)
+    cell = ref._cell
+    envelope = (message, future, cell.clock(), *origin())
     future.target = cell
     push = cell.mailbox.push
     if urgent or isinstance(message, ControlMessage):

@@ -6,6 +6,8 @@ import asyncio
 import traceback
 from typing import Any
 
+from actors._core.context import within
+
 MAX_DEPTH = 50
 """Coroutines to follow, each awaiting the next."""
 
@@ -23,6 +25,9 @@ def stack_of(task: asyncio.Task[Any] | None) -> str | None:
     lines: list[str] = []
     waiting: Any = task.get_coro()
     while waiting is not None and len(lines) < MAX_DEPTH:
+        if getattr(waiting, "gi_code", None) is within.__code__:
+            waiting = waiting.gi_frame.f_locals["handler"] if waiting.gi_frame is not None else None
+            continue
         frame = getattr(waiting, "cr_frame", None) or getattr(waiting, "gi_frame", None)
         if frame is not None:
             lines += traceback.StackSummary.extract(iter([(frame, frame.f_lineno)])).format()

@@ -248,7 +248,7 @@ class Host(Actor):
             if asked:
                 raise
             logger.error("%s: %s; it is dropped", self.path, error)
-            publish_dropped(cell, (message, None, 0, None, None), "cannot be pickled")
+            publish_dropped(cell, (message, None, 0, None, None, None), "cannot be pickled")
             return None
         return await answer
 

@@ -169,7 +169,7 @@ class EffectsKit(Instrument):
 
     def admit(self, cell: Cell, envelope: Envelope, lane: str) -> bool:
         """See :class:`actors.Instrument`."""
-        message, reply, _, sender, _ = envelope
+        message, reply, _, sender, *_ = envelope
         if sender is not None and sender.path == self._path:
             sent = Told(cell.path, message, lane == "priority") if reply is None else None
             self.log.append(sent or Asked(cell.path, message))

@@ -118,7 +118,7 @@ class Flow(Instrument):
         self, cell: Cell, envelope: Envelope, began: int, ended: int, error: BaseException | None
     ) -> None:
         """Count a handled message."""
-        message, _, sent, sender, _ = envelope
+        message, _, sent, sender, *_ = envelope
         key = (
             OUTSIDE if sender is None else sender.actor_class.__name__,
             cell.actor_class.__name__,

@@ -221,7 +221,7 @@ def asks_of(cell: Cell) -> list[dict[str, Any]]:
             "age": (now - sent) / 1e9,
         }
         for envelope in chain(handled, cell.mailbox)
-        for message, reply, sent, sender, _ in (envelope,)
+        for message, reply, sent, sender, *_ in (envelope,)
         if reply is not None and not reply.done()
     ][:MAX_TEXT]
 

@@ -237,7 +237,7 @@ class Tracer(Instrument):
 
     def _ended(self, cell: Cell, began: int, ended: int, error: str | None) -> None:
         context, parent, envelope, _ = self._begun.pop(cell)
-        message, _, sent, sender, _ = envelope
+        message, _, sent, sender, *_ = envelope
         span = Span(
             context.trace_id,
             context.span_id,

@@ -355,7 +355,7 @@ async def test_a_message_held_back_until_its_actor_is_dead_is_a_dead_letter() ->
         ref = system.spawn(Actor)
         await ref.stop(block=False)
         reply: Future[Any] = Future()
-        ref.actor_inbox.deliver(("late", reply, 0, None, None))
+        ref.actor_inbox.deliver(("late", reply, 0, None, None, None))
         assert [letter.message for letter in letters] == ["late"]
         assert isinstance(reply.exception(), ActorDeadError)
         assert ref.statistics().mailbox.dropped == 0

@@ -132,7 +132,7 @@ async def test_group_strategies_count_failures_of_siblings_together() -> None:
 
 async def test_two_siblings_that_fail_together_come_back_once_each() -> None:
     log: list[str] = []
-    async with ActorSystem() as system:
+    async with ActorSystem(turn_time=60.0) as system:  # both fail in one turn
         refs = await family(system, log, Supervision(strategy=Strategy.ONE_FOR_ALL, backoff=SOON))
         refs["a"].tell(RuntimeError("one"))
         refs["c"].tell(RuntimeError("two"))

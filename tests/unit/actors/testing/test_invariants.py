@@ -55,9 +55,9 @@ def test_a_message_handled_after_the_stop_is_reported(monkeypatch: pytest.Monkey
     async def scenario(sim: Sim) -> None:
         ref = sim.system.spawn(Zombie)
         assert await ref.stop(block=False)
-        kept[0].mailbox.normal.append(("late", None, 0, None, None))
+        kept[0].mailbox.normal.append(("late", None, 0, None, None, None))
         kept[0].state = RUNNING
-        kept[0]._work(1)
+        kept[0].step()
         await sim.settle()
 
     caught(scenario, r"processed after stop: /Zombie-1 handles str and is stopped")
@@ -67,7 +67,7 @@ def test_two_messages_handled_at_a_time_are_reported() -> None:
     class Impatient(Actor):
         async def on_receive(self, message: Any) -> None:
             if message == "first":
-                self._cell.mailbox.normal.append(("second", None, 0, None, None))
+                self._cell.mailbox.normal.append(("second", None, 0, None, None, None))
                 self._cell._work(1).close()
                 await asyncio.sleep(1)
 
