@@ -66,6 +66,7 @@ $(VENV)/.unit: $(VENV)/.installed
 $(VENV)/.dev: $(VENV)/.unit pixy/pipeline/spark/pom.xml
 	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install -q -e '.[test,lint,pipeline]'
 	$(BIN)/python -m pixy.pipeline.spark.jars || test -z "$$CI"
+	$(BIN)/python -m tests.integration.actors.nats_server || test -z "$$CI"
 	touch $@
 
 proto: $(VENV)/.unit

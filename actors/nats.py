@@ -1,0 +1,310 @@
+"""Actors over NATS: ask and tell by name, wherever the actor is; queue groups share the work (extra ``nats``).
+
+    transport = await NatsTransport.connect("nats://10.0.0.7:4222", codec=TypedCodec(Order))
+    await transport.serve("orders", ref, group="workers")        # on each machine that has one
+    await transport.ref("orders").ask(Order(1), block=False)     # on any machine
+
+NATS delivers at most once. Messages of one transport to one name arrive in the order of sending as long as the
+connection holds and one actor serves the name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from typing import Any
+
+import nats
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+from pykka import ActorDeadError, Timeout
+
+from actors._errors import MailboxFull
+from actors._future import Future
+from actors._ref import ActorRef
+from actors._trace import TraceContext, trace_as
+from actors.remote.codec import BadPayload, Codec
+from actors.remote.errors import ConnectionLost, error_from_text, error_to_text
+from actors.remote.ref import RemoteRef, Transport
+
+logger = logging.getLogger("actors.nats")
+
+TRACE, TIMEOUT, ERROR, STATUS = "traceparent", "actors-timeout", "actors-error", "Status"
+"""Headers of messages and replies."""
+
+NO_RESPONDERS = "503"
+
+MAX_TEXT = 10_000
+"""Characters of an error that are sent."""
+
+
+class NatsTransport(Transport):
+    """One connection to NATS, on one event loop; make it with :meth:`connect`."""
+
+    def __init__(
+        self, codec: Codec, prefix: str, max_pending: int, max_asks: int, ask_timeout: float
+    ) -> None:
+        self.ask_timeout, self.max_pending, self.max_asks = ask_timeout, max_pending, max_asks
+        self.dropped = 0
+        """Messages to served actors that NATS's client dropped, because the actors were too slow."""
+        self._codec, self._prefix = codec, prefix
+        self._loop = asyncio.get_running_loop()
+        self._client = Client()
+        self._outgoing: deque[tuple[str, bytes, str, dict[str, str]]] = deque()
+        self._waiting: dict[str, tuple[Future[Any], asyncio.TimerHandle]] = {}
+        self._wake, self._room, self._written = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._written.set()
+        self._served: list[Subscription] = []
+        self._answers: set[asyncio.Task[None]] = set()
+        self._inbox = ""
+        self._last = 0
+        self._sender: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def connect(
+        cls,
+        servers: str | list[str] = "nats://127.0.0.1:4222",
+        *,
+        codec: Codec,
+        prefix: str = "actors",
+        max_pending: int = 10_000,
+        max_asks: int = 10_000,
+        ask_timeout: float = 30.0,
+        connect_timeout: float = 10.0,
+        **options: Any,
+    ) -> NatsTransport:
+        """Connect to NATS.
+
+        Args:
+            servers: one or more URLs.
+            codec: how messages are written; both sides use the same.
+            prefix: begins all subjects: ``prefix.name``.
+            max_pending: messages that wait to be written; and, for each served name, to be handled.
+            max_asks: asks without a reply.
+            ask_timeout: seconds for an ask without a timeout of its own.
+            connect_timeout: seconds for the first connection; the client tries again until then.
+            options: for ``nats.connect``, such as ``tls``, ``user_credentials``, ``max_reconnect_attempts``.
+
+        Raises:
+            ConnectionLost: there is no connection.
+        """
+        made = cls(codec, prefix, max_pending, max_asks, ask_timeout)
+        try:
+            async with asyncio.timeout(connect_timeout):
+                made._client = await nats.connect(
+                    servers,
+                    disconnected_cb=made._lost,
+                    closed_cb=made._lost,
+                    error_cb=made._failed,
+                    **options,
+                )
+        except Exception as error:
+            raise ConnectionLost(f"no connection to {servers}: {error or type(error).__name__}") from error
+        made._inbox = made._client.new_inbox()
+        await made._client.subscribe(f"{made._inbox}.*", cb=made._answered)
+        made._sender = made._loop.create_task(made._send())
+        return made
+
+    async def __aenter__(self) -> NatsTransport:
+        return self
+
+    async def __aexit__(self, *_exc: object) -> None:
+        await self.close()
+
+    # -- sending ----------------------------------------------------------------------------------
+
+    def ref(self, name: str) -> RemoteRef:
+        """Return the ref of whoever serves a name."""
+        _check(name)
+        return RemoteRef(self, name)
+
+    def submit(
+        self,
+        address: str,
+        message: Any,
+        reply: Future[Any] | None,
+        timeout: float,
+        trace: TraceContext | None,
+    ) -> None:
+        """See :meth:`Transport.submit`. Order holds for messages of the loop's thread."""
+        if not self._client.is_connected:
+            raise ConnectionLost(f"no connection to NATS; the message to {address} is not sent")
+        data = self._codec.encode(message)
+        self._check_size(data, f"the {type(message).__name__} to {address}")
+        if len(self._outgoing) >= self.max_pending or (reply and len(self._waiting) >= self.max_asks):
+            raise MailboxFull(f"the transport's queue for {address} is full")
+        headers = {} if trace is None else {TRACE: trace.header}
+        if asyncio._get_running_loop() is self._loop:
+            self._enqueue(address, data, reply, timeout, headers)
+        else:
+            self._loop.call_soon_threadsafe(self._enqueue, address, data, reply, timeout, headers)
+
+    def _check_size(self, data: bytes, what: str) -> None:
+        most = self._client.max_payload
+        if len(data) > most:
+            raise BadPayload(f"{what} has {len(data)} bytes, more than the server's max_payload ({most})")
+
+    def _enqueue(
+        self, address: str, data: bytes, reply: Future[Any] | None, timeout: float, headers: dict[str, str]
+    ) -> None:
+        inbox = ""
+        if reply is not None:
+            self._last += 1
+            inbox = f"{self._inbox}.{self._last}"
+            headers[TIMEOUT] = f"{timeout:.3f}"
+            timer = self._loop.call_later(timeout, self._expire, inbox, timeout)
+            self._waiting[inbox] = reply, timer
+        self._outgoing.append((f"{self._prefix}.{address}", data, inbox, headers))
+        self._written.clear()
+        self._wake.set()
+
+    async def room(self) -> None:
+        """See :meth:`Transport.room`."""
+        while len(self._outgoing) >= self.max_pending:
+            self._room.clear()
+            await self._room.wait()
+
+    async def _send(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._outgoing:
+                subject, data, inbox, headers = self._outgoing.popleft()
+                self._room.set()
+                try:
+                    await self._client.publish(subject, data, reply=inbox, headers=headers or None)
+                except Exception as error:
+                    self._settle(inbox, ConnectionLost(f"the message to {subject} was not sent: {error!r}"))
+            self._written.set()
+
+    # -- replies ----------------------------------------------------------------------------------
+
+    async def _answered(self, message: Msg) -> None:
+        headers = message.headers or {}
+        if headers.get(STATUS) == NO_RESPONDERS:
+            self._settle(message.subject, ActorDeadError("nobody serves this name"))
+        elif ERROR in headers:
+            self._settle(message.subject, error_from_text(message.data.decode(errors="replace")))
+        else:
+            try:
+                self._settle(message.subject, None, self._codec.decode(message.data))
+            except BadPayload as error:
+                self._settle(message.subject, error)
+
+    def _settle(self, inbox: str, error: BaseException | None, value: Any = None) -> None:
+        reply, timer = self._waiting.pop(inbox, (None, None))
+        if timer is not None:
+            timer.cancel()
+        if reply is not None:
+            _ = reply.try_set(value) if error is None else reply.try_fail(error)
+
+    def _expire(self, inbox: str, timeout: float) -> None:
+        self._settle(inbox, Timeout(f"{timeout} seconds"))
+
+    async def _lost(self) -> None:
+        for inbox in tuple(self._waiting):
+            self._settle(inbox, ConnectionLost("the connection to NATS was lost before the reply"))
+
+    async def _failed(self, error: Exception) -> None:
+        if isinstance(error, nats.errors.SlowConsumerError):
+            self.dropped += 1
+        logger.warning("NATS: %s", error or type(error).__name__)
+
+    # -- serving ----------------------------------------------------------------------------------
+
+    async def serve(self, name: str, ref: ActorRef[Any], *, group: str = "actors") -> None:
+        """Let an actor handle the messages to a name.
+
+        A full mailbox answers an ask with ``MailboxFull``; tells wait for room, up to ``max_pending``, then NATS's client
+        drops them (:attr:`dropped`).
+
+        Args:
+            name: without spaces and wildcards; dots make levels.
+            ref: the actor; stop serving when it is gone with :meth:`close`.
+            group: each message goes to one of those that serve the name in the same group.
+
+        Raises:
+            ConnectionLost: there is no connection.
+        """
+        _check(name)
+
+        async def on_message(message: Msg) -> None:
+            await self._handle(ref, message)
+
+        try:
+            subscription = await self._client.subscribe(
+                f"{self._prefix}.{name}", queue=group, cb=on_message, pending_msgs_limit=self.max_pending
+            )
+            await self._settled()
+        except Exception as error:
+            raise ConnectionLost(f"{name} cannot be served: {error!r}") from error
+        self._served.append(subscription)
+
+    async def _handle(self, ref: ActorRef[Any], message: Msg) -> None:
+        headers = message.headers or {}
+        trace = headers.get(TRACE)
+        with trace_as(None if trace is None else TraceContext.parse(trace)):
+            try:
+                value = self._codec.decode(message.data)
+                if not message.reply:
+                    await ref.send(value, timeout=self.ask_timeout)
+                    return
+                answer = ref.ask(value, block=False, timeout=float(headers.get(TIMEOUT, self.ask_timeout)))
+            except Exception as error:
+                logger.warning("a message to %s is dropped: %s", message.subject, error)
+                if message.reply:
+                    await self._publish_error(message, error)
+                return
+        task = self._loop.create_task(self._answer(message, answer))
+        self._answers.add(task)
+        task.add_done_callback(self._answers.discard)
+
+    async def _answer(self, message: Msg, answer: Future[Any]) -> None:
+        try:
+            data = self._codec.encode(await answer)
+            self._check_size(data, "the reply")
+        except Exception as error:
+            await self._publish_error(message, error)
+            return
+        with contextlib.suppress(Exception):  # the asker gets a timeout
+            await self._client.publish(message.reply, data)
+
+    async def _publish_error(self, message: Msg, error: BaseException) -> None:
+        with contextlib.suppress(Exception):
+            text = error_to_text(error)[:MAX_TEXT].encode()
+            await self._client.publish(message.reply, text, headers={ERROR: "1"})
+
+    async def _settled(self) -> None:
+        """Wait until the server has taken what was written before."""
+        # The client's flush() sends its ping past what it has buffered; once the pong is here, that is written.
+        await self._client.flush()
+        await self._client.flush()
+
+    # -- the end ----------------------------------------------------------------------------------
+
+    async def close(self, timeout: float = 5.0) -> None:
+        """Stop serving, let the asks that are being handled be answered, write what waits, disconnect.
+
+        Args:
+            timeout: seconds for all of it; then the connection is closed as it is.
+        """
+        with contextlib.suppress(TimeoutError, nats.errors.Error):
+            async with asyncio.timeout(timeout):
+                for subscription in self._served:
+                    await subscription.unsubscribe()
+                if self._answers:
+                    await asyncio.wait(self._answers)
+                await self._written.wait()
+                await self._settled()
+        if self._sender is not None:
+            self._sender.cancel()
+        await self._client.close()
+        await self._lost()
+
+
+def _check(name: str) -> None:
+    if not name or any(part == "" for part in name.split(".")) or any(c in name for c in " \t\r\n*>"):
+        raise ValueError(f"{name!r} is no name for NATS: it has an empty level, a space or a wildcard")
