@@ -34,6 +34,7 @@ PAGES = (
     "README.md",
     "docs/wire.md",
     "docs/actors-beyond.md",
+    "docs/actors-with-kafka.md",
 )
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _HEADING = re.compile(r"^## (.*)$", re.MULTILINE)
@@ -131,6 +132,14 @@ def test_an_example_of_actors(example: str) -> None:
     done = run_file(ROOT / "examples" / example, *(["--self-test"] if "aiohttp" in example else []))
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines()[-1] == b"Good news everyone!", done.stdout
+
+
+def test_the_player_works_on_threads_and_survives_a_crash() -> None:
+    done = run_file(ROOT / "examples" / "actors_player.py")
+    lines = done.stdout.decode().splitlines()
+    assert "found ['local:1', 'local:2', 'stream:1']" in lines
+    assert "found ['local:2'] after a crash" in lines and "playing local:1 at 80 and local:1" in lines
+    assert lines[-2:] == ["left: []", "Good news everyone!"]
 
 
 async def test_the_aiohttp_service_answers_503_for_an_actor_that_is_gone() -> None:
