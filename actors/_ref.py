@@ -16,6 +16,7 @@ from actors._core.inspection import statistics_of
 from actors._core.lifecycle import started
 from actors._core.mailbox import ControlMessage, Mailbox
 from actors._core.pykka_names import ActorStop
+from actors._core.unheard import refuse
 from actors._core.waiting import wait_for_room
 from actors._errors import MailboxFull, WouldDeadlock
 from actors._future import Future, on_event_loop
@@ -196,7 +197,7 @@ class ActorRef(pykka.ActorRef[A], Generic[A]):
             else:
                 cell.mailbox.push(envelope)
         except (ActorDeadError, MailboxFull) as error:
-            reply_to.try_fail(error)
+            refuse(cell, reply_to, error)
 
     @overload
     def ask(
@@ -276,7 +277,7 @@ class ActorRef(pykka.ActorRef[A], Generic[A]):
             else:
                 cell.mailbox.push(envelope)
         except (ActorDeadError, MailboxFull) as error:
-            future.try_fail(error)
+            refuse(cell, future, error)
         if not block:
             if timeout is not None:
                 cell.system.expire(future, timeout)

@@ -19,6 +19,7 @@ from actors._core.lifecycle import STOPPED
 from actors._core.mailbox import DEFAULT_CAPACITY
 from actors._core.pykka_names import register
 from actors._core.turns import TURN_TIME, Turns
+from actors._core.unheard import Unheard
 from actors._events import EventStream
 from actors._overflow import FAIL, Overflow
 from actors._policy import STOP_ON_FAILURE, RestartHistory, Supervision
@@ -112,6 +113,8 @@ class ActorSystem:
         self.stop_timeout = stop_timeout
         self.hook_timeout = hook_timeout
         self.slow_ns = int(slow_handler * 1e9)
+        self.unheard = Unheard(self.loop)
+        """Asks that were refused without anybody noticing."""
         self.turns = Turns(self.loop, clock, turn_time)
         self.dispatcher = dispatcher
         self.registered = registered
@@ -275,6 +278,8 @@ class ActorSystem:
                     await termination.stop_now(next(reversed(self.top.values())))
         except TimeoutError:
             return StopReport((*self._abandoned, *(inspection.describe(cell) for cell in self.walk())))
+        finally:
+            self.unheard.flush()
         return StopReport(tuple(self._abandoned))
 
     def abandon(self, cell: Cell) -> None:

@@ -9,6 +9,7 @@ from pykka import ActorDeadError
 
 from actors._core.context import origin
 from actors._core.mailbox import ControlMessage
+from actors._core.unheard import refuse
 from actors._errors import MailboxFull
 from actors._future import Future
 
@@ -32,7 +33,10 @@ def ask_one(
         while not _put(pick(message), message, future, urgent):
             pass  # the worker stopped in between, without the message
     except (ActorDeadError, MailboxFull) as error:
-        future.try_fail(error)
+        if future.target is None:
+            future.try_fail(error)  # by the router: there is no worker
+        else:
+            refuse(future.target, future, error)
     cell = future.target
     if cell is not None and timeout is not None:
         cell.system.expire(future, timeout)

@@ -1,5 +1,7 @@
 """An event loop in virtual time: when no callback is ready, the clock jumps to the next timer.
 
+While a connection or a pipe is open, time is real: the clock jumps over nothing that may still answer.
+
 An hour of backoffs takes milliseconds, and repeated runs give the same times. If no callback is ready and no
 timer is set, nothing can ever happen again: :class:`Deadlock`.
 
@@ -10,8 +12,10 @@ private part of asyncio (``_ready``, the queue of callbacks); a test fails if a 
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import selectors
+import socket
 import time
 from collections import deque
 from collections.abc import Callable
@@ -63,12 +67,16 @@ class VirtualSelector(selectors.DefaultSelector):
         """An exception that the next turn raises out of the loop."""
         self.describe: Callable[[], str] = str
         """Describes which actor waits for which, for the text of :class:`Deadlock` and :class:`Livelock`."""
+        self.own_files: frozenset[int] = frozenset()
+        """The loop's own file descriptors, which wake it."""
         self._max_steps, self._max_stuck, self._wall = max_steps, max_stuck, wall
         self._moved_at = 0
         self._began = time.monotonic()
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """Return at once, and advance the clock by ``timeout`` seconds if no file is ready.
+
+        While real IO is pending it waits for it, and the clock goes with the real one.
 
         Raises:
             Deadlock: there is nothing to wait for.
@@ -84,11 +92,32 @@ class VirtualSelector(selectors.DefaultSelector):
         events = super().select(0)
         if events:
             return events
+        if self._io_pending():
+            return self._wait_for_io(timeout)
         if timeout is None:
             raise Deadlock(f"nothing can happen after {self.now:.6f} s\n{self.describe()}".rstrip())
         self.now += timeout
         self._moved_at = self.steps
         return []
+
+    def _io_pending(self) -> bool:
+        """Whether a connection or pipe is open. A listening socket is not: who connects is one of the others."""
+        files = self.get_map()
+        return len(files) > len(self.own_files) and any(
+            key.fd not in self.own_files and not _listens(key.fd) for key in list(files.values())
+        )
+
+    def _wait_for_io(self, timeout: float | None) -> list[tuple[selectors.SelectorKey, int]]:
+        """Wait in real time: no timer may fire before an answer that takes less time has come."""
+        begun = time.monotonic()
+        left = self._began + self._wall - begun
+        events = super().select(max(0.0, left if timeout is None else min(left, timeout)))
+        passed = time.monotonic() - begun
+        self.now += passed if timeout is None else min(passed, timeout)
+        self._moved_at = self.steps
+        if not events and time.monotonic() - self._began > self._wall:
+            raise Livelock(f"waited for IO: not done after {self._wall:g} s of real time\n{self.describe()}")
+        return events
 
     def more(self, steps: int) -> None:
         """Allow that many more turns, for cleaning up."""
@@ -105,6 +134,14 @@ class VirtualSelector(selectors.DefaultSelector):
             )
         if self.steps % _WALL_EVERY == 0 and time.monotonic() - self._began > self._wall:
             raise Livelock(f"not done after {self._wall:g} s of real time\n{self.describe()}")
+
+
+def _listens(fd: int) -> bool:
+    try:
+        with socket.socket(fileno=os.dup(fd)) as copy:
+            return bool(copy.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
+    except OSError:  # a pipe
+        return False
 
 
 class Shuffled(deque[Any]):
@@ -143,6 +180,7 @@ class SimLoop(asyncio.SelectorEventLoop):
     ) -> None:
         self.virtual = VirtualSelector(max_steps, max_stuck, wall)
         super().__init__(self.virtual)
+        self.virtual.own_files = frozenset(key.fd for key in self.virtual.get_map().values())
         # asyncio fires timers that are due within its clock's resolution. Its default of a nanosecond is less
         # than the step of a float beyond 2**24 seconds, and a timer could stay almost due for ever.
         self._clock_resolution = RESOLUTION
