@@ -6,9 +6,12 @@ Sarama does not have keep librdkafka's.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from confluent_kafka import KafkaError as _KafkaError, KafkaException
 
 from pixy import errors
+from pixy.wire.types import TopicPartition
 
 OUT_OF_BROKERS = "kafka: client has run out of available brokers to talk to (Is your cluster reachable?)"
 
@@ -123,6 +126,17 @@ def timed_out(what: str) -> errors.KafkaError:
     """The error of a request that Kafka did not answer in time; ``what`` names the request."""
     return errors.KafkaError(
         f"kafka: no answer in time to {what}", int(_KafkaError._TIMED_OUT), "_TIMED_OUT", retriable=True
+    )
+
+
+def not_fetched(partitions: Sequence[TopicPartition]) -> errors.KafkaError:
+    """The error of a client that does not fetch partitions, though they have messages: another client may."""
+    names = ", ".join(f"{topic}/{number}" for topic, number in sorted(partitions)[:3])
+    return errors.KafkaError(
+        f"kafka: the client does not fetch {names}, though there are messages",
+        int(_KafkaError._STATE),
+        "_STATE",
+        retriable=True,
     )
 
 

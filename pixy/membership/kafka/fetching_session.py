@@ -125,6 +125,8 @@ class FetchingSession(MemberThread[Event]):
         if first is not None:
             more = self._client.take(min(demand, _BATCH) - 1) if demand > 1 else []
             self._post_fetched([first, *more])
+        elif demand:
+            self._partitions.nothing_came()
         self._pause_and_resume()
 
     def _post_fetched(self, messages: list[Any]) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 from pixy.config.model import Proxy
 from pixy.errors import PixyError, Unavailable
 from pixy.kafka import settings
-from pixy.kafka.consumer import Check, Commit
+from pixy.kafka.consumer import PARTITION_END, Check, Commit
 from pixy.kafka.errors import translate
 from pixy.kafka.instance_consumer import InstanceConsumer, is_transient, partition_of, size_of
 from pixy.membership.instances import (
@@ -236,6 +236,8 @@ class KafkaInstance(MemberThread[InstanceEvent]):
         with interval:
             while True:
                 message = poll(interval.seconds)
+                if message is None:
+                    self._topics.nothing_came()
                 if message is not None or self._commands or not self._wanted[0] or self._topics.due:
                     return message
 
@@ -269,6 +271,8 @@ class KafkaInstance(MemberThread[InstanceEvent]):
 
     def _keep(self, message: Any, found: list[Any]) -> bool:
         error = message.error()
+        if error is None or error.code() == PARTITION_END:
+            self._topics.heard(message)
         if error is None:
             found.append(message)
             return True
@@ -301,6 +305,7 @@ class KafkaInstance(MemberThread[InstanceEvent]):
         self._drop(self._assigned)
         self._assigned = set(starts)
         self._first_records.expect(starts)
+        self._topics.started(starts)
         self._polling = self._joined = True
         self._looked = time.monotonic()
         return starts
@@ -308,6 +313,7 @@ class KafkaInstance(MemberThread[InstanceEvent]):
     def _seek(self, offsets: dict[TopicPartition, int]) -> None:
         self._client.seek_all(offsets, _QUERY_TIMEOUT)
         self._topics.moved(offsets)
+        self._topics.started(offsets)
         self._first_records.expect(offsets)
         self._ahead = [message for message in self._ahead if partition_of(message) not in offsets]
 
@@ -329,6 +335,7 @@ class KafkaInstance(MemberThread[InstanceEvent]):
             self._client.pause(partitions)
         self._assigned |= partitions
         self._first_records.expect(partitions)
+        self._topics.started(dict.fromkeys(partitions, 0))
         self._post(Assigned(dict.fromkeys(partitions, 0), frozenset(partitions)))
 
     # -- callbacks, in the thread -----------------------------------------------------------------
@@ -339,6 +346,7 @@ class KafkaInstance(MemberThread[InstanceEvent]):
         self._client.assign(starts.items())
         self._assigned.update(starts)
         self._first_records.expect(starts)
+        self._topics.started(starts)
         if self._paused:
             self._client.pause(partitions)
         elif partitions:

@@ -15,11 +15,14 @@ from typing import Any
 
 from pixy.errors import PixyError
 from pixy.kafka.consumer import Check, Commit
+from pixy.kafka.errors import not_fetched
 from pixy.kafka.group_offsets import GroupOffsets
 from pixy.kafka.instance_consumer import InstanceConsumer, partition_of
+from pixy.kafka.partition_logs import Log
 from pixy.kafka.topics import Topics, differ
 from pixy.membership.kafka.recreated import begin_anew, recreated
 from pixy.membership.kafka.start_lookups import StartLookups
+from pixy.membership.kafka.unheard import Unheard
 from pixy.wire.schema import NULL_UUID
 from pixy.wire.types import TopicPartition
 
@@ -59,6 +62,9 @@ class InstanceTopics:
         self._next: dict[TopicPartition, int] = {}
         """Where the last records ended."""
         self._compare_at = 0.0
+        self._made_again: set[str] = set()
+        """The topics of which the client has met another id before."""
+        self._unheard = Unheard()
 
     def added(self, partitions: list[TopicPartition]) -> set[TopicPartition]:
         """Note the ids of newly assigned partitions' topics; return those whose topic was another one before.
@@ -76,16 +82,20 @@ class InstanceTopics:
             if (topic := partition[0]) in ids:
                 self._ids.setdefault(partition, ids[topic])
         self._compare_at = time.monotonic() + _COMPARE_IDS
-        return {
+        others = {
             partition
             for partition in partitions
             if (topic := partition[0]) in ids
             and differ(self._first.setdefault(topic, ids[topic]), ids[topic])
         }
+        self._made_again.update(topic for topic, _ in others)
+        return others
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
         """These partitions are assigned no longer."""
-        for partition in partitions:
+        gone = list(partitions)
+        self._unheard.heard(gone)
+        for partition in gone:
             self._ids.pop(partition, None)
             self._next.pop(partition, None)
 
@@ -93,6 +103,29 @@ class InstanceTopics:
         """These partitions were sought: they may go back."""
         for partition in partitions:
             self._next.pop(partition, None)
+
+    # -- what librdkafka does not fetch --------------------------------------------------------------
+
+    def started(self, starts: Mapping[TopicPartition, int]) -> None:
+        """librdkafka was told to fetch these, from these offsets."""
+        again = {each: offset for each, offset in starts.items() if each[0] in self._made_again}
+        self._unheard.started(again, time.monotonic())
+
+    def heard(self, message: Any) -> None:
+        """A record came, or the event of a partition's end."""
+        self._unheard.heard((partition_of(message),))
+
+    def nothing_came(self) -> None:
+        """A poll brought nothing. Raises KafkaError if librdkafka does not fetch a partition that has records."""
+        now = time.monotonic()
+        if stuck := self._unheard.stuck(now):
+            raise not_fetched(stuck)
+        if not self._lookups.running and (silent := self._unheard.due(now)):
+            self._lookups.logs(silent, self._take_logs)
+
+    def _take_logs(self, logs: Mapping[TopicPartition, Log]) -> None:
+        """In another thread."""
+        self._command(lambda: self._unheard.looked_up(logs, time.monotonic()))
 
     # -- comparing --------------------------------------------------------------------------------
 
@@ -160,6 +193,7 @@ class InstanceTopics:
             self._ids[partition] = ids[partition[0]]
             self._next.pop(partition, None)
         if changed:
+            self._made_again.update(topic for topic, _ in changed)
             self._begin_anew(changed)
         return changed
 

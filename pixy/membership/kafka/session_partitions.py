@@ -15,13 +15,15 @@ from typing import Any
 
 from pixy.config.model import Consumer
 from pixy.kafka.consumer import Check, Commit, ConsumerClient
-from pixy.kafka.errors import translate
+from pixy.kafka.errors import not_fetched, translate
 from pixy.kafka.flow import FlowControl
 from pixy.kafka.group_offsets import GroupOffsets
+from pixy.kafka.partition_logs import Log
 from pixy.kafka.topics import differ
 from pixy.membership import Assigned, AssignedPartition, Event, Fetched, Lost
 from pixy.membership.kafka.recreated import begin_anew, recreated
-from pixy.membership.kafka.start_lookups import Found, StartLookups
+from pixy.membership.kafka.start_lookups import MOST, Found, StartLookups
+from pixy.membership.kafka.unheard import Unheard
 from pixy.membership.kafka.waiting_partitions import Waiting, WaitingPartitions
 from pixy.membership.start_position import resolve_start
 from pixy.wire.schema import NULL_UUID
@@ -89,6 +91,11 @@ class SessionPartitions:
             lambda: command(self._begin),
             lambda: command(self._looked_up),
         )
+        self._ids: dict[str, uuid.UUID] = {}
+        """The id under which this session's client has met each topic first."""
+        self._made_again: set[str] = set()
+        """The topics of which it has met another id since."""
+        self._unheard = Unheard()
         self._compare_at = 0.0
         self._known: dict[str, int] = {}
         """The number of partitions that each topic had when it was subscribed to."""
@@ -157,6 +164,7 @@ class SessionPartitions:
     def drop(self, partitions: list[TopicPartition]) -> None:
         """Forget partitions that were revoked or lost, inside the callback that says so."""
         self._flow.revoked(partitions)
+        self._unheard.heard(partitions)
         self._waiting.drop(partitions)
         self._client.unassign([each for each in partitions if self._fetching.pop(each, None) is not None])
 
@@ -166,6 +174,11 @@ class SessionPartitions:
             self._client.restart(partition, offset)
         except Exception as error:
             raise translate(error) from error
+        self._watch({partition: offset})
+
+    def _watch(self, starts: Mapping[TopicPartition, int]) -> None:
+        made_again = {each: offset for each, offset in starts.items() if each[0] in self._made_again}
+        self._unheard.started(made_again, time.monotonic())
 
     # -- fetched --------------------------------------------------------------------------------------
 
@@ -178,6 +191,7 @@ class SessionPartitions:
             batches: messages of partitions that are fetched.
             ends: the offsets of ends that were reached.
         """
+        self._unheard.heard((*batches, *ends))
         for partition, (_, records) in batches.items():
             known = self._fetching[partition]
             if records[0].offset() < known.next:
@@ -191,8 +205,14 @@ class SessionPartitions:
                 gaps[partition] = (fetching.epoch, end)
         return gaps
 
+    def nothing_came(self) -> None:
+        """A poll brought nothing. Raises KafkaError if librdkafka does not fetch a partition that has messages."""
+        if stuck := self._unheard.stuck(time.monotonic()):
+            raise not_fetched(stuck)
+
     def out_of_range(self, partition: TopicPartition) -> None:
         """Look up where to go on: librdkafka has stopped fetching the partition."""
+        self._unheard.heard([partition])
         fetching = self._fetching.get(partition)
         if fetching is not None:
             self._waiting.add(partition, Waiting(fetching.epoch, again=True))
@@ -240,6 +260,12 @@ class SessionPartitions:
                 {topic for topic, _ in known},
                 lambda topics: self._command(lambda: self._begin_anew(recreated(known, topics.ids))),
             )
+        if self._lookups.running < MOST and (silent := self._unheard.due(now)):
+            self._lookups.logs(silent, self._take_logs)
+
+    def _take_logs(self, logs: Mapping[TopicPartition, Log]) -> None:
+        """In another thread."""
+        self._command(lambda: self._unheard.looked_up(logs, time.monotonic()))
 
     def _looked_up(self) -> None:
         if self._waiting and not self._fetching:
@@ -256,11 +282,12 @@ class SessionPartitions:
                 self._fetching[partition] = _Fetching(start.epoch, start.position, found.log.topic_id)
                 begun.append(start)
         if begun:
-            partitions = [(each.topic, each.partition) for each in begun]
-            self._client.assign(zip(partitions, (each.position for each in begun), strict=True))
+            starts = {(each.topic, each.partition): each.position for each in begun}
+            self._client.assign(starts.items())
             # librdkafka keeps the pause of a partition that was revoked and comes back.
-            self._client.resume(partitions)
-            self._flow.assigned(partitions)
+            self._client.resume(starts)
+            self._flow.assigned(starts)
+            self._watch(starts)
             self._post(Assigned(tuple(begun)))
 
     def _start_of(self, partition: TopicPartition, waiting: Waiting, found: Found) -> AssignedPartition:
@@ -269,6 +296,8 @@ class SessionPartitions:
         # message: ``newest`` is for what a new group does not want to see. In the group's first generation an offset
         # of another partition proves nothing: another member may just have committed its beginning.
         log = found.log
+        if differ(self._ids.setdefault(topic, log.topic_id), log.topic_id):
+            self._made_again.add(topic)
         added = (
             number >= self._known.get(topic, number + 1)
             or (found.established and not waiting.first)

@@ -120,6 +120,26 @@ class StartLookups:
             lambda error: logger.info("group %s: describing its topics failed: %s", self._group, error),
         )
 
+    def logs(
+        self, partitions: Iterable[TopicPartition], found: Callable[[Mapping[TopicPartition, Log]], None]
+    ) -> None:
+        """Begin to look up the logs of partitions; a failure is logged, and leaves a partition out.
+
+        Args:
+            partitions: which.
+            found: called in other threads with some logs at a time.
+        """
+        wanted = list(partitions)
+
+        def job() -> None:
+            with self._coordinator:
+                topics = self._offsets.topics({topic for topic, _ in wanted})
+            self._logs.look_up(wanted, topics, lambda outcomes: found(_found(outcomes)))
+
+        self._start(
+            job, lambda error: logger.info("group %s: looking up logs failed: %s", self._group, error)
+        )
+
     def close(self) -> None:
         """Close the connection, after the lookups that are running."""
         self._closed = True
@@ -177,6 +197,10 @@ class StartLookups:
             found, _ = self._offsets.fetch(others, patience=_PATIENCE)
             established |= {topic for (topic, _), each in found.items() if each.offset is not None}
         return established
+
+
+def _found(outcomes: Mapping[TopicPartition, Log | PixyError]) -> dict[TopicPartition, Log]:
+    return {partition: log for partition, log in outcomes.items() if isinstance(log, Log)}
 
 
 __all__ = ["MOST", "Found", "Outcomes", "StartLookups"]

@@ -1,0 +1,81 @@
+"""Finds partitions that librdkafka was told to fetch and does not, though they have messages. Pure; told the time.
+
+A topic that was deleted and made again has leader epochs that begin at 0. librdkafka (2.16) takes them for outdated if
+it knows a higher one of the old topic, and then fetches with the old one, which the broker refuses, for ever
+(issue 4898 describes it of producers). It says nothing, and only a new client helps. That costs the group a
+rebalance, so it is not done for every topic that is made again, but on evidence: a partition that is fetched returns
+a message or its end at once. If it returns neither, and its log has messages for us, it is stuck.
+
+Other topics are not watched: a slow connection is no reason to begin again, which would make it slower.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from pixy.kafka.partition_logs import Log
+from pixy.wire.types import TopicPartition
+
+LOOK_AFTER: Final = 3.0
+"""Seconds of silence after which a partition is looked up, and looked up again."""
+PATIENCE: Final = 3.0
+"""Seconds for librdkafka to return a message that a look-up has found."""
+
+
+class Unheard:
+    """For one session, in its thread."""
+
+    def __init__(self) -> None:
+        self._due: dict[TopicPartition, float] = {}
+        """Partitions that have returned nothing yet, and when to look them up."""
+        self._starts: dict[TopicPartition, int] = {}
+        self._suspect: dict[TopicPartition, float] = {}
+        """Those that have messages, and since when that is known."""
+
+    def started(self, starts: Mapping[TopicPartition, int], now: float) -> None:
+        """librdkafka was told to fetch partitions of topics that were made again while it ran.
+
+        Args:
+            starts: from which offset; -2 for the oldest.
+            now: seconds.
+        """
+        for partition, offset in starts.items():
+            self._starts[partition] = offset
+            self._due[partition] = now + LOOK_AFTER
+            self._suspect.pop(partition, None)
+
+    def heard(self, partitions: Iterable[TopicPartition]) -> None:
+        """These have returned a message or their end, or are fetched no longer."""
+        if self._due:
+            for partition in partitions:
+                self._due.pop(partition, None)
+                self._starts.pop(partition, None)
+                self._suspect.pop(partition, None)
+
+    def due(self, now: float) -> list[TopicPartition]:
+        """The partitions to look up now."""
+        if not self._due:
+            return []
+        found = [each for each, at in self._due.items() if at <= now and each not in self._suspect]
+        for partition in found:
+            self._due[partition] = now + LOOK_AFTER
+        return found
+
+    def looked_up(self, logs: Mapping[TopicPartition, Log], now: float) -> None:
+        """Take the outcome of a look-up.
+
+        Args:
+            logs: where the partitions' messages begin and end.
+            now: seconds.
+        """
+        for partition, log in logs.items():
+            if partition in self._due and max(self._starts[partition], log.oldest) < log.stable:
+                self._suspect.setdefault(partition, now)
+
+    def stuck(self, now: float) -> list[TopicPartition]:
+        """The partitions that are stuck. Ask when a poll has brought nothing: what comes late lies in no queue."""
+        return [each for each, since in self._suspect.items() if now - since >= PATIENCE]
+
+
+__all__ = ["LOOK_AFTER", "PATIENCE", "Unheard"]

@@ -1,0 +1,56 @@
+"""Which partitions are stuck, told when what was started, heard and looked up."""
+
+from __future__ import annotations
+
+from pixy.kafka.partition_logs import Log
+from pixy.membership.kafka.unheard import LOOK_AFTER, PATIENCE, Unheard
+from pixy.wire.schema import NULL_UUID
+
+ONE, TWO = ("t", 0), ("t", 1)
+
+
+def log(oldest: int, stable: int) -> Log:
+    return Log(NULL_UUID, oldest, stable, stable)
+
+
+def test_a_partition_with_messages_of_which_none_comes_is_stuck() -> None:
+    unheard = Unheard()
+    unheard.started({ONE: 0, TWO: 0}, 0.0)
+    assert unheard.due(LOOK_AFTER - 0.1) == []
+    assert unheard.due(LOOK_AFTER) == [ONE, TWO]
+    unheard.looked_up({ONE: log(0, 5), TWO: log(0, 0)}, 10.0)
+    assert unheard.stuck(10.0 + PATIENCE - 0.1) == []
+    assert unheard.stuck(10.0 + PATIENCE) == [ONE]
+
+
+def test_an_empty_partition_is_looked_up_again_until_it_has_messages() -> None:
+    unheard = Unheard()
+    unheard.started({ONE: 7}, 0.0)
+    assert unheard.due(LOOK_AFTER) == [ONE]
+    unheard.looked_up({ONE: log(0, 7)}, LOOK_AFTER)
+    assert unheard.due(LOOK_AFTER + 0.1) == []
+    assert unheard.due(2 * LOOK_AFTER) == [ONE]
+    unheard.looked_up({ONE: log(0, 8)}, 2 * LOOK_AFTER)
+    assert unheard.due(3 * LOOK_AFTER) == [], "it is known to have messages"
+    assert unheard.stuck(2 * LOOK_AFTER + PATIENCE) == [ONE]
+
+
+def test_what_is_heard_of_or_started_again_is_not_stuck() -> None:
+    unheard = Unheard()
+    for act in (lambda: unheard.heard([ONE]), lambda: unheard.started({ONE: 0}, 100.0)):
+        unheard.started({ONE: 0}, 0.0)
+        unheard.due(LOOK_AFTER)
+        unheard.looked_up({ONE: log(0, 5)}, LOOK_AFTER)
+        act()
+        assert unheard.stuck(100.0) == []
+    unheard.heard([ONE])
+    unheard.looked_up({ONE: log(0, 5)}, 200.0)
+    assert unheard.stuck(300.0) == [] and unheard.due(300.0) == []
+
+
+def test_a_start_before_the_oldest_message_counts_from_there() -> None:
+    unheard = Unheard()
+    unheard.started({ONE: -2, TWO: 0}, 0.0)
+    unheard.due(LOOK_AFTER)
+    unheard.looked_up({ONE: log(0, 0), TWO: log(5, 5)}, LOOK_AFTER)
+    assert unheard.stuck(100.0) == []
