@@ -332,7 +332,7 @@ class Actor(pykka.Actor):
             message = Piped(None, error, tag) if on_error is None else on_error(error)
         else:
             message = Piped(value, None, tag) if on_value is None else on_value(value)
-        self._cell.ref.tell(message, urgent=True)
+        actions.deliver_outcome(self._cell, self, message)
 
     # -- hooks ----------------------------------------------------------------------------------
 

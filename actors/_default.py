@@ -6,9 +6,11 @@ Each event loop has one. Threads without a loop share the one of a background th
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 
 from actors._core.context import current
+from actors._core.forking import forget_actors
 from actors._system import ActorSystem
 
 _systems: dict[asyncio.AbstractEventLoop, ActorSystem] = {}
@@ -30,6 +32,23 @@ def default_system() -> ActorSystem:
         if system is None:
             system = _systems[loop] = ActorSystem("default", loop=loop, registered=True)
         return system
+
+
+def _after_fork() -> None:
+    """In the child of a fork: begin anew. The parent's threads, and so its actors, are not there.
+
+    Locks that another thread held at the fork stay locked in the child, so they are replaced.
+    """
+    global _background, _lock
+    _lock = threading.Lock()
+    _background = None
+    systems = tuple(_systems.values())
+    _systems.clear()
+    forget_actors(system.walk() for system in systems)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def _background_loop() -> asyncio.AbstractEventLoop:

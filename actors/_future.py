@@ -21,12 +21,14 @@ import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Generator, Iterable
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 import pykka
 
 from actors._core import deadlock
 from actors._core.context import current
+from actors._core.loops import runs_here
 from actors._core.pykka_names import Unset
 from actors._errors import AskCycle, WouldDeadlock
 
@@ -40,8 +42,8 @@ J = TypeVar("J")
 M = TypeVar("M")
 R = TypeVar("R")
 
-Waiter: TypeAlias = "tuple[asyncio.AbstractEventLoop, asyncio.Future[None], int]"
-"""An awaiter of a future: its loop, the asyncio future to wake it by, and the loop's thread."""
+Waiter: TypeAlias = "tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]"
+"""An awaiter of a future: its loop, and the asyncio future to wake it by."""
 
 _PENDING, _VALUE, _ERROR, _CANCELLED = range(4)
 
@@ -61,7 +63,9 @@ class Future(pykka.Future[T]):
     _value: Any = None
     _waiters: list[Waiter] | None = None
     _blocked: list[Any] | None = None
-    _expiry: tuple[asyncio.TimerHandle, int] | None = None
+    _expiry: tuple[asyncio.TimerHandle, asyncio.AbstractEventLoop] | None = None
+    _sources: tuple[pykka.Future[Any], ...] = ()
+    """The futures that this one is computed from."""
     target: Cell | None = None
     """The actor that owes the reply, as far as it is known."""
 
@@ -97,8 +101,16 @@ class Future(pykka.Future[T]):
         return self._settle(_ERROR, error)
 
     def cancel(self) -> bool:
-        """Give up the reply: the actor does not handle the ask if it has not begun to. False if settled."""
-        return self._settle(_CANCELLED, asyncio.CancelledError())
+        """Give up the reply: the actor does not handle the ask if it has not begun to. False if settled.
+
+        A future that is computed from others (``map``, ``filter``, ``join``, ``reduce``) cancels these.
+        """
+        if not self._settle(_CANCELLED, asyncio.CancelledError()):
+            return False
+        for source in self._sources:
+            if isinstance(source, Future):
+                source.cancel()
+        return True
 
     def expire(self, timeout: float) -> None:
         """Give up the reply with ``pykka.Timeout`` as its error, after ``timeout`` seconds."""
@@ -106,7 +118,7 @@ class Future(pykka.Future[T]):
 
     def expires(self, timer: asyncio.TimerHandle) -> None:
         """Keep the timer that will call :meth:`expire`, to cancel it when the reply comes."""
-        self._expiry = timer, threading.get_ident()
+        self._expiry = timer, asyncio.get_running_loop()
 
     def done(self) -> bool:
         """Whether the future has a value or an error, or is cancelled."""
@@ -136,18 +148,20 @@ class Future(pykka.Future[T]):
         self._value, self._state = value, state  # in this order
         self.target = None
         if self._expiry is not None:
-            timer, thread = self._expiry
-            if thread == threading.get_ident():  # only the loop's own thread may touch its timer
+            timer, loop = self._expiry
+            if runs_here(loop, get_ident()):  # only the loop's own thread may touch its timer
                 timer.cancel()
         while self._blocked:
             self._blocked.pop().release()
         while self._waiters:
-            loop, waiter, thread = self._waiters.pop(0)
-            # asyncio._get_running_loop() would be a system call in 3.11.
-            if thread == threading.get_ident():
-                _wake(waiter)
-            elif not loop.is_closed():
-                loop.call_soon_threadsafe(_wake, waiter)
+            loop, waiter = self._waiters.pop(0)
+            # As loops.runs_here(), without the call.
+            if getattr(loop, "_thread_id", None) == get_ident():
+                if not waiter.done():
+                    waiter.set_result(None)
+            else:
+                with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits there
+                    loop.call_soon_threadsafe(_wake, waiter)
         return True
 
     # -- waiting ----------------------------------------------------------------------------
@@ -160,7 +174,7 @@ class Future(pykka.Future[T]):
             AskCycle: the actor that would answer waits, in turn, for the calling one.
             pykka.Timeout: no reply within ``timeout`` seconds.
         """
-        if self._get_hook is not None:
+        if self._get_hook is not None and self._state != _CANCELLED:
             return super().get(timeout=timeout)
         if self._state == _PENDING:
             if on_event_loop():
@@ -197,7 +211,7 @@ class Future(pykka.Future[T]):
         self._get_hook = func
 
     def __await__(self) -> Generator[Any, None, T]:
-        if self._get_hook is not None:
+        if self._get_hook is not None and self._state != _CANCELLED:
             return (yield from self._hooked().__await__())
         if self._state == _PENDING:
             yield from self._park(asyncio.get_running_loop())
@@ -222,7 +236,7 @@ class Future(pykka.Future[T]):
                 self.cancel()
                 raise
         waiter = loop.create_future()
-        entry = (loop, waiter, threading.get_ident())
+        entry = (loop, waiter)
         try:
             self.__dict__.setdefault("_waiters", []).append(entry)
             if self._state == _PENDING:
@@ -256,7 +270,7 @@ class Future(pykka.Future[T]):
         async def later() -> M:
             return func(await self)
 
-        return _derived(super().map(func), later)
+        return _derived(super().map(func), later, self)
 
     def filter(self: Future[Iterable[J]], func: Callable[[J], bool]) -> Future[Iterable[J]]:
         """See :meth:`pykka.Future.filter`."""
@@ -264,7 +278,7 @@ class Future(pykka.Future[T]):
         async def later() -> Iterable[J]:
             return list(filter(func, await self))
 
-        return _derived(pykka.Future.filter(self, func), later)
+        return _derived(pykka.Future.filter(self, func), later, self)
 
     def join(self: Future[Any], *futures: pykka.Future[Any]) -> Future[Iterable[Any]]:
         """See :meth:`pykka.Future.join`."""
@@ -272,7 +286,7 @@ class Future(pykka.Future[T]):
         async def later() -> Iterable[Any]:
             return [await _anywhere(future) for future in (self, *futures)]
 
-        return _derived(pykka.Future.join(self, *futures), later)
+        return _derived(pykka.Future.join(self, *futures), later, self, *futures)
 
     def reduce(self: Future[Iterable[J]], func: Callable[[R, J], R], *args: R) -> Future[R]:
         """See :meth:`pykka.Future.reduce`."""
@@ -280,12 +294,15 @@ class Future(pykka.Future[T]):
         async def later() -> R:
             return functools.reduce(func, await self, *args)
 
-        return _derived(pykka.Future.reduce(self, func, *args), later)
+        return _derived(pykka.Future.reduce(self, func, *args), later, self)
 
 
-def _derived(future: pykka.Future[M], later: Callable[[], Awaitable[M]]) -> Future[M]:
+def _derived(
+    future: pykka.Future[M], later: Callable[[], Awaitable[M]], *sources: pykka.Future[Any]
+) -> Future[M]:
     made = cast("Future[M]", future)
     made._await_hook = later
+    made._sources = sources
     return made
 
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from actors._core.cell import Cell
     from actors._ref import ActorRef
 
 
@@ -61,14 +60,8 @@ class ChildStopped:
 
 
 @dataclass(frozen=True, slots=True)
-class Watch:
-    """To the watched actor: tell this cell when you have stopped."""
+class OfLife:
+    """To the actor itself: the outcome of work that this life (this instance) has begun; no other gets it."""
 
-    watcher: Cell
-
-
-@dataclass(frozen=True, slots=True)
-class Unwatch:
-    """To the watched actor: forget this watcher."""
-
-    watcher: Cell
+    life: object
+    message: Any

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 import pykka
 from pykka import ActorDeadError
 
+from actors._core import stopping
 from actors._core.context import current, origin
 from actors._core.inspection import statistics_of
 from actors._core.lifecycle import started
@@ -84,7 +85,7 @@ class ActorRef(pykka.ActorRef[A], Generic[A]):
 
     def is_alive(self) -> bool:
         """Whether the actor accepts messages (it does between a failure and its restart)."""
-        return not self.actor_inbox.closed
+        return not self.actor_inbox.closed and not self._cell.loop.is_closed()
 
     def __await__(self) -> Generator[Any, None, ActorRef[A]]:
         return started(self._cell).__await__()
@@ -124,7 +125,7 @@ class ActorRef(pykka.ActorRef[A], Generic[A]):
         else:
             lane = mailbox.normal
             lane.append(envelope)
-            if len(lane) > mailbox.capacity:
+            if len(lane) > mailbox.bound:
                 mailbox.look_again(envelope)
             elif mailbox.asleep:
                 mailbox.asleep = False
@@ -310,8 +311,8 @@ class ActorRef(pykka.ActorRef[A], Generic[A]):
             )
         future: Future[bool] = Future()
         future.target = self._cell
-        envelope = (ActorStop(), future, self._cell.clock(), current.get(), None, None)
-        if not self.actor_inbox.push_stop(envelope):
+        envelope = (ActorStop(), None, self._cell.clock(), current.get(), None, None)
+        if not stopping.note(self._cell, future) or not self.actor_inbox.push_stop(envelope):
             future.try_set(False)
         self._cell.system.check_loop()
         return future.get(timeout=timeout) if block else future

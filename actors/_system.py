@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from actors._core import inspection, lifecycle, termination
-from actors._core.dead_letters import answer_dead_letter
 from actors._core.instruments import Hooks, Instrument
 from actors._core.lifecycle import STOPPED
+from actors._core.loops import tell_when_closed
 from actors._core.mailbox import DEFAULT_CAPACITY
 from actors._core.pykka_names import register
 from actors._core.turns import TURN_TIME, Turns
 from actors._core.unheard import Unheard
+from actors._errors import ActorError
 from actors._events import EventStream
 from actors._overflow import FAIL, Overflow
 from actors._policy import STOP_ON_FAILURE, RestartHistory, Supervision
@@ -101,8 +102,10 @@ class ActorSystem:
     ) -> None:
         self.name = name
         self.loop = loop or asyncio.get_running_loop()
+        tell_when_closed(self.loop, self)
         self.thread = threading.get_ident() if asyncio._get_running_loop() is self.loop else 0
-        """The loop's thread; 0 until it is known. (In Python 3.11, asking asyncio is a system call.)"""
+        """The thread that ran the loop when the system was made, where messages are put without a lock; 0 if
+        it is not known. It is a guess: the loop may go on in another thread."""
         if not self.thread:
             self.loop.call_soon_threadsafe(self._arrive)
         self.rng = rng or random.Random()
@@ -226,7 +229,7 @@ class ActorSystem:
         name: str | None,
         supervision: Supervision,
     ) -> Cell:
-        name = name or f"{actor_class.__name__}-{next(self._names)}"
+        name = name or lifecycle.generated_name(actor_class, self._names, self.top)
         return actor_class._cell_class(self, None, actor_class, args, kwargs, name, supervision)
 
     def add(self, cell: Cell, siblings: dict[str, Cell]) -> ActorRef[Any]:
@@ -251,7 +254,7 @@ class ActorSystem:
         try:
             lifecycle.create(cell)
         except BaseException:
-            del siblings[name]
+            termination.miscarry(cell)
             raise
         if self.registered:
             register(cell.ref)
@@ -389,11 +392,7 @@ class ActorSystem:
             self.loop_closed()
 
     def loop_closed(self) -> None:
-        """Declare the actors dead: the loop was closed before they were stopped."""
-        for cell in self.walk():
-            if cell.state != STOPPED:
-                termination.depart(cell)
-                cell.state = STOPPED
-                for envelope in cell.mailbox.drain():
-                    answer_dead_letter(cell, envelope)
+        """Declare the actors dead: the loop was closed before they were stopped. In any thread."""
+        error = ActorError(f"the event loop of the system {self.name!r} was closed under its actors")
+        termination.perish([cell for cell in self.walk() if cell.state != STOPPED], error)
         self.top.clear()

@@ -123,7 +123,8 @@ class ThreadedCell(Cell):
             super().fail(error, where, resumable=resumable)
         else:
             self._halted = True
-            self.system.on_loop(self._fail_on_loop, error, where, resumable)
+            if not self.system.on_loop(self._fail_on_loop, error, where, resumable):
+                self.system.loop_closed()
 
     def _fail_on_loop(self, error: BaseException, where: str, resumable: bool) -> None:
         super().fail(error, where, resumable=resumable)
@@ -137,7 +138,8 @@ class ThreadedCell(Cell):
             super().request_stop()
         else:
             self._halted = True
-            self.system.on_loop(super().request_stop)
+            if not self.system.on_loop(super().request_stop):
+                self.system.loop_closed()
 
     async def call(self, hook: str, *args: Any) -> None:
         """Run a hook in the thread; see :meth:`Cell.call`."""

@@ -6,13 +6,17 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
+from actors._core.context import origin
 from actors._core.crash_reports import report
 from actors._errors import StashFull, TooManyTasks
 from actors._future import Future
-from actors._messages import ReceiveTimeout, Restored, Terminated
+from actors._messages import OfLife, ReceiveTimeout, Restored, Terminated
 
 if TYPE_CHECKING:
+    from actors._actor import Actor
     from actors._core.cell import Cell
+
+PRIORITY = "priority"
 
 OWED_PURGE = 256
 """Settled replies leave the dict of owed ones when it has this many entries, or a larger power of two."""
@@ -57,6 +61,20 @@ def _task_done(cell: Cell, task: asyncio.Task[Any]) -> None:
     del cell.tasks[task]
     if error is not None:
         cell.fail(error, "task")
+
+
+def deliver_outcome(cell: Cell, life: Actor, message: Any) -> None:
+    """Send an actor the outcome of piped work, unless the life that has begun the work has ended.
+
+    Args:
+        cell: the actor's.
+        life: the instance that piped.
+        message: what to send.
+    """
+    sent, came_from = cell.clock(), origin()
+    hooks = cell.mailbox.hooks
+    if hooks is None or hooks.admits(cell, (message, None, sent, *came_from), PRIORITY):
+        cell.mailbox.put_priority((OfLife(life, message), None, sent, *came_from))
 
 
 def become(cell: Cell, behaviour: Callable[[Any], Any], *, discard_old: bool) -> None:

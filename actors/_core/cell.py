@@ -21,11 +21,11 @@ message before it ends.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import contextvars
 import itertools
 import types
 import uuid
+import weakref
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
 from dataclasses import dataclass, field
@@ -163,9 +163,9 @@ class Cell:
     """Replies that the actor has taken over."""
     tasks: dict[asyncio.Task[Any], None] | None = field(init=False, default=None)
     start_waiters: list[Future[Any]] | None = field(init=False, default=None)
-    stop_waiters: list[Future[None]] | None = field(init=False, default=None)
-    stop_replies: list[Future[Any]] | None = field(init=False, default=None)
-    """Replies to requests to stop, settled when the actor has stopped."""
+    stop_waiters: list[Future[Any]] | None = field(init=False, default=None)
+    stop_replies: dict[weakref.ref[Future[Any]], None] | None = field(init=False, default=None)
+    """Replies to requests to stop, settled when the actor has stopped; only those that somebody keeps."""
     _timers: Timers | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
@@ -230,6 +230,10 @@ class Cell:
         """Put one of the runtime's messages into the system lane; False if the actor has stopped."""
         return self.mailbox.push_system((message, None, self.clock(), None, None, None))
 
+    def send_behind(self, message: Any) -> bool:
+        """Put one of the runtime's messages behind those that were sent before; False if it has stopped."""
+        return self.mailbox.push_behind((message, None, self.clock(), None, None, None))
+
     def dead(self, what: str) -> ActorDeadError:
         """The error for an asker that this actor will never answer."""
         error = ActorDeadError(f"{self.ref} {what}")
@@ -244,8 +248,10 @@ class Cell:
         if dispatcher is not None:
             dispatcher.schedule(self)
             return
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to run
+        try:
             self.system.turns.add(self)
+        except RuntimeError:
+            self.system.check_loop()
 
     def resume(self) -> None:
         """Begin to handle messages, with ``on_receive``."""
@@ -344,7 +350,7 @@ class Cell:
         # The order matters: if a thread puts a message in between, either the thread sees the flag or
         # this cell sees the message.
         self.mailbox.asleep = True
-        if self.mailbox.empty():
+        if self.mailbox.empty() and not self.mailbox.waiting:
             return True
         self.mailbox.asleep = False
         return False

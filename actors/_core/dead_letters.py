@@ -6,16 +6,20 @@ from typing import TYPE_CHECKING
 
 from actors._core.pykka_names import ActorStop
 from actors._core.timers import TimerFired
-from actors._events import DeadLetter, Dropped
-from actors._messages import ChildStopped, Terminated, Unwatch, Watch
+from actors._events import DeadLetter, Dropped, Event
+from actors._messages import ChildStopped, OfLife, Terminated
 
 if TYPE_CHECKING:
     from actors._core.cell import Cell
     from actors._core.envelope import Envelope
 
 
+_OWN = (TimerFired, ChildStopped, Terminated, OfLife)
+"""Messages that end with the actor, as what they report on is over for it."""
+
+
 def answer_dead_letter(cell: Cell, envelope: Envelope) -> None:
-    """Answer a message left in a mailbox: its asker gets an error, a watcher its notice.
+    """Answer a message left in a mailbox: its asker gets an error.
 
     Args:
         cell: the recipient, which has stopped.
@@ -26,9 +30,7 @@ def answer_dead_letter(cell: Cell, envelope: Envelope) -> None:
     if kind is ActorStop:
         if reply is not None:
             reply.try_set(True)
-    elif kind is Watch:
-        message.watcher.send_system(Terminated(cell.ref, cell.error))
-    elif kind is not TimerFired and kind is not ChildStopped and kind is not Unwatch:
+    elif kind not in _OWN:
         if reply is not None:
             if reply.done():
                 return
@@ -37,7 +39,7 @@ def answer_dead_letter(cell: Cell, envelope: Envelope) -> None:
 
 
 def publish_dead_letter(cell: Cell, envelope: Envelope, reason: str = "stopped") -> None:
-    """Count and publish a dead letter.
+    """Count and publish a dead letter, unless it is itself an event, whose loss is no news.
 
     Args:
         cell: the recipient.
@@ -45,13 +47,17 @@ def publish_dead_letter(cell: Cell, envelope: Envelope, reason: str = "stopped")
         reason: for the event.
     """
     system = cell.system
+    if isinstance(envelope[0], Event):
+        return
     system.dead_letters += 1
     if system.events.wants(DeadLetter):
         system.events.publish(DeadLetter(envelope[0], cell.path, _sender(envelope), reason))
 
 
 def publish_dropped(cell: Cell, envelope: Envelope, reason: str) -> None:
-    """Publish a message that an overflow policy or an instrument has dropped.
+    """Publish a message that an overflow policy or an instrument has dropped, unless it is itself an event.
+
+    Two full subscribers of dropped messages would otherwise tell each other of their losses for ever.
 
     Args:
         cell: the recipient.
@@ -59,7 +65,7 @@ def publish_dropped(cell: Cell, envelope: Envelope, reason: str) -> None:
         reason: for the event.
     """
     events = cell.system.events
-    if events.wants(Dropped):
+    if not isinstance(envelope[0], Event) and events.wants(Dropped):
         events.publish(Dropped(envelope[0], cell.path, _sender(envelope), reason))
 
 

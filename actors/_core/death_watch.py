@@ -1,10 +1,15 @@
-"""Death watch: an actor asks to be told, by a ``Terminated`` message, when another one has stopped."""
+"""Death watch: an actor asks to be told, by a ``Terminated`` message, when another one has stopped.
+
+Watchers stand in the watched cell, under its mailbox's lock, for they come from any thread. They are no messages
+to it: an actor that watches and unwatches a busy one again and again would fill its mailbox.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from actors._messages import Terminated, Unwatch, Watch
+from actors._core.lifecycle import STOPPED
+from actors._messages import Terminated
 
 if TYPE_CHECKING:
     from actors._core.cell import Cell
@@ -17,15 +22,18 @@ def watch(cell: Cell, ref: ActorRef[Any]) -> None:
         cell.watching = {}
     if ref not in cell.watching:
         cell.watching[ref] = None
-        if not ref._cell.send_system(Watch(cell)):
-            cell.send_system(Terminated(ref, ref._cell.error))
+        if not _add_watcher(ref._cell, cell):
+            cell.send_behind(Terminated(ref, ref._cell.error))
 
 
 def unwatch(cell: Cell, ref: ActorRef[Any]) -> None:
     """See :meth:`actors.Actor.unwatch`."""
     if cell.watching and ref in cell.watching:
         del cell.watching[ref]
-        ref._cell.send_system(Unwatch(cell))
+        watched = ref._cell
+        with watched.mailbox.lock:
+            if watched.watchers is not None:
+                watched.watchers.pop(cell, None)
 
 
 def unwatch_all(cell: Cell) -> None:
@@ -34,21 +42,20 @@ def unwatch_all(cell: Cell) -> None:
         unwatch(cell, ref)
 
 
-def add_watcher(cell: Cell, watcher: Cell) -> None:
-    """Remember who wants to be told when this actor has stopped."""
-    if cell.watchers is None:
-        cell.watchers = {}
-    cell.watchers[watcher] = None
-
-
-def remove_watcher(cell: Cell, watcher: Cell) -> None:
-    """Forget a watcher."""
-    if cell.watchers is not None:
-        cell.watchers.pop(watcher, None)
+def _add_watcher(cell: Cell, watcher: Cell) -> bool:
+    """Remember who wants to be told when this actor has stopped; False if it has."""
+    with cell.mailbox.lock:
+        if cell.state is STOPPED:
+            return False
+        if cell.watchers is None:
+            cell.watchers = {}
+        cell.watchers[watcher] = None
+    return True
 
 
 def tell_watchers(cell: Cell) -> None:
-    """Tell the watchers that this actor has stopped for good."""
-    watchers, cell.watchers = cell.watchers, None
+    """Tell the watchers that this actor, whose state is STOPPED now, has stopped for good."""
+    with cell.mailbox.lock:
+        watchers, cell.watchers = cell.watchers, None
     for watcher in watchers or ():
-        watcher.send_system(Terminated(cell.ref, cell.error))
+        watcher.send_behind(Terminated(cell.ref, cell.error))

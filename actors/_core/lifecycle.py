@@ -10,6 +10,7 @@ import asyncio
 import itertools
 import logging
 import threading
+from collections.abc import Container, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pykka
@@ -61,6 +62,10 @@ class StopFlag:
         self._set = True
         if self._event is not None:
             self._event.set()
+
+    def set_quietly(self) -> None:
+        """Mark the actor as stopped after a fork, where the event may be locked for ever."""
+        self._set, self._event = True, None
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait in a thread until the actor has stopped, ``timeout`` seconds at most; tell whether it has."""
@@ -213,6 +218,14 @@ def spawn_child(
         cell.child_numbers = itertools.count(1)
     if name is None:
         assert cell.child_numbers is not None
-        name = f"{actor_class.__name__}-{next(cell.child_numbers)}"
+        name = generated_name(actor_class, cell.child_numbers, cell.children)
     child = actor_class._cell_class(cell.system, cell, actor_class, args, kwargs, name, supervision)
     return cell.system.add(child, cell.children)
+
+
+def generated_name(actor_class: type, numbers: Iterator[int], taken: Container[str]) -> str:
+    """Make a name from the class and the next number; one that a sibling was given explicitly is passed over."""
+    while True:
+        name = f"{actor_class.__name__}-{next(numbers)}"
+        if name not in taken:
+            return name

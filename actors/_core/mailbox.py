@@ -2,12 +2,17 @@
 
 Lanes, in the order of service, each first in, first out:
 
-- *system*: stops by a parent, supervision, watches, timers. Never full: only the runtime sends to it, and
-  each message in it answers something that has a bound elsewhere.
+- *system*: timers. Never full: only the runtime sends to it, and each message in it answers something that has
+  a bound elsewhere.
 - *priority*: messages with ``urgent=True`` and :class:`ControlMessage` (acks, events whose number is
   bounded by the actor's own requests). Its bound is ``PRIORITY_FACTOR`` times the capacity.
 - *unstashed*: messages that the actor had put aside and wants now.
-- *normal*: ``capacity`` messages; the overflow policy decides on one more.
+- *normal*: ``capacity`` messages; the overflow policy decides on one more. Requests to stop, and the news that
+  a child or a watched actor has stopped, stand here beyond the bound: they come after the messages that were
+  sent before, as in Erlang. They are bounded themselves: one request, one piece of news per actor.
+
+After ``URGENT_IN_A_ROW`` messages of the first two lanes one of the others is served, so that an actor that
+sends itself urgent messages can be stopped.
 
 Putting and closing exclude each other, so an ask cannot slip into a mailbox that nobody reads any more
 (pykka 4.5 loses such asks). Senders in other threads put under a lock. On the actor's own loop nobody
@@ -35,6 +40,7 @@ from actors._core.pykka_names import ActorStop
 from actors._core.stats import MailboxStatistics
 from actors._errors import MailboxFull
 from actors._future import Future, on_event_loop
+from actors._messages import ChildStopped, Terminated
 from actors._overflow import FAIL, Overflow
 
 if TYPE_CHECKING:
@@ -44,8 +50,14 @@ if TYPE_CHECKING:
 DEFAULT_CAPACITY = 10_000
 PRIORITY_FACTOR = 16
 
+URGENT_IN_A_ROW = 64
+"""Messages of the system and priority lanes that are served in a row while others wait; then one of these is."""
+
 NORMAL, PRIORITY = "normal", "priority"
 """The lanes, as an instrument sees them."""
+
+BEHIND = (ActorStop, ChildStopped, Terminated)
+"""The runtime's messages in the normal lane, which may stand beyond its bound."""
 
 
 class ControlMessage:
@@ -68,6 +80,7 @@ class Mailbox:
         "_system",
         "_unstashed",
         "asleep",
+        "bound",
         "capacity",
         "cell",
         "closed",
@@ -79,19 +92,26 @@ class Mailbox:
         "overflow",
         "rare",
         "rejected",
+        "stop_asked",
+        "urgent",
         "waiting",
     )
 
     def __init__(self, cell: Cell, capacity: int, overflow: Overflow = FAIL) -> None:
         if capacity < 1:
             raise ValueError(f"a mailbox holds one message at least, not {capacity}")
-        self.capacity = capacity
+        self.capacity = self.bound = capacity
+        """``bound`` is -1 once the mailbox is closed, so that a put without the lock looks again."""
         self.overflow = overflow
         self.closed = False
         self.asleep = False
         """Whether the next message has to wake the actor."""
         self.rare = False
         """Whether to look beyond the normal lane: set after a put there, reset before a look."""
+        self.urgent = 0
+        """Messages of the system and priority lanes that were taken in a row."""
+        self.stop_asked = False
+        """Whether a request to stop is in the normal lane."""
         self.dropped = self.rejected = 0
         self.hooks = cell.hooks
         self.cell = cell
@@ -117,7 +137,7 @@ class Mailbox:
             yield from tuple(lane)
 
     def empty(self) -> bool:
-        """Whether all lanes are empty."""
+        """Whether all lanes are empty. Senders may wait all the same, for a moment."""
         return not (self.normal or self._priority or self._system or self._unstashed)
 
     # -- putting --------------------------------------------------------------------------------
@@ -136,7 +156,7 @@ class Mailbox:
             return
         lane = self.normal
         lane.append(envelope)
-        if len(lane) > self.capacity:
+        if len(lane) > self.bound:
             self.look_again(envelope)
         else:
             self.rouse()
@@ -160,11 +180,19 @@ class Mailbox:
             self.overflow.resolve(self, envelope)
 
     def look_again(self, envelope: Envelope) -> None:
-        """Take the last message back if it is beyond the bound, where only requests to stop may stand."""
+        """Take a message back that was put without the lock, beyond the bound or while the mailbox was closed."""
+        lane = self.normal
         with self.lock:
-            beyond = len(self.normal) > self.capacity and self.normal[-1] is envelope
-            if beyond:
-                self.normal.pop()
+            # If a drain was faster, it answers the message.
+            beyond = len(lane) > self.bound and any(each is envelope for each in reversed(lane))
+            if beyond and lane[-1] is envelope:
+                lane.pop()
+            elif beyond and self.closed:
+                lane.remove(envelope)
+            else:
+                beyond = False
+        if beyond and self.closed:
+            raise self.dead(envelope)
         if beyond:
             self.overflow.resolve(self, envelope)
         else:
@@ -172,8 +200,11 @@ class Mailbox:
 
     def push_priority(self, envelope: Envelope) -> None:
         """Add a message to the priority lane. Raises as :meth:`push` does."""
-        if self.hooks is not None and not self.hooks.admits(self.cell, envelope, PRIORITY):
-            return
+        if self.hooks is None or self.hooks.admits(self.cell, envelope, PRIORITY):
+            self.put_priority(envelope)
+
+    def put_priority(self, envelope: Envelope) -> None:
+        """Add a message that the instruments have admitted to the priority lane. Raises as :meth:`push`."""
         bound = self.capacity * PRIORITY_FACTOR
         with self.lock:
             if self._priority is None:
@@ -199,12 +230,27 @@ class Mailbox:
         self.rouse()
         return True
 
-    def push_stop(self, envelope: Envelope) -> bool:
-        """Add a request to stop behind the messages of the normal lane; False if the actor has stopped."""
+    def push_behind(self, envelope: Envelope) -> bool:
+        """Add one of the runtime's messages behind those of the normal lane; False if the actor has stopped."""
         with self.lock:
             if self.closed:
                 return False
             self.normal.append(envelope)
+        self.rouse()
+        return True
+
+    def push_stop(self, envelope: Envelope) -> bool:
+        """Ask the actor to stop after the messages of the normal lane, unless it is asked already.
+
+        Returns:
+            False if the actor has stopped.
+        """
+        with self.lock:
+            if self.closed:
+                return False
+            asked, self.stop_asked = self.stop_asked, True
+            if not asked:
+                self.normal.append(envelope)
         self.rouse()
         return True
 
@@ -248,14 +294,21 @@ class Mailbox:
         """Take the next message; None if the mailbox is empty. Never blocks."""
         if self.rare:
             self.rare = False
-            urgent = self._system or self._priority or self._unstashed
             envelope = None
-            if urgent:
+            urgent = self._system or self._priority
+            if urgent and (self.urgent < URGENT_IN_A_ROW or not (self._unstashed or self.normal)):
+                self.urgent += 1
                 envelope = urgent.popleft()
-            elif self.normal:
-                envelope = self.normal.popleft()
-                if self.waiting:
+            else:
+                self.urgent = 0
+                if self.waiting:  # also if the lane is empty: its last message was taken before they waited
                     waiting.let_in(self)
+                if self._unstashed:
+                    envelope = self._unstashed.popleft()
+                elif self.normal:
+                    envelope = self.normal.popleft()
+                    if self.waiting:
+                        waiting.let_in(self)
             if self._system or self._priority or self._unstashed or self.waiting:
                 self.rare = True
             return envelope
@@ -271,7 +324,7 @@ class Mailbox:
     def close(self) -> None:
         """Accept nothing more. Senders that wait for room get an error; asks and other messages stay."""
         with self.lock:
-            self.closed = True
+            self.closed, self.bound = True, -1
             senders, self.waiting = self.waiting, None
             # Behind the others: their askers do not wait for room, but for an answer.
             self.normal.extend(envelope for envelope, _ in senders or () if envelope[1] is not None)
@@ -281,17 +334,18 @@ class Mailbox:
     def drain(self) -> list[Envelope]:
         """Take all messages, in order."""
         with self.lock:
-            left = list(self)
+            left = [each for lane in (self._system, self._priority, self._unstashed) for each in lane or ()]
             self._system = self._priority = self._unstashed = None
-            self.normal.clear()
+            while self.normal:  # one by one: nothing that a thread adds meanwhile is lost
+                left.append(self.normal.popleft())
         return left
 
     def close_if_empty(self) -> bool:
         """Accept nothing more if no message and no sender waits; return whether it closed."""
         with self.lock:
-            if not self.empty() or any(not room.done() for _, room in self.waiting or ()):
+            if not self.empty() or any(map(waiting.waits, self.waiting or ())):
                 return False
-            self.closed = True
+            self.closed, self.bound = True, -1
             return True
 
     # -- overflow -------------------------------------------------------------------------------
@@ -323,7 +377,7 @@ class Mailbox:
     def replace_oldest(self, envelope: Envelope) -> Envelope | None:
         """Add a message; if the lane is full, take the oldest one out and return it.
 
-        Requests to stop are never taken.
+        The runtime's own messages are never taken.
         """
         oldest: Envelope | None = None
         with self.lock:
@@ -339,18 +393,18 @@ class Mailbox:
 
     def _take_oldest(self) -> Envelope | None:
         # Not by index: the lane may get shorter meanwhile, if the actor has another thread.
-        stops: list[Envelope] = []
+        kept: list[Envelope] = []
         oldest: Envelope | None = None
         while oldest is None and self.normal:
             try:
                 candidate = self.normal.popleft()
             except IndexError:  # the actor was faster
                 break
-            if type(candidate[0]) is ActorStop:
-                stops.append(candidate)
+            if type(candidate[0]) in BEHIND:
+                kept.append(candidate)
             else:
                 oldest = candidate
-        self.normal.extendleft(reversed(stops))
+        self.normal.extendleft(reversed(kept))
         return oldest
 
     # -- looking in -----------------------------------------------------------------------------
@@ -371,7 +425,7 @@ class Mailbox:
             priority=len(lanes[1]),
             system=len(lanes[2]),
             stashed=len(self.cell.stashed or ()),
-            waiting=sum(not room.done() for _, room in tuple(self.waiting or ())),
+            waiting=sum(map(waiting.waits, tuple(self.waiting or ()))),
             dropped=self.dropped,
             rejected=self.rejected,
             oldest_age=0.0 if oldest is None else max(0, now - oldest) / 1e9,

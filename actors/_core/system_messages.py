@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pykka.messages import ProxyCall, ProxyGetAttr, ProxySetAttr
 
-from actors._core import death_watch
 from actors._core.actions import IDLE, idle_message
 from actors._core.pykka_names import ActorStop
 from actors._core.timers import TimerFired
-from actors._messages import ChildStopped, Restored, Terminated, Unwatch, Watch
+from actors._messages import ChildStopped, OfLife, Restored, Terminated
 
 if TYPE_CHECKING:
     from actors._core.cell import Cell
@@ -26,8 +25,8 @@ Handling: TypeAlias = "tuple[Callable[[Any], Any], Any]"
 
 
 def _stop_asked(cell: Cell, envelope: Envelope) -> None:
-    if envelope[1] is not None:
-        cell.stop_replies = [*(cell.stop_replies or ()), envelope[1]]
+    if envelope[1] is not None:  # pykka's own, put into the mailbox by hand
+        cell.stop_waiters = [*(cell.stop_waiters or ()), envelope[1]]
     cell.request_stop()
 
 
@@ -55,12 +54,8 @@ def _restored(cell: Cell, envelope: Envelope) -> Handling:
     return cell.behaviour, envelope[0].message
 
 
-def _watch_asked(cell: Cell, envelope: Envelope) -> None:
-    death_watch.add_watcher(cell, envelope[0].watcher)
-
-
-def _unwatch_asked(cell: Cell, envelope: Envelope) -> None:
-    death_watch.remove_watcher(cell, envelope[0].watcher)
+def _of_life(cell: Cell, envelope: Envelope) -> Handling | None:
+    return (cell.behaviour, envelope[0].message) if envelope[0].life is cell.actor else None
 
 
 def _proxied(cell: Cell, envelope: Envelope) -> Handling:
@@ -73,8 +68,7 @@ SPECIAL: dict[type, Callable[[Cell, Envelope], Handling | None]] = {
     ChildStopped: _child_stopped,
     Terminated: _terminated,
     Restored: _restored,
-    Watch: _watch_asked,
-    Unwatch: _unwatch_asked,
+    OfLife: _of_life,
     ProxyCall: _proxied,
     ProxyGetAttr: _proxied,
     ProxySetAttr: _proxied,

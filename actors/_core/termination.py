@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import pykka
 
+from actors._core import stopping
 from actors._core.crash_reports import report
 from actors._core.dead_letters import answer_dead_letter
 from actors._core.death_watch import tell_watchers, unwatch_all
 from actors._core.interruption import as_failure
-from actors._core.lifecycle import STOPPED, STOPPING
+from actors._core.lifecycle import RESTARTING, STOPPED, STOPPING
 from actors._core.procedure import Procedure
 from actors._core.pykka_names import unregister
+from actors._core.remains import forget
 from actors._errors import ActorError
 from actors._events import ActorStopped
 from actors._future import Future
@@ -49,6 +51,23 @@ def request_stop(cell: Cell) -> None:
         bury(cell)
 
 
+def miscarry(cell: Cell) -> None:
+    """End a new cell whose actor's constructor has raised; what it has spawned and begun ends first.
+
+    Until then it stays in the tree, where the system's stop finds it. In any thread.
+    """
+    if cell.children or cell.tasks or cell.timer_keys() or cell.watching:
+        cell.system.on_loop(request_stop, cell)
+        return
+    cell.state = STOPPED
+    depart(cell)
+    for envelope in cell.mailbox.drain():
+        answer_dead_letter(cell, envelope)
+    forget(cell)
+    if cell.siblings.get(cell.name) is cell:
+        del cell.siblings[cell.name]
+
+
 def _has_last_hook(cell: Cell) -> bool:
     return cell.started and cell.actor_class.on_stop is not pykka.Actor.on_stop
 
@@ -58,7 +77,7 @@ async def stop_now(cell: Cell) -> None:
     if cell.state is not STOPPED:
         cell.request_stop()
     if cell.state is not STOPPED:
-        stopped: Future[None] = Future()
+        stopped: Future[Any] = Future()
         cell.stop_waiters = [*(cell.stop_waiters or ()), stopped]
         await stopped
 
@@ -186,6 +205,26 @@ def depart(cell: Cell) -> None:
         cell.registered = False
 
 
+def perish(cells: list[Cell], error: ActorError) -> None:
+    """End actors whose loop is gone: no hook can run, but all who wait hear. In any thread.
+
+    Args:
+        cells: the actors', parents before children.
+        error: why they end.
+    """
+    for cell in cells:
+        cell.error = cell.error or error
+        depart(cell)
+    for cell in reversed(cells):
+        envelope = cell.envelope
+        cell.cut_off()
+        if envelope is not None and envelope[1] is not None:
+            envelope[1].try_fail(cell.dead("did not answer"))
+        cell.tasks = None  # they cannot be cancelled: that, too, needs the loop
+        _release(cell)
+        bury(cell)
+
+
 def bury(cell: Cell) -> None:
     """Take the actor out of the tree, answer what is left in its mailbox, tell all who wait for its end."""
     cell.state = STOPPED
@@ -193,21 +232,22 @@ def bury(cell: Cell) -> None:
         for envelope in (*cell.mailbox.drain(), *(cell.stashed or ())):
             answer_dead_letter(cell, envelope)
         cell.stashed = None
-    for reply in cell.stop_replies or ():
-        reply.try_set(True)
+    if cell.stop_replies:
+        stopping.settle(cell)
     siblings = cell.siblings
     if siblings.get(cell.name) is cell:
         del siblings[cell.name]
-    if cell.parent is not None:
-        cell.parent.send_system(ChildStopped(cell.ref))
+    if cell.parent is not None and cell.parent.state not in (RESTARTING, STOPPING, STOPPED):
+        cell.parent.send_behind(ChildStopped(cell.ref))
     if cell.watchers:
         tell_watchers(cell)
     for future in cell.start_waiters or ():
         future.try_fail(cell.dead("never started"))
     for stopped in cell.stop_waiters or ():
-        stopped.try_set(None)
-    cell.start_waiters = cell.stop_waiters = cell.stop_replies = None
+        stopped.try_set(True)
+    cell.start_waiters = cell.stop_waiters = None
     events = cell.system.events
     if events.wants(ActorStopped):
         events.publish(ActorStopped(cell.path, cell.actor_class.__name__, cell.error))
     cell.retire()
+    forget(cell)

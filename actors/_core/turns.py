@@ -101,7 +101,8 @@ class Turns:
             return
         self.pending = True
         try:
-            if get_ident() == cell.system.thread:
+            # As loops.runs_here(), without the call.
+            if getattr(self._loop, "_thread_id", None) == get_ident():
                 self._loop.call_soon(self._turn, context=self._context)
             else:
                 self._loop.call_soon_threadsafe(self._turn, context=self._context)

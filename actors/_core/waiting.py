@@ -39,18 +39,24 @@ def wait_for_room(mailbox: Mailbox, envelope: Envelope) -> Future[None] | None:
             mailbox.normal.append(envelope)
         elif not closed:
             room = _queue(mailbox, envelope)
-    if room is None:
-        if closed:
-            raise mailbox.dead(envelope)
-        mailbox.rouse()
+    if closed:
+        raise mailbox.dead(envelope)
+    # Also if it waits: the actor may have emptied the lane, and fallen asleep, since the look at its length.
+    mailbox.rouse()
     return room
+
+
+def waits(entry: tuple[Envelope, Future[None]]) -> bool:
+    """Whether an entry of the queue still waits: its sender and its asker have not given up."""
+    envelope, room = entry
+    return not room.done() and (envelope[1] is None or not envelope[1].done())
 
 
 def _queue(mailbox: Mailbox, envelope: Envelope) -> Future[None]:
     if mailbox.waiting is None:
         mailbox.waiting = deque()
     if len(mailbox.waiting) >= MAX_WAITING:
-        mailbox.waiting = deque(each for each in mailbox.waiting if not each[1].done())
+        mailbox.waiting = deque(filter(waits, mailbox.waiting))
     if len(mailbox.waiting) >= MAX_WAITING:
         raise mailbox.full(MAX_WAITING)
     room: Future[None] = Future()

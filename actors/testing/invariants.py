@@ -17,8 +17,7 @@ from actors._core.context import current
 from actors._core.inspection import statistics_of
 from actors._core.instruments import Instrument
 from actors._core.lifecycle import RUNNING, STOPPED
-from actors._core.mailbox import NORMAL, PRIORITY_FACTOR
-from actors._core.pykka_names import ActorStop
+from actors._core.mailbox import BEHIND, NORMAL, PRIORITY_FACTOR
 from actors._events import (
     ActorFailed,
     ActorRestarting,
@@ -157,8 +156,8 @@ class Invariants(Instrument):
     def _check_bounds(self, cell: Cell) -> None:
         mailbox = cell.mailbox
         normal = len(mailbox.normal)
-        if normal > mailbox.capacity:  # requests to stop may exceed the bound
-            normal = sum(type(envelope[0]) is not ActorStop for envelope in mailbox.normal)
+        if normal > mailbox.capacity:  # the runtime's own may exceed the bound
+            normal = sum(type(envelope[0]) not in BEHIND for envelope in mailbox.normal)
         for lane, count, bound in (
             (NORMAL, normal, mailbox.capacity),
             ("priority", len(mailbox._priority or ()), mailbox.capacity * PRIORITY_FACTOR),

@@ -50,11 +50,12 @@ def test_a_message_handled_after_the_stop_is_reported(monkeypatch: pytest.Monkey
 
     class Zombie(Echo):
         def on_stop(self) -> None:
-            kept.append(self._cell)
+            kept.extend((self._cell, self))
 
     async def scenario(sim: Sim) -> None:
         ref = sim.system.spawn(Zombie)
         assert await ref.stop(block=False)
+        kept[0].actor = kept[1]
         kept[0].mailbox.normal.append(("late", None, 0, None, None, None))
         kept[0].state = RUNNING
         kept[0].step()
@@ -111,7 +112,7 @@ def test_messages_of_one_sender_out_of_order_are_reported(monkeypatch: pytest.Mo
 def test_a_mailbox_above_its_bound_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def push(self: Mailbox, envelope: Any) -> None:
         self.hooks.admits(self.cell, envelope, "normal")  # type: ignore[union-attr]
-        self.push_stop(envelope)
+        self.push_behind(envelope)
 
     monkeypatch.setattr(Mailbox, "push", push)
 

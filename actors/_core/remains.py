@@ -1,0 +1,44 @@
+"""What is left of an actor that has stopped: its ref works on, but holds nothing of the life.
+
+A ref, or the record of a living actor's recent senders, may be kept for as long as the program runs. It must
+hold neither the instance, nor the constructor's arguments, nor, through the tracebacks of the last failure, the
+locals of handlers, nor further dead actors.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from actors._core.lifecycle import NO_CHILDREN
+from actors._errors import ActorError
+
+if TYPE_CHECKING:
+    from actors._core.cell import Cell
+
+
+def forget(cell: Cell) -> None:
+    """Let go of what only a living actor needs. Called once, when all have heard of its end."""
+    dead: Any = cell
+    dead.actor = None
+    cell.args, cell.kwargs = (), {}
+    cell.children = NO_CHILDREN
+    if cell.error is not None:
+        cell.error = without_traceback(cell.error)
+    cell.recent = cell.failed_message = cell.handler = cell.reply = cell.trace = cell.carried = None
+    cell.receive = cell.behaviours = cell.stashed = cell.stashed_last = cell.tasks = cell.owed = None
+    cell.watching = cell.watchers = cell.history = cell.children_history = None
+    if not cell.threaded:  # an abandoned thread's handler may be there yet
+        cell.envelope = None
+
+
+def without_traceback(error: BaseException) -> BaseException:
+    """Copy an exception and its causes without their tracebacks; the original is in the log, and its holders'."""
+    try:
+        made = type(error).__new__(type(error), *error.args)
+        made.args = error.args
+        vars(made).update(vars(error))
+    except Exception:  # an exception with a constructor of its own
+        made = ActorError(f"{type(error).__name__}: {error}")
+    if error.__cause__ is not None and error.__cause__ is not error:
+        made.__cause__ = without_traceback(error.__cause__)
+    return made

@@ -1,0 +1,372 @@
+"""What belongs to one life of an actor ends with it: children, tasks, hooks, outcomes; and memory."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import threading
+import weakref
+from typing import Any
+
+import pytest
+
+from actors import (
+    Actor,
+    ActorDeadError,
+    ActorFailed,
+    ActorSystem,
+    Backoff,
+    Directive,
+    OnError,
+    Strategy,
+    Supervision,
+    ThreadedActor,
+)
+from tests.unit.actors.virtual_time import virtual_system, virtual_time
+
+SOON = Supervision(backoff=Backoff(first=0.001, most=0.001, jitter=0.0))
+TOGETHER = Supervision(strategy=Strategy.ONE_FOR_ALL, backoff=Backoff(first=1.0, most=1.0, jitter=0.0))
+
+
+class Echo(Actor):
+    def on_receive(self, message: Any) -> Any:
+        if isinstance(message, BaseException):
+            raise message
+        return message
+
+
+# -- children ---------------------------------------------------------------------------------------
+
+
+@virtual_time
+@pytest.mark.parametrize("top", [True, False])
+async def test_children_of_a_constructor_that_raises_are_stopped(top: bool) -> None:
+    refs: list[Any] = []
+
+    class Broken(Actor):
+        def __init__(self) -> None:
+            super().__init__()
+            refs.append(self.spawn(Echo))
+            raise OSError("broken")
+
+    class Parent(Actor):
+        def on_receive(self, _: Any) -> None:
+            self.spawn(Broken, name="broken")
+
+    async with virtual_system() as system:
+        with pytest.raises(OSError, match="broken"):
+            if top:
+                system.spawn(Broken, name="broken")
+            else:
+                await system.spawn(Parent, name="p").ask("spawn", block=False)
+        await asyncio.sleep(0.1)
+        assert not refs[0].is_alive() and system.paths() == ([] if top else ["/p"])
+
+
+@virtual_time
+async def test_children_that_last_hooks_spawn_are_stopped() -> None:
+    refs: list[Any] = []
+
+    class Spawning(Echo):
+        def on_failure(self, *_: Any) -> None:
+            refs.append(self.spawn(Echo))
+
+    async with virtual_system() as system:
+        restarted = system.spawn(Spawning, supervision=SOON, name="r")
+        restarted.tell(OSError())
+        assert await restarted.ask("back", block=False) == "back"
+        assert not refs[0].is_alive() and system.paths() == ["/r"]
+        system.spawn(Spawning, name="s").tell(OSError())
+        await asyncio.sleep(0.1)
+        assert system.paths() == ["/r"], "one that gives up has no more children"
+        assert all(not ref.is_alive() for ref in refs)
+
+
+@virtual_time
+@pytest.mark.parametrize("hook", ["on_stop", "before_restart", "on_failure"])
+async def test_an_endless_last_hook_of_a_child_does_not_block_a_restart(hook: str) -> None:
+    over = False
+
+    async def endless(*_: Any) -> None:
+        while not over:
+            try:
+                await asyncio.sleep(3600)
+            except asyncio.CancelledError:
+                continue
+
+    child = type("Child", (Echo,), {hook: endless})
+
+    class Parent(Echo):
+        def on_start(self) -> None:
+            self.ref = self.spawn(child, name="child")
+
+        def on_receive(self, message: Any) -> Any:
+            if message == "child":
+                return self.ref
+            return super().on_receive(message)
+
+    failures: list[ActorFailed] = []
+    system = virtual_system(hook_timeout=30)
+    system.events.subscribe(failures.append, ActorFailed)
+    parent = system.spawn(Parent, name="p", supervision=SOON)
+    ref = await parent.ask("child", block=False)
+    began = asyncio.get_running_loop().time()
+    (parent if hook == "on_stop" else ref).tell(OSError())
+    assert await (parent if hook == "on_stop" else ref).ask("back", block=False) == "back"
+    assert 30 <= asyncio.get_running_loop().time() - began < 60
+    assert any("did not end within 30 s" in str(failed.error) for failed in failures)
+    report = await system.stop()
+    assert [line.split(" ")[0] for line in report.left][:1] == ["/p/child"], "it is left behind, and said so"
+    over = True
+
+
+# -- restarts of several actors ----------------------------------------------------------------------
+
+
+@virtual_time
+async def test_a_pool_that_is_resized_during_the_pause_comes_back() -> None:
+    async with virtual_system() as system:
+        router = await system.spawn_pool(Echo, size=3, supervision=TOGETHER)
+        router.refs[2].tell(OSError())
+        await asyncio.sleep(0.5)
+        assert [ref.statistics().state for ref in router.refs] == ["restarting"] * 3
+        assert await router.resize(2) == 2
+        async with asyncio.timeout(30):
+            assert [await ref.ask("back", block=False) for ref in router.refs] == ["back"] * 2
+
+
+@virtual_time
+async def test_a_restart_of_several_waits_for_each_start() -> None:
+    log: list[str] = []
+
+    class Slow(Echo):
+        def __init__(self, name: str) -> None:
+            super().__init__()
+            self.name = name
+
+        async def on_start(self) -> None:  # type: ignore[override]
+            log.append(f"{self.name} begins")
+            await asyncio.sleep(5)
+            log.append(f"{self.name} runs")
+
+    async with virtual_system() as system:
+        refs = [system.spawn(Slow, name, supervision=TOGETHER) for name in "ab"]
+        for ref in refs:
+            await ref
+        log.clear()
+        refs[1].tell(OSError())
+        assert await refs[1].ask("back", block=False) == "back"
+    assert log == ["a begins", "a runs", "b begins", "b runs"]
+
+
+@virtual_time
+async def test_a_member_that_fails_in_its_start_takes_the_others_along() -> None:
+    starts = {"a": 0, "b": 0}
+
+    class Flaky(Echo):
+        def __init__(self, name: str) -> None:
+            super().__init__()
+            self.name = name
+
+        async def on_start(self) -> None:  # type: ignore[override]
+            starts[self.name] += 1
+            await asyncio.sleep(0.1)
+            if self.name == "a" and starts["a"] == 2:
+                raise OSError("not yet")
+
+    async with virtual_system() as system:
+        refs = [system.spawn(Flaky, name, supervision=TOGETHER) for name in "ab"]
+        for ref in refs:
+            await ref
+        refs[1].tell(OSError())
+        async with asyncio.timeout(60):
+            assert [await ref.ask("back", block=False) for ref in refs] == ["back", "back"]
+    assert starts == {"a": 3, "b": 2}
+
+
+# -- what crosses from one life to the next -------------------------------------------------------------
+
+
+@virtual_time
+async def test_an_old_lifes_task_does_not_fail_the_new_one() -> None:
+    async def late() -> None:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            await asyncio.sleep(1)
+            raise OSError("late") from None
+
+    class Tasked(Echo):
+        def on_receive(self, message: Any) -> Any:
+            if message == "task":
+                self.start_task(late())
+            return super().on_receive(message)
+
+    async with virtual_system() as system:
+        ref = system.spawn(Tasked, supervision=SOON)
+        await ref.ask("task", block=False)
+        await asyncio.sleep(0.1)
+        ref.tell(OSError())
+        await asyncio.sleep(5)
+        assert ref.statistics().restarts == 1
+
+
+@virtual_time
+async def test_a_piped_outcome_does_not_cross_a_restart() -> None:
+    got: list[Any] = []
+
+    class Piping(Actor):
+        async def on_receive(self, message: Any) -> None:
+            if message == "fail":
+                self.pipe_to_self(asyncio.sleep(0.1, "outcome"), on_value=lambda value: value)
+                await asyncio.sleep(1)  # the outcome is in the mailbox when this fails
+                raise OSError("failed")
+            got.append(message)
+
+    async with virtual_system() as system:
+        ref = system.spawn(Piping, supervision=SOON)
+        ref.tell("fail")
+        ref.tell("next")
+        await asyncio.sleep(5)
+    assert got == ["next"]
+
+
+@virtual_time
+async def test_on_stop_belongs_to_a_life_that_has_started() -> None:
+    stops: list[str] = []
+
+    class Starting(Echo):
+        def __init__(self, how: str) -> None:
+            super().__init__()
+            self.how = how
+
+        async def on_start(self) -> None:  # type: ignore[override]
+            if self.how == "slow":
+                await asyncio.sleep(3600)
+            elif self.how == "failing":
+                raise OSError("no such host")
+
+        def on_stop(self) -> None:
+            stops.append(self.how)
+
+    system = virtual_system()
+    system.spawn(Starting, "slow")
+    system.spawn(Starting, "failing", supervision=Supervision(backoff=Backoff(first=3600.0)))
+    await system.spawn(Starting, "started")
+    await asyncio.sleep(1)
+    assert (await system.stop()).clean
+    assert stops == ["started"]
+
+
+async def test_a_thread_that_does_not_come_back_ends_its_actor_and_no_other_life_begins() -> None:
+    gate, inside, lives, stops = threading.Event(), threading.Event(), [], []
+
+    class Stuck(ThreadedActor):
+        use_daemon_thread = True
+
+        def __init__(self) -> None:
+            super().__init__()
+            lives.append(self)
+
+        def on_receive(self, message: Any) -> Any:
+            if message == "stick":
+                inside.set()
+                gate.wait(30)
+            return id(self)
+
+        def on_stop(self) -> None:
+            stops.append(self)
+
+    class Failing(Echo):
+        pass
+
+    class Parent(Actor):
+        supervision = Supervision(strategy=Strategy.ONE_FOR_ALL, backoff=SOON.backoff)
+
+        def on_start(self) -> None:
+            self.spawn(Stuck, name="stuck")
+            self.spawn(Failing, name="failing")
+
+    system = ActorSystem(stop_grace=0.01)
+    await system.spawn(Parent, name="p")
+    stuck, failing = system.lookup("/p/stuck"), system.lookup("/p/failing")
+    assert stuck is not None and failing is not None
+    await failing
+    asked = stuck.ask("stick", block=False)
+    while not inside.is_set():
+        await asyncio.sleep(0.001)
+    failing.tell(OSError())
+    with pytest.raises(ActorDeadError):
+        await asked
+    assert await failing.ask("back", block=False) == "back"
+    assert not stuck.is_alive() and len(lives) == 1
+    gate.set()
+    report = await system.stop()
+    assert len(report.left) == 1 and not stops
+
+
+# -- memory -----------------------------------------------------------------------------------------------
+
+
+@virtual_time
+async def test_one_living_actor_does_not_hold_a_chain_of_stopped_ones() -> None:
+    cells: list[weakref.ref[Any]] = []
+
+    class Link(Actor):
+        async def on_receive(self, depth: int) -> Any:
+            if depth:
+                self.system.spawn(Link).tell(depth - 1)
+                self.stop()
+
+    async with virtual_system() as system:
+        made = system.add
+
+        def add(cell: Any, siblings: Any) -> Any:
+            cells.append(weakref.ref(cell.ref))
+            return made(cell, siblings)
+
+        system.add = add  # type: ignore[method-assign]
+        system.spawn(Link).tell(500)
+        while len(cells) < 501:
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(1)
+        assert len(system.paths()) == 1
+        gc.collect()
+        assert sum(cell() is not None for cell in cells) < 10
+
+
+@virtual_time
+async def test_a_dead_ref_holds_neither_the_instance_nor_the_locals_of_its_failure(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(logging.getLogger("actors"), "disabled", True)  # pytest keeps each record
+
+    class Big:
+        pass
+
+    instances: list[weakref.ref[Any]] = []
+    locals_: list[weakref.ref[Any]] = []
+
+    class Holding(Actor):
+        def __init__(self, argument: Any) -> None:
+            super().__init__()
+            instances.append(weakref.ref(self))
+            locals_.append(weakref.ref(argument))
+
+        def on_receive(self, message: Any) -> None:
+            big = Big()
+            locals_.append(weakref.ref(big))
+            raise KeyError(message)
+
+    policy = Supervision(OnError((KeyError, Directive.STOP)))
+    async with virtual_system() as system:
+        ref = system.spawn(Holding, Big(), supervision=policy)
+        ref.tell("boom")
+        await asyncio.sleep(1)
+        gc.collect()
+        assert [each() for each in (*instances, *locals_)] == [None] * 3
+        with pytest.raises(ActorDeadError) as caught:
+            await ref.ask("anybody?", block=False)
+        assert repr(caught.value.__cause__) == "KeyError('boom')"
+        assert ref.statistics().state == "stopped" and ref.path and repr(ref)

@@ -1,0 +1,174 @@
+"""The loop under the actors: closed, moved to another thread, forked away."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+from typing import Any
+
+import pytest
+
+from actors import Actor, ActorDeadError, ActorSystem, Terminated, ThreadedActor
+
+
+class Echo(Actor):
+    async def on_receive(self, message: Any) -> Any:
+        if message == "wait":
+            await asyncio.sleep(3600)
+        if message == "later":
+            self.take_reply()
+        return message
+
+
+class EchoInThread(ThreadedActor):
+    use_daemon_thread = True
+
+    def on_receive(self, message: Any) -> Any:
+        return message
+
+
+def asking(ref: Any, message: Any, outcomes: list[Any], asked: threading.Event) -> threading.Thread:
+    """Start a thread that is blocked in an ask."""
+
+    def ask() -> None:
+        future = ref.ask(message, block=False)
+        asked.set()
+        try:
+            outcomes.append(future.get(timeout=20))
+        except BaseException as error:
+            outcomes.append(error)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    return thread
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.parametrize("messages", [("wait",), ("wait", "queued"), ("later",)])
+def test_a_loop_closed_under_actors_fails_asks_and_ends_them(messages: tuple[str, ...]) -> None:
+    loop = asyncio.new_event_loop()
+    loop.set_exception_handler(lambda *_: None)
+    refs: list[Any] = []
+
+    async def main() -> None:
+        refs.append(await ActorSystem("closed").spawn(Echo, name="echo"))
+
+    loop.run_until_complete(main())
+    [ref] = refs
+    outcomes: list[Any] = []
+    threads = []
+    for message in messages:
+        asked = threading.Event()
+        threads.append(asking(ref, message, outcomes, asked))
+        assert asked.wait(20)
+    loop.run_until_complete(asyncio.sleep(0.05))
+    tasks = asyncio.all_tasks(loop)
+    loop.close()
+    for thread in threads:
+        thread.join(30)
+    assert [type(outcome) for outcome in outcomes] == [ActorDeadError] * len(messages)
+    assert "closed" in str(outcomes[0].__cause__)
+    assert not ref.is_alive() and ref.actor_stopped.wait(0)
+    with pytest.raises(ActorDeadError):
+        ref.tell("anybody?")
+    with pytest.raises(ActorDeadError):
+        ref.ask("anybody?", timeout=5)
+    assert ref.stop(timeout=5) is False
+    for task in tasks:
+        task._log_destroy_pending = False  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("kind", [Echo, EchoInThread])
+async def test_watchers_in_other_systems_hear_of_a_loop_that_was_closed(kind: type[Actor]) -> None:
+    heard: asyncio.Future[Terminated] = asyncio.get_running_loop().create_future()
+
+    class Watcher(Actor):
+        def on_receive(self, message: Any) -> Any:
+            if isinstance(message, Terminated):
+                heard.set_result(message)
+            else:
+                self.watch(message)
+
+    async def main() -> Any:
+        return await ActorSystem("other").spawn(kind)
+
+    async with ActorSystem() as system:
+        loop = asyncio.new_event_loop()
+        ref = await asyncio.to_thread(loop.run_until_complete, main())
+        await system.spawn(Watcher).ask(ref, block=False)
+        await asyncio.to_thread(loop.close)
+        terminated = await asyncio.wait_for(heard, 20)
+        assert terminated.ref is ref and "closed" in str(terminated.error)
+
+
+def test_a_loop_set_up_in_one_thread_and_run_in_another_answers_both() -> None:
+    loop = asyncio.new_event_loop()
+    made: list[Any] = []
+
+    async def main() -> None:
+        made.append(ActorSystem("moved"))
+        made.append(await made[0].spawn(Echo))
+
+    loop.run_until_complete(main())
+    system, ref = made
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        for number in range(50):
+            assert ref.ask(number, timeout=20) == number
+        answers: list[Any] = []
+        other = asking(ref, "other", answers, threading.Event())
+        other.join(30)
+        assert answers == ["other"]
+        assert asyncio.run_coroutine_threadsafe(system.stop(), loop).result(20).clean
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(30)
+        loop.close()
+
+
+FORK = """
+import os, sys
+from actors import Actor, ActorDeadError, ActorRegistry, ThreadedActor
+
+class Echo(Actor):
+    def on_receive(self, message):
+        return message, os.getpid()
+
+class Threaded(ThreadedActor):
+    def on_receive(self, message):
+        return message, os.getpid()
+
+old = Echo.start()
+assert old.ask(1, timeout=20) == (1, os.getpid())
+child = os.fork()
+if child == 0:
+    code = 1
+    try:
+        assert not old.is_alive() and old not in ActorRegistry.get_all()
+        try:
+            old.ask(1, timeout=20)
+        except ActorDeadError:
+            pass
+        for kind in (Echo, Threaded):
+            new = kind.start()
+            assert new.ask(2, timeout=20) == (2, os.getpid())
+            new.stop(timeout=20)
+        code = 0
+    finally:
+        os._exit(code)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+assert old.ask(3, timeout=20) == (3, os.getpid())
+old.stop(timeout=20)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_after_a_fork_the_child_has_actors_of_its_own() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FORK], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr

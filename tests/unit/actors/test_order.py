@@ -1,0 +1,339 @@
+"""The order of an actor's end, bounds of the runtime's own messages, and senders that wait for room."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from actors import (
+    DROP_NEW,
+    DROP_OLD,
+    Actor,
+    ActorSystem,
+    Directive,
+    Dropped,
+    Future,
+    OnError,
+    Supervision,
+    Terminated,
+    ThreadedActor,
+    Timeout,
+    Wait,
+)
+from actors._core import waiting
+from tests.unit.actors.virtual_time import virtual_system, virtual_time
+
+# -- a full mailbox, and a sender that is preempted before it waits --------------------------------
+
+
+def receive(self: Any, message: Any) -> None:
+    if isinstance(message, threading.Event):
+        message.wait(30)
+    else:
+        self.seen.append(message)
+
+
+class Small(Actor):
+    mailbox_capacity = 1
+    overflow = Wait(timeout=5.0)
+    on_receive = receive
+
+    def __init__(self, seen: list[Any]) -> None:
+        super().__init__()
+        self.seen = seen
+
+
+class SmallThread(ThreadedActor):
+    use_daemon_thread = True
+    mailbox_capacity = 1
+    overflow = Wait(timeout=5.0)
+    on_receive = receive
+
+    def __init__(self, seen: list[Any]) -> None:
+        super().__init__()
+        self.seen = seen
+
+
+@pytest.mark.parametrize("kind", [Small, SmallThread])
+async def test_a_sender_that_finds_a_mailbox_full_and_then_drained_is_not_forgotten(
+    kind: type[Actor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The window: the sender has seen a full lane and does not wait yet; the actor drains it and sleeps."""
+    in_the_window, drained = threading.Event(), threading.Event()
+    queue = waiting._queue
+
+    def preempted(*args: Any) -> Any:
+        in_the_window.set()
+        assert drained.wait(30)
+        return queue(*args)
+
+    monkeypatch.setattr(waiting, "_queue", preempted)
+    seen: list[Any] = []
+    async with ActorSystem() as system:
+        ref = await system.spawn(kind, seen)
+        gate = threading.Event()
+        if kind is SmallThread:
+            ref.tell(gate)
+            while len(ref.actor_inbox):
+                await asyncio.sleep(0.001)
+        ref.tell("first")
+        sender = threading.Thread(target=ref.tell, args=("second",))
+        sender.start()
+        # The loop's own actor cannot drain its mailbox before this coroutine waits.
+        assert in_the_window.wait(30)
+        gate.set()
+        while not ref.actor_inbox.asleep:
+            await asyncio.sleep(0.001)
+        assert seen == ["first"]
+        drained.set()
+        while sender.is_alive():
+            await asyncio.sleep(0.001)
+    assert seen == ["first", "second"], "the sender has waited in vain"
+
+
+async def test_the_last_message_is_taken_while_a_sender_begins_to_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The other window: the actor has looked for waiting senders and takes the only message afterwards."""
+    seen: list[Any] = []
+    async with ActorSystem() as system:
+        ref = await system.spawn(Small, seen)
+        mailbox = ref.actor_inbox
+        ref.tell("first")
+        room = waiting.wait_for_room(mailbox, ("second", None, 0, None, None, None))
+        assert room is not None
+        assert mailbox.normal.popleft()[0] == "first"  # as the loop does after its look at ``rare``
+        while not seen:
+            await asyncio.sleep(0)
+        assert seen == ["second"] and room.done()
+
+
+# -- the end of a life -----------------------------------------------------------------------------
+
+
+class Talkative(Actor):
+    """Says five last things, then stops or fails; its ``on_stop`` has one to add."""
+
+    def __init__(self, to: Any) -> None:
+        super().__init__()
+        self.to = to
+
+    def on_receive(self, how: str) -> None:
+        for number in range(5):
+            self.to.tell(number)
+        if how == "fail":
+            raise OSError(how)
+        self.stop()
+
+    def on_stop(self) -> None:
+        self.to.tell("stopped")
+
+    def on_failure(self, *_: Any) -> None:
+        self.to.tell("failed")
+
+
+class Listening(Actor):
+    def __init__(self, got: list[Any], child: bool) -> None:
+        super().__init__()
+        self.got, self.child = got, child
+
+    supervision = Supervision(OnError((OSError, Directive.STOP)))
+
+    def on_receive(self, message: Any) -> Any:
+        if isinstance(message, tuple):
+            ref = message[1]
+            if self.child:
+                ref = self.spawn(Talkative, self.actor_ref)
+            else:
+                self.watch(ref)
+            ref.tell(message[0])
+        else:
+            self.got.append("terminated" if isinstance(message, Terminated) else message)
+
+    def on_child_stopped(self, ref: Any) -> None:
+        self.got.append("terminated")
+
+
+@virtual_time
+@pytest.mark.parametrize("how", ["stop", "fail"])
+@pytest.mark.parametrize("child", [True, False])
+async def test_a_dead_actors_last_messages_come_before_the_news_of_its_death(how: str, child: bool) -> None:
+    got: list[Any] = []
+    async with virtual_system() as system:
+        listening = system.spawn(Listening, got, child)
+        other = None if child else system.spawn(Talkative, listening)
+        listening.tell((how, other))
+        await asyncio.sleep(1)
+    assert got == [0, 1, 2, 3, 4, "failed" if how == "fail" else "stopped", "terminated"]
+
+
+@virtual_time
+async def test_the_news_of_a_death_fit_into_a_full_mailbox_and_are_never_dropped() -> None:
+    got: list[Any] = []
+
+    class Full(Listening):
+        mailbox_capacity = 2
+        overflow = DROP_OLD
+
+        async def on_receive(self, message: Any) -> Any:  # type: ignore[override]
+            if message == "slow":
+                await asyncio.sleep(1)
+            else:
+                super().on_receive(message)
+
+    async with virtual_system() as system:
+        listening, other = system.spawn(Full, got, False), system.spawn(Actor)
+        listening.tell(("hello", other))
+        await asyncio.sleep(0.1)
+        for message in ("slow", 1, 2):
+            listening.tell(message)
+            await asyncio.sleep(0)
+        await other.stop(block=False)
+        for message in range(3, 6):
+            listening.tell(message)
+        await asyncio.sleep(2)
+    assert "terminated" in got and got[-1] == 5
+
+
+# -- bounds ------------------------------------------------------------------------------------------
+
+
+@virtual_time
+async def test_watching_and_stopping_again_and_again_takes_no_memory() -> None:
+    class Busy(Actor):
+        mailbox_capacity = 10
+
+        async def on_receive(self, message: Any) -> None:
+            await asyncio.sleep(60)
+
+    class Fickle(Actor):
+        def on_receive(self, ref: Any) -> None:
+            for _ in range(1000):
+                self.watch(ref)
+                self.unwatch(ref)
+            self.watch(ref)
+
+    async with virtual_system() as system:
+        busy, fickle = system.spawn(Busy), system.spawn(Fickle)
+        busy.tell("work")
+        await asyncio.sleep(1)
+        await fickle.ask(busy, block=False)
+        for _ in range(1000):
+            busy.stop(block=False)
+        kept = [busy.stop(block=False) for _ in range(3)]
+        assert busy.statistics().mailbox.depth <= 10
+        assert len(busy._cell.stop_replies) <= 10
+        assert [await stopped for stopped in kept] == [True, True, True]
+
+
+@virtual_time
+async def test_urgent_messages_to_itself_do_not_starve_an_actors_stop() -> None:
+    class Urgent(Actor):
+        handled = 0
+
+        def on_receive(self, message: Any) -> None:
+            Urgent.handled += 1
+            assert Urgent.handled < 10_000, "its stop is starved"
+            self.actor_ref.tell(message, urgent=True)
+
+    async with virtual_system() as system:
+        ref = system.spawn(Urgent)
+        ref.tell("again", urgent=True)
+        await asyncio.sleep(0)
+        assert await ref.stop(block=False) is True
+
+
+@virtual_time
+async def test_asks_that_have_expired_leave_the_queue_of_waiting_senders(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(waiting, "MAX_WAITING", 100)
+
+    class Full(Actor):
+        mailbox_capacity = 1
+        overflow = Wait()
+
+        async def on_receive(self, message: Any) -> Any:
+            await asyncio.sleep(60)
+            return message
+
+    async with virtual_system() as system:
+        ref = system.spawn(Full)
+        busy = [ref.ask("busy", block=False) for _ in range(2)]
+        await asyncio.sleep(1)
+        expired = [ref.ask("expired", block=False, timeout=1) for _ in range(100)]
+        await asyncio.sleep(2)
+        assert all(isinstance(future.exception(), Timeout) for future in expired)
+        assert ref.statistics().mailbox.waiting == 0
+        waits = ref.ask("waits", block=False)
+        assert await waits == "waits" and [await each for each in busy]
+
+
+@virtual_time
+async def test_two_full_subscribers_of_dropped_messages_lose_events_and_nothing_else() -> None:
+    class Full(Actor):
+        mailbox_capacity = 1
+        overflow = DROP_NEW
+
+        async def on_receive(self, message: Any) -> None:
+            await asyncio.sleep(60)
+
+    async with virtual_system() as system:
+        heard: list[Any] = []
+        subscribers = [system.spawn(Full) for _ in range(2)]
+        for ref in subscribers:
+            system.events.subscribe(ref, Dropped)
+        system.events.subscribe(heard.append, Dropped)
+        target = system.spawn(Full)
+        for _ in range(10):
+            target.tell("message")
+            await asyncio.sleep(0)
+        assert heard and {event.recipient for event in heard} == {target.path}
+
+
+@virtual_time
+async def test_a_derived_future_that_is_cancelled_gives_up_its_ask() -> None:
+    handled: list[Any] = []
+
+    class Slow(Actor):
+        async def on_receive(self, message: Any) -> Any:
+            handled.append(message)
+            await asyncio.sleep(1)
+            return message
+
+    async with virtual_system() as system:
+        ref = system.spawn(Slow)
+        first = ref.ask("first", block=False)
+        await asyncio.sleep(0.1)
+        second: Future[Any] = ref.ask("second", block=False)
+        derived = second.map(str.upper)
+        assert derived.cancel() and derived.cancelled() and second.cancelled()
+        with pytest.raises(asyncio.CancelledError):
+            await derived
+        assert not derived.cancel()
+        assert await first == "first"
+    assert handled == ["first"]
+
+
+@virtual_time
+async def test_generated_names_avoid_explicit_ones() -> None:
+    class Worker(Actor):
+        def on_start(self) -> None:
+            self.spawn(Actor, name="Actor-1")
+            self.spawn(Actor)
+
+    async with virtual_system() as system:
+        system.spawn(Worker, name="Worker-1")
+        await system.spawn(Worker)
+        await asyncio.sleep(0.1)
+        assert system.paths() == [
+            "/Worker-1",
+            "/Worker-1/Actor-1",
+            "/Worker-1/Actor-2",
+            "/Worker-2",
+            "/Worker-2/Actor-1",
+            "/Worker-2/Actor-2",
+        ]
