@@ -27,6 +27,9 @@ class CircuitOpen(ActorError):
         super().__init__(f"the circuit is open: the next trial is in {retry_after:.3f} s")
         self.retry_after = retry_after
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.retry_after,), self.__dict__
+
 
 def any_error(_error: BaseException) -> bool:
     """The default of ``is_failure``: each exception counts."""

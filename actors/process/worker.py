@@ -56,6 +56,9 @@ class WorkerDied(ActorError):
         super().__init__(text)
         self.pid, self.exit_code = pid, exit_code
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (str(self), self.pid, self.exit_code), self.__dict__
+
 
 class WorkerProcess:
     """One worker process. All methods are called on the loop's thread.

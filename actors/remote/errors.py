@@ -6,6 +6,8 @@ The runtime's own errors, which a caller treats by their class, arrive as themse
 
 from __future__ import annotations
 
+from typing import Any
+
 from pykka import ActorDeadError, Timeout
 
 from actors._errors import ActorError, MailboxFull
@@ -17,6 +19,9 @@ class RemoteError(ActorError):
     def __init__(self, kind: str, text: str) -> None:
         super().__init__(f"{kind}: {text}")
         self.kind, self.text = kind, text
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.kind, self.text), self.__dict__
 
 
 class ConnectionLost(ActorError):

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from actors import Actor, ActorDeadError, Future, MailboxFull, Timeout, TraceContext, WouldDeadlock, trace_as
+from actors import (
+    Actor,
+    ActorDeadError,
+    Future,
+    MailboxFull,
+    Timeout,
+    TraceContext,
+    WorkerDied,
+    WouldDeadlock,
+    trace_as,
+)
+from actors.patterns import CircuitOpen
 from actors.remote import (
     BadPayload,
     Codec,
@@ -147,3 +159,11 @@ def test_the_errors_of_the_runtime_arrive_as_themselves(error: Exception) -> Non
 def test_other_errors_arrive_as_text() -> None:
     arrived = error_from_text(error_to_text(KeyError("x")))
     assert isinstance(arrived, RemoteError) and (arrived.kind, arrived.text) == ("KeyError", "'x'")
+
+
+@pytest.mark.parametrize("error", [RemoteError("KeyError", "x"), WorkerDied("died", 7, -9), CircuitOpen(1.5)])
+def test_errors_travel_between_processes(error: Exception) -> None:
+    error.add_note("seen")
+    copy = pickle.loads(pickle.dumps(error))
+    assert type(copy) is type(error) and str(copy) == str(error)
+    assert vars(copy) == vars(error)

@@ -1,0 +1,345 @@
+"""Actors placed on Ray: any actor class in a Ray worker, somewhere in the cluster (extra ``ray``).
+
+    transport = RayTransport()                      # after ray.init()
+    counter = transport.spawn(Counter, 3, supervision=POLICY, options={"num_cpus": 1})
+    await counter.ask(Add(1), block=False)
+
+In the Ray worker the actor lives in a system of its own, with its mailbox. Its supervision restarts the instance
+there; when that gives up, the worker process exits, and Ray's ``max_restarts`` decides: the message at hand and the mailbox
+are lost then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import logging
+import os
+import pickle
+import random
+import threading
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import ray
+import ray.exceptions
+from pykka import ActorDeadError, Timeout
+
+from actors._actor import Actor
+from actors._errors import MailboxFull
+from actors._future import Future
+from actors._policy import Backoff, Supervision
+from actors._ref import ActorRef
+from actors._system import ActorSystem
+from actors._trace import TraceContext, trace_as
+from actors.remote.codec import BadPayload
+from actors.remote.errors import ConnectionLost, RemoteError
+from actors.remote.ref import RemoteRef, Transport
+
+logger = logging.getLogger("actors.ray")
+
+GAVE_UP = 96
+"""Exit code of a Ray worker whose actor has escalated; Ray may restart it."""
+
+OnEnd: TypeAlias = "Callable[[BaseException | None], None]"
+
+MAX_ENDED = 1_000
+"""Stopped actors whose last failure is remembered."""
+
+_AGAIN = Backoff(first=0.1, most=5.0)
+"""Pauses of a watch while Ray restarts the worker."""
+
+_random = random.Random()
+
+
+class _Host:
+    """Runs in the Ray worker: a system with one actor.
+
+    Args:
+        actor_class: the user's actor.
+        args: for its constructor.
+        kwargs: for it, too.
+        supervision: of its instance, in this worker.
+    """
+
+    def __init__(
+        self,
+        actor_class: type[Actor],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        supervision: Supervision,
+    ) -> None:
+        self._what = actor_class, args, kwargs, supervision
+        self._system: ActorSystem | None = None
+        self._ref: ActorRef[Any] | None = None
+        self._lock = asyncio.Lock()
+
+    async def _started(self) -> ActorRef[Any]:
+        if self._ref is None:
+            async with self._lock:
+                if self._ref is None:
+                    actor_class, args, kwargs, supervision = self._what
+                    self._system = ActorSystem("ray")
+                    self._system.failure.add_done_callback(_exit)
+                    self._ref = self._system.spawn(actor_class, *args, supervision=supervision, **kwargs)
+        return self._ref
+
+    async def handle(
+        self, message: Any, trace: str | None, asked: bool, timeout: float
+    ) -> tuple[Any, BaseException | None]:
+        """Give the actor a message; return its value and error."""
+        try:
+            ref = await self._started()
+            with trace_as(None if trace is None else TraceContext.parse(trace)):
+                if not asked:
+                    ref.tell(message)
+                    return None, None
+                return await ref.ask(message, block=False, timeout=timeout), None
+        except Exception as error:
+            return None, _portable(error)
+
+    async def until_end(self) -> BaseException | None:
+        """Wait until the actor has stopped for good; return its last failure."""
+        try:
+            ref = await self._started()
+        except Exception as error:
+            return _portable(error)
+        ended: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
+        assert self._system is not None
+        watcher = self._system.spawn(_Watcher, ref, ended)
+        try:
+            failure = await ended
+        finally:
+            watcher.stop(block=False)
+        return None if failure is None else _portable(failure)
+
+    async def stop(self) -> None:
+        """Stop the actor, with its last hook."""
+        if self._system is not None:
+            await self._system.stop(self._system.stop_timeout)
+
+
+class _Watcher(Actor):
+    def __init__(self, ref: ActorRef[Any], ended: asyncio.Future[BaseException | None]) -> None:
+        super().__init__()
+        self._watched, self._ended = ref, ended
+
+    def on_start(self) -> None:
+        self.watch(self._watched)
+
+    def on_receive(self, message: Any) -> None:
+        if not self._ended.done():
+            self._ended.set_result(message.error)
+
+
+def _exit(failure: asyncio.Future[Any]) -> None:
+    if not failure.cancelled():
+        logger.error("the actor gave up, so its Ray worker exits: %s", failure.result())
+        os._exit(GAVE_UP)
+
+
+def _portable(error: BaseException) -> BaseException:
+    error.__traceback__ = None
+    try:
+        pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
+    except Exception:
+        return RemoteError(type(error).__name__, str(error))
+    return error
+
+
+class RayTransport(Transport):
+    """Places actors on Ray and carries their messages. Ray is initialised by the program. On one event loop.
+
+    Args:
+        max_pending: messages whose handling has not been confirmed, asks and tells; one more is ``MailboxFull``.
+        ask_timeout: seconds for an ask without a timeout of its own.
+    """
+
+    def __init__(self, *, max_pending: int = 10_000, ask_timeout: float = 30.0) -> None:
+        self.ask_timeout, self.max_pending = ask_timeout, max_pending
+        self._loop = asyncio.get_running_loop()
+        self._handles: dict[str, Any] = {}
+        self._watches: dict[str, asyncio.Task[None]] = {}
+        self._listeners: dict[str, dict[int, OnEnd]] = {}
+        self._ended: dict[str, BaseException | None] = {}
+        self._pending = self._last = 0
+        self._lock = threading.Lock()
+        self._room = asyncio.Event()
+
+    def spawn(
+        self,
+        actor_class: type[Actor],
+        *args: Any,
+        supervision: Supervision | None = None,
+        max_restarts: int | None = None,
+        options: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> RemoteRef:
+        """Place an actor on Ray; return before it runs.
+
+        Args:
+            actor_class: its class; the Ray worker must be able to import it, or Ray pickles it.
+            args: for its constructor, at each start.
+            supervision: how the actor's failures are treated in its worker; None takes ``Supervision()``.
+            max_restarts: restarts of its worker process, in all, not within a window; None takes the
+                ``restarts`` of the supervision's intensity.
+            options: for Ray's ``options``, such as ``num_cpus``, ``resources``, ``runtime_env``.
+            kwargs: for its constructor.
+
+        Raises:
+            BadPayload: the class or the arguments cannot be pickled.
+        """
+        policy = supervision or Supervision()
+        limit = policy.intensity.restarts if max_restarts is None else max_restarts
+        remote = ray.remote(_Host).options(
+            max_restarts=limit, max_task_retries=0, max_concurrency=self.max_pending + 100, **(options or {})
+        )
+        try:
+            handle = remote.remote(actor_class, args, kwargs, policy)
+        except TypeError as error:
+            raise BadPayload(
+                f"{actor_class.__qualname__} with its arguments cannot be pickled: {error}"
+            ) from error
+        self._last += 1
+        address = f"{actor_class.__name__}-{self._last}"
+        self._handles[address] = handle
+        self._watches[address] = self._loop.create_task(self._watch(address, handle))
+        return RemoteRef(self, address)
+
+    def submit(
+        self,
+        address: str,
+        message: Any,
+        reply: Future[Any] | None,
+        timeout: float,
+        trace: TraceContext | None,
+    ) -> None:
+        """See :meth:`Transport.submit`."""
+        handle = self._handles.get(address)
+        if handle is None:
+            dead = ActorDeadError(f"{address} has stopped")
+            dead.__cause__ = self._ended.get(address)
+            raise dead
+        with self._lock:
+            if self._pending >= self.max_pending:
+                raise MailboxFull(f"{self.max_pending} messages to Ray are not confirmed")
+            self._pending += 1
+        try:
+            call = handle.handle.remote(message, trace and trace.header, reply is not None, timeout)
+        except Exception as error:
+            self._confirmed()
+            if isinstance(error, ray.exceptions.RayActorError):
+                raise _lost(address, error) from error
+            raise BadPayload(f"the {type(message).__name__} to {address} cannot be sent: {error}") from error
+        call.future().add_done_callback(functools.partial(self._done, address, reply))
+        if reply is not None:
+            self._on_loop(self._expire_later, reply, timeout)
+
+    def _on_loop(self, call: Callable[..., object], *args: Any) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to be told
+            self._loop.call_soon_threadsafe(call, *args)
+
+    def _expire_later(self, reply: Future[Any], timeout: float) -> None:
+        if not reply.done():
+            reply.expires(self._loop.call_later(timeout, reply.try_fail, Timeout(f"{timeout} seconds")))
+
+    def _done(self, address: str, reply: Future[Any] | None, done: Any) -> None:
+        self._on_loop(self._settle, address, reply, done)  # from a thread of Ray's
+
+    def _settle(self, address: str, reply: Future[Any] | None, done: Any) -> None:
+        self._confirmed()
+        value, error = None, done.exception()
+        if error is None:
+            value, error = done.result()
+        else:
+            error = _lost(address, error)
+        if reply is None:
+            if error is not None:
+                logger.warning("a message to %s is lost: %s", address, error)
+        elif error is None:
+            reply.try_set(value)
+        else:
+            reply.try_fail(error)
+
+    def _confirmed(self) -> None:
+        with self._lock:
+            self._pending -= 1
+        self._on_loop(self._room.set)
+
+    async def room(self) -> None:
+        """See :meth:`Transport.room`."""
+        while self._pending >= self.max_pending:
+            self._room.clear()
+            await self._room.wait()
+
+    # -- the end ----------------------------------------------------------------------------------
+
+    def watch(self, address: str, on_end: OnEnd) -> Callable[[], None]:
+        """See :meth:`Transport.watch`. A restart by Ray is not a stop."""
+        if address not in self._handles:
+            self._loop.call_soon(on_end, self._ended.get(address))
+            return lambda: None
+        listeners = self._listeners.setdefault(address, {})
+        key = id(on_end)
+        listeners[key] = on_end
+        return lambda: listeners.pop(key, None) and None
+
+    async def _watch(self, address: str, handle: Any) -> None:
+        failures = 0
+        while True:
+            try:
+                self._forget(address, await handle.until_end.remote())
+                return
+            except ray.exceptions.ActorDiedError as died:
+                self._forget(address, _lost(address, died))
+                return
+            except ray.exceptions.RayError:  # Ray restarts it, or its node is not reached
+                failures += 1
+                await asyncio.sleep(_AGAIN.delay(failures, _random))
+
+    def _forget(self, address: str, error: BaseException | None) -> None:
+        handle = self._handles.pop(address, None)
+        self._watches.pop(address, None)
+        if handle is None:
+            return
+        ray.kill(handle, no_restart=True)
+        if error is not None:
+            self._ended[address] = error
+            while len(self._ended) > MAX_ENDED:
+                del self._ended[next(iter(self._ended))]
+        for on_end in tuple(self._listeners.pop(address, {}).values()):
+            on_end(error)
+
+    async def stop(self, ref: RemoteRef, timeout: float = 60.0) -> bool:
+        """Stop an actor after its last hook; kill its worker after ``timeout`` seconds.
+
+        Returns:
+            False if it had stopped already.
+        """
+        handle = self._handles.get(ref.address)
+        if handle is None:
+            return False
+        with contextlib.suppress(TimeoutError, ray.exceptions.RayError):
+            async with asyncio.timeout(timeout):
+                await handle.stop.remote()
+        watch = self._watches.get(ref.address)
+        if watch is not None:
+            watch.cancel()
+        self._forget(ref.address, None)
+        return True
+
+    async def close(self, timeout: float = 60.0) -> None:
+        """Stop all actors that this transport has placed."""
+        await asyncio.gather(*(self.stop(RemoteRef(self, each), timeout) for each in tuple(self._handles)))
+
+
+def _lost(address: str, error: BaseException) -> BaseException:
+    text = (str(error).splitlines() or [type(error).__name__])[0]
+    if isinstance(error, ray.exceptions.ActorUnavailableError):
+        return ConnectionLost(
+            f"{address} cannot be reached; whether it has handled the message is unknown: {text}"
+        )
+    if isinstance(error, ray.exceptions.RayActorError):
+        return ActorDeadError(f"{address} died: {text}")
+    return RemoteError(type(error).__name__, text)
