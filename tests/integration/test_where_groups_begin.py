@@ -379,12 +379,12 @@ async def test_a_topic_whose_leaders_had_changed_is_read_when_it_is_made_again(
                 lambda part=part: committed(kafka3, name, name, part), lambda offset: offset == 5
             )
         found: list[bytes] = []
-        while len(found) < 15:
-            try:
-                found += await instance.values("?timeout=1000")
-            except AssertionError as error:
-                assert "the consumer instance is restarting, try again" in str(error)
-        assert all(found.count(b"%d" % number) >= 3 for number in range(5))
+        async with asyncio.timeout(60):
+            while not all(found.count(b"%d" % number) >= 3 for number in range(5)):
+                try:
+                    found += await instance.values("?timeout=1000")
+                except AssertionError as error:
+                    assert "the consumer instance is restarting, try again" in str(error)
 
 
 def _leaders(cluster: Cluster, topic: str) -> list[int]:
