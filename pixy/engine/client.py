@@ -143,7 +143,13 @@ class ClusterClient:
     async def produce_async(
         self, topic: str, value: bytes | None, key: bytes | None = None, headers: RecordHeaders = ()
     ) -> None:
-        """Write a message without waiting; a failure is only logged. Arguments as in :meth:`produce`."""
+        """Write a message without waiting; a failure is only logged. Arguments as in :meth:`produce`.
+
+        Raises:
+            ShuttingDown: the engine stops. What it has accepted before is still written.
+        """
+        if self._stopping():
+            raise ShuttingDown
         message = self._produce_message(topic, value, key, headers)
         ref = self._producers.get(topic)
         if ref is None or not ref.is_alive():

@@ -129,6 +129,8 @@ def test_acks_are_accepted_while_draining(kafka: Cluster, name: str, tmp_path: P
             daemon.tcp, f"/topics/{name}/messages?group={name}&ackPartition=0&ackOffset={second['offset']}"
         )
         assert status == 503, "refused, although its ack was accepted"
+        status, _ = http(daemon.tcp, f"/topics/{name}/messages", b"would be lost")
+        assert status == 503, "an asynchronous message is not accepted to be thrown away"
         code, output = daemon.program.wait()
         assert code == 0, output
     with Running(kafka) as daemon:
