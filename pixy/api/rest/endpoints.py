@@ -127,11 +127,11 @@ class Endpoints:
         headers = params.record_headers(request.headers.items())
         key = found.first("key")
         if "sync" not in found:
-            # The answer does not depend on the message's fate. Only a message that cannot be accepted,
-            # because the buffer is full or the cluster unknown, is an error.
+            # The answer does not depend on the message's fate. Only a message that cannot be accepted, because of a stop,
+            # a full buffer or an unknown cluster, is an error.
             try:
                 await cluster.produce_async(match.topic, value, key, headers)
-            except (errors.ShuttingDown, errors.HeadersUnsupported):
+            except errors.HeadersUnsupported:
                 pass
             return respond(EMPTY)
         partition, offset = await cluster.produce(match.topic, value, key, headers)
