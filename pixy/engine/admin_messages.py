@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from actors import Request
 from pixy.engine.consume import sparse_acks
-from pixy.kafka.admin import PartitionInfo
+from pixy.kafka.topics import PartitionInfo
 from pixy.wire.types import TopicPartition
 
 R = TypeVar("R")

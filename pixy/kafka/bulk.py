@@ -127,6 +127,7 @@ class BulkProducer:
     def _prove(self, topic: str, partition: int, record: Outgoing) -> None:
         """Send a partition's first record, and wait for its offset."""
         token, timestamp, key, value, headers = record
+        reported = False
         offset: int | None = None
         reported = False
 

@@ -149,6 +149,16 @@ def unsupported(what: str) -> errors.KafkaError:
     )
 
 
+def error_of(code: int, text: str | None = None) -> errors.KafkaError:
+    """Our error for an error code of Kafka or of librdkafka.
+
+    Args:
+        code: Kafka's codes are positive, librdkafka's negative.
+        text: what the broker says; None for the text that belongs to the code.
+    """
+    return translate(_KafkaError(code, text))
+
+
 def translate(error: object) -> errors.KafkaError:
     """Translate a ``KafkaError``, a ``KafkaException`` or any other error that a client raised."""
     if isinstance(error, errors.KafkaError):

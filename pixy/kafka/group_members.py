@@ -1,37 +1,30 @@
-"""Asks the coordinators of groups who is a member and has which partitions, over our own wire library. Blocking.
+"""Asks brokers which groups they coordinate, who is a member and has which partitions. Blocking.
 
-librdkafka's admin client (2.16) keeps a group's coordinator after that broker was missing from the metadata, though
-nothing connects to it any more: each request for the group waits for it and times out, also when all brokers
-are back (issue 5511). And a request that fails before it is sent, as some do while a broker comes back, ends the process:
-``rd_kafka_enq_once_del_source_return: Assertion `eonce->refcnt > 0' failed`` (issue 4605, pull request 5397). So
-nothing is kept here between two calls: each looks the coordinators up over a connection of its own.
+Each call looks the coordinators up again: a group's may have moved, or its broker may be gone.
 """
 
 from __future__ import annotations
 
-import random
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from pixy.errors import KafkaError
-from pixy.kafka.errors import unsupported
-from pixy.kafka.group_offsets import bootstrap, error_of, translated, wire_options
-from pixy.kafka.settings import Settings
+from pixy.kafka.brokers import Brokers
+from pixy.kafka.errors import error_of, unsupported
 from pixy.wire.blocking import run
 from pixy.wire.cluster import GROUP
-from pixy.wire.connection import Broker, Connection, Settings as WireSettings, connect, parse_address
+from pixy.wire.connection import Broker, Connection
 from pixy.wire.consumer_protocol import decode_assignment
 from pixy.wire.errors import ErrorCode
 from pixy.wire.exceptions import UnsupportedVersionError
 from pixy.wire.group import CONSUMER
 from pixy.wire.types import TopicPartition
 
-_TIMEOUT: Final = 5.0
-"""Seconds for a connection, and for each request: shorter than an election takes to be given up."""
 _GROUPS_AT_ONCE: Final = 100
 _NOT_THIS_PROTOCOL: Final = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION})
+_CONSUMERS: Final = frozenset({CONSUMER, ""})
+"""The protocol types of consumer groups; one that only commits has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +43,31 @@ class GroupMembers:
     """Looks groups up. Keeps no connection, so any thread may call.
 
     Args:
-        settings: a client's settings in librdkafka's terms; see :mod:`pixy.kafka.settings`.
-        patience: seconds in which further bootstrap brokers are asked after one that did not answer.
+        brokers: of the cluster.
     """
 
-    def __init__(self, settings: Settings, patience: float) -> None:
-        self._settings = settings
-        self._patience = patience
+    def __init__(self, brokers: Brokers) -> None:
+        self._brokers = brokers
+
+    def names(self) -> list[str]:
+        """The ids of all consumer groups, sorted; those of a broker that does not answer are missing.
+
+        Raises:
+            KafkaError: no broker listed a group, and one of them failed.
+        """
+        names: set[str] = set()
+        failed: list[KafkaError] = []
+
+        def done(_broker: Broker, outcome: list[str] | KafkaError) -> None:
+            if isinstance(outcome, KafkaError):
+                failed.append(outcome)
+            else:
+                names.update(outcome)
+
+        self._brokers.ask_each(self._brokers.topics([]).brokers, _names, done)
+        if failed and not names:
+            raise failed[0]
+        return sorted(names)
 
     def describe(self, groups: Sequence[str]) -> Groups:
         """The members of groups; none of a group that does not exist.
@@ -68,48 +79,46 @@ class GroupMembers:
             KafkaError: a coordinator could not be reached, or refused a group.
         """
         found: Groups = {}
-        with translated():
-            options = wire_options(self._settings)
-            for limit in ("dial_timeout", "request_timeout"):
-                options[limit] = min(_TIMEOUT, options[limit])
-            made = WireSettings(bootstrap(self._settings), **options)
-            for coordinator, theirs in self._coordinators(made, groups).items():
-                connection = run(connect(made, coordinator))
-                try:
-                    for at in range(0, len(theirs), _GROUPS_AT_ONCE):
-                        found |= _describe(connection, theirs[at : at + _GROUPS_AT_ONCE])
-                finally:
-                    connection.close()
+        coordinators = self._brokers.ask_any(lambda connection: _coordinators(connection, groups))
+        for coordinator, theirs in coordinators.items():
+            with self._brokers.connected(coordinator) as connection:
+                for at in range(0, len(theirs), _GROUPS_AT_ONCE):
+                    found |= _describe(connection, theirs[at : at + _GROUPS_AT_ONCE])
         return found
 
-    def _coordinators(self, made: WireSettings, groups: Sequence[str]) -> dict[Broker, list[str]]:
-        """The coordinators' groups, asked of the bootstrap brokers in turn, in any order, until one answers."""
-        deadline = time.monotonic() + self._patience
-        addresses = bootstrap(self._settings)
-        random.shuffle(addresses)
-        while True:
-            try:
-                with translated():
-                    return _coordinators(made, parse_address(addresses.pop()), groups)
-            except KafkaError as error:
-                # An answer with an error is the cluster's; the others would say the same.
-                if error.code > 0 or not addresses or time.monotonic() >= deadline:
-                    raise
+
+def coordinator(brokers: Brokers, group: str) -> Broker:
+    """The broker that coordinates a group.
+
+    Args:
+        brokers: of the cluster.
+        group: its id.
+
+    Raises:
+        KafkaError: there is none at present, or no broker answered.
+    """
+    (found,) = brokers.ask_any(lambda connection: _coordinators(connection, [group]))
+    return found
 
 
-def _coordinators(made: WireSettings, broker: Broker, groups: Sequence[str]) -> dict[Broker, list[str]]:
-    connection = run(connect(made, broker))
+def _names(connection: Connection) -> list[str]:
     try:
-        found: dict[Broker, list[str]] = {}
-        for group in groups:
-            answer = run(connection.call("FindCoordinator", {"Key": group, "KeyType": GROUP}))
-            if answer["ErrorCode"]:
-                raise error_of(answer["ErrorCode"])
-            coordinator = Broker(answer["Host"], answer["Port"], answer["NodeId"])
-            found.setdefault(coordinator, []).append(group)
-        return found
-    finally:
-        connection.close()
+        answer = run(connection.call("ListGroups", {}))
+    except UnsupportedVersionError:
+        raise unsupported("ListGroups") from None
+    if answer["ErrorCode"]:
+        raise error_of(answer["ErrorCode"])
+    return [each["GroupId"] for each in answer["Groups"] if each["ProtocolType"] in _CONSUMERS]
+
+
+def _coordinators(connection: Connection, groups: Sequence[str]) -> dict[Broker, list[str]]:
+    found: dict[Broker, list[str]] = {}
+    for group in groups:
+        answer = run(connection.call("FindCoordinator", {"Key": group, "KeyType": GROUP}))
+        if answer["ErrorCode"]:
+            raise error_of(answer["ErrorCode"])
+        found.setdefault(Broker(answer["Host"], answer["Port"], answer["NodeId"]), []).append(group)
+    return found
 
 
 def _describe(connection: Connection, groups: Sequence[str]) -> Groups:

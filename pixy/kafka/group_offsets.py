@@ -10,41 +10,24 @@ answers ``AdminClient.list_consumer_group_offsets`` with an error that asks to f
 
 from __future__ import annotations
 
-import ssl
 import struct
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from confluent_kafka import KafkaError as LibraryError
-
 from pixy.errors import KafkaError
-from pixy.kafka.errors import TRANSIENT_CODES, translate
+from pixy.kafka.brokers import bootstrap, translated, wire_options
+from pixy.kafka.errors import TRANSIENT_CODES, error_of
 from pixy.kafka.settings import Settings
 from pixy.kafka.topics import Topics
-from pixy.wire.client import (
-    AuthenticationError,
-    GroupClient,
-    Member,
-    RequestTimedOutError,
-    Sasl,
-    TransportError,
-)
-from pixy.wire.connection import Options
-from pixy.wire.errors import KafkaError as WireKafkaError
-from pixy.wire.exceptions import WireError
+from pixy.wire.client import GroupClient, Member
 from pixy.wire.group import NOBODY
 from pixy.wire.types import TopicPartition
 
 T = TypeVar("T")
 
 _MEMBER = b"CGMDv2:"
-_MAX_IDLE = 240.0
-"""Seconds after which an idle connection is closed; a broker closes it after ten minutes."""
-_REQUEST_TIMEOUT = 10.0
-_PORT = 9092
 _BACKOFF, _MAX_BACKOFF = 0.05, 1.0
 
 
@@ -198,28 +181,6 @@ class GroupOffsets:
             return attempt(self._client)
 
 
-@contextmanager
-def translated() -> Iterator[None]:
-    """Raise the errors of the wire library as ours."""
-    try:
-        yield
-    except WireKafkaError as error:
-        raise error_of(error.code) from error
-    except RequestTimedOutError as error:
-        raise error_of(LibraryError._TIMED_OUT) from error
-    except TransportError as error:
-        raise error_of(LibraryError._TRANSPORT) from error
-    except AuthenticationError as error:
-        raise error_of(LibraryError._AUTHENTICATION) from error
-    except (WireError, OSError) as error:
-        raise translate(error) from error
-
-
-def error_of(code: int) -> KafkaError:
-    """Our error for an error code of Kafka or of librdkafka."""
-    return translate(LibraryError(code))
-
-
 def _raise_transient(errors: Iterable[KafkaError]) -> None:
     for error in errors:
         if error.code in TRANSIENT_CODES:
@@ -242,37 +203,3 @@ def parse_member(data: bytes) -> Member:
     _group, member, rest = data[at:].split(b"\0", 2)
     instance = None if rest[:1] == b"\1" else rest[1:].rstrip(b"\0").decode()
     return Member(member.decode(), generation, instance)
-
-
-def bootstrap(settings: Settings) -> list[str]:
-    """The bootstrap addresses, with librdkafka's default port where none is given."""
-    peers = [peer.strip().rpartition("://")[2] for peer in settings["bootstrap.servers"].split(",")]
-    return [peer if peer.rpartition(":")[2].isdigit() else f"{peer}:{_PORT}" for peer in peers if peer]
-
-
-def wire_options(settings: Settings) -> Options:
-    """Convert a client's settings to options of the wire library. Reads certificate files."""
-    protocol = settings["security.protocol"]
-    options = Options(
-        client_id=settings["client.id"],
-        dial_timeout=min(_REQUEST_TIMEOUT, settings["socket.connection.setup.timeout.ms"] / 1000),
-        request_timeout=min(_REQUEST_TIMEOUT, settings["socket.timeout.ms"] / 1000),
-        conn_max_idle=_MAX_IDLE,
-    )
-    if protocol.endswith("SSL"):
-        options["tls"] = _tls(settings)
-    if protocol.startswith("SASL"):
-        options["sasl"] = Sasl(
-            settings["sasl.mechanisms"], settings["sasl.username"], settings["sasl.password"]
-        )
-    return options
-
-
-def _tls(settings: Settings) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=settings.get("ssl.ca.location"))
-    if settings.get("enable.ssl.certificate.verification") is False:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    if certificate := settings.get("ssl.certificate.location"):
-        context.load_cert_chain(certificate, settings.get("ssl.key.location"))
-    return context

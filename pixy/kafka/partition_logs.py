@@ -1,31 +1,28 @@
-"""Asks the leaders of partitions where their logs begin and end. Blocking; each partition has its own outcome.
+"""Asks the leaders of partitions about their logs. Blocking; each partition has its own outcome.
 
 librdkafka's own calls (``offsets_for_times``, ``get_watermark_offsets``) fail for all partitions when one has no
 leader, wait for it until their timeout, and hold up the consumer's poll meanwhile. So this asks over connections
-of its own, in a thread for each leader: a broker that does not answer delays its own partitions only.
+of its own, several leaders at the same time: a broker that does not answer delays its own partitions only.
 """
 
 from __future__ import annotations
 
-import threading
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from pixy.errors import KafkaError
-from pixy.kafka.errors import translate
-from pixy.kafka.group_offsets import bootstrap, error_of, wire_options
-from pixy.kafka.settings import Settings
+from pixy.kafka.brokers import Brokers
+from pixy.kafka.errors import error_of
 from pixy.kafka.topics import Topics
 from pixy.wire.blocking import run
-from pixy.wire.connection import Broker, Connection, Settings as WireSettings, connect
+from pixy.wire.connection import Broker, Connection
 from pixy.wire.errors import ErrorCode
-from pixy.wire.exceptions import WireError
 from pixy.wire.results import NEWEST, OLDEST
 from pixy.wire.types import TopicPartition
 
-_TIMEOUT = 5.0
-"""Seconds for a connection, and for each request: shorter than an election takes to be given up."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,24 +42,21 @@ class Log:
     end: int
 
 
-Outcomes = Mapping[TopicPartition, Log | KafkaError]
+Outcomes = Mapping[TopicPartition, T | KafkaError]
 
 
 class PartitionLogs:
-    """Looks logs up. For one thread at a time.
+    """Looks logs up. Keeps nothing, so any thread may call.
 
     Args:
-        settings: a client's settings in librdkafka's terms; see :mod:`pixy.kafka.settings`.
+        brokers: of the cluster.
     """
 
-    def __init__(self, settings: Settings) -> None:
-        self._bootstrap = bootstrap(settings)
-        self._options = wire_options(settings)
-        self._options["dial_timeout"] = min(_TIMEOUT, self._options["dial_timeout"])
-        self._options["request_timeout"] = min(_TIMEOUT, self._options["request_timeout"])
+    def __init__(self, brokers: Brokers) -> None:
+        self._brokers = brokers
 
     def look_up(
-        self, partitions: Iterable[TopicPartition], topics: Topics, found: Callable[[Outcomes], None]
+        self, partitions: Iterable[TopicPartition], topics: Topics, found: Callable[[Outcomes[Log]], None]
     ) -> None:
         """Ask the leaders, and return when all have answered or failed.
 
@@ -71,52 +65,84 @@ class PartitionLogs:
             topics: who leads them.
             found: called with some outcomes at a time, each partition in one call, from several threads.
         """
-        by_leader: dict[Broker, list[TopicPartition]] = {}
-        failed: dict[TopicPartition, Log | KafkaError] = {}
+        self._ask_leaders(
+            partitions, topics, lambda connection, theirs: _logs(connection, theirs, topics), found
+        )
+
+    def logs(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Log]:
+        """The logs of partitions.
+
+        Args:
+            partitions: which.
+
+        Raises:
+            KafkaError: the first partition's whose leader cannot be asked, or refuses; or no broker answers.
+        """
+        wanted = list(partitions)
+        found: dict[TopicPartition, Log | KafkaError] = {}
+        self.look_up(wanted, self._brokers.topics({topic for topic, _ in wanted}), found.update)
+        return settled(wanted, found)
+
+    def offsets(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Find the offset at a time in each partition.
+
+        Args:
+            times: milliseconds since 1970, for the first offset whose record is not older, -1 if there is
+                none; or :data:`~pixy.wire.results.NEWEST` or :data:`~pixy.wire.results.OLDEST`.
+
+        Raises:
+            KafkaError: the first partition's whose leader cannot be asked, or refuses; or no broker answers.
+        """
+        found: dict[TopicPartition, int | KafkaError] = {}
+        self._ask_leaders(
+            times,
+            self._brokers.topics({topic for topic, _ in times}),
+            lambda connection, theirs: _list_offsets(connection, {each: times[each] for each in theirs}),
+            found.update,
+        )
+        return settled(times, found)
+
+    def _ask_leaders(
+        self,
+        partitions: Iterable[TopicPartition],
+        topics: Topics,
+        ask: Callable[[Connection, list[TopicPartition]], Outcomes[T]],
+        found: Callable[[Outcomes[T]], None],
+    ) -> None:
+        led: dict[Broker, list[TopicPartition]] = {}
+        failed: dict[TopicPartition, T | KafkaError] = {}
         for partition in partitions:
             leader = topics.leader(partition)
             if isinstance(leader, Broker):
-                by_leader.setdefault(leader, []).append(partition)
+                led.setdefault(leader, []).append(partition)
             else:
                 failed[partition] = leader
         if failed:
             found(failed)
-        threads = [
-            threading.Thread(
-                target=self._ask, args=(leader, theirs, topics, found), name="kafka-logs", daemon=True
-            )
-            for leader, theirs in by_leader.items()
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
 
-    def _ask(
-        self,
-        leader: Broker,
-        partitions: list[TopicPartition],
-        topics: Topics,
-        found: Callable[[Outcomes], None],
-    ) -> None:
-        outcomes: dict[TopicPartition, Log | KafkaError]
-        try:
-            connection = run(connect(WireSettings(self._bootstrap, **self._options), leader))
-            try:
-                # In this order the end is never below the others.
-                oldest = _list_offsets(connection, partitions, OLDEST, committed=False)
-                stable = _list_offsets(connection, partitions, NEWEST, committed=True)
-                end = _list_offsets(connection, partitions, NEWEST, committed=False)
-            finally:
-                connection.close()
-        except (WireError, OSError) as error:
-            failure = translate(error)
-            outcomes = dict.fromkeys(partitions, failure)
-        else:
-            outcomes = {
-                each: _log(topics.ids[each[0]], oldest[each], stable[each], end[each]) for each in partitions
-            }
-        found(outcomes)
+        def done(leader: Broker, outcome: Outcomes[T] | KafkaError) -> None:
+            found(dict.fromkeys(led[leader], outcome) if isinstance(outcome, KafkaError) else outcome)
+
+        self._brokers.ask_each(led, lambda connection: ask(connection, led[connection.broker]), done)
+
+
+def settled(partitions: Iterable[TopicPartition], outcomes: Outcomes[T]) -> dict[TopicPartition, T]:
+    """Return the answers of all partitions, or raise the first one's error."""
+    answers: dict[TopicPartition, T] = {}
+    for partition in partitions:
+        outcome = outcomes[partition]
+        if isinstance(outcome, KafkaError):
+            raise outcome
+        answers[partition] = outcome
+    return answers
+
+
+def _logs(connection: Connection, partitions: list[TopicPartition], topics: Topics) -> Outcomes[Log]:
+    # In this order the end is never below the others.
+    oldest = _list_offsets(connection, dict.fromkeys(partitions, OLDEST))
+    stable = _list_offsets(connection, dict.fromkeys(partitions, NEWEST), committed=True)
+    end = _list_offsets(connection, dict.fromkeys(partitions, NEWEST))
+    return {each: _log(topics.ids[each[0]], oldest[each], stable[each], end[each]) for each in partitions}
 
 
 def _log(topic_id: uuid.UUID, *bounds: int | KafkaError) -> Log | KafkaError:
@@ -129,11 +155,11 @@ def _log(topic_id: uuid.UUID, *bounds: int | KafkaError) -> Log | KafkaError:
 
 
 def _list_offsets(
-    connection: Connection, partitions: list[TopicPartition], timestamp: int, *, committed: bool
+    connection: Connection, times: Mapping[TopicPartition, int], *, committed: bool = False
 ) -> dict[TopicPartition, int | KafkaError]:
     topics: dict[str, list[dict[str, int]]] = {}
-    for topic, partition in partitions:
-        topics.setdefault(topic, []).append({"PartitionIndex": partition, "Timestamp": timestamp})
+    for (topic, partition), at in times.items():
+        topics.setdefault(topic, []).append({"PartitionIndex": partition, "Timestamp": at})
     body = {
         "ReplicaId": -1,
         "IsolationLevel": int(committed),
@@ -141,9 +167,12 @@ def _list_offsets(
     }
     response = run(connection.call("ListOffsets", body))
     missing: int | KafkaError = error_of(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    found = dict.fromkeys(partitions, missing)
+    found = dict.fromkeys(times, missing)
     for topic_entry in response["Topics"]:
         for each in topic_entry["Partitions"]:
             code = each["ErrorCode"]
             found[topic_entry["Name"], each["PartitionIndex"]] = error_of(code) if code else each["Offset"]
     return found
+
+
+__all__ = ["Log", "Outcomes", "PartitionLogs", "settled"]

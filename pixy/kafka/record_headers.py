@@ -15,8 +15,8 @@ from operator import methodcaller
 from typing import Any, Final
 
 from pixy.errors import InvalidParameter
-from pixy.kafka.errors import translate
-from pixy.kafka.group_offsets import bootstrap, error_of, wire_options
+from pixy.kafka.brokers import bootstrap, wire_options
+from pixy.kafka.errors import error_of, translate
 from pixy.kafka.settings import Settings
 from pixy.wire.client import PartitionFetcher
 from pixy.wire.exceptions import WireError
@@ -122,9 +122,7 @@ class HeaderReader:
         return found
 
     def _open(self, topic: str, partition: int) -> PartitionFetcher:
-        options = wire_options(self._settings)
-        options["dial_timeout"] = min(_PATIENCE, options["dial_timeout"])
-        options["request_timeout"] = min(_PATIENCE, options["request_timeout"])
+        options = wire_options(self._settings, _PATIENCE)
         return PartitionFetcher(
             bootstrap(self._settings), topic, partition, max_bytes=_FETCH_BYTES, max_wait_ms=0, **options
         )

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import KafkaError as LibraryError
-
 from pixy.errors import KafkaError
-from pixy.kafka.errors import translate
+from pixy.kafka.errors import error_of
 from pixy.wire.connection import Broker
 from pixy.wire.errors import ErrorCode
 from pixy.wire.schema import NULL_UUID
 from pixy.wire.types import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionInfo:
+    """A partition's metadata; ``leader`` is -1 while there is none."""
+
+    partition: int
+    leader: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
 
 
 def differ(one: uuid.UUID, other: uuid.UUID) -> bool:
@@ -29,30 +38,42 @@ class Topics:
     """
 
     def __init__(self, body: Mapping[str, Any]) -> None:
+        self.cluster_id: str = body.get("ClusterId") or ""
+        self.brokers = tuple(Broker(each["Host"], each["Port"], each["NodeId"]) for each in body["Brokers"])
         self.ids: dict[str, uuid.UUID] = {}
         """Topics that exist; a broker before Kafka 2.8 gives no id."""
         self.counts: dict[str, int] = {}
         """The number of partitions of each."""
+        self.partitions: dict[str, tuple[PartitionInfo, ...]] = {}
+        """Of each, sorted."""
+        self.errors: dict[str, KafkaError] = {}
+        """Topics that do not exist, or cannot be described."""
         self._leaders: dict[TopicPartition, Broker | KafkaError] = {}
-        brokers = {
-            each["NodeId"]: Broker(each["Host"], each["Port"], each["NodeId"]) for each in body["Brokers"]
-        }
+        brokers = {each.node_id: each for each in self.brokers}
         for topic in body["Topics"]:
             name = topic["Name"]
             if topic["ErrorCode"]:
-                self._leaders[name, -1] = _error(topic["ErrorCode"])
+                self.errors[name] = error_of(topic["ErrorCode"])
                 continue
             self.ids[name] = topic.get("TopicId", NULL_UUID)
             self.counts[name] = len(topic["Partitions"])
+            self.partitions[name] = tuple(sorted(map(_info, topic["Partitions"]), key=_number))
             for each in topic["Partitions"]:
                 code = each["ErrorCode"] or ErrorCode.LEADER_NOT_AVAILABLE
-                self._leaders[name, each["PartitionIndex"]] = brokers.get(each["LeaderId"]) or _error(code)
+                leader = brokers.get(each["LeaderId"]) or error_of(code)
+                self._leaders[name, each["PartitionIndex"]] = leader
 
     def leader(self, partition: TopicPartition) -> Broker | KafkaError:
         """The leader of a partition, or the reason why there is none."""
-        found = self._leaders.get(partition) or self._leaders.get((partition[0], -1))
-        return found or _error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        found = self._leaders.get(partition) or self.errors.get(partition[0])
+        return found or error_of(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
-def _error(code: int) -> KafkaError:
-    return translate(LibraryError(code))
+def _info(entry: Mapping[str, Any]) -> PartitionInfo:
+    return PartitionInfo(
+        entry["PartitionIndex"], entry["LeaderId"], tuple(entry["ReplicaNodes"]), tuple(entry["IsrNodes"])
+    )
+
+
+def _number(info: PartitionInfo) -> int:
+    return info.partition

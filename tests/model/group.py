@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from pixy.errors import KafkaError
 from pixy.kafka.consumer import Commit
-from pixy.kafka.group_offsets import error_of
+from pixy.kafka.errors import error_of
 from pixy.wire.types import TopicPartition
 from tests.model.log import Kafka
 

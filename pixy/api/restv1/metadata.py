@@ -11,7 +11,7 @@ from pixy.api.restv1.call import Call
 from pixy.api.restv1.errors import ApiError
 from pixy.api.restv1.routes import Route, Routes
 from pixy.engine.admin_messages import TopicInfo
-from pixy.kafka.admin import PartitionInfo
+from pixy.kafka.topics import PartitionInfo
 
 
 async def _brokers(call: Call) -> web.StreamResponse:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from pixy.errors import PixyError
+from pixy.kafka.brokers import Brokers
 from pixy.kafka.errors import translate
 from pixy.kafka.group_offsets import Committed, GroupOffsets
 from pixy.kafka.partition_logs import Log, PartitionLogs
@@ -60,7 +61,7 @@ class StartLookups:
     def __init__(self, settings: Settings, group: str) -> None:
         self._group = group
         self._offsets = GroupOffsets(settings, group)
-        self._logs = PartitionLogs(settings)
+        self._logs = PartitionLogs(Brokers(settings))
         self._coordinator = threading.Lock()
         """Held while the coordinator is asked, over the one connection to it."""
         self._threads: list[threading.Thread] = []

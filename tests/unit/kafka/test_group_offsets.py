@@ -12,8 +12,17 @@ from confluent_kafka import Consumer, KafkaError as LibraryError
 
 from pixy.errors import KafkaError
 from pixy.kafka import group_offsets, settings
-from pixy.kafka.group_offsets import Commit, GroupOffsets, bootstrap, parse_member, wire_options
-from pixy.wire.client import GroupOffset, GroupOffsets as Found, Member, TransportError
+from pixy.kafka.brokers import bootstrap, wire_options
+from pixy.kafka.group_offsets import Commit, GroupOffsets, parse_member
+from pixy.wire.client import (
+    AuthenticationError,
+    GroupOffset,
+    GroupOffsets as Found,
+    Member,
+    RequestTimedOutError,
+    TransportError,
+)
+from pixy.wire.errors import KafkaError as WireKafkaError
 from tests.kafka.cluster import Certificates
 from tests.support import make_config
 
@@ -163,9 +172,9 @@ def test_errors_that_do_not_pass_are_returned_at_once(
 
 def test_connection_errors_are_translated(monkeypatch: pytest.MonkeyPatch, naps: list[float]) -> None:
     for raised, code in (
-        (group_offsets.RequestTimedOutError("late"), LibraryError._TIMED_OUT),
-        (group_offsets.AuthenticationError("no"), LibraryError._AUTHENTICATION),
-        (group_offsets.WireKafkaError(FENCED), FENCED),
+        (RequestTimedOutError("late"), LibraryError._TIMED_OUT),
+        (AuthenticationError("no"), LibraryError._AUTHENTICATION),
+        (WireKafkaError(FENCED), FENCED),
     ):
         offsets, _ = offsets_of(monkeypatch, raised)
         with pytest.raises(KafkaError) as found:

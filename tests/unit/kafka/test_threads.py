@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from pixy.errors import KafkaError
-from pixy.kafka import admin as admin_module
 from pixy.kafka.admin import KafkaAdmin
-from pixy.kafka.threads import KafkaThreads
+from pixy.kafka.brokers import Brokers
+from pixy.kafka.threads import AT_ONCE, KafkaThreads, at_once
 
 
 async def test_forty_requests_that_kafka_does_not_answer_leave_the_process_its_threads(
@@ -19,15 +19,11 @@ async def test_forty_requests_that_kafka_does_not_answer_leave_the_process_its_t
 ) -> None:
     answer = threading.Event()
 
-    class Client:
-        def __init__(self, _settings: object) -> None:
-            pass
+    def topics(_brokers: Brokers, _names: object) -> Any:
+        assert answer.wait(30)
+        raise RuntimeError("no answer")
 
-        def list_topics(self, *_topic: str, timeout: float) -> Any:
-            assert answer.wait(30)
-            raise RuntimeError("no answer")
-
-    monkeypatch.setattr(admin_module, "AdminClient", Client)
+    monkeypatch.setattr(Brokers, "topics", topics)
     admin = KafkaAdmin({}, 15.0, 64)
     asking = [asyncio.create_task(_fails(admin)) for _ in range(40)]
     try:
@@ -51,3 +47,24 @@ async def test_threads_are_bounded() -> None:
         *(threads.run(lambda: names.add(threading.current_thread().name)) for _ in range(50))
     )
     assert 1 <= len(names) <= 3 and all(name.startswith("kafka-test") for name in names)
+
+
+def test_jobs_run_at_the_same_time_up_to_a_bound() -> None:
+    together = threading.Barrier(AT_ONCE)
+    jobs = [lambda: together.wait(30) and None] * (2 * AT_ONCE)  # ends only if as many wait at once
+    names: set[str] = set()
+    at_once([*jobs, *[lambda: names.add(threading.current_thread().name)] * 100])
+    assert not together.broken
+    assert not [each for each in threading.enumerate() if each.name == "kafka-at-once"]
+
+
+def test_a_job_that_fails_holds_up_no_other() -> None:
+    done: list[int] = []
+
+    def fail() -> None:
+        raise KeyError("a bug")
+
+    with pytest.raises(KeyError, match="a bug"):
+        at_once([fail, lambda: done.append(1), fail, lambda: done.append(2)])
+    assert sorted(done) == [1, 2]
+    at_once([])

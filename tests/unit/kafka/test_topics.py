@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pixy.errors import UnknownTopic
-from pixy.kafka.topics import Topics, differ
+from pixy.kafka.topics import PartitionInfo, Topics, differ
 from pixy.wire.connection import Broker
 from pixy.wire.schema import NULL_UUID
 
@@ -16,13 +16,19 @@ ONE, OTHER = uuid.UUID(int=1), uuid.UUID(int=2)
 
 
 def partition(number: int, leader: int, code: int = 0) -> dict[str, Any]:
-    return {"PartitionIndex": number, "LeaderId": leader, "ErrorCode": code}
+    return {
+        "PartitionIndex": number,
+        "LeaderId": leader,
+        "ErrorCode": code,
+        "ReplicaNodes": [1, 2],
+        "IsrNodes": [2],
+    }
 
 
 BODY: dict[str, Any] = {
     "Brokers": [{"NodeId": 1, "Host": "a", "Port": 9092}],
     "Topics": [
-        {"Name": "t", "TopicId": ONE, "ErrorCode": 0, "Partitions": [partition(0, 1), partition(1, -1, 5)]},
+        {"Name": "t", "TopicId": ONE, "ErrorCode": 0, "Partitions": [partition(1, -1, 5), partition(0, 1)]},
         {"Name": "old", "ErrorCode": 0, "Partitions": [partition(0, 2)]},
         {"Name": "secret", "TopicId": NULL_UUID, "ErrorCode": 29, "Partitions": []},
         {"Name": "gone", "TopicId": NULL_UUID, "ErrorCode": 3, "Partitions": []},
@@ -47,6 +53,16 @@ def test_a_topic_has_an_id_and_each_partition_a_leader_or_a_reason() -> None:
         ("gone", 0): "UNKNOWN_TOPIC_OR_PART",
     }
     assert isinstance(topics.leader(("gone", 0)), UnknownTopic)
+
+
+def test_partitions_are_in_order_and_topics_that_cannot_be_described_have_none() -> None:
+    topics = Topics(BODY)
+    assert topics.partitions == {
+        "t": (PartitionInfo(0, 1, (1, 2), (2,)), PartitionInfo(1, -1, (1, 2), (2,))),
+        "old": (PartitionInfo(0, 2, (1, 2), (2,)),),
+    }
+    assert {name: error.code for name, error in topics.errors.items()} == {"secret": 29, "gone": 3}
+    assert (topics.cluster_id, topics.brokers) == ("", (Broker("a", 9092, 1),))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,232 @@
+"""Requests to the brokers of a cluster over our own wire library. Blocking.
+
+Why not librdkafka's admin client (2.16): it ends the process when a request to a group's coordinator fails before it is sent, as
+some do while a broker comes back (``rd_kafka_enq_once_del_source_return: Assertion `eonce->refcnt > 0' failed``; issue
+4605, pull request 5397); it keeps a coordinator after that broker was missing from the metadata, though nothing
+connects to it any more (issue 5511); and its ``list_offsets`` sends the leader epochs that it remembers: after a broker
+was back, 120,000 of 150,000 answers were FENCED_LEADER_EPOCH, until something refreshed its metadata. So nothing that
+a broker may refuse is kept here between two calls.
+"""
+
+from __future__ import annotations
+
+import random
+import ssl
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cached_property, partial
+from typing import Final, TypeVar
+
+from confluent_kafka import KafkaError as LibraryError
+
+from pixy.errors import KafkaError
+from pixy.kafka.errors import error_of, translate
+from pixy.kafka.settings import Settings
+from pixy.kafka.threads import at_once
+from pixy.kafka.topics import Topics
+from pixy.wire.blocking import run
+from pixy.wire.connection import (
+    AuthenticationError,
+    Broker,
+    Connection,
+    Options,
+    RequestTimedOutError,
+    Sasl,
+    Settings as WireSettings,
+    TransportError,
+    connect,
+    parse_address,
+)
+from pixy.wire.errors import KafkaError as WireKafkaError
+from pixy.wire.exceptions import WireError
+
+T = TypeVar("T")
+
+LIMIT: Final = 5.0
+"""Seconds for a connection, and for each request: shorter than an election takes to be given up. Longer is only
+worthwhile where no other broker can answer."""
+_REQUEST_TIMEOUT: Final = 10.0
+_MAX_IDLE: Final = 240.0
+"""Seconds after which an idle connection is closed; a broker closes it after ten minutes."""
+_PORT: Final = 9092
+_NOBODY: Final = frozenset({LibraryError._TIMED_OUT, LibraryError._AUTHENTICATION})
+
+
+class Brokers:
+    """Opens a connection for each use and closes it, so any thread may call.
+
+    Args:
+        settings: a client's settings in librdkafka's terms; see :mod:`pixy.kafka.settings`.
+        limit: the longest time for a connection, and for each request, in seconds.
+        patience: seconds in which further brokers are asked after one that did not answer.
+    """
+
+    def __init__(self, settings: Settings, limit: float = LIMIT, patience: float = 0.0) -> None:
+        self._settings = settings
+        self._limit, self._patience = limit, patience
+        self._found: tuple[Broker, ...] = ()
+        """Those of the last metadata: all bootstrap brokers may be gone."""
+        self._last: Broker | None = None
+        """The one that answered last; the next call does not try the dead ones first."""
+
+    @cached_property
+    def _wire(self) -> WireSettings:
+        return WireSettings(bootstrap(self._settings), **wire_options(self._settings, self._limit))
+
+    @contextmanager
+    def connected(self, broker: Broker, limit: float | None = None) -> Iterator[Connection]:
+        """Open a connection to a broker.
+
+        Args:
+            broker: which.
+            limit: a shorter one, in seconds.
+
+        Raises:
+            KafkaError: the connection failed; also for what the wire library raises meanwhile.
+        """
+        with translated():
+            wire = self._wire
+            if limit is not None:
+                dial, request = min(limit, wire.dial_timeout), min(limit, wire.request_timeout)
+                wire = replace(wire, dial_timeout=dial, request_timeout=request)
+            connection = run(connect(wire, broker))
+            try:
+                yield connection
+            finally:
+                connection.close()
+
+    def ask_any(self, ask: Callable[[Connection], T]) -> T:
+        """Ask brokers in turn until one answers.
+
+        Args:
+            ask: makes the requests.
+
+        Raises:
+            KafkaError: the one that answered refused; or none answered, then it is the last one's error.
+        """
+        deadline = time.monotonic() + self._patience
+        waiting = self._in_turn()
+        while True:
+            broker = waiting.pop(0)
+            try:
+                with self.connected(broker, LIMIT if waiting else None) as connection:
+                    answer = ask(connection)
+            except KafkaError as error:
+                # An answer with an error is the cluster's; the others would say the same.
+                if error.code > 0 or not waiting or time.monotonic() >= deadline:
+                    raise
+                self._last = None
+            else:
+                self._last = broker
+                return answer
+
+    def ask_each(
+        self,
+        brokers: Iterable[Broker],
+        ask: Callable[[Connection], T],
+        done: Callable[[Broker, T | KafkaError], None],
+    ) -> None:
+        """Ask brokers at the same time, and return when all have answered or failed.
+
+        Args:
+            brokers: each once.
+            ask: makes the requests; called in several threads.
+            done: called with each broker's answer or error, in several threads.
+        """
+
+        def job(broker: Broker) -> None:
+            outcome: T | KafkaError
+            try:
+                with self.connected(broker) as connection:
+                    outcome = ask(connection)
+            except KafkaError as error:
+                outcome = error
+            done(broker, outcome)
+
+        at_once([partial(job, each) for each in brokers])
+
+    def topics(self, names: Iterable[str] | None = None) -> Topics:
+        """Describe topics as some broker knows them; the request creates none.
+
+        Args:
+            names: their names; None for all topics.
+
+        Raises:
+            KafkaError: no broker answered.
+        """
+        wanted = None if names is None else [{"Name": each} for each in names]
+        body = {"Topics": wanted, "AllowAutoTopicCreation": False}
+        try:
+            topics = Topics(self.ask_any(lambda connection: run(connection.call("Metadata", body))))
+        except KafkaError as error:
+            raise error_of(LibraryError._TRANSPORT) if error.code in _NOBODY else error from error
+        self._found = topics.brokers
+        return topics
+
+    def _in_turn(self) -> list[Broker]:
+        last = [] if self._last is None else [self._last]
+        seeds, found = [parse_address(each) for each in bootstrap(self._settings)], list(self._found)
+        random.shuffle(seeds)
+        random.shuffle(found)
+        return list({str(each): each for each in (*last, *seeds, *found)}.values())
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Raise the errors of the wire library as ours."""
+    try:
+        yield
+    except WireKafkaError as error:
+        raise error_of(error.code) from error
+    except RequestTimedOutError as error:
+        raise error_of(LibraryError._TIMED_OUT) from error
+    except TransportError as error:
+        raise error_of(LibraryError._TRANSPORT) from error
+    except AuthenticationError as error:
+        raise error_of(LibraryError._AUTHENTICATION) from error
+    except (WireError, OSError) as error:
+        raise translate(error) from error
+
+
+def bootstrap(settings: Settings) -> list[str]:
+    """The bootstrap addresses, with librdkafka's default port where none is given."""
+    peers = [peer.strip().rpartition("://")[2] for peer in settings["bootstrap.servers"].split(",")]
+    return [peer if peer.rpartition(":")[2].isdigit() else f"{peer}:{_PORT}" for peer in peers if peer]
+
+
+def wire_options(settings: Settings, limit: float = _REQUEST_TIMEOUT) -> Options:
+    """Convert a client's settings to options of the wire library. Reads certificate files.
+
+    Args:
+        settings: in librdkafka's terms; see :mod:`pixy.kafka.settings`.
+        limit: the longest time for a connection, and for each request, in seconds.
+    """
+    protocol = settings["security.protocol"]
+    options = Options(
+        client_id=settings["client.id"],
+        dial_timeout=min(limit, settings["socket.connection.setup.timeout.ms"] / 1000),
+        request_timeout=min(limit, settings["socket.timeout.ms"] / 1000),
+        conn_max_idle=_MAX_IDLE,
+    )
+    if protocol.endswith("SSL"):
+        options["tls"] = _tls(settings)
+    if protocol.startswith("SASL"):
+        options["sasl"] = Sasl(
+            settings["sasl.mechanisms"], settings["sasl.username"], settings["sasl.password"]
+        )
+    return options
+
+
+def _tls(settings: Settings) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=settings.get("ssl.ca.location"))
+    if settings.get("enable.ssl.certificate.verification") is False:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if certificate := settings.get("ssl.certificate.location"):
+        context.load_cert_chain(certificate, settings.get("ssl.key.location"))
+    return context
+
+
+__all__ = ["LIMIT", "Brokers", "bootstrap", "translated", "wire_options"]
