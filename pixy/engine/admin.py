@@ -94,6 +94,11 @@ class Admin(Actor):
         self._client: KafkaAdmin | None = None
         self._active = 0
 
+    def on_stop(self) -> None:
+        """Close the connections to Kafka."""
+        if self._client is not None:
+            self._client.close()
+
     def on_receive(self, message: Any) -> Any:
         """Serve an :class:`AdminRequest` in a task, if there are not too many."""
         if not isinstance(message, AdminRequest):

@@ -6,9 +6,9 @@ No request goes through librdkafka: see :mod:`pixy.kafka.brokers`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
-from pixy.kafka.brokers import Brokers
+from pixy.kafka.brokers import LIMIT, Brokers
 from pixy.kafka.errors import unknown_topic
 from pixy.kafka.group_members import GroupMembers, Groups
 from pixy.kafka.group_offsets import Commit, GroupOffsets
@@ -22,9 +22,12 @@ from pixy.wire.types import TopicPartition
 
 T = TypeVar("T")
 
+_KEPT: Final = 4
+"""Connections to each broker that stay open between two requests."""
+
 
 class KafkaAdmin:
-    """Requests to a cluster, each over connections of its own. Every method raises PixyError.
+    """Requests to a cluster. Every method raises PixyError.
 
     Args:
         settings: see :func:`pixy.kafka.settings.admin`.
@@ -34,10 +37,16 @@ class KafkaAdmin:
 
     def __init__(self, settings: Settings, timeout: float, threads: int = 64) -> None:
         self._settings = settings
-        self._brokers = Brokers(settings, timeout, timeout)
+        self._brokers = Brokers(settings, timeout, timeout, _KEPT)
+        self._coordinators = Brokers(settings, LIMIT, timeout, _KEPT)
         self._logs = PartitionLogs(self._brokers)
-        self._members = GroupMembers(Brokers(settings, patience=timeout))
+        self._members = GroupMembers(self._coordinators)
         self._threads = KafkaThreads("kafka-admin", threads)
+
+    def close(self) -> None:
+        """Close the connections; requests in progress go on to their end."""
+        self._brokers.close()
+        self._coordinators.close()
 
     async def topics(self) -> dict[str, tuple[PartitionInfo, ...]]:
         """All topics with their partitions."""

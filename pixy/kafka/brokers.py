@@ -13,7 +13,7 @@ from __future__ import annotations
 import random
 import ssl
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property, partial
@@ -48,6 +48,8 @@ LIMIT: Final = 5.0
 """Seconds for a connection, and for each request: shorter than an election takes to be given up. Longer is only
 worthwhile where no other broker can answer."""
 _REQUEST_TIMEOUT: Final = 10.0
+_KEPT: Final = 30.0
+"""Seconds that an idle connection is used again; what lies between may forget it after minutes, and tell nobody."""
 _MAX_IDLE: Final = 240.0
 """Seconds after which an idle connection is closed; a broker closes it after ten minutes."""
 _PORT: Final = 9092
@@ -55,47 +57,86 @@ _NOBODY: Final = frozenset({LibraryError._TIMED_OUT, LibraryError._AUTHENTICATIO
 
 
 class Brokers:
-    """Opens a connection for each use and closes it, so any thread may call.
+    """Asks brokers. Any thread may call.
 
     Args:
         settings: a client's settings in librdkafka's terms; see :mod:`pixy.kafka.settings`.
         limit: the longest time for a connection, and for each request, in seconds.
         patience: seconds in which further brokers are asked after one that did not answer.
+        keep: connections to each broker that stay open for the next call; :meth:`close` closes them.
     """
 
-    def __init__(self, settings: Settings, limit: float = LIMIT, patience: float = 0.0) -> None:
+    def __init__(
+        self, settings: Settings, limit: float = LIMIT, patience: float = 0.0, keep: int = 0
+    ) -> None:
         self._settings = settings
-        self._limit, self._patience = limit, patience
+        self._limit, self._patience, self._keep = limit, patience, keep
+        self._idle: dict[str, list[Connection]] = {}
+        """By address, that used last at the end."""
         self._found: tuple[Broker, ...] = ()
         """Those of the last metadata: all bootstrap brokers may be gone."""
         self._last: Broker | None = None
         """The one that answered last; the next call does not try the dead ones first."""
 
+    def close(self) -> None:
+        """Close the connections that were kept, and keep none from now on."""
+        self._keep = 0
+        self._close(set(self._idle))
+
+    def _close(self, addresses: Iterable[str]) -> None:
+        for address in addresses:
+            for connection in self._idle.pop(address, ()):
+                connection.close()
+
     @cached_property
     def _wire(self) -> WireSettings:
-        return WireSettings(bootstrap(self._settings), **wire_options(self._settings, self._limit))
+        options = wire_options(self._settings, self._limit)
+        return WireSettings(bootstrap(self._settings), **{**options, "conn_max_idle": _KEPT})
 
-    @contextmanager
-    def connected(self, broker: Broker, limit: float | None = None) -> Iterator[Connection]:
-        """Open a connection to a broker.
+    def ask(self, broker: Broker, ask: Callable[[Connection], T], limit: float | None = None) -> T:
+        """Ask a broker, once more if it has closed a connection that was kept.
 
         Args:
             broker: which.
+            ask: makes the requests, which must change nothing.
             limit: a shorter one, in seconds.
 
         Raises:
-            KafkaError: the connection failed; also for what the wire library raises meanwhile.
+            KafkaError: the broker did not answer, or ``ask`` has raised it.
         """
         with translated():
-            wire = self._wire
-            if limit is not None:
-                dial, request = min(limit, wire.dial_timeout), min(limit, wire.request_timeout)
-                wire = replace(wire, dial_timeout=dial, request_timeout=request)
-            connection = run(connect(wire, broker))
+            while True:
+                connection, kept = self._connection(broker, limit)
+                try:
+                    return ask(connection)
+                except TransportError as error:
+                    if not kept or isinstance(error, RequestTimedOutError):
+                        raise
+                finally:
+                    self._put_back(connection)
+
+    def _connection(self, broker: Broker, limit: float | None) -> tuple[Connection, bool]:
+        wire = self._wire
+        if limit is not None:
+            dial, request = min(limit, wire.dial_timeout), min(limit, wire.request_timeout)
+            wire = replace(wire, dial_timeout=dial, request_timeout=request)
+        idle = self._idle.get(str(broker), [])
+        while True:
             try:
-                yield connection
-            finally:
-                connection.close()
+                kept = idle.pop()
+            except IndexError:
+                return run(connect(wire, broker)), False
+            if not kept.expired():
+                kept.settings = wire
+                return kept, True
+            kept.close()
+
+    def _put_back(self, connection: Connection) -> None:
+        idle = self._idle.setdefault(str(connection.broker), [])
+        if not connection.closed and len(idle) < self._keep:
+            idle.append(connection)
+        else:
+            connection.close()
 
     def ask_any(self, ask: Callable[[Connection], T]) -> T:
         """Ask brokers in turn until one answers.
@@ -111,8 +152,7 @@ class Brokers:
         while True:
             broker = waiting.pop(0)
             try:
-                with self.connected(broker, LIMIT if waiting else None) as connection:
-                    answer = ask(connection)
+                answer = self.ask(broker, ask, LIMIT if waiting else None)
             except KafkaError as error:
                 # An answer with an error is the cluster's; the others would say the same.
                 if error.code > 0 or not waiting or time.monotonic() >= deadline:
@@ -124,28 +164,25 @@ class Brokers:
 
     def ask_each(
         self,
-        brokers: Iterable[Broker],
-        ask: Callable[[Connection], T],
+        asks: Mapping[Broker, Callable[[Connection], T]],
         done: Callable[[Broker, T | KafkaError], None],
     ) -> None:
         """Ask brokers at the same time, and return when all have answered or failed.
 
         Args:
-            brokers: each once.
-            ask: makes the requests; called in several threads.
+            asks: make the requests of each; called in several threads.
             done: called with each broker's answer or error, in several threads.
         """
 
         def job(broker: Broker) -> None:
             outcome: T | KafkaError
             try:
-                with self.connected(broker) as connection:
-                    outcome = ask(connection)
+                outcome = self.ask(broker, asks[broker])
             except KafkaError as error:
                 outcome = error
             done(broker, outcome)
 
-        at_once([partial(job, each) for each in brokers])
+        at_once([partial(job, each) for each in asks])
 
     def topics(self, names: Iterable[str] | None = None) -> Topics:
         """Describe topics as some broker knows them; the request creates none.
@@ -163,6 +200,7 @@ class Brokers:
         except KafkaError as error:
             raise error_of(LibraryError._TRANSPORT) if error.code in _NOBODY else error from error
         self._found = topics.brokers
+        self._close(set(self._idle) - {str(each) for each in self._in_turn()})
         return topics
 
     def _in_turn(self) -> list[Broker]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from pixy.errors import KafkaError
@@ -40,7 +41,7 @@ Groups = dict[str, tuple[GroupMember, ...]]
 
 
 class GroupMembers:
-    """Looks groups up. Keeps no connection, so any thread may call.
+    """Looks groups up. Any thread may call.
 
     Args:
         brokers: of the cluster.
@@ -64,7 +65,7 @@ class GroupMembers:
             else:
                 names.update(outcome)
 
-        self._brokers.ask_each(self._brokers.topics([]).brokers, _names, done)
+        self._brokers.ask_each(dict.fromkeys(self._brokers.topics([]).brokers, _names), done)
         if failed and not names:
             raise failed[0]
         return sorted(names)
@@ -81,9 +82,9 @@ class GroupMembers:
         found: Groups = {}
         coordinators = self._brokers.ask_any(lambda connection: _coordinators(connection, groups))
         for coordinator, theirs in coordinators.items():
-            with self._brokers.connected(coordinator) as connection:
-                for at in range(0, len(theirs), _GROUPS_AT_ONCE):
-                    found |= _describe(connection, theirs[at : at + _GROUPS_AT_ONCE])
+            for at in range(0, len(theirs), _GROUPS_AT_ONCE):
+                some = theirs[at : at + _GROUPS_AT_ONCE]
+                found |= self._brokers.ask(coordinator, partial(_describe, groups=some))
         return found
 
 

@@ -8,8 +8,9 @@ of its own, several leaders at the same time: a broker that does not answer dela
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from pixy.errors import KafkaError
@@ -46,7 +47,7 @@ Outcomes = Mapping[TopicPartition, T | KafkaError]
 
 
 class PartitionLogs:
-    """Looks logs up. Keeps nothing, so any thread may call.
+    """Looks logs up. Any thread may call.
 
     Args:
         brokers: of the cluster.
@@ -66,7 +67,7 @@ class PartitionLogs:
             found: called with some outcomes at a time, each partition in one call, from several threads.
         """
         self._ask_leaders(
-            partitions, topics, lambda connection, theirs: _logs(connection, theirs, topics), found
+            partitions, topics, lambda theirs, connection: _logs(connection, theirs, topics), found
         )
 
     def logs(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Log]:
@@ -97,7 +98,7 @@ class PartitionLogs:
         self._ask_leaders(
             times,
             self._brokers.topics({topic for topic, _ in times}),
-            lambda connection, theirs: _list_offsets(connection, {each: times[each] for each in theirs}),
+            lambda theirs, connection: _list_offsets(connection, {each: times[each] for each in theirs}),
             found.update,
         )
         return settled(times, found)
@@ -106,7 +107,7 @@ class PartitionLogs:
         self,
         partitions: Iterable[TopicPartition],
         topics: Topics,
-        ask: Callable[[Connection, list[TopicPartition]], Outcomes[T]],
+        ask: Callable[[Sequence[TopicPartition], Connection], Outcomes[T]],
         found: Callable[[Outcomes[T]], None],
     ) -> None:
         led: dict[Broker, list[TopicPartition]] = {}
@@ -123,7 +124,8 @@ class PartitionLogs:
         def done(leader: Broker, outcome: Outcomes[T] | KafkaError) -> None:
             found(dict.fromkeys(led[leader], outcome) if isinstance(outcome, KafkaError) else outcome)
 
-        self._brokers.ask_each(led, lambda connection: ask(connection, led[connection.broker]), done)
+        asks = {leader: partial(ask, theirs) for leader, theirs in led.items()}
+        self._brokers.ask_each(asks, done)
 
 
 def settled(partitions: Iterable[TopicPartition], outcomes: Outcomes[T]) -> dict[TopicPartition, T]:
@@ -137,7 +139,7 @@ def settled(partitions: Iterable[TopicPartition], outcomes: Outcomes[T]) -> dict
     return answers
 
 
-def _logs(connection: Connection, partitions: list[TopicPartition], topics: Topics) -> Outcomes[Log]:
+def _logs(connection: Connection, partitions: Sequence[TopicPartition], topics: Topics) -> Outcomes[Log]:
     # In this order the end is never below the others.
     oldest = _list_offsets(connection, dict.fromkeys(partitions, OLDEST))
     stable = _list_offsets(connection, dict.fromkeys(partitions, NEWEST), committed=True)

@@ -20,6 +20,11 @@ from pixy.wire.steps import LookUpSrv, Open, Receive, Resolve, Send, Step, Steps
 CAPS: Final = {"Produce": 12, "Fetch": 12, "OffsetCommit": 9, "OffsetFetch": 7, "FindCoordinator": 3}
 """The newest versions in use: later ones name topics by id, or take several groups at once."""
 
+_MOCK_CAPS: Final = {"Metadata": 8}
+"""librdkafka's mock cluster (2.16) answers Metadata with a byte too many from version 9 on. It knows ApiVersions up to
+version 2; a broker that knows no newer one has no Metadata above 8 either."""
+_API_VERSIONS: Final = 18
+
 
 class TransportError(WireError, OSError):
     """The connection could not be opened, or broke; the text names the address."""
@@ -139,6 +144,8 @@ class Connection:
         key = frames.to_key(api)
         if key not in self.versions:
             raise UnsupportedVersionError(f"{self.broker} does not know {api}")
+        if self.versions.get(_API_VERSIONS, (0, 3))[1] < 3:
+            last = min(last, _MOCK_CAPS.get(api, last))
         low, high = self.versions[key]
         chosen = min(last, high)
         if chosen < max(low, known[0]):

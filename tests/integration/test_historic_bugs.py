@@ -245,6 +245,7 @@ async def test_the_members_of_a_group_are_found_after_its_coordinator_was_lost(
     kafka3.start(node)
     await asyncio.to_thread(kafka3.wait_ready)
     assert await eventually(describe) == {name: ()}
+    admin.close()
 
 
 async def _produced(daemon: Daemon, topic: str, value: bytes) -> bool:
