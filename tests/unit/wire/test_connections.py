@@ -286,3 +286,15 @@ def test_sasl_with_an_old_broker() -> None:
         with pytest.raises(client.AuthenticationError, match="SASL PLAIN: refused"):
             client.call_metadata(broker.address, [], sasl=client.Sasl("PLAIN", "alice", "wrong"))
     assert tokens == [b"\0alice\0secret", b"\0alice\0wrong"]
+
+
+@pytest.mark.parametrize(("known", "expected"), [((0, 2), 8), ((0, 3), 13)])
+def test_librdkafkas_mock_cluster_is_asked_for_metadata_that_it_can_write(
+    side: Any, known: tuple[int, int], expected: int
+) -> None:
+    """It adds a byte to those of version 9 and newer; it is known by its old ApiVersions."""
+    with FakeBroker(ApiVersions=known, Metadata=(0, 13)) as broker:
+        one = partition(side, broker)
+        side.do(one.list_offsets)
+        one.close()
+        assert {each.version for each in broker.seen if each.header.key == 3} == {expected}
