@@ -3,9 +3,9 @@
 Why not librdkafka's admin client (2.16): it ends the process when a request to a group's coordinator fails before it is sent, as
 some do while a broker comes back (``rd_kafka_enq_once_del_source_return: Assertion `eonce->refcnt > 0' failed``; issue
 4605, pull request 5397); it keeps a coordinator after that broker was missing from the metadata, though nothing
-connects to it any more (issue 5511); and its ``list_offsets`` sends the leader epochs that it remembers: after a broker
-was back, 120,000 of 150,000 answers were FENCED_LEADER_EPOCH, until something refreshed its metadata. So nothing that
-a broker may refuse is kept here between two calls.
+connects to it any more (issue 5511); and its ``list_offsets`` sends the leader epochs that it remembers: while two brokers
+were restarted in turn, 116,000 of 158,000 answers were FENCED_LEADER_EPOCH. So leaders and coordinators are looked up for
+each call here; only connections are kept.
 """
 
 from __future__ import annotations
@@ -91,7 +91,8 @@ class Brokers:
     @cached_property
     def _wire(self) -> WireSettings:
         options = wire_options(self._settings, self._limit)
-        return WireSettings(bootstrap(self._settings), **{**options, "conn_max_idle": _KEPT})
+        options["conn_max_idle"] = _KEPT
+        return WireSettings(bootstrap(self._settings), **options)
 
     def ask(self, broker: Broker, ask: Callable[[Connection], T], limit: float | None = None) -> T:
         """Ask a broker, once more if it has closed a connection that was kept.

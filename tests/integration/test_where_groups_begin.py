@@ -8,7 +8,7 @@ from typing import Any
 
 import grpc
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import Producer
 from confluent_kafka.admin import NewPartitions, NewTopic
 
 from pixy.wire.client import GroupClient
@@ -248,7 +248,7 @@ async def test_sparse_acks_hold_when_retention_has_passed_the_committed_offset(
         for message in got[5:]:
             await daemon.ack(name, name, message)
     assert await committed(kafka, name, name) == 0
-    kafka.admin().delete_records([TopicPartition(name, 0, 3)])[TopicPartition(name, 0, 3)].result(30)
+    await asyncio.to_thread(kafka.delete_records, name, 0, 3)
     async with serving(config) as daemon:
         wanted = [(0, offset) for offset in (3, 4, *range(50, 60))]
         assert await take(daemon, name, name, set(wanted)) == wanted
@@ -270,7 +270,7 @@ async def test_a_living_group_goes_on_at_the_oldest_message_that_retention_has_l
         producer.flush(30)
     async with serving(config) as daemon:
         assert (await consume(daemon, name, name)).offset == 0
-        kafka.admin().delete_records([TopicPartition(name, 0, 28)])[TopicPartition(name, 0, 28)].result(30)
+        await asyncio.to_thread(kafka.delete_records, name, 0, 28)
         found = await take(daemon, name, name, {(0, 28), (0, 29)})
         assert found == sorted(found)
         await eventually(lambda: committed(kafka, name, name), lambda offset: offset == 30)

@@ -352,7 +352,7 @@ class Cluster:
     def delete_records(self, topic: str, partition: int, before: int) -> None:
         """Delete the records of a partition below an offset.
 
-        Not by AdminClient, which may end the process if the broker has just been away (librdkafka 2.16).
+        Not by AdminClient (librdkafka 2.16), which asks the leaders that it remembers from before a broker was away.
         """
         wanted = {"Name": topic, "Partitions": [{"PartitionIndex": partition, "Offset": before}]}
         with PartitionClient(self.bootstrap(), topic, partition) as leader:

@@ -144,8 +144,8 @@ class KafkaWorld(World):
 
     async def delete_records(self, partition: str, before: int) -> None:
         """See :class:`tests.model.world.World`."""
-        for each in self.cluster.admin().delete_records([self.part(partition, before)]).values():
-            each.result(PATIENCE)
+        topic, number = parse(partition)
+        await asyncio.to_thread(self.cluster.delete_records, self.real(topic), number, before)
 
     async def begin(self, transaction: str) -> None:
         """See :class:`tests.model.world.World`."""

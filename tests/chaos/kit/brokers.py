@@ -19,7 +19,7 @@ from confluent_kafka.admin import NewPartitions
 
 from pixy.config.model import Kafka, Proxy
 from pixy.errors import PixyError
-from pixy.kafka import settings
+from pixy.kafka import brokers, settings
 from pixy.kafka.group_members import GroupMembers
 from pixy.wire.client import get_group_coordinator
 from pixy.wire.exceptions import WireError
@@ -182,7 +182,7 @@ class Brokers:
     def members(self, group: str) -> int:
         """How many members a group has."""
         made = settings.common(Proxy(kafka=Kafka(seed_peers=self.cluster.bootstrap())))
-        return len(GroupMembers(made, patience=10.0).describe([group]).get(group, ()))
+        return len(GroupMembers(brokers.Brokers(made, patience=10.0)).describe([group]).get(group, ()))
 
     def trim(self, topic: str, below: dict[int, int]) -> None:
         """Delete the records below these offsets."""

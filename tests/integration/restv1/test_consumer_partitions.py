@@ -6,7 +6,6 @@ import asyncio
 from typing import Any
 
 import pytest
-from confluent_kafka import TopicPartition
 from confluent_kafka.admin import NewPartitions, NewTopic
 
 from tests.integration.restv1.consumers import Instance, fill
@@ -145,21 +144,15 @@ async def test_a_position_that_has_expired_continues_at_the_oldest_record(kafka:
         assert await read(instance, 1) == [b"0"]
         assert (await instance.at("POST", "/offsets")).status == 200
         await paused(instance)
-        await asyncio.to_thread(_delete_up_to, kafka, name, 5)
+        await asyncio.to_thread(kafka.delete_records, name, 0, 5)
         # One record had been kept when the fetching was paused.
         assert (await read(instance, 2))[-1] == b"5"
         assert (await instance.at("POST", "/offsets")).status == 200
         assert await instance.committed(name) == {0: 6}
         await instance.delete()
-        await asyncio.to_thread(_delete_up_to, kafka, name, 8)
+        await asyncio.to_thread(kafka.delete_records, name, 0, 8)
         instance = await ready(daemon, name, name, "d", auto_offset_reset="latest")
         assert await read(instance, 2) == [b"8", b"9"]
-
-
-def _delete_up_to(kafka: Cluster, topic: str, offset: int) -> None:
-    place = TopicPartition(topic, 0, offset)
-    for future in kafka.admin().delete_records([place]).values():
-        future.result(30)
 
 
 async def test_a_topic_that_is_made_again_is_read_from_its_beginning(kafka: Cluster, name: str) -> None:

@@ -12,7 +12,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from confluent_kafka import TopicPartition
 
 from pixy.api.openapi.document import load
 from tests.kafka.cluster import Cluster
@@ -74,15 +73,11 @@ async def test_the_examples_of_the_page() -> None:
             for example in EXAMPLES[:of_instances]:
                 await check(example, f"{host}:{port}")
             # A reader of both partitions gets the records of either first: leave those that the page shows.
-            await asyncio.to_thread(delete_records, cluster, TopicPartition("orders", 1, 2))
+            await asyncio.to_thread(cluster.delete_records, "orders", 1, 2)
             for example in EXAMPLES[of_instances:]:
                 await check(example, f"{host}:{port}")
     finally:
         await asyncio.to_thread(cluster.close)
-
-
-def delete_records(cluster: Cluster, before: TopicPartition) -> None:
-    cluster.admin().delete_records([before])[before].result(30)
 
 
 async def check(example: dict[str, str], address: str) -> None:

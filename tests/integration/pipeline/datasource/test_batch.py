@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import Producer
 
 from tests.integration.pipeline import oddities
 from tests.integration.pipeline.datasource.reading import JVM_COLUMNS, jvm, ours, rows
@@ -205,8 +205,7 @@ def test_deleted_offsets_are_an_error_or_left_out(world: World, name: str) -> No
     from pixy.pipeline.datasource.plan import Range
     from pixy.pipeline.errors import SourceError
 
-    tp = TopicPartition(name, 0, 60)
-    world.kafka.admin().delete_records([tp])[tp].result(30)
+    world.kafka.delete_records(name, 0, 60)
     given = {"kafka.bootstrap.servers": world.kafka.bootstrap()[0], "subscribe": name}
     strict, lenient = options.parse(given), options.parse({**given, "failOnDataLoss": "false"})
 
