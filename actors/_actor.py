@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, TypeVar, overload
 
 import pykka
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 A = TypeVar("A", bound="Actor")
 R = TypeVar("R")
+P = ParamSpec("P")
 
 
 class Actor(pykka.Actor):
@@ -118,14 +119,29 @@ class Actor(pykka.Actor):
         """The living children, oldest first."""
         return tuple(child.ref for child in tuple(self._cell.children.values()))
 
+    @overload
+    def spawn(self, actor_class: Callable[P, A], *args: P.args, **kwargs: P.kwargs) -> ActorRef[A]: ...
+    @overload
     def spawn(
         self,
         actor_class: type[A],
         *args: Any,
+        name: str | None,
+        supervision: Supervision | None = ...,
+        **kwargs: Any,
+    ) -> ActorRef[A]: ...
+    @overload
+    def spawn(
+        self, actor_class: type[A], *args: Any, supervision: Supervision | None, **kwargs: Any
+    ) -> ActorRef[A]: ...
+    def spawn(  # type: ignore[misc]  # a constructor must not have arguments of these names
+        self,
+        actor_class: Any,
+        *args: Any,
         name: str | None = None,
         supervision: Supervision | None = None,
         **kwargs: Any,
-    ) -> ActorRef[A]:
+    ) -> ActorRef[Any]:
         """Start a child that this actor supervises.
 
         Args:

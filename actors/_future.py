@@ -3,7 +3,11 @@
 pykka's own ``await`` blocks the event loop (pykka issue 99); this one is woken by the loop. When the last
 awaiter is cancelled, the future is cancelled, so that the actor does not work for an asker that is gone.
 ``map``, ``filter``, ``join`` and ``reduce`` make futures that the first one to ask computes, as in pykka,
-but on the loop when they are awaited there.
+but on the loop when they are awaited there. Cancelling one cancels the futures that it is computed from, as
+``asyncio.gather`` does.
+
+``asyncio.wait`` takes these futures as they are, by ``add_done_callback``; ``gather``, ``wait_for`` and the like
+wrap them. ``as_asyncio`` and ``as_coroutine`` convert one for what insists on its own types.
 
 A future has no lock (making and taking one was 0.3 us of a 5 us ask). Settling takes ``_unsettled`` out of
 its dict, at which one thread succeeds and all others fail. A waiter enters itself first and looks at the
@@ -15,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import functools
 import queue
 import sys
@@ -45,6 +50,9 @@ R = TypeVar("R")
 Waiter: TypeAlias = "tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]"
 """An awaiter of a future: its loop, and the asyncio future to wake it by."""
 
+Callback: TypeAlias = "tuple[Callable[[Any], object], asyncio.AbstractEventLoop, contextvars.Context | None]"
+"""What to call when a future is done, on which loop, in which context."""
+
 _PENDING, _VALUE, _ERROR, _CANCELLED = range(4)
 
 
@@ -62,6 +70,7 @@ class Future(pykka.Future[T]):
     _state = _PENDING
     _value: Any = None
     _waiters: list[Waiter] | None = None
+    _callbacks: list[Callback] | None = None
     _blocked: list[Any] | None = None
     _expiry: tuple[asyncio.TimerHandle, asyncio.AbstractEventLoop] | None = None
     _sources: tuple[pykka.Future[Any], ...] = ()
@@ -162,7 +171,77 @@ class Future(pykka.Future[T]):
             else:
                 with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits there
                     loop.call_soon_threadsafe(_wake, waiter)
+        while self._callbacks:
+            self._call_soon(*self._callbacks.pop(0))
         return True
+
+    def _call_soon(
+        self,
+        callback: Callable[[Any], object],
+        loop: asyncio.AbstractEventLoop,
+        context: contextvars.Context | None,
+    ) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(callback, self, context=context)
+
+    def add_done_callback(
+        self, callback: Callable[[Any], object], *, context: contextvars.Context | None = None
+    ) -> None:
+        """Call ``callback(self)`` on the running loop when the future is done; see :class:`asyncio.Future`.
+
+        A future of ``map``, ``filter``, ``join`` or ``reduce`` is computed for that, on this loop.
+        """
+        loop = asyncio.get_running_loop()
+        entry = (callback, loop, contextvars.copy_context() if context is None else context)
+        self.__dict__.setdefault("_callbacks", []).append(entry)
+        if self._state != _PENDING:
+            with contextlib.suppress(ValueError):  # the thread that settled the future has taken it
+                self._callbacks.remove(entry)  # type: ignore[union-attr]
+                self._call_soon(*entry)
+        elif self._get_hook is not None:
+            task = loop.create_task(self._compute())
+            self.__dict__.setdefault("_tasks", []).append(task)  # the loop alone would hold it weakly
+
+    def remove_done_callback(self, callback: Callable[[Any], object]) -> int:
+        """Forget a callback; return how many times it was there."""
+        before = list(self._callbacks or ())
+        removed = [entry for entry in before if entry[0] == callback]
+        for entry in removed:
+            with contextlib.suppress(ValueError):
+                self._callbacks.remove(entry)  # type: ignore[union-attr]
+        return len(removed)
+
+    async def _compute(self) -> None:
+        with contextlib.suppress(BaseException):  # the outcome keeps it
+            await self
+
+    def as_asyncio(self) -> asyncio.Future[T]:
+        """Make an asyncio future of the running loop with the same outcome; cancelling it cancels this one.
+
+        For what insists on asyncio's type, such as ``asyncio.wait`` in the eyes of a type checker.
+        """
+        task = asyncio.ensure_future(self.as_coroutine())
+        task.add_done_callback(self._given_up)
+        return task
+
+    def _given_up(self, task: asyncio.Future[T]) -> None:
+        # A task that is cancelled before its first step has not begun to wait.
+        if task.cancelled() and not (self._waiters or self._blocked):
+            self.cancel()
+
+    async def as_coroutine(self) -> T:
+        """Await the future in a coroutine, as ``TaskGroup.create_task`` wants it."""
+        return await self
+
+    def result(self) -> T:
+        """The value of a future that is done; raises its error.
+
+        Raises:
+            asyncio.InvalidStateError: it is not done.
+        """
+        if self._state == _PENDING:
+            raise asyncio.InvalidStateError("the future is not done")
+        return self._outcome()
 
     # -- waiting ----------------------------------------------------------------------------
 
@@ -174,8 +253,9 @@ class Future(pykka.Future[T]):
             AskCycle: the actor that would answer waits, in turn, for the calling one.
             pykka.Timeout: no reply within ``timeout`` seconds.
         """
-        if self._get_hook is not None and self._state != _CANCELLED:
-            return super().get(timeout=timeout)
+        if self._get_hook is not None and self._state == _PENDING:
+            self._settle(_VALUE, super().get(timeout=timeout))
+            return self._outcome()
         if self._state == _PENDING:
             if on_event_loop():
                 raise WouldDeadlock(
@@ -211,7 +291,7 @@ class Future(pykka.Future[T]):
         self._get_hook = func
 
     def __await__(self) -> Generator[Any, None, T]:
-        if self._get_hook is not None and self._state != _CANCELLED:
+        if self._get_hook is not None and self._state == _PENDING:
             return (yield from self._hooked().__await__())
         if self._state == _PENDING:
             yield from self._park(asyncio.get_running_loop())
@@ -220,12 +300,22 @@ class Future(pykka.Future[T]):
     __iter__ = __await__
 
     async def _hooked(self) -> T:
-        if isinstance(self._get_hook_result, Unset):
-            if self._await_hook is not None:
-                self._get_hook_result = await self._await_hook()
-            else:  # a user's own hook is a blocking function: run it in a worker thread
-                await asyncio.get_running_loop().run_in_executor(None, self.get)
-        return cast("T", self._get_hook_result)
+        try:
+            if isinstance(self._get_hook_result, Unset):
+                if self._await_hook is not None:
+                    self._get_hook_result = await self._await_hook()
+                else:  # a user's own hook is a blocking function: run it in a worker thread
+                    await asyncio.get_running_loop().run_in_executor(None, self.get)
+        except asyncio.CancelledError:
+            # The awaiter's task was cancelled, or this future's sources were. The latter is its outcome.
+            if any(isinstance(source, Future) and source.cancelled() for source in self._sources):
+                self.cancel()
+            raise
+        except Exception as error:
+            self._settle(_ERROR, error)
+            raise
+        self._settle(_VALUE, self._get_hook_result)
+        return self._outcome()
 
     def _park(self, loop: asyncio.AbstractEventLoop) -> Generator[Any, None, None]:
         cell = current.get()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
+from collections.abc import Callable, Coroutine, Generator
 from contextvars import copy_context
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, overload
 
 import pykka
 from pykka import ActorDeadError
+from pykka.messages import ProxyCall
 
 from actors._core import stopping
 from actors._core.context import current, origin
@@ -28,9 +29,12 @@ if TYPE_CHECKING:
     from actors._core.cell import Cell
     from actors._core.envelope import Envelope
     from actors._core.stats import ActorStatistics
+    from actors._types import Answers, AnswersLater, Takes, To
 
 A = TypeVar("A", bound=pykka.Actor)
 R = TypeVar("R")
+P = ParamSpec("P")
+M = TypeVar("M")
 
 
 class ActorRef(pykka.ActorRef[A], Generic[A]):
@@ -92,7 +96,7 @@ class ActorRef(pykka.ActorRef[A], Generic[A]):
 
     # -- sending --------------------------------------------------------------------------------
 
-    def tell(self, message: Any, *, urgent: bool = False) -> None:
+    def tell(self: To[Takes[M]], message: M, *, urgent: bool = False) -> None:
         """Send a message without waiting for anything.
 
         Args:
@@ -104,7 +108,7 @@ class ActorRef(pykka.ActorRef[A], Generic[A]):
             ActorDeadError: the actor has stopped.
             MailboxFull: the mailbox is at its bound and its overflow policy refuses.
         """
-        cell = self._cell
+        cell: Cell = self._cell  # type: ignore[attr-defined]  # ``self`` is a ref
         # The usual cases of ``origin``: nobody's code, or an actor's, and no variables are set.
         context = copy_context()
         envelope: Envelope
@@ -131,7 +135,7 @@ class ActorRef(pykka.ActorRef[A], Generic[A]):
                 mailbox.asleep = False
                 cell.wake()
 
-    def notify(self, message: Any, *, urgent: bool = False) -> bool:
+    def notify(self: To[Takes[M]], message: M, *, urgent: bool = False) -> bool:
         """Tell, and return whether the mailbox took the message, instead of raising.
 
         A refused message is a dead letter, or counted as rejected. True also if an overflow policy has
@@ -142,12 +146,12 @@ class ActorRef(pykka.ActorRef[A], Generic[A]):
             urgent: as for :meth:`tell`.
         """
         try:
-            self.tell(message, urgent=urgent)
+            self.tell(message, urgent=urgent)  # type: ignore[attr-defined]
         except (ActorDeadError, MailboxFull):
             return False
         return True
 
-    async def send(self, message: Any, *, timeout: float | None = None) -> None:
+    async def send(self: To[Takes[M]], message: M, *, timeout: float | None = None) -> None:
         """Send a message; wait for room if the mailbox is full, whatever its overflow policy.
 
         Waiting senders get room in the order in which they began to wait.
@@ -160,7 +164,7 @@ class ActorRef(pykka.ActorRef[A], Generic[A]):
             ActorDeadError: the actor has stopped, possibly during the wait.
             MailboxFull: no room within ``timeout`` seconds, or too many senders wait.
         """
-        cell = self._cell
+        cell: Cell = self._cell  # type: ignore[attr-defined]  # ``self`` is a ref
         envelope = (message, None, cell.clock(), *origin())
         mailbox = cell.mailbox
         if isinstance(message, ControlMessage):
@@ -211,13 +215,22 @@ class ActorRef(pykka.ActorRef[A], Generic[A]):
     ) -> Future[R]: ...
     @overload
     def ask(
-        self,
-        message: Any,
+        self: To[AnswersLater[M, R]],
+        message: M,
         *,
         block: Literal[False],
         timeout: float | None = None,
         urgent: bool = False,
-    ) -> Future[Any]: ...
+    ) -> Future[R]: ...
+    @overload
+    def ask(
+        self: To[Answers[M, R]],
+        message: M,
+        *,
+        block: Literal[False],
+        timeout: float | None = None,
+        urgent: bool = False,
+    ) -> Future[R]: ...
     @overload
     def ask(
         self,
@@ -229,8 +242,26 @@ class ActorRef(pykka.ActorRef[A], Generic[A]):
     ) -> R: ...
     @overload
     def ask(
-        self,
-        message: Any,
+        self: To[AnswersLater[M, R]],
+        message: M,
+        *,
+        block: Literal[True] = True,
+        timeout: float | None = None,
+        urgent: bool = False,
+    ) -> R: ...
+    @overload
+    def ask(
+        self: To[Answers[M, R]],
+        message: M,
+        *,
+        block: Literal[True] = True,
+        timeout: float | None = None,
+        urgent: bool = False,
+    ) -> R: ...
+    @overload
+    def ask(
+        self: To[Takes[M]],
+        message: M,
         *,
         block: bool = True,
         timeout: float | None = None,
@@ -289,6 +320,36 @@ class ActorRef(pykka.ActorRef[A], Generic[A]):
         except pykka.Timeout:
             future.cancel()
             raise
+
+    @overload
+    def call(
+        self, method: Callable[Concatenate[A, P], Coroutine[Any, Any, R]], *args: P.args, **kwargs: P.kwargs
+    ) -> Future[R]: ...
+    @overload
+    def call(
+        self, method: Callable[Concatenate[A, P], R], *args: P.args, **kwargs: P.kwargs
+    ) -> Future[R]: ...
+    def call(self, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Future[Any]:
+        """Call a method of the actor as its proxy does, in a way that a type checker understands.
+
+        ``await ref.call(Counter.add, 1)`` is ``await ref.proxy().add(1)``, with arguments and result checked. An
+        override of the method in a subclass is called, as with any method.
+
+        Args:
+            method: a method of the actor's class. Only its name counts at run time.
+            args: for the method.
+            kwargs: for the method.
+
+        Returns:
+            a future of the method's result; a refused call is the future's error.
+
+        Raises:
+            AttributeError: the actor has no public method of that name.
+        """
+        name = method.__name__
+        if name.startswith("_") or not callable(getattr(self._cell.actor_class, name, None)):
+            raise AttributeError(f"{self} has no public method {name!r}")
+        return self.ask(ProxyCall(attr_path=(name,), args=args, kwargs=kwargs), block=False)
 
     def stop(self, *, block: bool = True, timeout: float | None = None) -> Any:
         """Stop the actor after the messages that are in its mailbox now; see :meth:`pykka.ActorRef.stop`.

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 from actors._core import inspection, lifecycle, termination
 from actors._core.instruments import Hooks, Instrument
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("actors")
 
 A = TypeVar("A", bound="Actor")
+P = ParamSpec("P")
 
 RESTART = Supervision()
 
@@ -146,14 +147,29 @@ class ActorSystem:
 
     # -- starting -------------------------------------------------------------------------------
 
+    @overload
+    def spawn(self, actor_class: Callable[P, A], *args: P.args, **kwargs: P.kwargs) -> ActorRef[A]: ...
+    @overload
     def spawn(
         self,
         actor_class: type[A],
         *args: Any,
+        name: str | None,
+        supervision: Supervision = ...,
+        **kwargs: Any,
+    ) -> ActorRef[A]: ...
+    @overload
+    def spawn(
+        self, actor_class: type[A], *args: Any, supervision: Supervision, **kwargs: Any
+    ) -> ActorRef[A]: ...
+    def spawn(  # type: ignore[misc]  # a constructor must not have arguments of these names
+        self,
+        actor_class: Any,
+        *args: Any,
         name: str | None = None,
         supervision: Supervision = STOP_ON_FAILURE,
         **kwargs: Any,
-    ) -> ActorRef[A]:
+    ) -> ActorRef[Any]:
         """Start an actor at the top of the tree, from any thread; see :meth:`actors.Actor.spawn`.
 
         Args:

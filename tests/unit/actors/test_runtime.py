@@ -473,3 +473,27 @@ def test_the_runtime_imports_nothing_of_kafka_or_the_transports() -> None:
     script = "import sys, actors; print([m for m in ('grpc','aiohttp','confluent_kafka','pixy') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+async def test_call_is_a_call_through_a_proxy() -> None:
+    class Base(Actor):
+        async def add(self, number: int, *, more: int = 0) -> int:
+            return number + more
+
+        def name(self) -> str:
+            return "base"
+
+    class Derived(Base):
+        def name(self) -> str:
+            return "derived"
+
+    async with ActorSystem() as system:
+        ref = system.spawn(Derived)
+        assert await ref.call(Base.add, 1, more=2) == 3
+        assert await ref.call(Base.name) == "derived", "an override is called"
+        for method in (Base._handle_receive, lambda _self: None):
+            with pytest.raises(AttributeError, match="has no public method"):
+                ref.call(method)  # type: ignore[arg-type]
+        await ref.stop(block=False)
+        with pytest.raises(ActorDeadError):
+            await ref.call(Base.name)

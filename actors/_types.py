@@ -1,0 +1,47 @@
+"""Structural types by which a type checker finds out what an actor takes and answers.
+
+They are read from the annotations of ``on_receive``: with ``async def on_receive(self, message: int) -> str``,
+``ref.tell("x")`` is an error and ``await ref.ask(1, block=False)`` a ``str``. An actor that annotates nothing, or
+leaves its messages to ``@handles``, takes and answers ``Any``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any, Protocol, TypeVar
+
+M_contra = TypeVar("M_contra", contravariant=True)
+R_co = TypeVar("R_co", covariant=True)
+A_co = TypeVar("A_co", covariant=True)
+
+
+class Takes(Protocol[M_contra]):
+    """An actor that takes messages of type M."""
+
+    def on_receive(self, message: M_contra, /) -> Any:
+        """See :meth:`actors.Actor.on_receive`."""
+
+
+class Answers(Protocol[M_contra, R_co]):
+    """An actor that takes M and answers R."""
+
+    def on_receive(self, message: M_contra, /) -> R_co:
+        """See :meth:`actors.Actor.on_receive`."""
+        ...
+
+
+class AnswersLater(Protocol[M_contra, R_co]):
+    """An actor that takes M and answers R from a coroutine."""
+
+    def on_receive(self, message: M_contra, /) -> Coroutine[Any, Any, R_co]:
+        """See :meth:`actors.Actor.on_receive`."""
+        ...
+
+
+class To(Protocol[A_co]):
+    """A ref to an actor of type A. (``ActorRef`` itself is pykka's and invariant.)"""
+
+    @property
+    def actor_class(self) -> type[A_co]:
+        """See :attr:`actors.ActorRef.actor_class`."""
+        ...

@@ -1,0 +1,190 @@
+"""Futures in asyncio's own tools, and the cancelling of derived ones."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from actors import Actor, ActorRef, ActorSystem, Future
+from tests.unit.actors.virtual_time import virtual_system, virtual_time
+
+
+class Sleeper(Actor):
+    """Answers a number after as many seconds; raises what is an exception."""
+
+    def __init__(self, log: list[Any] | None = None) -> None:
+        super().__init__()
+        self.log = log if log is not None else []
+
+    async def on_receive(self, message: Any) -> Any:
+        self.log.append(message)
+        if isinstance(message, Exception):
+            raise message
+        await asyncio.sleep(message)
+        return message
+
+
+def asks(system: ActorSystem, *messages: Any) -> list[Future[Any]]:
+    return [system.spawn(Sleeper).ask(message, block=False) for message in messages]
+
+
+@virtual_time
+async def test_asyncio_wait_takes_futures_as_they_are() -> None:
+    async with virtual_system() as system:
+        quick, slow = asks(system, 1.0, 5.0)
+        found: Any = await asyncio.wait([quick, slow], return_when=asyncio.FIRST_COMPLETED)  # type: ignore[type-var]
+        assert found == ({quick}, {slow})
+        assert quick.result() == 1.0
+        with pytest.raises(asyncio.InvalidStateError):
+            slow.result()
+        found = await asyncio.wait([quick, slow], timeout=1.0)  # type: ignore[type-var]
+        assert found == ({quick}, {slow}) and not slow._callbacks
+        bad, other = asks(system, ValueError("bad"), 5.0)
+        found = await asyncio.wait([bad, other], return_when=asyncio.FIRST_EXCEPTION)  # type: ignore[type-var]
+        assert found == ({bad}, {other}) and isinstance(bad.exception(), ValueError)
+
+
+@virtual_time
+async def test_asyncio_wait_computes_derived_futures() -> None:
+    async with virtual_system() as system:
+        first, second = asks(system, 1.0, 2.0)
+        derived = first.join(second).map(sum)
+        failing = first.map(lambda _value: {}["missing"])
+        found: Any = await asyncio.wait([derived, failing])  # type: ignore[type-var]
+        assert found == ({derived, failing}, set())
+        assert derived.result() == 3.0 and derived.done()
+        assert isinstance(failing.exception(), KeyError)
+
+
+@virtual_time
+async def test_gather_task_group_wait_for_and_shield() -> None:
+    async with virtual_system() as system:
+        assert await asyncio.gather(*asks(system, 1.0, 2.0)) == [1.0, 2.0]
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(each.as_coroutine()) for each in asks(system, 1.0, 2.0)]
+        assert [task.result() for task in tasks] == [1.0, 2.0]
+        done, pending = await asyncio.wait([each.as_asyncio() for each in asks(system, 1.0, 2.0)])
+        assert {each.result() for each in done} == {1.0, 2.0} and not pending
+        (slow,) = asks(system, 5.0)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(slow, 1.0)
+        assert slow.cancelled()
+        (slow,) = asks(system, 5.0)
+        slow.as_asyncio().cancel()  # before its first step
+        await asyncio.sleep(0.1)
+        assert slow.cancelled()
+        (slow,) = asks(system, 5.0)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(slow.as_asyncio()), 1.0)
+        assert await slow == 5.0
+
+
+@virtual_time
+async def test_a_done_callback_runs_on_its_own_loop_once() -> None:
+    async with virtual_system() as system:
+        called: list[Any] = []
+        (future,) = asks(system, 1.0)
+        future.add_done_callback(called.append)
+        future.add_done_callback(called.append)
+        assert future.remove_done_callback(called.append) == 2
+        future.add_done_callback(called.append)
+        await future
+        await asyncio.sleep(0)
+        future.add_done_callback(called.append)
+        assert called == [future]
+        await asyncio.sleep(0)
+        assert called == [future, future]
+
+
+async def test_a_done_callback_is_called_when_a_thread_settles_the_future() -> None:
+    future: Future[int] = Future()
+    thread: list[Any] = []
+    done = asyncio.Event()
+
+    def note(_future: Any) -> None:
+        thread.append(asyncio.get_running_loop())
+        done.set()
+
+    future.add_done_callback(note)
+    await asyncio.to_thread(future.set, 1)
+    await done.wait()
+    assert thread == [asyncio.get_running_loop()]
+
+
+def busy_sleeper(system: ActorSystem, log: list[Any]) -> ActorRef[Sleeper]:
+    """An actor that handles a long message, so that the next one waits in its mailbox."""
+    ref = system.spawn(Sleeper, log)
+    ref.tell(10.0)
+    return ref
+
+
+@pytest.mark.parametrize(
+    "derive",
+    [
+        lambda ask: ask.map(str),
+        lambda ask: ask.map(lambda value: [value]).filter(bool),
+        lambda ask: ask.join(Future()),
+        lambda ask: ask.map(lambda value: [value]).reduce(max),
+    ],
+)
+@pytest.mark.parametrize("awaited", [False, True])
+def test_cancelling_a_derived_future_takes_the_ask_back(derive: Any, awaited: bool) -> None:
+    @virtual_time
+    async def test() -> None:
+        log: list[Any] = []
+        async with virtual_system() as system:
+            ask = busy_sleeper(system, log).ask(0.0, block=False)
+            derived = derive(ask)
+            waiting = asyncio.ensure_future(derived) if awaited else None
+            await asyncio.sleep(1.0)
+            assert derived.cancel() and derived.cancelled() and ask.cancelled()
+            assert not derived.cancel(), "it is settled"
+            for each in (derived, waiting):
+                if each is not None:
+                    with pytest.raises(asyncio.CancelledError):
+                        await each
+            await asyncio.sleep(20.0)
+        assert log == [10.0], "the ask was handled although nobody wants its reply"
+
+    test()
+
+
+@virtual_time
+async def test_a_cancelled_awaiter_of_a_join_takes_all_asks_back() -> None:
+    log: list[Any] = []
+    async with virtual_system() as system:
+        asked = [busy_sleeper(system, log).ask(0.0, block=False) for _ in range(3)]
+        joined = asked[0].join(*asked[1:])
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(1.0):
+                await joined
+        assert joined.cancelled() and all(each.cancelled() for each in asked)
+        await asyncio.sleep(20.0)
+    assert log == [10.0] * 3
+
+
+@virtual_time
+async def test_a_derived_future_is_computed_once_and_done() -> None:
+    calls: list[Any] = []
+    async with virtual_system() as system:
+        (ask,) = asks(system, 1.0)
+        derived = ask.map(calls.append)
+        assert not derived.done()
+        assert await derived is None and await derived is None
+        assert derived.done() and calls == [1.0]
+        assert not derived.cancel()
+
+
+@virtual_time
+async def test_a_cancelled_derived_future_stays_cancelled_although_its_source_is_done() -> None:
+    async with virtual_system() as system:
+        (ask,) = asks(system, 1.0)
+        await ask
+        derived = ask.map(str)
+        assert derived.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await derived
+        with pytest.raises(asyncio.CancelledError):
+            derived.get()

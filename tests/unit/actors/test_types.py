@@ -1,0 +1,125 @@
+"""What mypy and pyright understand: a right program has no error, a wrong one has an error in each wrong line."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+RIGHT = ROOT / "examples" / "actors_typed.py"
+
+WRONG = """
+import asyncio
+
+from actors import ActorSystem
+from actors_typed import Account, Bank, GetBalance, Meter, Shouter
+
+
+async def main(system: ActorSystem, bank: Bank) -> None:
+    system.spawn(Shouter)  # wrong: no mark
+    system.spawn(Shouter, 1)  # wrong: not a str
+    system.spawn(Shouter, "!", time=1)  # wrong: no such argument
+    bank.spawn(Shouter)  # wrong: no mark
+    shouter = system.spawn(Shouter, "!")
+    shouter.tell(1)  # wrong: takes a str
+    shouter.notify(1)  # wrong
+    await shouter.send(1)  # wrong
+    shouter.ask(1, block=False)  # wrong
+    a: int = await shouter.ask("x", block=False)  # wrong: answers a str
+    meter = system.spawn(Meter, name="meter")
+    meter.tell(1.0)  # wrong: takes text
+    b: str = await meter.ask("x", block=False)  # wrong: answers an int
+    c: str = meter.ask("x")  # wrong: answers an int
+    account = system.spawn(Account)
+    balance = await account.ask(GetBalance(), block=False)  # (with "d: str" here, mypy would take Any)
+    d: str = balance  # wrong: answers an int
+    account.call(Account.interest)  # wrong: no percent
+    account.call(Account.interest, "2")  # wrong: not a float
+    account.call(Account.interest, 2.0, years="2")  # wrong: not an int
+    e: str = await account.call(Account.interest, 2.0)  # wrong: answers a float
+    account.call(Meter.on_receive, "x")  # wrong: the method of another class
+    f: list[str] = await asyncio.gather(meter.ask("x", block=False))  # wrong: ints
+    async with asyncio.TaskGroup() as group:
+        g: asyncio.Task[str] = group.create_task(meter.ask("x", block=False).as_coroutine())  # wrong: an int
+    print(a, b, c, d, e, f, g)
+"""
+
+
+@pytest.fixture(scope="module")
+def wrong(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("types") / "wrong.py"
+    path.write_text(WRONG)
+    return path
+
+
+def expected() -> set[int]:
+    return {number for number, line in enumerate(WRONG.splitlines(), 1) if "# wrong" in line}
+
+
+def test_mypy_strict(wrong: Path, tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "mypy",
+        "--strict",
+        "--config-file",
+        os.devnull,
+        "--cache-dir",
+        str(tmp_path),
+    ]
+    done = subprocess.run(
+        [*command, str(RIGHT), str(wrong)],
+        cwd=ROOT,
+        env={**os.environ, "MYPYPATH": f"{ROOT}{os.pathsep}{RIGHT.parent}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    errors = re.findall(r"^(.*?):(\d+): error: (.*)$", done.stdout, re.MULTILINE)
+    elsewhere = [error for error in errors if error[0] != str(wrong)]
+    assert not elsewhere, done.stdout + done.stderr
+    assert {int(line) for _, line, _ in errors} == expected(), done.stdout + done.stderr
+
+
+def test_pyright(wrong: Path) -> None:
+    pyright = shutil.which(
+        "pyright", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    )
+    if pyright is None or shutil.which("node") is None:
+        missing = "pyright (pip install pyright)" if pyright is None else "node"
+        pytest.skip(f"pyright was NOT run: this machine has no {missing}; mypy has checked the same programs")
+    project = wrong.parent / "pyrightconfig.json"
+    project.write_text(
+        json.dumps(
+            {
+                "typeCheckingMode": "strict",
+                "extraPaths": [str(ROOT), str(RIGHT.parent)],
+                "include": [str(RIGHT), str(wrong)],
+            }
+        )
+    )
+    done = subprocess.run(
+        [pyright, "--outputjson", "--pythonpath", sys.executable, "-p", str(project)],
+        cwd=wrong.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    try:
+        found = json.loads(done.stdout)["generalDiagnostics"]
+    except (ValueError, KeyError):
+        pytest.skip(f"pyright was NOT run: it does not start here: {(done.stdout + done.stderr)[-500:]}")
+    errors = [each for each in found if each["severity"] == "error"]
+    here = {each["range"]["start"]["line"] + 1 for each in errors if each["file"] == str(wrong)}
+    elsewhere = [each for each in errors if each["file"] != str(wrong)]
+    assert not elsewhere, elsewhere
+    assert here == expected(), [
+        each for each in errors if each["range"]["start"]["line"] + 1 not in expected()
+    ]
