@@ -5,7 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help install dev pipeline-install run demo kafka pipeline-demo check format types imports unit matrix test test-long chaos lint docs bench bench-actors bench-pipeline chaos-topics proto messages clean
+.PHONY: help install dev pipeline-install run demo kafka pipeline-demo check format types imports unit matrix test test-long chaos search-actors lint docs bench bench-actors bench-pipeline chaos-topics proto messages clean
 
 #: make install           install the daemon into .venv
 #: make run               serve an in-memory sandbox until Ctrl-C
@@ -19,6 +19,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 #: make test              everything, on real Kafka, ZooKeeper and Spark
 #: make test-long         the tests of which make test has a short form, in full
 #: make chaos             half an hour of faults, and a checker (MINUTES=5 SEED=7 MEMBERSHIP=kafka-next FAULTS=daemon-kill,broker-kill)
+#: make search-actors     an hour of cancellations, closed loops and preempted threads on the actor runtime (MINUTES=5 SEED=7)
 #: make lint              format, ruff, mypy, import contracts, of everything
 #: make chaos-topics      5,000 new topics and 200 elections: is every acknowledged record in the log? (20 minutes)
 #: make matrix            the unit tests on Python 3.11 and 3.13
@@ -137,6 +138,11 @@ chaos: $(VENV)/.dev
 	$(BIN)/python -m tests.chaos.kit --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) \
 	  $(if $(MEMBERSHIP),--membership $(MEMBERSHIP)) $(if $(FAULTS),--faults $(FAULTS)) \
 	  $(if $(RATE),--rate $(RATE)) $(if $(PLANT),--plant $(PLANT))
+
+# A seed repeats its run; tests/unit/actors/testing/test_search.py has a short form.
+search-actors: $(VENV)/.test
+	$(BIN)/python -m tests.search.actors --minutes $(if $(filter command line,$(origin MINUTES)),$(MINUTES),60) \
+	  $(if $(SEED),--seed $(SEED))
 
 # TOPICS=300 ELECTIONS=50 for a quick look; tests/chaos/test_produce.py has a shorter form.
 chaos-topics: $(VENV)/.dev

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pykka
 
 from actors._core import stopping
+from actors._core.accounting import account
 from actors._core.crash_reports import report
 from actors._core.dead_letters import answer_dead_letter
 from actors._core.death_watch import tell_watchers, unwatch_all
@@ -120,11 +121,12 @@ def cut_off(cell: Cell) -> None:
         handler.close()  # its task is cancelled before its first step
     envelope, cell.envelope = cell.envelope, None
     reply, cell.reply = cell.reply, None
-    cell.trace = None
     if reply is not None:
         reply.try_fail(cell.dead("stopped before handling the message"))
-    if envelope is not None and handler is not None and cell.hooks is not None:
-        cell.hooks.ended(cell, envelope, cell.began, cell.clock(), asyncio.CancelledError())
+    if envelope is not None and handler is not None:
+        cell.failed += 1
+        account(cell, envelope, cell.began, asyncio.CancelledError())
+    cell.trace = None
 
 
 async def end_life(cell: Cell, *hooks: tuple[str, tuple[Any, ...]]) -> None:

@@ -67,6 +67,10 @@ class VirtualSelector(selectors.DefaultSelector):
         """An exception that the next turn raises out of the loop."""
         self.describe: Callable[[], str] = str
         """Describes which actor waits for which, for the text of :class:`Deadlock` and :class:`Livelock`."""
+        self.on_turn: Callable[[], object] | None = None
+        """Called in each turn; may cancel tasks."""
+        self.on_idle: Callable[[], bool] | None = None
+        """Called when the loop has nothing to do now; tells whether another thread has done something."""
         self.own_files: frozenset[int] = frozenset()
         """The loop's own file descriptors, which wake it."""
         self._max_steps, self._max_stuck, self._wall = max_steps, max_stuck, wall
@@ -87,9 +91,13 @@ class VirtualSelector(selectors.DefaultSelector):
         if failure is not None:
             raise failure
         self._check_bounds()
+        if self.on_turn is not None:
+            self.on_turn()
         if timeout is not None and timeout <= 0:
             return []
         events = super().select(0)
+        while not events and self.on_idle is not None and self.on_idle():
+            events = super().select(0)
         if events:
             return events
         if self._io_pending():

@@ -1,0 +1,78 @@
+"""A short form of ``make search-actors``, and proof that it finds what it is for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from actors._core import lifecycle, supervision, waiting
+from actors._core.cell import Cell
+from actors._system import ActorSystem
+from tests.effort import seeds
+from tests.search.actors import WORLDS, search
+
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::ResourceWarning")
+
+
+@pytest.mark.parametrize("world", sorted(WORLDS))
+def test_nothing_is_found(world: str) -> None:
+    runs, failures = search([world], seeds(40))
+    assert runs >= 10 and not failures, "\n".join(failures)
+
+
+def test_a_lost_wake_up_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it was: a sender that had begun to wait did not look whether the actor had fallen asleep."""
+
+    def wait_for_room(mailbox: Any, envelope: Any) -> Any:
+        room = None
+        with mailbox.lock:
+            if len(mailbox.normal) < mailbox.capacity and not mailbox.waiting:
+                mailbox.normal.append(envelope)
+            else:
+                room = waiting._queue(mailbox, envelope)
+        if room is None:
+            mailbox.rouse()
+        return room
+
+    def falls_asleep(self: Cell) -> bool:
+        self.mailbox.asleep = True
+        if self.mailbox.empty():
+            return True
+        self.mailbox.asleep = False
+        return False
+
+    from actors import _overflow, _ref
+
+    for module in (_overflow, _ref):
+        monkeypatch.setattr(module, "wait_for_room", wait_for_room)
+    monkeypatch.setattr(Cell, "_falls_asleep", falls_asleep)
+    _, failures = search(["preempt"], range(400), most=1)
+    assert failures and "wait for ever" in failures[0]
+    again = search(["preempt"], range(int(failures[0].split()[2].rstrip(":")), 400), most=1)[1]
+    assert again[0] == failures[0], "a seed repeats its run"
+
+
+def test_a_start_that_is_not_noticed_when_it_is_cancelled_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lifecycle, "_start_task_ended", lambda _cell, _task: None)
+    assert search(["cancel"], range(300), most=1)[1]
+
+
+def test_a_loop_whose_end_nobody_tells_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ActorSystem, "loop_closed", lambda _self: None)
+    assert search(["close"], range(50), most=1)[1]
+
+
+def test_a_group_that_a_stopped_member_leaves_behind_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it was: the restart of several actors ended with the actor that had failed."""
+    waits = supervision.Restart._waits
+
+    def only_with_the_first(self: Any, cell: Cell) -> bool:
+        return waits(self, cell) and self._cell.state in (
+            lifecycle.RESTARTING,
+            lifecycle.RUNNING,
+            lifecycle.STARTING,
+        )
+
+    monkeypatch.setattr(supervision.Restart, "_waits", only_with_the_first)
+    assert search(["cancel"], range(300), most=1)[1]
