@@ -7,7 +7,7 @@ other. ``current`` tells in either whose code runs: finding the sender of a mess
 
 Most programs set no variables. Then a message carries nothing, and all handlers of an actor share one context
 with nothing in it but ``current``; its length, 12 ns, shows whether a handler has left something there. A copy
-of a context takes 20 ns, as much again to look at it; a message that carries one takes 200 ns more.
+of a context takes 20 ns, entering one for a handler 40, setting ``current`` in it 40 (primitives, by timeit).
 """
 
 from __future__ import annotations
