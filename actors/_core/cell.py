@@ -475,7 +475,7 @@ class Cell:
                 handler, error = following, None
                 self.handler = handler
         except BaseException as failure:  # Ctrl-C between two handlers; or a defect of the runtime
-            if self.task is task:
+            if self.task is task and not isinstance(failure, GeneratorExit):
                 self.task = None
                 self._broken_off(failure)
             raise

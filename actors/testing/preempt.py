@@ -12,6 +12,7 @@ million runs. Locks of the runtime are replaced by ones that hand the baton on i
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 import sys
 import threading
@@ -95,12 +96,15 @@ class Preempted:
         for module, _ in self._replaced:
             module.threading = fake  # type: ignore[attr-defined]
         self._loop.virtual.on_idle = self._idle
+        gc.collect()
+        gc.disable()  # it would run finalizers of earlier runs at any line
         self._tracing = sys.gettrace()
         sys.settrace(self._trace)
         return self
 
     def __exit__(self, *_exc: object) -> None:
         sys.settrace(self._tracing)
+        gc.enable()
         self._loop.virtual.on_idle = None
         for module, original in self._replaced:
             module.threading = original  # type: ignore[attr-defined]
@@ -108,7 +112,6 @@ class Preempted:
     def start(self, function: Callable[..., object], *args: Any) -> None:
         """Run a function in a thread of its own, from now on, whenever it has the baton."""
         runner = _Runner()
-        self._runners.append(runner)
 
         def run() -> None:
             runner.go.acquire()
@@ -123,6 +126,7 @@ class Preempted:
                 self._hand_on(wait=False)
 
         threading.Thread(target=run, daemon=True).start()
+        self._runners.append(runner)
 
     def wait_until(self, free: Callable[[], bool]) -> None:
         """Hand the baton on until ``free()`` is true."""
