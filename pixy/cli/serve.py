@@ -50,8 +50,17 @@ def run(args: Sequence[str]) -> int:
     allow_open_files()
     sandbox = _sandbox(app, bool(options.sandbox))
     try:
-        with configured(app.logging), _pid_file(options.pidFile):
-            code = _run_loop(Daemon(app, announce=bool(options.sandbox)).run)
+        with contextlib.ExitStack() as opened:
+            opened.enter_context(configured(app.logging))
+            opened.enter_context(_pid_file(options.pidFile))
+
+            def abandon(code: int) -> None:
+                opened.close()
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os._exit(code)
+
+            code = _run_loop(Daemon(app, abandon, announce=bool(options.sandbox)).run)
     except (ConfigError, OSError, ValueError) as error:
         print(f"Failed to initialize: err=({error})")
         code = EXIT_FAILED_TO_START
@@ -138,10 +147,18 @@ def listeners(engine: Engine, app: App) -> list[ListenerSpec]:
 
 
 class Daemon:
-    """One run of the service in an event loop."""
+    """One run of the service in an event loop.
 
-    def __init__(self, app: App, *, announce: bool = False) -> None:
+    Args:
+        app: its configuration.
+        abandon: ends the process with an exit code, whatever still runs in it. After a stop that was not clean, tasks and
+            threads are stuck, some of them in librdkafka: unwinding them could wait for ever, or crash.
+        announce: print how to use the sandbox.
+    """
+
+    def __init__(self, app: App, abandon: Callable[[int], None], *, announce: bool = False) -> None:
         self._app = app
+        self._abandon = abandon
         self._announce = announce
         self._signalled = asyncio.Event()
 
@@ -182,6 +199,7 @@ class Daemon:
                 flush=True,
             )
             code = code or EXIT_NOT_DRAINED
+            self._abandon(code)
         return code
 
     def _dump(self, engine: Engine) -> None:
