@@ -271,7 +271,7 @@ class KafkaInstance(MemberThread[InstanceEvent]):
 
     def _keep(self, message: Any, found: list[Any]) -> bool:
         error = message.error()
-        if error is None or error.code() == PARTITION_END:
+        if self._topics.silent and (error is None or error.code() == PARTITION_END):
             self._topics.heard(message)
         if error is None:
             found.append(message)

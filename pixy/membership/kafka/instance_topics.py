@@ -65,6 +65,8 @@ class InstanceTopics:
         self._made_again: set[str] = set()
         """The topics of which the client has met another id before."""
         self._unheard = Unheard()
+        self.silent = self._unheard.silent
+        """While this is empty, :meth:`heard` need not be called: it would be, for each record."""
 
     def added(self, partitions: list[TopicPartition]) -> set[TopicPartition]:
         """Note the ids of newly assigned partitions' topics; return those whose topic was another one before.

@@ -191,7 +191,8 @@ class SessionPartitions:
             batches: messages of partitions that are fetched.
             ends: the offsets of ends that were reached.
         """
-        self._unheard.heard((*batches, *ends))
+        if self._unheard.silent:
+            self._unheard.heard((*batches, *ends))
         for partition, (_, records) in batches.items():
             known = self._fetching[partition]
             if records[0].offset() < known.next:

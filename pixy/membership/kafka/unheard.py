@@ -27,8 +27,8 @@ class Unheard:
     """For one session, in its thread."""
 
     def __init__(self) -> None:
-        self._due: dict[TopicPartition, float] = {}
-        """Partitions that have returned nothing yet, and when to look them up."""
+        self.silent: dict[TopicPartition, float] = {}
+        """Partitions that have returned nothing yet, and when to look them up; mostly empty."""
         self._starts: dict[TopicPartition, int] = {}
         self._suspect: dict[TopicPartition, float] = {}
         """Those that have messages, and since when that is known."""
@@ -42,24 +42,23 @@ class Unheard:
         """
         for partition, offset in starts.items():
             self._starts[partition] = offset
-            self._due[partition] = now + LOOK_AFTER
+            self.silent[partition] = now + LOOK_AFTER
             self._suspect.pop(partition, None)
 
     def heard(self, partitions: Iterable[TopicPartition]) -> None:
         """These have returned a message or their end, or are fetched no longer."""
-        if self._due:
-            for partition in partitions:
-                self._due.pop(partition, None)
-                self._starts.pop(partition, None)
-                self._suspect.pop(partition, None)
+        for partition in partitions:
+            self.silent.pop(partition, None)
+            self._starts.pop(partition, None)
+            self._suspect.pop(partition, None)
 
     def due(self, now: float) -> list[TopicPartition]:
         """The partitions to look up now."""
-        if not self._due:
+        if not self.silent:
             return []
-        found = [each for each, at in self._due.items() if at <= now and each not in self._suspect]
+        found = [each for each, at in self.silent.items() if at <= now and each not in self._suspect]
         for partition in found:
-            self._due[partition] = now + LOOK_AFTER
+            self.silent[partition] = now + LOOK_AFTER
         return found
 
     def looked_up(self, logs: Mapping[TopicPartition, Log], now: float) -> None:
@@ -70,7 +69,7 @@ class Unheard:
             now: seconds.
         """
         for partition, log in logs.items():
-            if partition in self._due and max(self._starts[partition], log.oldest) < log.stable:
+            if partition in self.silent and max(self._starts[partition], log.oldest) < log.stable:
                 self._suspect.setdefault(partition, now)
 
     def stuck(self, now: float) -> list[TopicPartition]:
