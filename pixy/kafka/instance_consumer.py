@@ -11,6 +11,7 @@ from confluent_kafka import KafkaError as LibraryError, KafkaException, TopicPar
 
 from pixy.kafka.consumer import ConsumerClient
 from pixy.kafka.errors import translate
+from pixy.kafka.topics import Topics
 from pixy.wire.types import TopicPartition
 
 _RETRY = 0.01
@@ -120,7 +121,11 @@ class InstanceConsumer(ConsumerClient):
         return found
 
     def topic_ids(self, topics: Iterable[str], timeout: float) -> Mapping[str, uuid.UUID]:
-        """The ids of the topics that exist, as the group's coordinator knows them.
+        """The ids of the topics that exist. See :meth:`topics`."""
+        return self.topics(topics, timeout).ids
+
+    def topics(self, topics: Iterable[str], timeout: float) -> Topics:
+        """Describe topics as the group's coordinator knows them.
 
         Args:
             topics: names.
@@ -130,7 +135,7 @@ class InstanceConsumer(ConsumerClient):
             PixyError: the coordinator could not be reached.
         """
         self._settle()
-        return self._offsets.topics(topics, patience=timeout).ids
+        return self._offsets.topics(topics, patience=timeout)
 
     def ends(
         self, partitions: Iterable[TopicPartition], timeout: float, *, oldest: bool

@@ -7,11 +7,13 @@ of its own, several leaders at the same time: a broker that does not answer dela
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from types import MappingProxyType
+from typing import Any, TypeVar
 
 from pixy.errors import KafkaError
 from pixy.kafka.brokers import Brokers
@@ -25,6 +27,9 @@ from pixy.wire.types import TopicPartition
 
 T = TypeVar("T")
 
+_AT_ONCE = 500
+"""Milliseconds. A lookup that takes longer asks where the log ended when it began."""
+
 
 @dataclass(frozen=True, slots=True)
 class Log:
@@ -35,12 +40,49 @@ class Log:
         oldest: the first offset that can be read.
         stable: the offset of the next message, or of the first one of an open transaction.
         end: the offset of the next message.
+        first_end: where the log ended at the first attempt to look it up, if that failed and it can be told.
     """
 
     topic_id: uuid.UUID
     oldest: int
     stable: int
     end: int
+    first_end: int | None = None
+
+    def newest(self, *, committed: bool = True) -> int:
+        """Where somebody begins who wants the messages written since he first asked.
+
+        Args:
+            committed: he reads committed messages only.
+        """
+        end = self.stable if committed else self.end
+        return end if self.first_end is None else max(self.oldest, min(end, self.first_end))
+
+
+class FirstAttempt:
+    """The first attempt to look a log up. When a later one succeeds, it tells where the log ended then.
+
+    A log without a leader takes no messages, and each election begins a new leader epoch: so what was written later
+    lies beyond the end of the epoch that was known then, whatever the clocks say. If the leader had just not answered
+    us, its epoch goes on, and only the messages' timestamps tell.
+
+    Attributes:
+        at: milliseconds since 1970.
+        epoch: the partition's leader epoch then; None if nobody has said.
+        attempts: how many were begun.
+    """
+
+    __slots__ = ("at", "attempts", "epoch")
+
+    def __init__(self) -> None:
+        self.at = _now()
+        self.epoch: int | None = None
+        self.attempts = 0
+
+    @property
+    def past(self) -> bool:
+        """Whether the log's end may be another one now."""
+        return self.attempts > 1 or _now() - self.at > _AT_ONCE
 
 
 Outcomes = Mapping[TopicPartition, T | KafkaError]
@@ -57,7 +99,11 @@ class PartitionLogs:
         self._brokers = brokers
 
     def look_up(
-        self, partitions: Iterable[TopicPartition], topics: Topics, found: Callable[[Outcomes[Log]], None]
+        self,
+        partitions: Iterable[TopicPartition],
+        topics: Topics,
+        found: Callable[[Outcomes[Log]], None],
+        attempts: Mapping[TopicPartition, FirstAttempt] = MappingProxyType({}),
     ) -> None:
         """Ask the leaders, and return when all have answered or failed.
 
@@ -65,9 +111,24 @@ class PartitionLogs:
             partitions: whose logs.
             topics: who leads them.
             found: called with some outcomes at a time, each partition in one call, from several threads.
+            attempts: for the :attr:`Log.first_end` of those that have them.
         """
+        epochs: dict[TopicPartition, int] = {}
+        times: dict[TopicPartition, int] = {}
+        for each, first in attempts.items():
+            epoch = topics.leader_epoch(each)
+            if first.epoch is None:
+                first.epoch = epoch
+            if first.past:
+                if first.epoch is None or first.epoch == epoch:
+                    times[each] = first.at
+                else:
+                    epochs[each] = first.epoch
         self._ask_leaders(
-            partitions, topics, lambda theirs, connection: _logs(connection, theirs, topics), found
+            partitions,
+            topics,
+            lambda theirs, connection: _logs(connection, theirs, topics, epochs, times),
+            found,
         )
 
     def logs(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Log]:
@@ -128,6 +189,11 @@ class PartitionLogs:
         self._brokers.ask_each(asks, done)
 
 
+def _now() -> int:
+    """Milliseconds since 1970."""
+    return int(time.time() * 1000)
+
+
 def settled(partitions: Iterable[TopicPartition], outcomes: Outcomes[T]) -> dict[TopicPartition, T]:
     """Return the answers of all partitions, or raise the first one's error."""
     answers: dict[TopicPartition, T] = {}
@@ -139,26 +205,95 @@ def settled(partitions: Iterable[TopicPartition], outcomes: Outcomes[T]) -> dict
     return answers
 
 
-def _logs(connection: Connection, partitions: Sequence[TopicPartition], topics: Topics) -> Outcomes[Log]:
+def _logs(
+    connection: Connection,
+    partitions: Sequence[TopicPartition],
+    topics: Topics,
+    epochs: Mapping[TopicPartition, int],
+    times: Mapping[TopicPartition, int],
+) -> Outcomes[Log]:
     # In this order the end is never below the others.
     oldest = _list_offsets(connection, dict.fromkeys(partitions, OLDEST))
     stable = _list_offsets(connection, dict.fromkeys(partitions, NEWEST), committed=True)
     end = _list_offsets(connection, dict.fromkeys(partitions, NEWEST))
-    return {each: _log(topics.ids[each[0]], oldest[each], stable[each], end[each]) for each in partitions}
+    first_ends = {
+        **_ends_of_epochs(connection, {each: epochs[each] for each in partitions if each in epochs}),
+        **_written_since(connection, {each: times[each] for each in partitions if each in times}),
+    }
+    return {
+        each: _log(topics.ids[each[0]], (oldest[each], stable[each], end[each]), first_ends.get(each))
+        for each in partitions
+    }
 
 
-def _log(topic_id: uuid.UUID, *bounds: int | KafkaError) -> Log | KafkaError:
+def _log(
+    topic_id: uuid.UUID, bounds: Iterable[int | KafkaError], first_end: int | KafkaError | None
+) -> Log | KafkaError:
     offsets: list[int] = []
     for bound in bounds:
         if isinstance(bound, KafkaError):
             return bound
         offsets.append(bound)
-    return Log(topic_id, *offsets)
+    oldest, stable, end = offsets
+    return first_end if isinstance(first_end, KafkaError) else Log(topic_id, oldest, stable, end, first_end)
+
+
+def _ends_of_epochs(
+    connection: Connection, epochs: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int | KafkaError | None]:
+    """Where leader epochs end; None where the leader does not know."""
+    if not epochs:
+        return {}
+    topics: dict[str, list[dict[str, int]]] = {}
+    for (topic, partition), epoch in epochs.items():
+        topics.setdefault(topic, []).append({"Partition": partition, "LeaderEpoch": epoch})
+    body = {
+        "ReplicaId": -1,
+        "Topics": [{"Topic": topic, "Partitions": entries} for topic, entries in topics.items()],
+    }
+    response = run(connection.call("OffsetForLeaderEpoch", body))
+    found: dict[TopicPartition, int | KafkaError | None] = {}
+    for topic_entry in response["Topics"]:
+        for each in topic_entry["Partitions"]:
+            code, end = each["ErrorCode"], each["EndOffset"]
+            answer = error_of(code) if code else end if end >= 0 else None
+            found[topic_entry["Topic"], each["Partition"]] = answer
+    return found
+
+
+def _written_since(
+    connection: Connection, times: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int | KafkaError | None]:
+    """The first messages with timestamps from the given ones to the present; None if there is none.
+
+    A timestamp beyond the present says nothing about when its message was written.
+    """
+    if not times:
+        return {}
+    now = _now()
+    return {
+        each: result
+        if isinstance(result, KafkaError)
+        else result["Offset"]
+        if times[each] <= result["Timestamp"] <= now
+        else None
+        for each, result in _list(connection, times).items()
+    }
 
 
 def _list_offsets(
     connection: Connection, times: Mapping[TopicPartition, int], *, committed: bool = False
 ) -> dict[TopicPartition, int | KafkaError]:
+    results = _list(connection, times, committed=committed)
+    return {
+        each: result if isinstance(result, KafkaError) else result["Offset"]
+        for each, result in results.items()
+    }
+
+
+def _list(
+    connection: Connection, times: Mapping[TopicPartition, int], *, committed: bool = False
+) -> dict[TopicPartition, dict[str, Any] | KafkaError]:
     topics: dict[str, list[dict[str, int]]] = {}
     for (topic, partition), at in times.items():
         topics.setdefault(topic, []).append({"PartitionIndex": partition, "Timestamp": at})
@@ -168,13 +303,13 @@ def _list_offsets(
         "Topics": [{"Name": topic, "Partitions": entries} for topic, entries in topics.items()],
     }
     response = run(connection.call("ListOffsets", body))
-    missing: int | KafkaError = error_of(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    missing: dict[str, Any] | KafkaError = error_of(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     found = dict.fromkeys(times, missing)
     for topic_entry in response["Topics"]:
         for each in topic_entry["Partitions"]:
             code = each["ErrorCode"]
-            found[topic_entry["Name"], each["PartitionIndex"]] = error_of(code) if code else each["Offset"]
+            found[topic_entry["Name"], each["PartitionIndex"]] = error_of(code) if code else each
     return found
 
 
-__all__ = ["Log", "Outcomes", "PartitionLogs", "settled"]
+__all__ = ["FirstAttempt", "Log", "Outcomes", "PartitionLogs", "settled"]

@@ -49,6 +49,7 @@ class Topics:
         self.errors: dict[str, KafkaError] = {}
         """Topics that do not exist, or cannot be described."""
         self._leaders: dict[TopicPartition, Broker | KafkaError] = {}
+        self._epochs: dict[TopicPartition, int] = {}
         brokers = {each.node_id: each for each in self.brokers}
         for topic in body["Topics"]:
             name = topic["Name"]
@@ -62,11 +63,17 @@ class Topics:
                 code = each["ErrorCode"] or ErrorCode.LEADER_NOT_AVAILABLE
                 leader = brokers.get(each["LeaderId"]) or error_of(code)
                 self._leaders[name, each["PartitionIndex"]] = leader
+                self._epochs[name, each["PartitionIndex"]] = each.get("LeaderEpoch", -1)
 
     def leader(self, partition: TopicPartition) -> Broker | KafkaError:
         """The leader of a partition, or the reason why there is none."""
         found = self._leaders.get(partition) or self.errors.get(partition[0])
         return found or error_of(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    def leader_epoch(self, partition: TopicPartition) -> int | None:
+        """The number of the partition's last election, also while it has no leader; None if that is not known."""
+        epoch = self._epochs.get(partition, -1)
+        return None if epoch < 0 else epoch
 
 
 def _info(entry: Mapping[str, Any]) -> PartitionInfo:

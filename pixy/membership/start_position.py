@@ -39,8 +39,8 @@ def resolve_start(
         end: the offset of the next message to be written, whether or not transactions are open.
         from_oldest: whether a partition without an offset begins at its oldest message, else at its end. It does
             in a group that has offsets of other partitions of the topic: the partition was added since.
-        stable: the first offset of an open transaction, where "the end" is for a reader of committed messages;
-            None for ``end``.
+        stable: where "the end" is for the group: the first offset of an open transaction, or where the log ended
+            when the group first asked; None for ``end``.
     """
     if committed is None or committed == _NEWEST:
         newest = end if stable is None else stable

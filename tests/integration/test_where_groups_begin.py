@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from typing import Any
 
 import grpc
@@ -11,9 +12,12 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import NewPartitions, NewTopic
 
+from pixy.kafka import settings
+from pixy.kafka.brokers import Brokers
+from pixy.kafka.partition_logs import FirstAttempt, PartitionLogs
 from pixy.wire.client import GroupClient
 from tests.integration.restv1.consumers import Instance
-from tests.integration.restv1.test_consumer_partitions import read
+from tests.integration.restv1.test_consumer_partitions import hold_look_ups, read
 from tests.kafka.cluster import Cluster
 from tests.support import Daemon, eventually, make_config, serving
 
@@ -99,6 +103,75 @@ async def test_a_partition_without_a_leader_delays_no_other_and_begins_when_it_h
         if 3 not in kafka3._processes:
             kafka3.start(3)
         await asyncio.to_thread(kafka3.wait_ready)
+
+
+async def test_a_partition_that_had_no_leader_at_the_join_begins_where_it_ended_then(
+    kafka3: Cluster, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With ``newest``. What is written before the returned leader is asked was written after the join."""
+    new = NewTopic(name, 2, replica_assignment=[[1], [3]], config={"min.insync.replicas": "1"})
+    kafka3.admin().create_topics([new])[name].result(30)
+    for partition in range(2):
+        await asyncio.to_thread(write, kafka3, name, 3, partition)
+    kafka3.kill(3)
+    try:
+        config = make_config(kafka3.bootstrap(), initial_offset="newest", long_polling_timeout=1.0)
+        config_next = make_config(
+            kafka3.bootstrap(), initial_offset="newest", long_polling_timeout=1.0, group_protocol="consumer"
+        )
+        async with serving(config) as one, serving(config_next) as two:
+            for daemon, group in ((one, "g1"), (two, "g2")):
+                await eventually(lambda d=daemon, g=group: _first_answer(d, name, g))
+                await asyncio.to_thread(write, kafka3, name, 1, 0)
+                await take(daemon, name, group, {(0, 3)} if daemon is one else {(0, 4)})
+            written = hold_look_ups(monkeypatch)
+            late = Producer({"bootstrap.servers": ",".join(kafka3.bootstrap()), "log_level": 0})
+            late.produce(name, b"late", partition=1)  # with the leader's return
+            kafka3.start(3)
+            assert await asyncio.to_thread(late.flush, 60) == 0
+            written.set()
+            assert await take(one, name, "g1", {(0, 4), (1, 3)}) in ([(0, 4), (1, 3)], [(1, 3), (0, 4)])
+            assert await take(two, name, "g2", {(1, 3)}) == [(1, 3)]
+    finally:
+        if 3 not in kafka3._processes:
+            kafka3.start(3)
+        await asyncio.to_thread(kafka3.wait_ready)
+
+
+async def _first_answer(daemon: Daemon, topic: str, group: str) -> bool:
+    """Whether a first request was answered that there is no message."""
+    try:
+        await daemon.consume(topic, group, auto_ack=True)
+    except grpc.RpcError as error:
+        return error.code() is grpc.StatusCode.NOT_FOUND
+    raise AssertionError("a message came")
+
+
+def test_a_leader_that_had_not_answered_tells_by_timestamps_where_its_log_ended(
+    kafka: Cluster, name: str
+) -> None:
+    """Its epoch goes on. A timestamp in the future says nothing."""
+    kafka.create_topic(name, 3)
+    partitions = [(name, partition) for partition in range(3)]
+    brokers = Brokers(settings.consumer(make_config(kafka.bootstrap()).proxies["default"], name))
+    for partition in range(3):
+        write(kafka, name, 2, partition)
+    future = Producer({"bootstrap.servers": kafka.bootstrap()[0]})
+    future.produce(name, b"", partition=1, timestamp=int(time.time() * 1000) + 600_000)
+    future.flush(30)
+    found: dict[Any, Any] = {}
+    attempts = {each: FirstAttempt() for each in partitions}
+
+    def look_up() -> list[int]:
+        for each in attempts.values():
+            each.attempts += 1
+        PartitionLogs(brokers).look_up(partitions, brokers.topics([name]), found.update, attempts)
+        return [found[each].newest() for each in partitions]
+
+    assert look_up() == [2, 3, 2]
+    for partition in range(2):
+        write(kafka, name, 2, partition)
+    assert look_up() == [2, 5, 2]
 
 
 # -- topics that are made again -----------------------------------------------------------------------

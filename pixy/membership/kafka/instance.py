@@ -19,6 +19,7 @@ from pixy.kafka import settings
 from pixy.kafka.consumer import PARTITION_END, Check, Commit
 from pixy.kafka.errors import translate
 from pixy.kafka.instance_consumer import InstanceConsumer, is_transient, partition_of, size_of
+from pixy.kafka.partition_logs import Log
 from pixy.membership.instances import (
     Assigned,
     Done,
@@ -32,6 +33,7 @@ from pixy.membership.instances import (
 from pixy.membership.kafka.first_records import FirstRecords
 from pixy.membership.kafka.instance_starts import StartOffsets
 from pixy.membership.kafka.instance_topics import InstanceTopics
+from pixy.membership.kafka.late_starts import LateStarts
 from pixy.membership.kafka.member_thread import MemberThread
 from pixy.membership.kafka.start_lookups import StartLookups
 from pixy.membership.poll_interval import PollInterval
@@ -89,12 +91,13 @@ class KafkaInstance(MemberThread[InstanceEvent]):
         self._first_records = FirstRecords()
         self._polling = False
         """Whether the consumer has a subscription or partitions, so polling makes sense."""
-        self._joined = False
+        self._joined = self._member = False
         self._looked = self._polled = time.monotonic()
         self._paused = False
         # "earliest" is for a position that is out of range: it has expired, or the topic was made again. Nothing
         # that is there is skipped. StartOffsets looks up where partitions without a committed offset begin.
         self._settings = settings.instance(proxy, group, name, "earliest", isolation)
+        self._committed_only = isolation == "read_committed"
         # Thread.start() waits until the thread runs: up to seconds among a thousand threads, so not on the loop.
         self._starting = self._loop.run_in_executor(_starter, self._start)
 
@@ -166,6 +169,7 @@ class KafkaInstance(MemberThread[InstanceEvent]):
         )
         self._lookups = StartLookups(self._settings, self._settings["group.id"])
         self._topics = InstanceTopics(self._client, self._lookups, self._run_soon, self._begin_anew)
+        self._late = LateStarts(self._client, self._lookups, self._run_soon, self._begin_late)
 
     def _close(self) -> None:
         try:
@@ -182,6 +186,7 @@ class KafkaInstance(MemberThread[InstanceEvent]):
         most = self._wanted[0]
         if self._closing:
             return
+        self._late.look_up()
         if not self._polling:
             self._wake.wait()
         elif most:
@@ -238,8 +243,10 @@ class KafkaInstance(MemberThread[InstanceEvent]):
                 message = poll(interval.seconds)
                 if message is None:
                     self._topics.nothing_came()
-                if message is not None or self._commands or not self._wanted[0] or self._topics.due:
+                if message is not None or self._commands or not self._wanted[0]:
                     return message
+                if self._topics.due or self._late.due:
+                    return None
 
     def _rest(self) -> None:
         """No read waits: poll to serve rebalances. A record that turns up is kept for the next read."""
@@ -261,7 +268,7 @@ class KafkaInstance(MemberThread[InstanceEvent]):
         """
         self._paused = False
         self._first_records.expect(self._assigned)
-        self._client.resume(self._assigned)
+        self._late.resume(self._assigned)
         try:
             self._client.ends(self._assigned, _WAKING_TIMEOUT, oldest=False)
         except PixyError as error:
@@ -288,7 +295,7 @@ class KafkaInstance(MemberThread[InstanceEvent]):
     def _subscribe(self, topics: tuple[str, ...]) -> None:
         self._starts.subscribed(topics)
         self._client.subscribe_or_raise(topics)
-        self._polling = True
+        self._polling = self._member = True
         self._joined = False
         self._looked = time.monotonic()
 
@@ -296,22 +303,27 @@ class KafkaInstance(MemberThread[InstanceEvent]):
         self, partitions: tuple[TopicPartition, ...], keep: dict[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
         self._topics.added(list(partitions))
-        starts = self._starts.of_assignment(self._client, list(partitions), keep)
+        found = self._starts.of_assignment(self._client, list(partitions), keep)
+        starts = found.starts
         self._client.assign_only(starts)
-        # librdkafka keeps the pause of a partition that goes and comes back.
-        self._paused = False
-        self._client.resume(starts)
         self._topics.forget(self._assigned - set(starts))
         self._drop(self._assigned)
+        self._late.add(found.late)
+        # librdkafka keeps the pause of a partition that goes and comes back.
+        self._paused = False
+        self._late.resume(starts)
         self._assigned = set(starts)
         self._first_records.expect(starts)
         self._topics.started(starts)
         self._polling = self._joined = True
+        self._member = False
         self._looked = time.monotonic()
         return starts
 
     def _seek(self, offsets: dict[TopicPartition, int]) -> None:
         self._client.seek_all(offsets, _QUERY_TIMEOUT)
+        if (late := self._late.drop(offsets)) and not self._paused:
+            self._client.resume(late)
         self._topics.moved(offsets)
         self._topics.started(offsets)
         self._first_records.expect(offsets)
@@ -338,12 +350,25 @@ class KafkaInstance(MemberThread[InstanceEvent]):
         self._topics.started(dict.fromkeys(partitions, 0))
         self._post(Assigned(dict.fromkeys(partitions, 0), frozenset(partitions)))
 
+    def _begin_late(self, logs: Mapping[TopicPartition, Log]) -> None:
+        """Fetch partitions whose beginning is known now."""
+        starts = {each: log.newest(committed=self._committed_only) for each, log in logs.items()}
+        for partition, offset in starts.items():
+            self._client.restart(partition, offset)
+        if self._paused:
+            self._client.pause(starts)
+        self._first_records.expect(starts)
+        self._topics.started(starts)
+        self._post(Assigned(starts, frozenset(starts) if self._member else frozenset()))
+
     # -- callbacks, in the thread -----------------------------------------------------------------
 
     def _assign(self, partitions: list[TopicPartition]) -> None:
         again = self._topics.added(partitions)
-        starts, new = self._starts.of_member(self._client, partitions, again)
+        found = self._starts.of_member(self._client, partitions, again)
+        starts = found.starts
         self._client.assign(starts.items())
+        self._late.add(found.late)
         self._assigned.update(starts)
         self._first_records.expect(starts)
         self._topics.started(starts)
@@ -351,9 +376,9 @@ class KafkaInstance(MemberThread[InstanceEvent]):
             self._client.pause(partitions)
         elif partitions:
             # librdkafka keeps the pause of a partition that was revoked and comes back.
-            self._client.resume(partitions)
+            self._late.resume(partitions)
         self._joined = True
-        self._post(Assigned(starts, frozenset(new)))
+        self._post(Assigned(starts, frozenset(found.new)))
 
     def _revoke(self, partitions: list[TopicPartition]) -> None:
         if not self._closing and partitions:
@@ -374,6 +399,7 @@ class KafkaInstance(MemberThread[InstanceEvent]):
         self._assigned -= dropped
         self._first_records.forget(dropped)
         self._starts.forget(dropped)
+        self._late.drop(dropped)
         self._ahead = [message for message in self._ahead if partition_of(message) not in dropped]
 
 

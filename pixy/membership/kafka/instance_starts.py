@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from pixy.errors import PixyError, UnknownPartition
 from pixy.kafka.errors import unknown_topic
-from pixy.kafka.instance_consumer import BEGINNING, END, InstanceConsumer, Layout
+from pixy.kafka.instance_consumer import BEGINNING, END, InstanceConsumer
+from pixy.kafka.partition_logs import FirstAttempt
+from pixy.wire.connection import Broker
 from pixy.wire.types import TopicPartition
 
 logger = logging.getLogger("pixy.membership")
@@ -21,7 +24,22 @@ logger = logging.getLogger("pixy.membership")
 _TIMEOUT = 10.0
 
 Starts = dict[TopicPartition, int]
-"""Offsets, or BEGINNING or END, which the Kafka client looks up itself as soon as the partition has a leader."""
+"""Offsets, or BEGINNING, which the Kafka client looks up itself, or END for those that are late."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Where partitions begin.
+
+    Args:
+        starts: of all of them.
+        new: of those that begin at their end because nothing is committed for them.
+        late: those of which the end could not be looked up.
+    """
+
+    starts: Starts
+    new: Starts
+    late: dict[TopicPartition, FirstAttempt]
 
 
 class StartOffsets:
@@ -54,16 +72,13 @@ class StartOffsets:
 
     def of_member(
         self, client: InstanceConsumer, partitions: list[TopicPartition], again: set[TopicPartition]
-    ) -> tuple[Starts, Starts]:
+    ) -> Found:
         """Find where partitions begin that the group has assigned.
 
         Args:
             client: the instance's.
             partitions: newly assigned.
             again: those whose topic was made again since the instance first read it.
-
-        Returns:
-            All starts, and those of partitions that begin at their end because nothing is committed for them.
 
         Raises:
             PixyError: the coordinator does not tell the committed offsets.
@@ -73,14 +88,13 @@ class StartOffsets:
         missing = [partition for partition in partitions if partition not in starts]
         added = set(missing) if self._oldest else self._added(client, missing) | again.intersection(missing)
         begin = dict.fromkeys(added, BEGINNING)
-        ends = self._ends(client, [partition for partition in missing if partition not in added])
-        new = {partition: at for partition, at in ends.items() if at >= 0}
-        return {**starts, **begin, **ends}, new
+        ends, late = self._ends(client, [partition for partition in missing if partition not in added])
+        return Found({**starts, **begin, **ends, **dict.fromkeys(late, END)}, ends, late)
 
     def of_assignment(
         self, client: InstanceConsumer, partitions: list[TopicPartition], keep: Mapping[TopicPartition, int]
-    ) -> Starts:
-        """The starts of partitions that the client has chosen. A topic need not exist yet.
+    ) -> Found:
+        """Find the starts of partitions that the client has chosen. A topic need not exist yet.
 
         Args:
             client: the instance's.
@@ -100,8 +114,10 @@ class StartOffsets:
         starts = self._committed(client, partitions)
         missing = [partition for partition in partitions if partition not in starts]
         begin = [each for each in missing if self._oldest or each[0] not in layout]
-        ends = self._ends(client, [each for each in missing if each not in begin], layout)
-        return {**starts, **dict.fromkeys(begin, BEGINNING), **ends}
+        ends, late = self._ends(client, [each for each in missing if each not in begin])
+        return Found(
+            {**starts, **dict.fromkeys(begin, BEGINNING), **ends, **dict.fromkeys(late, END)}, {}, late
+        )
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
         """These partitions are gone: their positions before the restart mean nothing any more."""
@@ -154,21 +170,25 @@ class StartOffsets:
         return added
 
     def _ends(
-        self, client: InstanceConsumer, partitions: list[TopicPartition], layout: Layout | None = None
-    ) -> Starts:
-        """The ends of partitions. One that has no leader, and so does not answer, holds up no other."""
+        self, client: InstanceConsumer, partitions: list[TopicPartition]
+    ) -> tuple[Starts, dict[TopicPartition, FirstAttempt]]:
+        """The ends of partitions, and those that do not answer, which hold up no other."""
         if not partitions:
-            return {}
-        starts = dict.fromkeys(partitions, END)
+            return {}, {}
+        late = {partition: FirstAttempt() for partition in partitions}
+        ends: Starts = {}
         try:
-            if layout is None:
-                layout = client.layout({topic for topic, _ in partitions}, _TIMEOUT)
-            ready = [(topic, number) for topic, number in partitions if layout.get(topic, {}).get(number)]
+            topics = client.topics({topic for topic, _ in partitions}, _TIMEOUT)
+            for partition, first in late.items():
+                first.epoch = topics.leader_epoch(partition)
+            ready = [each for each in partitions if isinstance(topics.leader(each), Broker)]
             if ready:
-                starts |= client.ends(ready, _TIMEOUT, oldest=False)
+                ends = client.ends(ready, _TIMEOUT, oldest=False)
         except PixyError as error:
             logger.warning("%s: cannot look up the ends of %s: %s", self._name, partitions, error)
-        return starts
+        for first in late.values():
+            first.attempts += 1
+        return ends, {each: first for each, first in late.items() if each not in ends}
 
 
-__all__ = ["StartOffsets", "Starts"]
+__all__ = ["Found", "StartOffsets", "Starts"]

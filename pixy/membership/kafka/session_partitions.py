@@ -309,7 +309,7 @@ class SessionPartitions:
             log.oldest,
             log.end,
             from_oldest=waiting.oldest or added or self._conf.initial_offset == "oldest",
-            stable=log.stable,
+            stable=log.newest(),
         )
         metadata = "" if start.base is None else found.committed.metadata
         return AssignedPartition(

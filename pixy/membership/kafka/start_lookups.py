@@ -10,12 +10,13 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from pixy.errors import PixyError
 from pixy.kafka.brokers import Brokers
 from pixy.kafka.errors import translate
 from pixy.kafka.group_offsets import Committed, GroupOffsets
-from pixy.kafka.partition_logs import Log, PartitionLogs
+from pixy.kafka.partition_logs import FirstAttempt, Log, PartitionLogs
 from pixy.kafka.settings import Settings
 from pixy.kafka.topics import Topics
 from pixy.wire.types import TopicPartition
@@ -75,7 +76,7 @@ class StartLookups:
 
     def look_up(
         self,
-        partitions: Iterable[TopicPartition],
+        partitions: Mapping[TopicPartition, FirstAttempt],
         after: threading.Thread | None,
         found: Callable[[Outcomes], None],
         done: Callable[[], None],
@@ -83,12 +84,14 @@ class StartLookups:
         """Begin a lookup.
 
         Args:
-            partitions: which.
+            partitions: which, and when each was looked up first.
             after: a commit in progress, whose end is waited for; None for none.
             found: called in other threads with some outcomes at a time.
             done: called in another thread at the end, after all outcomes.
         """
-        wanted = list(partitions)
+        wanted = dict(partitions)
+        for first in wanted.values():
+            first.attempts += 1
 
         def job() -> None:
             if after is not None:
@@ -122,20 +125,26 @@ class StartLookups:
         )
 
     def logs(
-        self, partitions: Iterable[TopicPartition], found: Callable[[Mapping[TopicPartition, Log]], None]
+        self,
+        partitions: Iterable[TopicPartition],
+        found: Callable[[Mapping[TopicPartition, Log]], None],
+        attempts: Mapping[TopicPartition, FirstAttempt] = MappingProxyType({}),
     ) -> None:
         """Begin to look up the logs of partitions; a failure is logged, and leaves a partition out.
 
         Args:
             partitions: which.
             found: called in other threads with some logs at a time.
+            attempts: when they were looked up first, for those of which that matters.
         """
-        wanted = list(partitions)
+        wanted, since = list(partitions), dict(attempts)
+        for first in since.values():
+            first.attempts += 1
 
         def job() -> None:
             with self._coordinator:
                 topics = self._offsets.topics({topic for topic, _ in wanted})
-            self._logs.look_up(wanted, topics, lambda outcomes: found(_found(outcomes)))
+            self._logs.look_up(wanted, topics, lambda outcomes: found(_found(outcomes)), since)
 
         self._start(
             job, lambda error: logger.info("group %s: looking up logs failed: %s", self._group, error)
@@ -166,7 +175,9 @@ class StartLookups:
         self._threads.append(thread)
         thread.start()
 
-    def _find(self, partitions: list[TopicPartition], found: Callable[[Outcomes], None]) -> None:
+    def _find(
+        self, partitions: Mapping[TopicPartition, FirstAttempt], found: Callable[[Outcomes], None]
+    ) -> None:
         with self._coordinator:
             committed, refused = self._offsets.fetch(partitions, patience=_PATIENCE)
             topics = self._offsets.topics({topic for topic, _ in committed}, patience=_PATIENCE)
@@ -182,7 +193,7 @@ class StartLookups:
                 }
             )
 
-        self._logs.look_up(committed, topics, asked)
+        self._logs.look_up(committed, topics, asked, partitions)
 
     def _established(self, committed: Mapping[TopicPartition, Committed], topics: Topics) -> set[str]:
         """The topics that the group has committed offsets of."""

@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 
 from pixy.errors import PixyError
+from pixy.kafka.partition_logs import FirstAttempt
 from pixy.membership.kafka.start_lookups import MOST, Found, Outcomes, StartLookups
 from pixy.wire.types import TopicPartition
 
@@ -35,7 +36,7 @@ class Waiting:
         oldest: begin at the oldest message, whatever was committed.
     """
 
-    __slots__ = ("again", "asked", "epoch", "first", "oldest", "was")
+    __slots__ = ("again", "asked", "attempt", "epoch", "first", "oldest", "was")
 
     def __init__(
         self,
@@ -49,6 +50,8 @@ class Waiting:
         self.epoch, self.first, self.was, self.again, self.oldest = epoch, first, was, again, oldest
         self.asked = False
         """Whether a lookup is running."""
+        self.attempt = FirstAttempt()
+        """The newest message is that of this moment."""
 
 
 Taken = list[tuple[TopicPartition, Waiting, Found]]
@@ -107,7 +110,7 @@ class WaitingPartitions:
         for waiting in wanted.values():
             waiting.asked = True
         self._lookups.look_up(
-            wanted,
+            {each: waiting.attempt for each, waiting in wanted.items()},
             self._commit_in_progress(),
             lambda outcomes: self._arrive(wanted, outcomes),
             lambda: self._done(wanted),

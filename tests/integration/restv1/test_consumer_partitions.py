@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import NewPartitions, NewTopic
 
+from pixy.kafka.partition_logs import PartitionLogs
 from tests.integration.restv1.consumers import Instance, fill
 from tests.integration.restv1.test_consumer_defects import ready
 from tests.kafka.cluster import Cluster
@@ -219,8 +222,12 @@ async def test_a_partition_can_be_assigned_before_its_topic_exists(kafka: Cluste
         assert await read(instance, 2) == [b"0", b"1"]
 
 
-async def test_a_partition_without_a_leader_holds_up_no_other(kafka3: Cluster, name: str) -> None:
-    """Each is on one broker alone; one broker is dead when the instance joins."""
+async def test_a_partition_without_a_leader_holds_up_no_other(
+    kafka3: Cluster, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is on one broker alone; one broker is dead when the instance joins. It is asked for the end of its partition
+    after a record was written to it, which the instance gets.
+    """
     topic = NewTopic(name, 3, replica_assignment=[[1], [2], [3]], config={"min.insync.replicas": "1"})
     kafka3.admin().create_topics([topic])[name].result(30)
     config = make_config(kafka3.bootstrap())
@@ -228,21 +235,44 @@ async def test_a_partition_without_a_leader_holds_up_no_other(kafka3: Cluster, n
         for number in range(3):
             await eventually(lambda at=number: _writable(daemon, name, at))  # type: ignore[misc]
         await asyncio.to_thread(kafka3.kill, 3)
-        by_reset = {reset: Instance(daemon, f"{name}-{reset}", reset) for reset in ("earliest", "latest")}
-        for reset, instance in by_reset.items():
-            await instance.create(auto_offset_reset=reset)
-            await instance.subscribe(name)
-        assert sorted(await read(by_reset["earliest"], 2)) == [b"first", b"first"]
-        assert await by_reset["latest"].values("?timeout=100") == []
+        earliest, latest, manual = (Instance(daemon, f"{name}-{at}") for at in range(3))
+        await earliest.create(auto_offset_reset="earliest")
+        await earliest.subscribe(name)
+        await latest.create(auto_offset_reset="latest")
+        await latest.subscribe(name)
+        await manual.create(auto_offset_reset="latest")
+        places = [{"topic": name, "partition": number} for number in range(3)]
+        assert (await manual.at("POST", "/assignments", {"partitions": places})).status == 204
+        assert sorted(await read(earliest, 2)) == [b"first", b"first"]
+        for instance in (latest, manual):
+            assert await instance.values("?timeout=100") == []
         await fill(daemon, name, b"next", partition=0)
-        for instance in by_reset.values():
+        for instance in (earliest, latest, manual):
             assert await read(instance, 1) == [b"next"]
+        written = hold_look_ups(monkeypatch)
+        late = Producer({"bootstrap.servers": ",".join(kafka3.bootstrap()), "log_level": 0})
+        late.produce(name, b"late", partition=2)  # with the leader's return
         await asyncio.to_thread(kafka3.start, 3)
-        await asyncio.to_thread(kafka3.wait_ready, 3)
-        assert await read(by_reset["earliest"], 1) == [b"first"], "the rest begins with its leader"
-        await fill(daemon, name, b"late", partition=2)
-        for instance in by_reset.values():
+        assert await asyncio.to_thread(late.flush, 60) == 0
+        written.set()
+        assert await read(earliest, 2) == [b"first", b"late"], "the rest begins with its leader"
+        for instance in (latest, manual):
             assert await read(instance, 1) == [b"late"]
+        await eventually(lambda: latest.committed(name, 3), lambda found: found[2] == 1)
+        await asyncio.to_thread(kafka3.wait_ready, 3)
+
+
+def hold_look_ups(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Let no lookup of logs begin until the event is set."""
+    go_on = threading.Event()
+    look_up = PartitionLogs.look_up
+
+    def held(*args: Any) -> None:
+        assert go_on.wait(90)
+        look_up(*args)
+
+    monkeypatch.setattr(PartitionLogs, "look_up", held)
+    return go_on
 
 
 async def _make_again(kafka: Cluster, topic: str) -> None:

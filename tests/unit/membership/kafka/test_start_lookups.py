@@ -12,7 +12,7 @@ import pytest
 
 from pixy.errors import KafkaError
 from pixy.kafka.group_offsets import Committed
-from pixy.kafka.partition_logs import Log
+from pixy.kafka.partition_logs import FirstAttempt, Log
 from pixy.membership.kafka import start_lookups as module
 from pixy.membership.kafka.start_lookups import Found, Outcomes, StartLookups
 from pixy.wire.types import TopicPartition
@@ -62,6 +62,7 @@ class Leaders:
         partitions: Iterable[TopicPartition],
         _topics: object,
         found: Callable[[Mapping[Any, Any]], None],
+        _attempts: object = None,
     ) -> None:
         wanted = list(partitions)
         found({each: DOWN if each in self.down else LOG for each in wanted if each not in self.hanging})
@@ -86,7 +87,7 @@ class Case:
         def found(outcomes: Outcomes) -> None:
             self.outcomes.update(outcomes)
 
-        self.lookups.look_up(partitions, None, found, done.set)
+        self.lookups.look_up({each: FirstAttempt() for each in partitions}, None, found, done.set)
         return done
 
     def look_up(self, *partitions: TopicPartition) -> dict[TopicPartition, Any]:
@@ -152,7 +153,7 @@ def test_a_lookup_waits_for_the_commit_in_progress(monkeypatch: pytest.MonkeyPat
     )
     commit.start()
     done = threading.Event()
-    case.lookups.look_up([("t", 0)], commit, case.outcomes.update, done.set)
+    case.lookups.look_up({("t", 0): FirstAttempt()}, commit, case.outcomes.update, done.set)
     landed.set()
     assert done.wait(LONG)
     assert case.outcomes["t", 0].committed.offset == 7
