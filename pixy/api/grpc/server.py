@@ -26,6 +26,13 @@ SERVICE = "KafkaPixy"
 MIN_RECEIVE = 1024 * 1024
 _SLACK = 64 * 1024
 _GRACE = 1.0
+_unstoppable: list[Any] = []
+"""Servers whose own tasks somebody has cancelled with all others (``asyncio.run`` does at its end).
+
+grpc's core still has the address of the memory in which it would announce the next call, and grpc 1.85 has freed that
+memory with the task. A stop, also the one that ``grpc.aio.Server.__del__`` begins, writes into it, whatever is there by
+now: with actors that was a coroutine, and the interpreter crashed. Therefore such a server is never stopped or freed.
+"""
 
 # The first class that matches decides.
 _STATUS: tuple[tuple[type[Exception], grpc.StatusCode], ...] = (
@@ -189,5 +196,9 @@ class GrpcServer(Listener):
 
     async def close(self) -> None:
         """Give calls a moment to finish, then end them."""
+        if self._ended is not None and (self._ended.cancelled() or self._ended.cancelling()):
+            logger.error("gRPC server on %s: its tasks were cancelled, it cannot be stopped", self._address)
+            _unstoppable.append(self._server)
+            return
         # The waiter ends by itself then; cancelling it would cancel what stop() waits for.
         await self._server.stop(_GRACE)

@@ -172,3 +172,54 @@ def test_after_a_fork_the_child_has_actors_of_its_own() -> None:
         [sys.executable, "-c", FORK], capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+ABANDONED = """
+import asyncio
+from actors import Actor, ActorSystem
+
+class Leaf(Actor):
+    async def on_receive(self, message):
+        await asyncio.Event().wait()
+
+    async def on_stop(self):
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            await asyncio.sleep(0)
+            raise
+
+class Inner(Leaf):
+    def __init__(self, depth):
+        super().__init__()
+        self.below = [self.spawn(Inner, depth - 1) if depth else self.spawn(Leaf) for _ in range(2)]
+
+async def main(system_timeout, busy, again):
+    system = ActorSystem(stop_grace=0.01)
+    top = system.spawn(Inner, 3)
+    for ref in (top, *top._cell.actor.below) if busy else ():
+        ref.tell("wait")
+    await asyncio.sleep(0)
+    assert not (await system.stop(system_timeout)).clean
+    if again:
+        waiting.append(asyncio.ensure_future(system.stop(60)))
+        await asyncio.sleep(0)
+
+waiting = []
+for busy in (False, True):
+    for again in (False, True):
+        for _ in range(3):
+            asyncio.run(main(0.02, busy, again))
+print("done")
+"""
+
+
+def test_a_stop_that_the_loop_does_not_see_the_end_of_is_abandoned_without_a_crash() -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-X", "faulthandler", "-c", ABANDONED],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr[-3000:]
