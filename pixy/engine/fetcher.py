@@ -18,7 +18,7 @@ from typing import Any
 from actors import Actor, Future, Request, handles
 from pixy.config.model import Proxy
 from pixy.engine.consume.long_polls import Message
-from pixy.errors import FetchPoolBusy, PixyError
+from pixy.errors import FetchPoolBusy, KafkaError, PixyError
 from pixy.kafka.errors import translate
 from pixy.kafka.fetcher import FetchClient, Read
 from pixy.kafka.record_headers import HeaderReader
@@ -183,6 +183,9 @@ class Fetcher(Actor):
         try:
             reply.try_set(await loop.run_in_executor(self._threads, blocking))
         except PixyError as error:
+            # Kafka's own error says nothing against the consumer. One without an answer may be its fault: librdkafka
+            # does not find the leaders of a topic that was made again (issue 4898).
+            broken = isinstance(error, KafkaError) and error.code < 0
             reply.try_fail(error)
         except Exception as error:
             broken = True

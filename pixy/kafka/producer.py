@@ -1,41 +1,37 @@
 """The producer client of a cluster: librdkafka sends, one thread collects the delivery reports.
 
-librdkafka's callback appends reports to a list, and the thread hands the list to the loop once per wake-up.
-The thread and the loop compete for the GIL, so the thread does as little as possible.
+See :mod:`pixy.kafka.delivery_thread` for the thread.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import math
-import threading
+import logging
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from confluent_kafka import KafkaError as LibraryError, KafkaException, Producer
+from confluent_kafka import KafkaException
 
 from pixy.errors import KafkaError
+from pixy.kafka.brokers import Brokers
+from pixy.kafka.delivery_thread import DeliveryThread, Probe
 from pixy.kafka.errors import translate
 from pixy.kafka.gated_sender import GatedSender, Sending
 from pixy.kafka.library_calls import list_topics, send_one, send_together
 from pixy.kafka.producer_messages import Bulk, Landed, Message, Outgoing, Report, by_partition
-from pixy.kafka.returned_messages import ReturnedMessages
+from pixy.kafka.remade_topics import LOOK_EVERY, RemadeTopics
 from pixy.kafka.settings import Settings
 from pixy.kafka.threads import KafkaThreads
 
-_POLL = 0.1
-"""Seconds that the thread waits for a report before it looks whether the client is closing."""
-_GATHER = 0.0005
-"""Seconds that the thread waits for one more report of a batch that is landing."""
-_GATHER_POLLS = 4
+logger = logging.getLogger("pixy.kafka")
+
 _LOOK_UPS = 16
 """Requests for metadata at the same time, each in a thread."""
 _MAX_MESSAGES = 100_000  # librdkafka's queue.buffering.max.messages
-_PURGE = 1.0
-"""Seconds that a close waits for the reports of the messages that it gives up."""
+_FIRST_LOOK = 0.5
+"""Seconds after which the id of a topic that is written to for the first time is asked for, with those of others."""
 
 
 class ProducerClient:
@@ -56,35 +52,35 @@ class ProducerClient:
         *,
         stamp: bool = False,
     ) -> None:
-        self._stamp = stamp
         self._loop = asyncio.get_running_loop()
         self._deliver = deliver
-        self._failed = failed
-        self._reports: list[Report] = []
         self._outstanding = 0
         self._max_bytes = int(settings["queue.buffering.max.kbytes"]) * 1024
         self._idempotent = bool(settings.get("enable.idempotence"))
-        # Set by `close` for the thread to see, in this order.
-        self._give_up_at = math.inf
-        self._closing = False
-        self._given_up = 0
-        self.down: str = ""
-        """Why no broker can be reached, as librdkafka last said; empty if it has not."""
-        self._producer = Producer({**settings, "error_cb": self._error})
+        self._thread = DeliveryThread(settings, self._landed, failed, self._replaced, stamp=stamp)
+        self.send_again, self.bulk_landed = self._thread.send_again, self._thread.bulk_landed
+        self._report = self._thread.report
         self._lookups = KafkaThreads("kafka-metadata", _LOOK_UPS)
-        produce = partial(send_one, self._producer)
-        self._returned = ReturnedMessages(produce)
-        self._probes: list[tuple[str, int, int | None]] = []
+        timeout = settings.get("message.timeout.ms", 300_000) / 1000
         self._gated = GatedSender(
-            produce,
+            self._produce,
             self._fail_held,
-            self._probes,
+            self._thread.probes,
             max_bytes=self._max_bytes,
-            timeout=settings.get("message.timeout.ms", 300_000) / 1000,
+            timeout=timeout,
             hashing=str(settings.get("partitioner", "")).startswith("fnv1a"),
         )
-        self._thread = threading.Thread(target=self._run, name="kafka-producer", daemon=True)
-        self._thread.start()
+        self._brokers = Brokers(settings, keep=1)
+        self._remade = RemadeTopics(timeout)
+        self._partitions: dict[str, Sequence[int]] = {}
+        self._replacing = self._closed = False
+        self._looking: asyncio.Task[None] | None = None
+        self._look_at = self._loop.call_later(LOOK_EVERY, self._begin_look)
+
+    @property
+    def down(self) -> str:
+        """Why no broker can be reached, as librdkafka last said; empty if it has not."""
+        return self._thread.down
 
     def send(
         self, topic: str, batch: Sequence[Outgoing], partitions: Sequence[int]
@@ -100,6 +96,9 @@ class ProducerClient:
             How many messages from the front were handled (the rest did not fit: try again after the next
             delivery report), and those of them that librdkafka refused, with the reason.
         """
+        if self._replacing:
+            return 0, []
+        self._use(topic)
         size = sum([item.size for item in batch])
         partitions, targets = self._gated.choose(topic, batch, partitions)
         if (
@@ -117,11 +116,12 @@ class ProducerClient:
                     for each in self._send_batch(topic, [batch[at] for at in indexes], partition)
                 ]
         refused: list[tuple[Outgoing, KafkaError]] = []
+        producer = self._thread.producer
         for at, (item, partition) in enumerate(zip(batch, partitions, strict=True)):
             report = partial(self._report, item)
             try:
                 if targets is None:
-                    send_one(self._producer, topic, item, partition, report)
+                    send_one(producer, topic, item, partition, report)
                 else:
                     self._gated.put(topic, targets[at], Sending(item, partition, report, item.size))
                 self._outstanding += item.size
@@ -143,6 +143,9 @@ class ProducerClient:
             False if some did not fit: call again after the next delivery report. They stay behind the
             records of their partition that did fit.
         """
+        if self._replacing:
+            return False
+        self._use(topic)
         before = bulk.sent
         all_sent = self._send_rest(topic, bulk, partitions)
         if before == 0 and bulk.sent:
@@ -164,11 +167,12 @@ class ProducerClient:
                 for partition, indexes in groups:
                     self._send_group(topic, bulk, partition, indexes)
                 bulk.sent = len(records)
+        producer = self._thread.producer
         for at in range(bulk.sent, len(records)):
             record, partition, report = records[at], partitions[at - first], partial(bulk.landed, at)
             try:
                 if targets is None:
-                    send_one(self._producer, topic, record, partition, report)
+                    send_one(producer, topic, record, partition, report)
                 else:
                     size = len(record.value or b"") + len(record.key or b"")
                     sending = Sending(record, partition, report, size, bulk, at)
@@ -184,7 +188,7 @@ class ProducerClient:
         """Whether librdkafka's queue has room to spare for a batch in one call; see ``send_together``."""
         return (
             self._outstanding + size < self._max_bytes // 2
-            and len(self._producer) + count < _MAX_MESSAGES // 2
+            and len(self._thread.producer) + count < _MAX_MESSAGES // 2
         )
 
     def _send_group(self, topic: str, bulk: Bulk, partition: int, indexes: Sequence[int]) -> None:
@@ -194,7 +198,7 @@ class ProducerClient:
             for at in indexes
             for record in (records[at],)
         ]
-        for at, error in send_together(self._producer, topic, messages, partition):
+        for at, error in send_together(self._thread.producer, topic, messages, partition):
             bulk.refuse(indexes[at], error)
 
     def _send_batch(
@@ -206,7 +210,7 @@ class ProducerClient:
         ]
         refused = [
             (batch[at], translate(error))
-            for at, error in send_together(self._producer, topic, messages, partition)
+            for at, error in send_together(self._thread.producer, topic, messages, partition)
         ]
         self._outstanding -= sum(item.size for item, _ in refused)
         return refused
@@ -219,10 +223,12 @@ class ProducerClient:
             partitions: those that have a leader, sorted.
         """
         if self._idempotent:
+            self._partitions[topic] = partitions
             self._gated.shut(topic, partitions)
 
     def ungate(self, topic: str) -> None:
         """Forget which partitions of a topic have not been written to."""
+        self._partitions.pop(topic, None)
         self._gated.forget(topic)
 
     async def metadata(self, topic: str | None, timeout: float) -> dict[str, Any]:
@@ -235,99 +241,25 @@ class ProducerClient:
         Raises:
             KafkaError: no broker answered in time.
         """
-        return await self._lookups.run(lambda: list_topics(self._producer, topic, timeout))
+        return await self._lookups.run(lambda: list_topics(self._thread.producer, topic, timeout))
 
     async def close(self, timeout: float) -> int:
         """Send what is buffered, for at most ``timeout`` seconds. Return how many messages were given up."""
         until = time.monotonic() + timeout
+        self._closed = True
+        self._look_at.cancel()
+        if self._looking is not None:
+            self._looking.cancel()
         held = await self._gated.drain(timeout)
-        self._give_up_at = until
-        self._closing = True
+        self._thread.stop(until)
         # The thread ends in time by itself; the bound is for one that died.
-        await KafkaThreads("kafka-flush", 1).run(lambda: self._thread.join(timeout + _PURGE + 5.0))
-        return held + self._given_up
-
-    # -- in other threads -------------------------------------------------------------------------
-
-    def _report(self, token: Any, error: Any, message: Any) -> None:
-        offset = message.offset()
-        if offset is None and error is None and self.send_again(token, message, partial(self._report, token)):
-            return
-        if self._stamp:
-            token.timestamp = message.timestamp()[1]
-        self._reports.append((token, error, message.partition(), offset))
-
-    def send_again(self, item: Message, message: Any, landed: Landed) -> bool:
-        """Send a message again that landed without an error and without an offset; see :class:`ReturnedMessages`.
-
-        Called in the producer's thread.
-
-        Args:
-            item: what was sent.
-            message: what the delivery callback got.
-            landed: the delivery callback.
-
-        Returns:
-            False if no offset was to be expected, because the producer is not idempotent.
-        """
-        if self._idempotent:
-            self._returned.add(item, message, landed)
-        return self._idempotent
-
-    def bulk_landed(self, bulk: Bulk) -> None:
-        """Report a bulk whose last record has landed. Called in the producer's thread."""
-        self._reports.append((bulk, None, -1, -1))
-
-    def _error(self, error: LibraryError) -> None:
-        if error.code() in (LibraryError._ALL_BROKERS_DOWN, LibraryError._AUTHENTICATION, LibraryError._SSL):
-            self.down = error.str()
-        if error.fatal():
-            with contextlib.suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._failed, translate(error))
-
-    def _run(self) -> None:
-        # Only this thread serves librdkafka's callbacks, also during `close`: a bulk's count has one writer.
-        while not self._closing:
-            self._poll()
-        while self._left() and time.monotonic() < self._give_up_at:
-            self._poll()
-        self._given_up = self._left()
-        if self._given_up:
-            self._returned.give_up()
-            self._producer.purge()
-            self._producer.flush(_PURGE)
-        self._hand_over()
-
-    def _left(self) -> int:
-        return len(self._producer) + len(self._returned)
-
-    def _poll(self) -> None:
-        producer = self._producer
-        poll = producer.poll
-        if poll(_POLL):
-            # A batch lands partition by partition: gather the reports that are about to come, rather
-            # than wake the loop for each. A lone message does not wait.
-            for _ in range(_GATHER_POLLS):
-                if not len(producer) or not poll(_GATHER):
-                    break
-            self._hand_over()
-        if self._returned:
-            self._returned.send()
-
-    def _hand_over(self) -> None:
-        self._returned.log()
-        reports, self._reports = self._reports, []
-        probes: Sequence[tuple[str, int, int | None]] = ()
-        if self._probes:
-            probes = tuple(self._probes)
-            self._probes.clear()
-        if reports or probes:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits for them
-                self._loop.call_soon_threadsafe(self._landed, reports, probes)
+        await KafkaThreads("kafka-flush", 1).run(lambda: self._thread.join(timeout))
+        self._brokers.close()
+        return held + self._thread.given_up
 
     # -- on the loop ------------------------------------------------------------------------------
 
-    def _landed(self, reports: list[Report], probes: Sequence[tuple[str, int, int | None]] = ()) -> None:
+    def _landed(self, reports: list[Report], probes: Sequence[Probe] = ()) -> None:
         for token, *_ in reports:
             if isinstance(token, Bulk):
                 if token.done:
@@ -348,3 +280,52 @@ class ProducerClient:
         bulk.refuse(sending.at, error)
         if bulk.complete():
             self._landed([(bulk, None, -1, -1)])
+
+    # -- topics that are made again -----------------------------------------------------------------
+
+    def _produce(self, topic: str, item: Message, partition: int, report: Landed) -> None:
+        if self._replacing:
+            raise BufferError
+        send_one(self._thread.producer, topic, item, partition, report)
+
+    def _use(self, topic: str) -> None:
+        now = self._loop.time()
+        if (
+            self._remade.used(topic, now)
+            and self._looking is None
+            and self._look_at.when() > now + _FIRST_LOOK
+        ):
+            self._look_at.cancel()
+            self._look_at = self._loop.call_later(_FIRST_LOOK, self._begin_look)
+
+    def _begin_look(self) -> None:
+        self._looking = asyncio.create_task(self._look())
+
+    async def _look(self) -> None:
+        waiting, errors = len(self._thread.producer), self._thread.errors
+        names, troubled = self._remade.look(self._loop.time(), waiting, errors)
+        try:
+            if names and not self._replacing:
+                found = await self._lookups.run(lambda: self._brokers.topics(names))
+                remade = self._remade.found(found.ids, troubled)
+                if remade and not self._closed:
+                    logger.warning(
+                        "%s: made again, and messages wait: a new producer sends them", ", ".join(remade)
+                    )
+                    self._replace()
+        except KafkaError as error:
+            logger.debug("topic ids are not known: %s", error)
+        finally:
+            self._looking = None
+            if not self._closed:
+                self._look_at = self._loop.call_later(LOOK_EVERY, self._begin_look)
+
+    def _replace(self) -> None:
+        self._replacing = True
+        self._thread.replace()
+
+    def _replaced(self) -> None:
+        """Nothing has proved yet that the leaders know the new producer."""
+        for topic, partitions in self._partitions.items():
+            self._gated.shut(topic, partitions)
+        self._replacing = False

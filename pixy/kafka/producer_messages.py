@@ -40,8 +40,8 @@ first are None, -1 and -1."""
 Landed = Callable[[Any, Any], None]
 """A delivery callback of confluent-kafka: (error or None, message)."""
 
-SendAgain = Callable[[Message, Any, Landed], bool]
-"""See ``ProducerClient.send_again``: (what was sent, confluent-kafka's message, the callback)."""
+SendAgain = Callable[[Message, Any, Any, Landed], bool]
+"""See ``ProducerClient.send_again``: (what was sent, confluent-kafka's error or None, its message, the callback)."""
 
 
 class Bulk:
@@ -67,7 +67,7 @@ class Bulk:
     Args:
         tell: called in the producer's thread when its last report completes the bulk; see
             ``ProducerClient.bulk_landed``.
-        again: called in the producer's thread with a record that landed without an offset; see
+        again: called in the producer's thread with a record that failed or landed without an offset; see
             ``ProducerClient.send_again``.
         stamp: collect ``stamps``.
     """
@@ -115,10 +115,10 @@ class Bulk:
             error: confluent-kafka's error, or None.
             message: confluent-kafka's message.
         """
+        offset = message.offset() if error is None else None
+        if offset is None and self._again(self.records[at], error, message, partial(self.landed, at)):
+            return
         if error is None:
-            offset = message.offset()
-            if offset is None and self._again(self.records[at], message, partial(self.landed, at)):
-                return
             self.results[at] = (message.partition(), offset)
             if self.stamps is not None:
                 self.stamps[at] = message.timestamp()[1]

@@ -5,6 +5,8 @@ the first for written: a broker that knows the producer would have refused the l
 sequence number of a producer that it does not know on a partition (KAFKA-15591, until Kafka 4.5): a partition is new, or
 its leader has lost that memory. Then librdkafka reports messages as delivered that no log has. What it reports so has no
 offset.
+
+And messages that were taken back from a producer: the one that replaces it sends them.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ MOST_RETURNS = 5
 """How often a message is sent again, at most. Each return needs another failure at just the wrong moment, so more are not
 to be expected.
 """
+_TAKEN_BACK = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
 
 
 class Produce(Protocol):
@@ -48,11 +51,14 @@ class ReturnedMessages:
 
     def __init__(self, produce: Produce) -> None:
         self._produce = produce
-        self._waiting: deque[_Returned] = deque()  # librdkafka's queue is full
+        self._waiting: deque[_Returned] = (
+            deque()
+        )  # librdkafka's queue is full, or its producer is being replaced
+        self._held = False
         self._counts: Counter[str] = Counter()
 
     def __len__(self) -> int:
-        """The number of messages that wait for room in librdkafka's queue."""
+        """The number of messages that wait: for room in librdkafka's queue, or for its new producer."""
         return len(self._waiting)
 
     def add(self, item: Message, message: Any, landed: Landed, returns: int = 1) -> None:
@@ -69,10 +75,37 @@ class ReturnedMessages:
         if len(self._waiting) == 1:
             self.send()
 
+    def take_back(self, item: Message, error: Any, message: Any, landed: Landed, returns: int = 0) -> bool:
+        """Keep a message that the producer which is being replaced gives back.
+
+        Args:
+            item: what was sent.
+            error: what confluent-kafka's delivery callback got.
+            message: what it got.
+            landed: that callback; it hears of the final result.
+            returns: how often the message has landed without an offset.
+
+        Returns:
+            False if the error is another one.
+        """
+        taken = self._held and error.code() in _TAKEN_BACK
+        if taken:
+            self._waiting.append(_Returned(item, message, landed, returns))
+        return taken
+
+    def hold(self) -> None:
+        """Send nothing until :meth:`release`."""
+        self._held = True
+
+    def release(self) -> None:
+        """Send what waits, to the new producer."""
+        self._held = False
+        self.send()
+
     def send(self) -> None:
         """Send what waits, in order, as far as there is room."""
         waiting = self._waiting
-        while waiting:
+        while waiting and not self._held:
             item, message, landed, returns = waiting[0]
             try:
                 self._produce(
@@ -102,4 +135,5 @@ class ReturnedMessages:
                 self.add(item, message, landed, returns + 1)
                 return
             error = KafkaError(KafkaError._MSG_TIMED_OUT, "Kafka names no offset of the message")
-        landed(error, message)
+        if error is None or not self.take_back(item, error, message, landed, returns):
+            landed(error, message)

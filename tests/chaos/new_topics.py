@@ -172,8 +172,8 @@ async def elections(kafka: Cluster, count: int) -> Tally:
         while tally.leaders < count:
             name = f"led-{uuid.uuid4().hex[:12]}"
             await asyncio.to_thread(kafka.create_topic, name, _ELECTED)
-            before = await asyncio.to_thread(_leaders, kafka, name)
-            changing = asyncio.ensure_future(asyncio.to_thread(_change_leaders, kafka, broker, name))
+            before = await asyncio.to_thread(leaders, kafka, name)
+            changing = asyncio.ensure_future(asyncio.to_thread(change_leaders, kafka, broker, name))
             partitions = [TopicPartition(name, number) for number in range(_ELECTED)]
 
             async def write_at_random(partition: TopicPartition) -> list[Any]:
@@ -182,7 +182,7 @@ async def elections(kafka: Cluster, count: int) -> Tally:
 
             answers = await asyncio.gather(*[write_at_random(each) for each in partitions])
             await changing
-            after = await asyncio.to_thread(_leaders, kafka, name)
+            after = await asyncio.to_thread(leaders, kafka, name)
             tally.leaders += sum(after[number] != leader for number, leader in before.items())
             logs = await asyncio.to_thread(read, kafka, partitions)
             for partition, answer, log in zip(partitions, answers, logs, strict=True):
@@ -192,12 +192,12 @@ async def elections(kafka: Cluster, count: int) -> Tally:
     return tally
 
 
-def _leaders(kafka: Cluster, topic: str) -> dict[int, int]:
+def leaders(kafka: Cluster, topic: str) -> dict[int, int]:
     found = kafka.admin().list_topics(topic, timeout=20).topics[topic].partitions
     return {number: info.leader for number, info in found.items()}
 
 
-def _change_leaders(kafka: Cluster, broker: wire.PartitionClient, topic: str) -> None:
+def change_leaders(kafka: Cluster, broker: wire.PartitionClient, topic: str) -> None:
     """Make each partition's second replica its preferred one, and have that one elected."""
     found = kafka.admin().list_topics(topic, timeout=20).topics[topic].partitions
     reordered = {number: [*info.replicas[1:], info.replicas[0]] for number, info in sorted(found.items())}

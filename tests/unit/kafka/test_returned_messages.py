@@ -90,3 +90,41 @@ def test_one_line_says_how_many_messages_came_back(caplog: pytest.LogCaptureFixt
     returned.log()
     returned.log()
     assert caplog.messages == ["t: 2 messages landed without an offset and are sent again"]
+
+
+def purged(code: int = KafkaError._PURGE_QUEUE) -> KafkaError:
+    return KafkaError(code)
+
+
+def test_messages_that_are_taken_back_are_sent_in_order_once_there_is_a_new_producer() -> None:
+    library, results = Library(room=2), Results()
+    returned = ReturnedMessages(library.produce)
+    assert not returned.take_back("x", purged(), Reported(None), results), "given up, not taken back"  # type: ignore[arg-type]
+    returned.hold()
+    for item in "abc":
+        assert returned.take_back(item, purged(), Reported(None), results)  # type: ignore[arg-type]
+    timed_out = KafkaError(KafkaError._MSG_TIMED_OUT)
+    assert not returned.take_back("d", timed_out, Reported(None), results)  # type: ignore[arg-type]
+    returned.send()
+    assert library.sent == [] and len(returned) == 3
+    returned.release()
+    assert [item for _, item, _, _ in library.sent] == ["a", "b"] and len(returned) == 1
+    library.room = 3
+    returned.send()
+    for offset, (_, _, _, report) in enumerate(library.sent):
+        report(None, Reported(offset))
+    assert results.got == [(None, 0), (None, 1), (None, 2)]
+
+
+@pytest.mark.parametrize("code", [KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT])
+def test_a_message_is_taken_back_however_often_its_producer_is_replaced(code: int) -> None:
+    library, results = Library(), Results()
+    returned = ReturnedMessages(library.produce)
+    returned.add("item", Reported(None), results)  # type: ignore[arg-type]
+    for _ in range(MOST_RETURNS + 2):
+        returned.hold()
+        library.sent.pop()[3](purged(code), Reported(None))
+        assert library.sent == [] and results.got == []
+        returned.release()
+    library.sent.pop()[3](purged(code), Reported(None))
+    assert results.got == [(code, None)], "a purge at the end is no replacement"

@@ -1,0 +1,225 @@
+"""librdkafka's producer, and the thread that serves its callbacks.
+
+librdkafka's callback appends reports to a list, and the thread hands the list to the loop once per wake-up.
+The thread and the loop compete for the GIL, so the thread does as little as possible.
+
+The thread can also replace the producer by a new one (:mod:`pixy.kafka.remade_topics` says why). Nothing is lost: what is
+queued is purged, comes back in the reports, and is sent again by the new producer, in order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from confluent_kafka import KafkaError as LibraryError, Producer
+
+from pixy.kafka.errors import translate
+from pixy.kafka.library_calls import send_one
+from pixy.kafka.producer_messages import Bulk, Landed, Message, Report
+from pixy.kafka.returned_messages import ReturnedMessages
+from pixy.kafka.settings import Settings
+
+_POLL = 0.1
+"""Seconds that the thread waits for a report before it looks whether the client is closing."""
+_GATHER = 0.0005
+"""Seconds that the thread waits for one more report of a batch that is landing."""
+_GATHER_POLLS = 4
+_PURGE = 1.0
+"""Seconds to wait for the reports of messages that are given up, or taken back from a producer."""
+_IN_FLIGHT = 5.0
+"""Seconds that a producer which is replaced has for requests in flight. What has no answer then is sent again, and may be
+in the log twice."""
+
+Probe = tuple[str, int, int | None]
+"""See :meth:`pixy.kafka.gated_sender.GatedSender.landed`."""
+
+
+class DeliveryThread:
+    """Runs until :meth:`stop`. Attributes are read on the loop.
+
+    Args:
+        settings: of the producer; see :mod:`pixy.kafka.settings`.
+        landed: called on the loop with reports, and with the results of probes.
+        failed: called on the loop with an error after which the producer cannot continue.
+        replaced: called on the loop when :meth:`replace` is done.
+        stamp: set each message's ``timestamp`` before its report is delivered.
+
+    Attributes:
+        producer: librdkafka's.
+        probes: the results of probes that the thread has not handed over.
+        down: why no broker can be reached, as librdkafka last said; empty if it has not.
+        errors: how many messages have failed.
+        given_up: how many messages had no result when the thread ended.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        landed: Callable[[list[Report], Sequence[Probe]], None],
+        failed: Callable[[Exception], None],
+        replaced: Callable[[], None],
+        *,
+        stamp: bool,
+    ) -> None:
+        self._settings = settings
+        self._on_landed, self._on_failed, self._on_replaced = landed, failed, replaced
+        self._stamp = stamp
+        self._idempotent = bool(settings.get("enable.idempotence"))
+        self._loop = asyncio.get_running_loop()
+        self._reports: list[Report] = []
+        self.probes: list[Probe] = []
+        self.down = ""
+        self.errors = 0
+        self.given_up = 0
+        # Set on the loop for the thread to see; the first two in this order.
+        self._give_up_at = math.inf
+        self._stopping = False
+        self._replacing = False
+        self.producer = self._new()
+        self._returned = ReturnedMessages(self._produce)
+        self._thread = threading.Thread(target=self._run, name="kafka-producer", daemon=True)
+        self._thread.start()
+
+    def _new(self) -> Producer:
+        return Producer({**self._settings, "error_cb": self._error})
+
+    # -- on the loop ------------------------------------------------------------------------------
+
+    def replace(self) -> None:
+        """Continue with a new producer. Hand the old one nothing more."""
+        self._replacing = True
+
+    def stop(self, until: float) -> None:
+        """Serve what has been sent, then end.
+
+        Args:
+            until: when to give up what has no result (``time.monotonic``).
+        """
+        self._give_up_at = until
+        self._stopping = True
+
+    def join(self, timeout: float) -> None:
+        """Wait for the thread's end, ``timeout`` seconds at most after it has begun to give up. Blocking."""
+        self._thread.join(timeout + 2 * _PURGE + _IN_FLIGHT)
+
+    # -- callbacks of librdkafka, in the thread -------------------------------------------------------
+
+    def report(self, token: Any, error: Any, message: Any) -> None:
+        """Note the result of a single message: a delivery callback, with the message as its first argument."""
+        offset = message.offset()
+        if (error is not None or offset is None) and self.send_again(
+            token, error, message, partial(self.report, token)
+        ):
+            return
+        if self._stamp:
+            token.timestamp = message.timestamp()[1]
+        self._reports.append((token, error, message.partition(), offset))
+
+    def send_again(self, item: Message, error: Any, message: Any, landed: Landed) -> bool:
+        """Send a message again, if it landed without an offset or was taken back; see :class:`ReturnedMessages`.
+
+        Args:
+            item: what was sent.
+            error: what the delivery callback got; None if it got no error, and no offset either.
+            message: what the delivery callback got.
+            landed: the delivery callback.
+
+        Returns:
+            False if that is the message's final result.
+        """
+        if error is None:
+            if self._idempotent:
+                self._returned.add(item, message, landed)
+            return self._idempotent
+        if self._returned.take_back(item, error, message, landed):
+            return True
+        self.errors += 1
+        return False
+
+    def bulk_landed(self, bulk: Bulk) -> None:
+        """Report a bulk whose last record has landed."""
+        self._reports.append((bulk, None, -1, -1))
+
+    def _error(self, error: LibraryError) -> None:
+        if error.code() in (LibraryError._ALL_BROKERS_DOWN, LibraryError._AUTHENTICATION, LibraryError._SSL):
+            self.down = error.str()
+        if error.fatal():
+            self._call(self._on_failed, translate(error))
+
+    # -- the thread -----------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        # Only this thread serves librdkafka's callbacks, also during `stop`: a bulk's count has one writer.
+        while not self._stopping:
+            if self._replacing:
+                self._replace()
+            self._poll()
+        while self._left() and time.monotonic() < self._give_up_at:
+            self._poll()
+        self.given_up = self._left()
+        if self.given_up:
+            self._returned.give_up()
+            self.producer.purge()
+            self.producer.flush(_PURGE)
+        self._hand_over()
+
+    def _left(self) -> int:
+        return len(self.producer) + len(self._returned)
+
+    def _poll(self) -> None:
+        producer = self.producer
+        poll = producer.poll
+        if poll(_POLL):
+            # A batch lands partition by partition: gather the reports that are about to come, rather
+            # than wake the loop for each. A lone message does not wait.
+            for _ in range(_GATHER_POLLS):
+                if not len(producer) or not poll(_GATHER):
+                    break
+            self._hand_over()
+        if self._returned:
+            self._returned.send()
+
+    def _replace(self) -> None:
+        self._returned.hold()
+        old, until = self.producer, time.monotonic() + _IN_FLIGHT
+        while len(old):
+            late = time.monotonic() >= until or self._stopping
+            # Requests in flight end first, so that nothing is sent twice: a request that fails is queued again.
+            old.purge(in_queue=True, in_flight=late)
+            if late:
+                old.flush(_PURGE)
+                break
+            old.poll(_POLL)
+            self._hand_over()
+        self._hand_over()
+        self.producer = self._new()
+        self._replacing = False
+        self._returned.release()
+        self._call(self._on_replaced)
+
+    def _produce(self, topic: str, item: Message, partition: int, report: Landed) -> None:
+        send_one(self.producer, topic, item, partition, report)
+
+    def _hand_over(self) -> None:
+        self._returned.log()
+        reports, self._reports = self._reports, []
+        probes: Sequence[Probe] = ()
+        if self.probes:
+            probes = tuple(self.probes)
+            self.probes.clear()
+        if reports or probes:
+            self._call(self._on_landed, reports, probes)
+
+    def _call(self, what: Callable[..., None], *args: Any) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits for it
+            self._loop.call_soon_threadsafe(what, *args)
+
+
+__all__ = ["DeliveryThread", "Probe"]

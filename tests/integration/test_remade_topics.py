@@ -1,0 +1,168 @@
+"""A topic that is made again, and has other leaders then, is written to, and read from by offset, by the same daemon."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import NewTopic
+
+from pixy.wire.client import PartitionClient
+from tests.chaos.new_topics import Record, change_leaders, leaders, read
+from tests.integration.restv1.support import BINARY_V2, ask, b64, fetch
+from tests.kafka.cluster import Cluster
+from tests.support import Daemon, eventually, make_config, serving
+
+PARTITIONS = 3
+
+
+def remake(cluster: Cluster, topic: str) -> None:
+    """Delete a topic and make it again; each partition gets another leader than it has."""
+    before = leaders(cluster, topic)
+    admin = cluster.admin()
+    admin.delete_topics([topic])[topic].result(30)
+    replicas = [[before[at] % 3 + 1] for at in range(PARTITIONS)]
+    wanted = NewTopic(topic, PARTITIONS, replica_assignment=replicas, config={"min.insync.replicas": "1"})
+    while True:
+        try:
+            admin.create_topics([wanted])[topic].result(30)
+            return
+        except Exception as error:
+            assert "TOPIC_ALREADY_EXISTS" in str(error), error
+
+
+async def with_elections(cluster: Cluster, topic: str) -> None:
+    """Make a topic whose leaders have changed, so that its leader epochs are above those of one made again."""
+    await asyncio.to_thread(cluster.create_topic, topic, PARTITIONS)
+    before = leaders(cluster, topic)
+    with PartitionClient(cluster.bootstrap(), topic, 0) as broker:
+        await asyncio.to_thread(change_leaders, cluster, broker, topic)
+    await eventually(
+        lambda: asyncio.to_thread(leaders, cluster, topic),
+        lambda now: all(now[at] not in (before[at], -1) for at in before),
+    )
+
+
+async def write(daemon: Daemon, topic: str, value: bytes) -> list[tuple[int, int]]:
+    """Write a record to each partition, in one batch; return their partitions and offsets."""
+    written = await daemon.engine.cluster().produce_many(
+        topic, [Record(value, at) for at in range(PARTITIONS)]
+    )
+    return [(partition, offset) for partition, offset in written]  # type: ignore[misc]
+
+
+def cluster_actor(daemon: Daemon) -> Any:
+    """The actor of the daemon's only cluster."""
+    found: Any = next(ref for ref in daemon.engine._service._cell.children.values() if ref.name == "default")
+    return found.actor
+
+
+async def known(daemon: Daemon, topic: str) -> bool:
+    """Whether the producer knows the topic's id."""
+    cluster: Any = next(
+        ref for ref in daemon.engine._service._cell.children.values() if ref.name == "default"
+    )
+    return topic in cluster.actor._client._remade._ids
+
+
+@pytest.mark.timeout(180)
+async def test_messages_for_a_topic_that_is_made_again_are_written(kafka3: Cluster, name: str) -> None:
+    """librdkafka sends to the old leaders until the messages time out, 70 s later; only a new producer helps."""
+    other = await asyncio.to_thread(kafka3.create_topic, f"{name}-other")
+    await with_elections(kafka3, name)
+    async with serving(make_config(kafka3.bootstrap())) as daemon:
+        for value in (b"a", b"b"):
+            await write(daemon, name, value)
+            await daemon.produce(other, value)
+        await eventually(lambda: known(daemon, name))
+        await asyncio.to_thread(remake, kafka3, name)
+
+        together = asyncio.create_task(write(daemon, name, b"together"))
+        alone = [asyncio.create_task(daemon.produce(name, b"%d" % at, b"%d" % at)) for at in range(30)]
+        later = [await daemon.post(f"/topics/{name}/messages", b"later") for _ in range(3)]
+        elsewhere = [(await daemon.produce(other, b"%d" % at))[1] for at in range(100)]
+        assert elsewhere == list(range(2, 102)), "the other topic goes on, in order"
+        placed = await together + await asyncio.gather(*alone)
+        assert len(set(placed)) == PARTITIONS + 30
+        assert {answer.status for answer in later} == {200}
+        expected = [b"together"] * PARTITIONS + [b"later"] * 3 + [b"%d" % at for at in range(30)]
+        partitions = [TopicPartition(name, at) for at in range(PARTITIONS)]
+
+        async def written() -> list[bytes]:
+            return sorted(value for log in await asyncio.to_thread(read, kafka3, partitions) for value in log)
+
+        await eventually(written, lambda values: len(values) >= len(expected))
+        assert await written() == sorted(expected), "each once"
+
+
+async def test_a_producer_is_replaced_under_load_and_nothing_is_lost_doubled_or_disordered(
+    kafka3: Cluster, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Five times while 200 callers write: what is queued moves to the new producer, what is in flight is waited for."""
+    await asyncio.to_thread(kafka3.create_topic, name, PARTITIONS)
+    answers: dict[bytes, tuple[int, int]] = {}
+    async with serving(make_config(kafka3.bootstrap())) as daemon:
+        client = cluster_actor(daemon)._client
+        cluster = daemon.engine.cluster()
+        done = asyncio.Event()
+
+        async def caller(number: int) -> None:
+            at = 0
+            while not done.is_set():
+                values = [b"%d %d" % (number, at + more) for more in range(1 + number % 3)]
+                at += len(values)
+                if len(values) == 1:
+                    answers[values[0]] = await daemon.produce(name, values[0], b"%d" % number)
+                    continue
+                written = await cluster.produce_many(
+                    name, [Record(value, number % PARTITIONS) for value in values]
+                )
+                answers.update(zip(values, written, strict=True))  # type: ignore[arg-type]
+
+        callers = [asyncio.create_task(caller(number)) for number in range(200)]
+        for _ in range(5):
+            old, count = client._thread.producer, len(answers)
+            client._replace()
+            await eventually(lambda was=old: different(client, was))
+            await eventually(lambda count=count: more(answers, count + 1000))
+        done.set()
+        await asyncio.gather(*callers)
+    logs = await asyncio.to_thread(read, kafka3, [TopicPartition(name, at) for at in range(PARTITIONS)])
+    assert {value: (part, at) for part, log in enumerate(logs) for at, value in enumerate(log)} == answers
+    assert sum(map(len, logs)) == len(answers), "each once"
+    for log in logs:
+        last: dict[bytes, int] = {}
+        for value in log:
+            number, at = value.split()
+            assert int(at) == last.get(number, -1) + 1
+            last[number] = int(at)
+
+
+async def different(client: Any, producer: Any) -> bool:
+    return client._thread.producer is not producer and not client._replacing
+
+
+async def more(found: dict[Any, Any], count: int) -> bool:
+    return len(found) > count
+
+
+@pytest.mark.timeout(180)
+async def test_a_topic_that_is_made_again_is_read_by_offset(kafka3: Cluster, name: str) -> None:
+    """A consumer that knows the old leaders fails once, and is not used again."""
+    await with_elections(kafka3, name)
+    async with serving(make_config(kafka3.bootstrap())) as daemon:
+        await write(daemon, name, b"old")
+        for at in range(PARTITIONS):
+            assert [b64(b"old")] == [each["value"] for each in await fetch(daemon, name, at, 0)]
+        await asyncio.to_thread(remake, kafka3, name)
+        await write(daemon, name, b"new")
+
+        async def first(partition: int) -> list[str]:
+            path = f"/topics/{name}/partitions/{partition}/records?offset=0"
+            answer = await ask(daemon, "GET", path, accept=BINARY_V2)
+            return [each["value"] for each in answer.json] if answer.status == 200 else []
+
+        for at in range(PARTITIONS):
+            await eventually(lambda at=at: first(at), lambda found: found == [b64(b"new")], 60.0)
