@@ -49,6 +49,10 @@ class Commit:
     metadata: str
 
 
+Check = Callable[["GroupOffsets", tuple[Commit, ...]], tuple[Commit, ...]]
+"""Returns which of the commits may be made, or others in their place. Raises PixyError, which fails the commit."""
+
+
 class GroupOffsets:
     """One connection to a group's coordinator, opened when it is needed. For one thread at a time.
 
@@ -63,7 +67,12 @@ class GroupOffsets:
         self._client: GroupClient | None = None
 
     def commit(
-        self, commits: Iterable[Commit], member: Member = NOBODY, *, patience: float = 0.0
+        self,
+        commits: Iterable[Commit],
+        member: Member = NOBODY,
+        *,
+        patience: float = 0.0,
+        check: Check | None = None,
     ) -> dict[TopicPartition, KafkaError]:
         """Commit offsets. Return the errors by partition.
 
@@ -72,15 +81,19 @@ class GroupOffsets:
             member: commits as this member; the default commits for a group without members.
             patience: seconds to try again while the coordinator cannot be found. A coordinator that has moved
                 or closed the connection is looked up once more in any case.
+            check: called before each attempt, with this object and the commits; returns what may be committed, which
+                may have changed while the coordinator was looked for.
 
         Raises:
             KafkaError: the coordinator could not be reached, or refused everything for one reason.
         """
-        wanted = {(each.topic, each.partition): (each.offset, each.metadata) for each in commits}
-        if not wanted:
-            return {}
+        batch = tuple(commits)
 
         def attempt(client: GroupClient) -> dict[TopicPartition, KafkaError]:
+            checked = batch if check is None or not batch else check(self, batch)
+            wanted = {(each.topic, each.partition): (each.offset, each.metadata) for each in checked}
+            if not wanted:
+                return {}
             codes = client.commit_offsets(wanted, member)
             errors = {tp: error_of(code) for tp, code in codes.items() if code}
             _raise_transient(errors.values())

@@ -96,8 +96,10 @@ class Coordinator:
     def __init__(self, answers: Sequence[int | Exception]) -> None:
         self.left = list(answers)
         self.forgotten = self.closed = 0
+        self.sent: list[dict[Any, Any]] = []
 
     def commit_offsets(self, offsets: dict[Any, Any], _member: Member) -> dict[Any, int]:
+        self.sent.append(offsets)
         answer = self.left.pop(0)
         if isinstance(answer, Exception):
             raise answer
@@ -158,6 +160,31 @@ def test_retries_go_on_for_as_long_as_patience(monkeypatch: pytest.MonkeyPatch, 
         offsets.commit([COMMIT], patience=5)
     assert raised.value.code == MOVED and 4 < sum(naps) <= 5
     assert coordinator.forgotten == len(naps)
+
+
+def test_what_may_be_committed_is_asked_again_before_each_attempt(
+    monkeypatch: pytest.MonkeyPatch, naps: list[float]
+) -> None:
+    """A topic may be deleted while the coordinator is looked for."""
+    offsets, coordinator = offsets_of(monkeypatch, MOVED, MOVED, 0)
+    asked: list[tuple[Commit, ...]] = []
+    answers = [(COMMIT,), (COMMIT,), (Commit("t", 0, 0, ""),)]
+
+    def check(_offsets: GroupOffsets, commits: tuple[Commit, ...]) -> tuple[Commit, ...]:
+        asked.append(commits)
+        return answers[len(asked) - 1]
+
+    assert offsets.commit([COMMIT], patience=5, check=check) == {}
+    assert asked == [(COMMIT,)] * 3
+    assert [next(iter(sent.values())) for sent in coordinator.sent] == [
+        (COMMIT.offset, COMMIT.metadata),
+        (COMMIT.offset, COMMIT.metadata),
+        (0, ""),
+    ]
+    offsets, coordinator = offsets_of(monkeypatch)
+    assert offsets.commit([COMMIT], check=lambda _offsets, _commits: ()) == {}, (
+        "nothing may be: nothing is sent"
+    )
 
 
 def test_errors_that_do_not_pass_are_returned_at_once(
