@@ -73,6 +73,15 @@ GROUP_ACTIVE_CODES = frozenset(
 )
 """A broker's answers to a commit from outside a group that has members."""
 
+REBALANCING_CODES = frozenset(
+    {
+        _KafkaError.ILLEGAL_GENERATION,
+        _KafkaError.REBALANCE_IN_PROGRESS,
+        _KafkaError.STALE_MEMBER_EPOCH,
+    }
+)
+"""A member's group has a new generation, or is about to: what the member commits in that one is taken."""
+
 UNSUPPORTED_CODES = frozenset(
     {
         _KafkaError._UNSUPPORTED_FEATURE,

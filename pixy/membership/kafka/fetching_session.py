@@ -60,6 +60,8 @@ class FetchingSession(MemberThread[Event]):
             self._conf.prefetch_max_messages, self._conf.fetch_max_bytes
         )
         self._subscribed = False
+        self._before_end = 0
+        """A partition that was assigned later than this number is not the one whose last position is committed."""
         self._lookups = StartLookups(made, group)
         self._client = ConsumerClient(
             made,
@@ -183,6 +185,14 @@ class FetchingSession(MemberThread[Event]):
             self._client.commit(held, wait=False, check=self._partitions.check(held))
         except PixyError as error:
             self._post(Committed(error, {}))
+
+    async def close(self, commits: Iterable[Commit], timeout: float) -> None:
+        """See :class:`pixy.membership.Session`."""
+        self._before_end = self._before_end or self.next_epoch()
+        await super().close(commits, timeout)
+
+    def _holds(self, partition: TopicPartition) -> bool:
+        return self._partitions.held(partition, self._before_end)
 
     def _final_check(self, batch: tuple[Commit, ...]) -> Check | None:
         return self._partitions.check(batch, _FINAL_PATIENCE)

@@ -335,6 +335,9 @@ class KafkaInstance(MemberThread[InstanceEvent]):
     def _final_check(self, batch: tuple[Commit, ...]) -> Check | None:
         return self._topics.check(batch)
 
+    def _holds(self, partition: TopicPartition) -> bool:
+        return partition in self._assigned
+
     def _begin_anew(self, found: set[TopicPartition]) -> None:
         """Begin other topics of the same names at their oldest records, and commit that."""
         partitions = found & self._assigned

@@ -3,6 +3,10 @@
 That thread alone calls the consumer. When partitions are revoked, the thread posts the event inside the
 revoke callback, waits there (bounded) until the loop releases them, and makes their last commit. A thread
 that fails waits in the same way for the last positions before it leaves the group.
+
+A last commit may meet a rebalance: its coordinator refuses it until all members have joined and know their generation.
+So it is tried again as the member of the present generation, without a poll: librdkafka's own thread joins, and no partition can go
+to another member before the next poll has given it back.
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ import asyncio
 import contextlib
 import logging
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -19,12 +24,18 @@ from typing import Generic, TypeVar
 
 from pixy.errors import KafkaError, PixyError
 from pixy.kafka.consumer import Check, Commit, ConsumerClient
-from pixy.kafka.errors import translate
+from pixy.kafka.errors import REBALANCING_CODES, translate
 from pixy.membership import Revoked
+from pixy.wire.types import TopicPartition
 
 logger = logging.getLogger("pixy.membership")
 
 E = TypeVar("E")
+
+LAST_COMMIT = 3.0
+"""Seconds in which a last commit is tried again while its group rebalances."""
+_AGAIN = 0.05
+"""Seconds between two attempts."""
 
 
 @dataclass(slots=True, eq=False)
@@ -56,7 +67,8 @@ class MemberThread(ABC, Generic[E]):
         self._commands: deque[Callable[[], None]] = deque()
         self._closing = False
         self._ended: asyncio.Future[None] = self._loop.create_future()
-        self._last: tuple[Commit, ...] = ()
+        self._last: dict[TopicPartition, Commit] = {}
+        """The positions that :meth:`close` was called with, until they are committed."""
         self._awaited: _Awaited | None = None
         self._end_asked = threading.Event()
         self._thread = threading.Thread(target=self._run, name=thread[:60], daemon=True)
@@ -79,10 +91,10 @@ class MemberThread(ABC, Generic[E]):
         """Leave the group after these commits. Never raises: a failure is logged.
 
         Args:
-            commits: the last positions.
+            commits: the last positions. A later call may add some.
             timeout: seconds to wait for the thread's end.
         """
-        self._last = tuple(commits)
+        self._last |= {(each.topic, each.partition): each for each in commits}
         self._commands.append(self._end)
         self._wake_up()
         self._end_asked.set()
@@ -139,7 +151,12 @@ class MemberThread(ABC, Generic[E]):
 
     def _end(self) -> None:
         self._closing = True
-        self._commit_finally(self._last)
+        last, self._last = self._last, {}
+        self._commit_finally(tuple(each for partition, each in last.items() if self._holds(partition)))
+
+    @abstractmethod
+    def _holds(self, partition: TopicPartition) -> bool:
+        """Whether a partition was assigned when the end was asked for, and still is."""
 
     def _end_reported(self) -> None:
         if not self._ended.done():
@@ -168,14 +185,24 @@ class MemberThread(ABC, Generic[E]):
         if not awaited.came.wait(timeout):
             logger.warning("%s: %s not released in time", self._name, list(revoked.partitions))
         self._awaited = None
-        self._commit_finally(awaited.commits)
+        # The end may have been asked for instead of, or before, the release. After this callback it is too late.
+        last = {each: self._last[each] for each in revoked.partitions if each in self._last}
+        last |= {(each.topic, each.partition): each for each in awaited.commits}
+        self._commit_finally(tuple(last.values()))
 
     def _commit_finally(self, batch: tuple[Commit, ...]) -> None:
         if not batch:
             return
-        try:
-            self._client.commit(batch, wait=True, check=self._final_check(batch))
-        except Exception as error:  # also of a client that has failed
-            logger.warning(
-                "%s: the last commit failed, messages will be delivered again: %s", self._name, error
-            )
+        deadline = time.monotonic() + LAST_COMMIT
+        while True:
+            try:
+                self._client.commit(batch, wait=True, check=self._final_check(batch))
+                return
+            except Exception as error:  # also of a client that has failed
+                rebalancing = isinstance(error, KafkaError) and error.code in REBALANCING_CODES
+                if not rebalancing or time.monotonic() >= deadline:
+                    logger.warning(
+                        "%s: the last commit failed, messages will be delivered again: %s", self._name, error
+                    )
+                    return
+            time.sleep(_AGAIN)

@@ -16,7 +16,7 @@ from pixy.errors import KafkaError, PixyError
 from pixy.kafka.consumer import OUT_OF_RANGE, PARTITION_END, Check, Commit, Committed as CommittedOffset
 from pixy.kafka.partition_logs import Log
 from pixy.membership import Assigned, AssignedPartition, Event, Fetched, Lost, Revoked
-from pixy.membership.kafka import fetching_session as session_module
+from pixy.membership.kafka import fetching_session as session_module, member_thread
 from pixy.membership.kafka.session import KafkaSession
 from pixy.membership.kafka.start_lookups import Found, Outcomes
 from pixy.wire.schema import NULL_UUID
@@ -74,6 +74,8 @@ class FakeConsumer:
         self.steps: queue.Queue[Callable[[], Any]] = queue.Queue()
         """Run inside ``poll``, in the session's thread; the result is the message."""
         self.calls: list[tuple[str, Any]] = []
+        self.refusals: list[int] = []
+        """The codes of errors that answer the next commits."""
 
     def poll(self, _timeout: float) -> Any:
         try:
@@ -112,6 +114,9 @@ class FakeConsumer:
         return None
 
     def commit(self, commits: Iterable[Commit], *, wait: bool, check: Check | None) -> None:
+        if self.refusals:
+            code = self.refusals.pop(0)
+            raise KafkaError(str(code), code, "REFUSED")
         self.calls.append(("commit", list(commits)))
 
     def close(self) -> None:
@@ -410,3 +415,71 @@ async def test_a_late_release_does_not_answer_the_next_revocation(monkeypatch: p
     commits = [argument for call, argument in case.consumer.calls if call == "commit"]
     assert commits == [[Commit(TOPIC, 1, 7, "")]]
     await case.session.close((), 10)
+
+
+@pytest.mark.parametrize("code", [22, 27, 113])
+async def test_a_last_commit_is_tried_again_while_the_group_rebalances(
+    monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """At a stop, and when partitions are revoked."""
+    case = Case(monkeypatch)
+    await case.join()
+    case.consumer.refusals = [code, code]
+    case.step("revoke", FULL)
+    case.session.release(await case.event(Revoked), [Commit(TOPIC, 0, 5, "")])
+    await case.until(("commit", [Commit(TOPIC, 0, 5, "")]))
+    case.consumer.refusals = [code, code]
+    await case.session.close([Commit(TOPIC, 1, 6, "")], 10)
+    assert ("commit", [Commit(TOPIC, 1, 6, "")]) in case.consumer.calls
+
+
+async def test_a_last_commit_is_given_up_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At once if another attempt is of no use, and else when the time is over."""
+    case = Case(monkeypatch)
+    monkeypatch.setattr(member_thread, "LAST_COMMIT", 0.1)
+    await case.join()
+    case.consumer.refusals = [25, 25]
+    case.step("revoke", FULL)
+    case.session.release(await case.event(Revoked), [Commit(TOPIC, 0, 5, "")])
+    await case.until(("unassign", [FULL]))
+    assert case.consumer.refusals == [25]
+    case.consumer.refusals = [22] * 1000
+    await case.session.close([Commit(TOPIC, 1, 6, "")], 10)
+    assert case.session._ended.done() and not [each for each in case.consumer.calls if each[0] == "commit"]
+
+
+async def test_a_revocation_during_a_stop_commits_inside_the_callback(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The stop has drained all partitions before the group hears of the revocation. After it, another member may have
+    committed more.
+    """
+    case = Case(monkeypatch)
+    await case.join()
+    case.step("revoke", FULL)
+    revoked = await case.event(Revoked)
+    commits = [Commit(TOPIC, 0, 5, ""), Commit(TOPIC, 1, 6, "")]
+    closing = asyncio.create_task(case.session.close(commits, 10))
+    await asyncio.sleep(0)
+    case.session.release(revoked, ())
+    await case.session.close((), 10)  # the actor drains again, for the revocation, and there is nothing left
+    await closing
+    assert [each for each in case.consumer.calls if each[0] in ("commit", "unassign")] == [
+        ("commit", commits[:1]),
+        ("unassign", [FULL]),
+        ("commit", commits[1:]),
+    ]
+
+
+async def test_a_partition_that_was_revoked_before_the_end_is_not_committed_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    case = Case(monkeypatch)
+    await case.join()
+    case.step("revoke", FULL)
+    case.session.release(await case.event(Revoked), [Commit(TOPIC, 0, 5, "")])
+    await case.session.close([Commit(TOPIC, 0, 5, ""), Commit(TOPIC, 1, 6, "")], 10)
+    assert [each for each in case.consumer.calls if each[0] == "commit"] == [
+        ("commit", [Commit(TOPIC, 0, 5, "")]),
+        ("commit", [Commit(TOPIC, 1, 6, "")]),
+    ]
