@@ -27,6 +27,7 @@ from pixy.engine.admin_messages import (
     TopicInfo,
 )
 from pixy.engine.consume import sparse_acks
+from pixy.engine.instances.topic_patterns import TopicPattern
 from pixy.errors import (
     GroupActive,
     InvalidParameter,
@@ -55,6 +56,8 @@ _TIMEOUT = 15.0
 """Seconds for one request to Kafka."""
 _PATIENCE = 10.0
 """Seconds within which a request is tried again."""
+_NAMES_KNOWN = 1.0
+"""Seconds for which the names of all topics are believed."""
 
 LocalMembers = Callable[[], Awaitable[dict[str, dict[str, list[int]]]]]
 """Returns the groups that this daemon consumes for: group to topic to partitions."""
@@ -67,10 +70,23 @@ class Catalogue:
 
     def __init__(self, admin: ActorRef[Admin]) -> None:
         self._admin = admin
+        self._names: asyncio.Task[list[TopicInfo]] | None = None
+        self._asked_at = 0.0
 
     async def check(self, topic: str) -> None:
         """Raise UnknownTopic if there is no such topic."""
         await self._admin.ask(GetTopics(topic), block=False)
+
+    async def matching(self, pattern: TopicPattern) -> tuple[str, ...]:
+        """The topics that match a pattern. All instances share a look at the cluster, which is a second old at most."""
+        now = asyncio.get_running_loop().time()
+        if self._names is None or now - self._asked_at > _NAMES_KNOWN:
+            self._names, self._asked_at = asyncio.create_task(self._topics()), now
+        names = [topic.name for topic in await asyncio.shield(self._names)]
+        return await asyncio.to_thread(pattern.matching, names)
+
+    async def _topics(self) -> list[TopicInfo]:
+        return await self._admin.ask(GetTopics(), block=False)
 
     async def find(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """See :class:`FindOffsets`."""

@@ -61,7 +61,7 @@ class InstanceConsumer(ConsumerClient):
     """
 
     def subscribe_or_raise(self, topics: Iterable[str]) -> None:
-        """Replace the subscription; a name that begins with ``^`` is a pattern. Raises PixyError."""
+        """Replace the subscription. Raises PixyError."""
         try:
             self.subscribe(topics)
         except KafkaException as error:

@@ -218,8 +218,6 @@ def instance(proxy: Proxy, group: str, name: str, reset: str, isolation: str) ->
         "auto.offset.reset": reset,
         "isolation.level": isolation,
         "allow.auto.create.topics": False,
-        # A pattern does not match Kafka's internal topics.
-        "topic.blacklist": "^__consumer_offsets$,^__transaction_state$,^__share_group_state$",
         # Only an idle instance's client waits for a fetch that the broker holds, so it may hold it long: a
         # thousand idle instances then make 2,000 requests a second instead of 20,000.
         "fetch.wait.max.ms": _ms(conf.fetch_max_wait),

@@ -74,12 +74,14 @@ InstanceEvent = Assigned | Revoked | Lost | Fetched | Refused | Done | SessionFa
 class InstanceSession(Protocol):
     """One instance's consumer. No method blocks. Each command with a token ends in one :class:`Done`."""
 
-    def subscribe(self, token: int, topics: tuple[str, ...]) -> None:
+    def subscribe(self, token: int, topics: tuple[str, ...], added: tuple[str, ...] = ()) -> None:
         """Join the group for these topics, or change them. :class:`Assigned` follows the group's answer.
 
         Args:
             token: returned in :class:`Done`.
-            topics: names; one that begins with ``^`` is a pattern.
+            topics: their names.
+            added: those that were made after the reader had subscribed to a pattern that matches them. They begin at
+                their oldest record.
         """
 
     def assign(

@@ -10,11 +10,11 @@ from msgspec import Meta, Struct
 from pixy.api.restv1 import bodies, errors
 from pixy.api.restv1.errors import ApiError
 from pixy.api.restv1.reads import to_timestamp
-from pixy.api.restv1.topic_patterns import posix_pattern
+from pixy.engine.instances.topic_patterns import TopicPattern
+from pixy.errors import InvalidParameter
 
 _Number = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 _Offset = Annotated[int, Meta(ge=0, le=2**63 - 2)]
-_MAX_PATTERN = 1000
 
 
 class Partition(Struct, gc=False):
@@ -96,7 +96,7 @@ def positions_request(body: bytes) -> PositionsRequest:
 
 
 def subscription_request(body: bytes) -> SubscriptionRequest:
-    """The topics (none: consume nothing) or the pattern, in librdkafka's dialect. Raises ApiError: neither (422), or
+    """The topics (none: consume nothing) or the pattern. Raises ApiError: neither (422), or
     both (409/40903).
     """
     asked = bodies.parse(_or_empty_object(body), _subscription)
@@ -107,10 +107,11 @@ def subscription_request(body: bytes) -> SubscriptionRequest:
         )
     if asked.topics is None and not asked.topic_pattern:
         raise ApiError(errors.INVALID, "topics or topic_pattern must be given")
-    if asked.topic_pattern and len(asked.topic_pattern) > _MAX_PATTERN:
-        raise ApiError(errors.INVALID, f"topic_pattern: longer than {_MAX_PATTERN} characters")
     if asked.topic_pattern:
-        asked.topic_pattern = posix_pattern(asked.topic_pattern)
+        try:
+            TopicPattern(asked.topic_pattern)
+        except InvalidParameter as error:
+            raise ApiError(errors.INVALID, str(error)) from None
     return asked
 
 

@@ -20,7 +20,13 @@ from typing import Any
 
 from actors import Actor, ActorRef, Future, handles
 from pixy.config.model import Proxy
-from pixy.engine.instances.assignment import Assignment, TopicChecked, Unsubscribed
+from pixy.engine.instances.assignment import (
+    Assignment,
+    PatternDue,
+    PatternMatched,
+    TopicChecked,
+    Unsubscribed,
+)
 from pixy.engine.instances.context import (
     Catalogue,
     Context,
@@ -185,6 +191,14 @@ class Instance(Actor):
     @handles(TopicChecked)
     def _topic_checked(self, message: TopicChecked) -> None:
         self._assignment.topic_checked(message)
+
+    @handles(PatternMatched)
+    def _pattern_matched(self, message: PatternMatched) -> None:
+        self._assignment.pattern_matched(message)
+
+    @handles(PatternDue)
+    def _pattern_due(self, _timer: PatternDue) -> None:
+        self._assignment.pattern_due()
 
     @handles(GetSubscription)
     def _get_subscription(self, _query: GetSubscription) -> list[str]:

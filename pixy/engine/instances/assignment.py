@@ -12,10 +12,14 @@ from pixy.engine.instances.messages import AssignPartitions, SubscribeTo
 from pixy.engine.instances.offsets import Offsets
 from pixy.engine.instances.operations import Operation, Operations
 from pixy.engine.instances.reads import Reads
+from pixy.engine.instances.topic_patterns import TopicPattern
 from pixy.errors import IllegalState, OtherSubscription, PixyError, UnknownTopic
 from pixy.kafka.errors import AUTH_CODES
 from pixy.membership.instances import Assigned, InstanceSession, Lost, Refused, Revoked
 from pixy.wire.types import TopicPartition
+
+_LOOK_EVERY = 10.0
+"""Seconds between two looks for topics that match a pattern."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +28,29 @@ class TopicChecked:
 
     topic: str
     error: BaseException | None
+
+
+@dataclass(frozen=True, slots=True)
+class PatternMatched:
+    """To the instance: the topics that match the pattern of a subscription.
+
+    Attributes:
+        subscription: to the pattern.
+        topics: sorted.
+        error: why they could not be found.
+        before: the subscription to go back to; None if the one to the pattern stands.
+        reply: to the request, if it still waits.
+    """
+
+    subscription: Subscription
+    topics: tuple[str, ...]
+    error: BaseException | None
+    before: Subscription | None
+    reply: Future[Any] | None
+
+
+class PatternDue:
+    """To the instance, from a timer: look which topics match the pattern now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +68,10 @@ class _Subscribe(Operation):
     topics: tuple[str, ...]
     before: Subscription | None
     """To be restored after a failure; None: a restart repeats its subscription."""
+    added: tuple[str, ...] = ()
 
     def send(self, session: InstanceSession, token: int) -> None:
-        session.subscribe(token, self.topics)
+        session.subscribe(token, self.topics, self.added)
 
     def fail(self, error: PixyError) -> None:
         if self.before is not None:
@@ -79,15 +107,18 @@ class Assignment:
         self._offsets = offsets
         self._checking = ""
         """The topic of a v1 read whose existence is being checked."""
+        self._matched: tuple[str, ...] | None = None
+        """The topics that match the pattern; None before the first look."""
 
     def resume(self) -> None:
         """After a restart: consume the same topics or partitions, from the reader's positions on."""
         subscription = self._context.state.subscription
         if subscription.partitions:
             self._start_assigned(subscription, {}, None)
+        elif subscription.pattern:
+            self._find_topics(subscription, None, None)
         elif subscription:
-            topics = subscription.client_topics
-            self._operations.begin(_Subscribe(self._context, self._reads, topics, None))
+            self._operations.begin(_Subscribe(self._context, self._reads, subscription.topics, None))
 
     # -- subscriptions ----------------------------------------------------------------------------
 
@@ -125,16 +156,70 @@ class Assignment:
         state = self._context.state
         state.subscription.check_change(wanted)
         self._checking = ""
-        if wanted != state.subscription:
-            self._operations.check_room()
+        if wanted == state.subscription:
+            return
+        self._operations.check_room()
+        if wanted.pattern:
+            before, state.subscription = state.subscription, wanted
+            self._find_topics(wanted, before, self._context.take_reply())
+        else:
             self._start_subscribed(wanted, self._context.take_reply())
+
+    def _find_topics(
+        self, wanted: Subscription, before: Subscription | None, reply: Future[Any] | None
+    ) -> None:
+        self._context.actor.pipe_to_self(
+            self._context.catalogue.matching(TopicPattern(wanted.pattern)),
+            on_value=lambda topics: PatternMatched(wanted, topics, None, before, reply),
+            on_error=lambda error: PatternMatched(wanted, (), error, before, reply),
+        )
+
+    def pattern_due(self) -> None:
+        """See :class:`PatternDue`."""
+        if self._context.state.subscription.pattern:
+            self._find_topics(self._context.state.subscription, None, None)
+
+    def pattern_matched(self, found: PatternMatched) -> None:
+        """Subscribe to the topics that match, if they are not those of the last look. See :class:`PatternMatched`."""
+        state, reply, error = self._context.state, found.reply, found.error
+        if found.subscription is not state.subscription or self._context.closing:
+            if reply is not None:
+                reply.try_set(None)  # another request has replaced the subscription
+            return
+        self._context.actor.set_timer("pattern", _LOOK_EVERY, PatternDue())
+        if error is None and reply is not None:
+            try:
+                self._operations.check_room()
+            except PixyError as refused:
+                error = refused
+        if error is not None:
+            if found.before is not None:
+                state.subscription = found.before
+            if reply is not None:
+                reply.try_fail(error)
+            return
+        before, self._matched = self._matched, found.topics
+        if found.before is not None:
+            before = None
+        if found.topics == before:
+            return
+        added = () if before is None else tuple(set(found.topics) - set(before))
+        if found.before is not None and set(found.topics) - set(found.before.topics):
+            self._reads.assigned = False
+        self._operations.begin(
+            _Subscribe(self._context, self._reads, found.topics, found.before, added), reply
+        )
+        if not found.topics:
+            self._reads.start_clocks()  # such a topic may never exist, so the reads do not wait for an assignment
+        self._reads.look_again()
+        self._reads.serve()
 
     def _start_subscribed(self, wanted: Subscription, reply: Future[Any] | None) -> None:
         state, reads = self._context.state, self._reads
         before, state.subscription = state.subscription, wanted
-        if set(wanted.client_topics) - set(before.client_topics):
+        if set(wanted.topics) - set(before.topics):
             reads.assigned = False
-        self._operations.begin(_Subscribe(self._context, reads, wanted.client_topics, before), reply)
+        self._operations.begin(_Subscribe(self._context, reads, wanted.topics, before), reply)
         reads.look_again()
         reads.serve()
 

@@ -10,6 +10,7 @@ from actors import Actor, Future
 from pixy.config.model import Instances
 from pixy.engine.instances.messages import InstanceSpec
 from pixy.engine.instances.positions import Positions
+from pixy.engine.instances.topic_patterns import TopicPattern
 from pixy.errors import IllegalState
 from pixy.kafka.consumer import Commit
 from pixy.membership.instances import InstanceEvent, InstanceSession
@@ -28,6 +29,9 @@ class Catalogue(Protocol):
     async def check(self, topic: str) -> None:
         """Raises UnknownTopic if there is no such topic."""
 
+    async def matching(self, pattern: TopicPattern) -> tuple[str, ...]:
+        """The topics that match a pattern, sorted. Raises PixyError."""
+
     async def find(self, times: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
         """See :class:`pixy.engine.admin_messages.FindOffsets`."""
 
@@ -42,11 +46,6 @@ class Subscription:
 
     def __bool__(self) -> bool:
         return bool(self.topics or self.pattern or self.partitions)
-
-    @property
-    def client_topics(self) -> tuple[str, ...]:
-        """The topics in the Kafka client's form; a pattern must match the whole name."""
-        return (f"^({self.pattern})$",) if self.pattern else self.topics
 
     def check_change(self, to: Subscription) -> None:
         """Raises IllegalState if ``to`` is of another kind: delete the subscription first."""

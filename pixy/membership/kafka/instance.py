@@ -103,9 +103,9 @@ class KafkaInstance(MemberThread[InstanceEvent]):
 
     # -- commands, called on the loop ------------------------------------------------------------------
 
-    def subscribe(self, token: int, topics: tuple[str, ...]) -> None:
+    def subscribe(self, token: int, topics: tuple[str, ...], added: tuple[str, ...] = ()) -> None:
         """See :class:`pixy.membership.instances.InstanceSession`."""
-        self._command(token, lambda: self._subscribe(topics))
+        self._command(token, lambda: self._subscribe(topics, added))
 
     def assign(
         self, token: int, partitions: tuple[TopicPartition, ...], keep: Mapping[TopicPartition, int]
@@ -292,8 +292,8 @@ class KafkaInstance(MemberThread[InstanceEvent]):
 
     # -- commands, in the thread ------------------------------------------------------------------
 
-    def _subscribe(self, topics: tuple[str, ...]) -> None:
-        self._starts.subscribed(topics)
+    def _subscribe(self, topics: tuple[str, ...], added: tuple[str, ...]) -> None:
+        self._starts.subscribed(topics, added)
         self._client.subscribe_or_raise(topics)
         self._polling = self._member = True
         self._joined = False

@@ -65,10 +65,17 @@ class StartOffsets:
         """The number of partitions of a topic when the subscription to it began."""
         self._all_known = False
 
-    def subscribed(self, topics: tuple[str, ...]) -> None:
-        """The instance consumes these topics, or those that match a pattern, from now on."""
+    def subscribed(self, topics: tuple[str, ...], added: Iterable[str] = ()) -> None:
+        """The instance consumes these topics from now on.
+
+        Args:
+            topics: their names.
+            added: those of them that were made after the reader had subscribed to a pattern.
+        """
         self._subscribed = topics
         self._all_known = False
+        for topic in added:
+            self._known.setdefault(topic, 0)
 
     def of_member(
         self, client: InstanceConsumer, partitions: list[TopicPartition], again: set[TopicPartition]
@@ -141,14 +148,13 @@ class StartOffsets:
         """Remember how many partitions each topic has, at the first assignment after a subscription."""
         if self._oldest or self._all_known:
             return
-        named = {topic for topic in self._subscribed if not topic.startswith("^")}
-        wanted = named - set(self._known) if len(named) == len(self._subscribed) else None
+        wanted = set(self._subscribed) - set(self._known)
         try:
-            layout = client.layout(wanted, _TIMEOUT) if wanted != set() else {}
+            layout = client.layout(wanted, _TIMEOUT) if wanted else {}
         except PixyError as error:
             logger.warning("%s: cannot look up the topics' partitions: %s", self._name, error)
             return
-        for topic in (wanted or set()) | set(layout):
+        for topic in wanted | set(layout):
             self._known.setdefault(topic, len(layout.get(topic, ())))
         self._all_known = True
 

@@ -15,6 +15,7 @@ from pixy.config.model import Proxy
 from pixy.engine.instances.actor import Instance
 from pixy.engine.instances.context import END, ReaderState
 from pixy.engine.instances.messages import InstanceSpec, ReadBatch, ReadRecords, SubscribeTo
+from pixy.engine.instances.topic_patterns import TopicPattern
 from pixy.errors import KafkaError
 from pixy.kafka.consumer import Commit, Committed
 from pixy.kafka.errors import unknown_topic
@@ -38,6 +39,10 @@ class Kafka:
         self.commit_takes = 0.01
         self.commit_fails: list[KafkaError] = []
         self.sessions: list[Session] = []
+        self.topics = [TOPIC]
+        self.lookups_fail: list[KafkaError] = []
+        self.subscribed: list[tuple[tuple[str, ...], tuple[str, ...]]] = []
+        """What sessions were told to subscribe to: the topics, and those of them that were made later."""
 
     def produce(self, partition: int, count: int = 1, size: int = 10) -> None:
         for _ in range(count):
@@ -85,9 +90,10 @@ class Session:
 
         loop.call_at(self._last, run)
 
-    def subscribe(self, token: int, topics: tuple[str, ...]) -> None:
+    def subscribe(self, token: int, topics: tuple[str, ...], added: tuple[str, ...] = ()) -> None:
+        self.kafka.subscribed.append((topics, added))
         self._later(0.001, lambda: self.post(Done(token, None, None)))
-        if not self.next:
+        if topics and not self.next:
             self._later(self.kafka.join_takes, lambda: self.join(range(self.kafka.partitions)))
 
     def join(self, numbers: Iterable[int]) -> None:
@@ -189,6 +195,12 @@ class Catalogue:
         await asyncio.sleep(0.01)
         if topic != TOPIC:
             raise unknown_topic()
+
+    async def matching(self, pattern: TopicPattern) -> tuple[str, ...]:
+        await asyncio.sleep(0.01)
+        if self._kafka.lookups_fail:
+            raise self._kafka.lookups_fail.pop(0)
+        return pattern.matching(self._kafka.topics)
 
     async def find(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         await asyncio.sleep(0.01)

@@ -36,6 +36,7 @@ from pixy.errors import (
     UnknownTopic,
 )
 from pixy.kafka.consumer import Commit
+from pixy.membership.instances import SessionFailed
 from tests.effort import seeds
 from tests.unit.engine.instances.instance_model import READ, Case, now, scenario
 from tests.unit.engine.records import TOPIC
@@ -471,3 +472,53 @@ async def test_a_seek_whose_time_is_found_after_a_delete_opens_no_session(sim: S
         await seek
     await deleted
     assert all(session.closed for session in case.kafka.sessions) and len(case.kafka.sessions) == 1
+
+
+@scenario
+async def test_a_pattern_names_the_topics_that_match_and_those_made_later(sim: Sim) -> None:
+    case = Case(sim).start()
+    await case.ask(SubscribeTo(pattern=f"{TOPIC}.*"))
+    assert case.kafka.subscribed == [((TOPIC,), ())]
+    case.kafka.produce(0, 1)
+    assert await case.read() == [(0, 0)]
+    case.kafka.topics += [f"{TOPIC}-2", "other"]
+    case.kafka.lookups_fail = [KafkaError("no answer", -195, "_TRANSPORT")]
+    await asyncio.sleep(15)
+    assert len(case.kafka.subscribed) == 1, "the look-up failed"
+    await asyncio.sleep(10)
+    assert case.kafka.subscribed[1:] == [((TOPIC, f"{TOPIC}-2"), (f"{TOPIC}-2",))]
+    await asyncio.sleep(60)
+    assert len(case.kafka.subscribed) == 2, "nothing has changed"
+    await case.ask(Unsubscribe())
+    case.kafka.topics.append(f"{TOPIC}-3")
+    await asyncio.sleep(60)
+    assert len(case.kafka.subscribed) == 2
+
+
+@scenario
+async def test_a_pattern_that_cannot_be_looked_up_changes_nothing(sim: Sim) -> None:
+    case = Case(sim).start()
+    case.kafka.lookups_fail = [KafkaError("no answer", -195, "_TRANSPORT")]
+    with pytest.raises(KafkaError, match="no answer"):
+        await case.ask(SubscribeTo(pattern="t.*"))
+    await case.subscribe()
+    assert case.kafka.subscribed == [((TOPIC,), ())]
+
+
+@scenario
+async def test_reads_of_a_pattern_that_matches_nothing_end_in_time(sim: Sim) -> None:
+    case = Case(sim).start()
+    await case.ask(SubscribeTo(pattern="nothing"))
+    assert case.kafka.subscribed == [((), ())]
+    assert await case.read() == []
+
+
+@scenario
+async def test_a_restart_looks_the_pattern_up_again(sim: Sim) -> None:
+    case = Case(sim).start()
+    await case.ask(SubscribeTo(pattern=f"{TOPIC}.*"))
+    case.kafka.sessions[-1].post(SessionFailed(KafkaError("x", -1, "X")))
+    await asyncio.sleep(5)
+    assert case.kafka.subscribed == [((TOPIC,), ())] * 2
+    case.kafka.produce(0, 1)
+    assert await case.read() == [(0, 0)]
