@@ -43,6 +43,7 @@ class AssignedPartition:
         epoch: the number of this assignment. An event with another number belongs to an earlier one.
         new: this position is not committed yet: commit it at once.
         base: the committed offset, which ``metadata`` counts from; None if it is the position itself.
+        end: the offset of the log's next message, for a check of ``metadata``; None if it is not known.
     """
 
     topic: str
@@ -52,6 +53,7 @@ class AssignedPartition:
     epoch: int
     new: bool
     base: int | None = None
+    end: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

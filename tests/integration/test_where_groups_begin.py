@@ -310,6 +310,27 @@ async def test_a_group_new_to_a_topic_begins_at_the_newest_message_of_all_partit
         assert await committed(kafka, name, name, partition) == 3
 
 
+async def test_metadata_of_another_tool_that_reads_as_acks_skips_nothing_that_it_cannot_mean(
+    kafka: Cluster, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Ranges beyond the end, or at the offset, are not ours. What is skipped is logged."""
+    caplog.set_level("INFO", "pixy.engine")
+    kafka.create_topic(name)
+    await asyncio.to_thread(write, kafka, name, 5)
+    config = make_config(kafka.bootstrap(), long_polling_timeout=1.0)
+    wanted = {(0, offset) for offset in range(1, 5)}
+    async with serving(config) as daemon:
+        for metadata, skipped in (("BK", ()), ("AB", ()), ("BBHB", ()), ("BB", (2,))):
+            group = f"{name}-{metadata}"
+            body = f'[{{"partition":0,"offset":1,"metadata":"{metadata}"}}]'
+            assert (await daemon.post(f"/topics/{name}/offsets?group={group}", body)).status == 200
+            left = wanted - {(0, offset) for offset in skipped}
+            assert await take(daemon, name, group, left) == sorted(left)
+    assert [each.getMessage().partition(": ")[2] for each in caplog.records if "so not" in each.message] == [
+        "acknowledged, so not delivered: offsets 2-2"
+    ]
+
+
 async def test_sparse_acks_hold_when_retention_has_passed_the_committed_offset(
     kafka: Cluster, name: str
 ) -> None:

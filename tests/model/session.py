@@ -334,7 +334,7 @@ class ModelSession:
         at, epoch = start.position, waiting.epoch
         self._fetching[partition] = _Fetching(epoch, epoch, at, self._kafka.topics[topic].id, at)
         text = "" if start.base is None else metadata
-        return AssignedPartition(topic, number, at, text, epoch, start.new, start.base)
+        return AssignedPartition(topic, number, at, text, epoch, start.new, start.base, log.end)
 
     def _recreated(self, ids: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """The partitions whose topic has another id now, with the id that it had."""

@@ -36,6 +36,9 @@ from pixy.membership import Session
 
 logger = logging.getLogger("pixy.engine")
 
+_SHOWN = 100
+"""The most ranges of acknowledged messages in one line of the log."""
+
 
 @dataclass(frozen=True, slots=True)
 class _DeadlineDue:
@@ -99,7 +102,7 @@ class PartitionOwner(Actor):
         position = self._assignment.position
         if position is None:
             base = start.position if start.base is None else start.base
-            position = resume_at(start.position, base, self._decode(base, start.metadata))
+            position = resume_at(start.position, base, self._acknowledged(base))
         if self._life > 1:
             self._fetch_epoch = self._session.next_epoch()
             self._session.seek(self._partition, position.offset, self._fetch_epoch)
@@ -315,12 +318,18 @@ class PartitionOwner(Actor):
     def _now(self) -> float:
         return self.system.loop.time()
 
-    def _decode(self, offset: int, metadata: str) -> tuple[tuple[int, int], ...]:
+    def _acknowledged(self, offset: int) -> list[sparse_acks.Range]:
+        start = self._assignment.start
         try:
-            return tuple(sparse_acks.decode(offset, metadata))
+            ranges = sparse_acks.acknowledged(offset, start.metadata, start.end)
         except ValueError as error:
-            logger.warning("%s: Bad sparse acks %r: %s", self.path, metadata, error)
-            return ()
+            logger.warning("%s: Bad sparse acks %r: %s", self.path, start.metadata, error)
+            return []
+        if ranges and self._life == 1:
+            shown = ", ".join(f"{first}-{stop - 1}" for first, stop in ranges[:_SHOWN])
+            more = f" and {len(ranges) - _SHOWN} more" if len(ranges) > _SHOWN else ""
+            logger.info("%s: acknowledged, so not delivered: offsets %s%s", self.path, shown, more)
+        return ranges
 
 
 __all__ = ["PartitionOwner"]

@@ -68,6 +68,30 @@ def decode(offset: int, metadata: str) -> list[Range]:
     return ranges
 
 
+def acknowledged(offset: int, metadata: str, end: int | None) -> list[Range]:
+    """The ranges that a group has acknowledged beyond its committed offset.
+
+    The text may be another tool's and decode by chance, and each range that it yields is messages that are not
+    delivered. No range of ours touches the offset or the range before it, and none is beyond the log's end. If one does,
+    none of them counts: what a truncated log has lost is delivered again rather than something else never.
+
+    Args:
+        offset: the committed offset.
+        metadata: the text that was committed with it.
+        end: the offset of the next message of the log; None if it is not known.
+
+    Raises:
+        ValueError: this codec did not write it, at least not for this log.
+    """
+    ranges = decode(offset, metadata)
+    base = offset
+    for start, stop in ranges:
+        if start == base or (end is not None and stop > end):
+            raise ValueError(f"no acks of this log: {start}-{stop} after {base}, and the end is {end}")
+        base = stop
+    return ranges
+
+
 def to_text(offset: int, metadata: str) -> str:
     """Format the ranges for people, relative to ``offset``, end exclusive: ``1-2,9-11``; '' if invalid."""
     try:

@@ -313,7 +313,7 @@ class SessionPartitions:
         )
         metadata = "" if start.base is None else found.committed.metadata
         return AssignedPartition(
-            topic, number, start.position, metadata, waiting.epoch, start.new, start.base
+            topic, number, start.position, metadata, waiting.epoch, start.new, start.base, log.end
         )
 
     def _begin_again(self, partition: TopicPartition, found: Found) -> None:

@@ -93,6 +93,39 @@ def test_round_trip(base: int, steps: list[tuple[int, int]]) -> None:
     assert kept == ranges[: len(kept)]
 
 
+@pytest.mark.parametrize(
+    ("metadata", "end", "ranges"),
+    [
+        ("BBHB", 311, [(302, 303), (310, 311)]),
+        ("BBHB", None, [(302, 303), (310, 311)]),
+        ("BBHB", 310, []),  # beyond the end
+        ("BBHB", 302, []),
+        ("AB", 400, []),  # touches the offset, so it would have moved
+        ("BBAB", 400, []),  # two ranges that are one
+        ("", 301, []),
+    ],
+)
+def test_ranges_that_this_log_cannot_have_make_the_text_another_tools(
+    metadata: str, end: int | None, ranges: list[tuple[int, int]]
+) -> None:
+    if metadata and not ranges:
+        with pytest.raises(ValueError, match="no acks of this log"):
+            sparse_acks.acknowledged(301, metadata, end)
+    else:
+        assert sparse_acks.acknowledged(301, metadata, end) == ranges
+
+
+@given(st.integers(1, 10**12), st.sets(st.integers(1, 500), max_size=60))
+def test_what_a_tracker_has_is_never_taken_for_another_tools(base: int, acked: set[int]) -> None:
+    tracker = OffsetTracker(base)
+    for offset in acked:
+        tracker.ack(base - 1 + offset)
+    position = tracker.snapshot()
+    metadata = sparse_acks.encode(position.offset, position.ranges)
+    end = max([position.offset, *(stop for _, stop in position.ranges)])
+    assert tuple(sparse_acks.acknowledged(position.offset, metadata, end)) == position.ranges
+
+
 @given(st.integers(-10, 10**12), st.text(max_size=40))
 def test_any_text_decodes_to_ranges_or_raises_value_error(base: int, metadata: str) -> None:
     try:
