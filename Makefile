@@ -5,7 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help install dev pipeline-install run demo kafka pipeline-demo check format types imports unit matrix test test-long chaos search-actors lint docs bench bench-actors bench-pipeline chaos-topics proto messages clean
+.PHONY: help install dev pipeline-install run demo kafka pipeline-demo check format types imports unit matrix test test-times test-long chaos search-actors lint docs bench bench-actors bench-pipeline chaos-topics proto messages clean
 
 #: make install           install the daemon into .venv
 #: make run               serve an in-memory sandbox until Ctrl-C
@@ -17,6 +17,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 #: make types             mypy --strict
 #: make imports           the import contracts of setup.cfg
 #: make test              everything, on real Kafka, ZooKeeper and Spark
+#: make test-times        the slowest tests of the last make test (BEFORE=FILE: compared with an earlier run)
 #: make test-long         the tests of which make test has a short form, in full
 #: make chaos             half an hour of faults, and a checker (MINUTES=5 SEED=7 MEMBERSHIP=kafka-next FAULTS=daemon-kill,broker-kill)
 #: make search-actors     an hour of cancellations, closed loops and preempted threads on the actor runtime (MINUTES=5 SEED=7)
@@ -119,7 +120,13 @@ unit: $(VENV)/.test
 
 # Most tests wait for Kafka, so three processes keep two cores busy (tests/lanes.py).
 test: $(VENV)/.dev build/classes/.made
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --durations=20
+	PIXY_TEST_TIMES=$(TIMES) $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --durations=20
+
+# The slowest tests of the last `make test`, and how busy each process was. BEFORE is an earlier such file, or what
+# an earlier `make test` printed.
+TIMES := build/test-times.txt
+test-times: $(VENV)/.test
+	@$(BIN)/python -m tests.times $(TIMES) $(if $(BEFORE),--before $(BEFORE))
 
 # With more requests that are made up, more kills and more messages (tests/effort.py).
 test-long: $(VENV)/.dev build/classes/.made

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import lanes
+from tests import lanes, times
 from tests.effort import examples
 from tests.kafka.cluster import Cluster, Unavailable
 
@@ -33,6 +34,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> lanes.Lanes | None:
     """Deal out files as :mod:`tests.lanes` says."""
     return lanes.scheduler(config, log)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Write the times of all tests down, if a file is named for them (:mod:`tests.times`)."""
+    if path := os.environ.get(times.FILE):
+        reports = (report for found in terminalreporter.stats.values() for report in found)
+        Path(path).write_text("".join(f"{line}\n" for line in times.lines(reports)))
 
 
 def _cluster(**options: Any) -> Iterator[Cluster]:

@@ -1,0 +1,107 @@
+"""How long the tests of a run took: ``make test-times`` prints a table, and compares it with an earlier run's.
+
+With the environment variable :data:`FILE` pytest writes a line for each phase of each test to that file, in the
+form of ``--durations`` and with the process that ran it. The table is also made of what ``--durations`` prints.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+FILE = "PIXY_TEST_TIMES"
+SLOWEST = 20
+_LINE = re.compile(r"^(?:> ?)?\s*(\d+\.\d+)s (?:setup|call|teardown)\s+(?:\[(gw\d+|main)\] )?(tests/.+)$")
+
+
+@dataclass
+class Times:
+    """Seconds of a run: by test with its setup and teardown, and by process (``gw0``, ... or ``main``)."""
+
+    tests: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    processes: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+
+    @property
+    def slowest(self) -> list[tuple[str, float]]:
+        """The slowest tests, the slowest first."""
+        return sorted(self.tests.items(), key=lambda each: -each[1])[:SLOWEST]
+
+
+def lines(reports: Iterable[Any]) -> Iterable[str]:
+    """Yield a line for each of pytest's reports.
+
+    Args:
+        reports: of tests' phases; pytest-xdist's have a ``node``.
+    """
+    for report in reports:
+        if getattr(report, "when", None) is not None:
+            node = getattr(report, "node", None)
+            process = "main" if node is None else node.gateway.id
+            yield f"{report.duration:.2f}s {report.when} [{process}] {report.nodeid}"
+
+
+def read(text: str) -> Times:
+    """Read the times in a text; lines of another form are left out."""
+    found = Times()
+    for line in text.splitlines():
+        if match := _LINE.match(line):
+            seconds, process, test = float(match[1]), match[2], match[3].strip()
+            found.tests[test] += seconds
+            if process:
+                found.processes[process] += seconds
+    return found
+
+
+def table(now: Times, before: Times | None = None) -> list[str]:
+    """The slowest tests with what they took before, and the sum of each process.
+
+    Args:
+        now: a run.
+        before: an earlier run; with it, its slowest tests are listed.
+    """
+    if before is None:
+        found = [f"{seconds:7.1f} s  {test}" for test, seconds in now.slowest]
+        found.append(f"{sum(seconds for _, seconds in now.slowest):7.1f} s  the slowest {len(now.slowest)}")
+    else:
+        rows = [(seconds, now.tests.get(test), test) for test, seconds in before.slowest]
+        found = [
+            f"{was:7.1f} s  {'not run' if took is None else f'{took:.1f} s':>9}  {test}"
+            for was, took, test in rows
+        ]
+        sums = sum(was for was, _, _ in rows), sum(took or 0.0 for _, took, _ in rows)
+        found.append(f"{sums[0]:7.1f} s  {sums[1]:7.1f} s  the slowest {len(rows)} of before")
+        sums = sums[0], sum(seconds for _, seconds in now.slowest)
+        found.append(f"{sums[0]:7.1f} s  {sums[1]:7.1f} s  the slowest {len(now.slowest)} of each run")
+    return found + [f"{seconds:7.1f} s  in process {name}" for name, seconds in sorted(now.processes.items())]
+
+
+def main(args: list[str] | None = None) -> int:
+    """Print the table; return 1 if a file has no times."""
+    parser = argparse.ArgumentParser(prog="make test-times", description=__doc__.partition("\n")[0])
+    parser.add_argument("run", type=Path, help="file with the times of a run")
+    parser.add_argument("--before", type=Path, help="file with the times of an earlier run, or its output")
+    options = parser.parse_args(args)
+    runs = []
+    for path in (options.run, options.before):
+        if path is None:
+            continue
+        try:
+            runs.append(read(path.read_text(errors="replace")))
+        except OSError as error:
+            print(f"{path}: {error.strerror}; make test writes it", file=sys.stderr)
+            return 1
+        if not runs[-1].tests:
+            print(f"{path}: no times of tests", file=sys.stderr)
+            return 1
+    print("\n".join(table(*runs)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
