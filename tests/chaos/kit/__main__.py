@@ -36,6 +36,9 @@ def _arguments(args: list[str] | None) -> argparse.Namespace:
         help="defects of tests/chaos/kit/plants.py, to be found: one for all daemons, or one each",
     )
     parser.add_argument("--drain", type=float, default=120.0, help="seconds for the groups to catch up (120)")
+    parser.add_argument(
+        "--messages", type=int, default=0, help="end after so many deliveries, if that is earlier"
+    )
     parser.add_argument("--records", type=Path, help="folder for the records (build/chaos/MEMBERSHIP-SEED)")
     parser.add_argument("--keep", action="store_true", help="keep the records of a run without findings")
     parser.add_argument("--check", type=Path, help="only check the records in this folder")
@@ -74,6 +77,7 @@ def main(args: list[str] | None = None) -> int:
         options.rate,
         options.plant,
         drain=options.drain,
+        messages=options.messages,
     )
     folder = options.records or plans.RECORDS / f"{options.membership}-{seed}"
     shutil.rmtree(folder, ignore_errors=True)

@@ -31,6 +31,9 @@ SMALL_DISK = 3
 """The broker whose disk is small, if the machine lets us mount one."""
 DISK_MEGABYTES = 768
 
+BRIEF = 5.0
+"""Minutes: in a run no longer than this the JVMs would spend more on their better compiler than it saves."""
+
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -92,6 +95,7 @@ class Brokers:
             lambda: Cluster(
                 BROKERS,
                 heap="320m",
+                brief=self._plan.minutes <= BRIEF,
                 zookeeper=self._plan.membership == "zookeeper",
                 advertised=advertised,
                 properties=broker_config(self._plan),

@@ -78,6 +78,8 @@ class Plan:
     idle_instance: float = IDLE_INSTANCE
     drain: float = 120.0
     """Seconds in which the groups must have consumed everything, once all is healed."""
+    messages: int = 0
+    """Deliveries after which the run ends before its time; 0 for no such end."""
 
     def plant_of(self, daemon: int) -> str:
         """The defect that is planted into a daemon; several with commas between go to one daemon each."""

@@ -6,7 +6,7 @@ They change what passes between the parts (records, offers, commits), not the pa
 from __future__ import annotations
 
 import dataclasses
-import random
+import itertools
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -16,16 +16,22 @@ from pixy.engine.consume.partition_owner import PartitionOwner
 from pixy.kafka.consumer import Commit
 from pixy.membership.kafka.session import KafkaSession
 
-RARELY = 1 / 50
-"""How often a plant acts, of the times when it could."""
+EACH = 20
+"""A plant acts each twentieth time when it could, so that a run of seconds meets it for certain."""
+
+
+def _counting() -> Callable[[], bool]:
+    """Return a function that is true each :data:`EACH`-th time."""
+    turns = itertools.count(1)
+    return lambda: next(turns) % EACH == 0
 
 
 def loss() -> None:
     """Lose a fetched record: the next one makes it look like a gap in the log."""
-    receive = PartitionOwner.on_receive
+    receive, acts = PartitionOwner.on_receive, _counting()
 
     def losing(self: Any, message: Any) -> Any:
-        if type(message) is Records and random.random() < RARELY:
+        if type(message) is Records and acts():
             message = dataclasses.replace(message, records=message.records[1:])
         return receive(self, message)
 
@@ -34,11 +40,11 @@ def loss() -> None:
 
 def early_commit() -> None:
     """Commit ten messages more than were acknowledged."""
-    commit = KafkaSession.commit
+    commit, acts = KafkaSession.commit, _counting()
 
     def early(self: Any, commits: Iterable[Commit]) -> None:
         batch = tuple(commits)
-        if random.random() < RARELY:
+        if acts():
             batch = tuple(Commit(each.topic, each.partition, each.offset + 10, "") for each in batch)
         commit(self, batch)
 
@@ -47,23 +53,23 @@ def early_commit() -> None:
 
 def reorder() -> None:
     """Offer a message only after its ack timeout, as if a client had it."""
-    offer = OfferBook.offer
+    offer, acts = OfferBook.offer, _counting()
 
     def forgetting(self: Any, now: float) -> Any:
         found = offer(self, now)
-        return offer(self, now) if found is not None and random.random() < RARELY else found
+        return offer(self, now) if found is not None and acts() else found
 
     OfferBook.offer = forgetting  # type: ignore[method-assign]
 
 
 def stall() -> None:
     """Announce no messages of one partition any more, for as long as it is assigned."""
-    offerable = OfferBook.offerable
+    offerable, acts = OfferBook.offerable, _counting()
     silent: list[Any] = []
 
     def announcing(self: Any, now: float) -> int:
         found = offerable(self, now)
-        if found and not silent and random.random() < RARELY:
+        if found and not silent and acts():
             silent.append(self)
         return 0 if self in silent else found
 

@@ -24,6 +24,8 @@ from tests.chaos.kit.snapshot import OFFSETS, write_commits, write_log
 
 PROGRESS = 10.0
 """Seconds between two lines on screen."""
+LOOK = 0.5
+"""Seconds between two looks whether enough messages are delivered."""
 SETTLE = 2.0
 """Seconds for the last commits."""
 LOOKS = 20
@@ -95,9 +97,13 @@ class Scenario:
         self._starved = starved_seconds()
         faults = asyncio.ensure_future(self._faults.run(schedule, self._started))
         end = self._started + self._plan.minutes * 60
-        while time.monotonic() < end and not stop.is_set():
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(stop.wait(), min(PROGRESS, max(0.1, end - time.monotonic())))
+        wanted = self._plan.messages or float("inf")
+        while time.monotonic() < end and self._records.delivered < wanted and not stop.is_set():
+            line = min(end, time.monotonic() + PROGRESS)
+            while (left := line - time.monotonic()) > 0 and self._records.delivered < wanted:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(stop.wait(), min(LOOK, left))
+                    break
             self._report()
             self._clients.check()
         faults.cancel()
@@ -135,9 +141,9 @@ class Scenario:
         before: dict[Any, Any] = {}
         for _ in range(LOOKS):
             found = {
-                (topic.name, partition): bounds
+                (topic.name, partition): end  # not the beginning: retention moves it
                 for topic in self._plan.topics
-                for partition, bounds in (await asyncio.to_thread(self._brokers.bounds, topic.name)).items()
+                for partition, (_, end) in (await asyncio.to_thread(self._brokers.bounds, topic.name)).items()
             }
             if found == before:
                 return list(found)

@@ -25,18 +25,23 @@ from tests.chaos.kit.record import Recorder
 
 OFFSETS = "__consumer_offsets"
 _OFFSET_KEYS = (0, 1)
+WAIT = 0.1
+"""Seconds to wait for more records of a batch, and at the end."""
 
 
-def read_partition(bootstrap: str, topic: str, partition: int) -> tuple[int, int, Iterator[Message]]:
-    """Read all that a partition holds, without aborted transactions.
+def read_partitions(
+    bootstrap: str, partitions: Iterable[tuple[str, int]]
+) -> tuple[dict[tuple[str, int], tuple[int, int]], Iterator[Message]]:
+    """Read all that partitions hold, without aborted transactions.
+
+    One consumer reads them all: one that waits for the end of each partition needs a second for each.
 
     Args:
         bootstrap: brokers.
-        topic: its name.
-        partition: its number.
+        partitions: names of topics and numbers of partitions.
 
     Returns:
-        Its first offset, its next offset, and its records.
+        The first and the next offset of each, and the records, of each partition in their order.
     """
     consumer = Consumer(
         {
@@ -49,35 +54,40 @@ def read_partition(bootstrap: str, topic: str, partition: int) -> tuple[int, int
             "auto.offset.reset": "earliest",
         }
     )
-    low, high = insisting(consumer.get_watermark_offsets)(TopicPartition(topic, partition), timeout=30)
+    watermarks = insisting(consumer.get_watermark_offsets)
+    bounds = {each: watermarks(TopicPartition(*each), timeout=30) for each in partitions}
 
     def records() -> Iterator[Message]:
-        consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
+        consumer.assign([TopicPartition(*each, OFFSET_BEGINNING) for each in bounds])
+        left = set(bounds)
         try:
-            while True:
-                for message in consumer.consume(5000, 1.0):
+            while left:
+                for message in consumer.consume(5000, WAIT):
                     if message.error() is None:
                         yield message
                     elif message.error().name() == "_PARTITION_EOF":
-                        return
+                        left.discard((message.topic(), message.partition()))
                     else:
-                        raise RuntimeError(f"{topic}/{partition}: {message.error()}")
+                        where = f"{message.topic()}/{message.partition()}"
+                        raise RuntimeError(f"{where}: {message.error()}")
         finally:
             consumer.close()
 
-    return low, high, records()
+    return bounds, records()
 
 
 def write_log(records: Recorder, bootstrap: str, partitions: Iterable[tuple[str, int]]) -> dict[Any, int]:
     """Write the contents of partitions down; return the offset after the last record of each."""
+    bounds, messages = read_partitions(bootstrap, partitions)
+    found: dict[Any, tuple[list[int], list[str], list[float]]] = {each: ([], [], []) for each in bounds}
+    for message in messages:
+        offsets, ids, times = found[message.topic(), message.partition()]
+        offsets.append(message.offset())
+        ids.append(name_of(message.value() or b"", message.headers() or ()))
+        times.append(message.timestamp()[1] / 1000)
     ends: dict[Any, int] = {}
-    for topic, partition in partitions:
-        low, high, messages = read_partition(bootstrap, topic, partition)
-        offsets, ids, times = [], [], []
-        for message in messages:
-            offsets.append(message.offset())
-            ids.append(name_of(message.value() or b"", message.headers() or ()))
-            times.append(message.timestamp()[1] / 1000)
+    for (topic, partition), (low, high) in bounds.items():
+        offsets, ids, times = found[topic, partition]
         records.write(
             "log",
             topic=topic,
@@ -100,23 +110,23 @@ def write_commits(records: Recorder, bootstrap: str, partitions: int) -> None:
         bootstrap: brokers.
         partitions: of ``__consumer_offsets``.
     """
-    for partition in range(partitions):
-        for message in read_partition(bootstrap, OFFSETS, partition)[2]:
-            key, value = message.key(), message.value()
-            if key is None:
-                continue
-            t = message.timestamp()[1] / 1000
-            (version,) = struct.unpack_from(">h", key)
-            group, at = _text(key, 2)
-            if version not in _OFFSET_KEYS:
-                records.write("groups", t=t, group=group)
-                continue
-            topic, at = _text(key, at)
-            (number,) = struct.unpack_from(">i", key, at)
-            offset, metadata = (-1, "") if value is None else _offset(value)
-            records.write(
-                "commits", t=t, group=group, topic=topic, partition=number, offset=offset, metadata=metadata
-            )
+    _, messages = read_partitions(bootstrap, [(OFFSETS, number) for number in range(partitions)])
+    for message in messages:
+        key, value = message.key(), message.value()
+        if key is None:
+            continue
+        t = message.timestamp()[1] / 1000
+        (version,) = struct.unpack_from(">h", key)
+        group, at = _text(key, 2)
+        if version not in _OFFSET_KEYS:
+            records.write("groups", t=t, group=group)
+            continue
+        topic, at = _text(key, at)
+        (number,) = struct.unpack_from(">i", key, at)
+        offset, metadata = (-1, "") if value is None else _offset(value)
+        records.write(
+            "commits", t=t, group=group, topic=topic, partition=number, offset=offset, metadata=metadata
+        )
 
 
 def _offset(value: bytes) -> tuple[int, str]:
