@@ -2,7 +2,8 @@
 
 Real threads, of which one at a time runs: the others wait for the baton. The one that runs may lose it before any
 line of the runtime's own code, which finds the races that a preemption of some milliseconds would show once in a
-million runs. Locks of the runtime are replaced by ones that hand the baton on instead of blocking.
+million runs. Locks, queues and threads of the runtime (those of :class:`~actors.ThreadedActor`) are replaced by
+ones that hand the baton on instead of blocking.
 
     with Preempted(random.Random(seed), loop) as threads:
         threads.start(ref.tell, "from a thread")
@@ -16,17 +17,22 @@ import gc
 import random
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType, SimpleNamespace
 from typing import Any
 
-from actors import _future, _ref
-from actors._core import mailbox, waiting
+from actors import _future, _ref, _threaded
+from actors._core import mailbox, supervision, termination, waiting
 from actors.testing.loop import SimLoop
 
-TRACED = {str(Path(str(module.__file__)).resolve()) for module in (_future, _ref, mailbox, waiting)} | {
-    str(Path(str(mailbox.__file__)).with_name(name).resolve()) for name in ("cell.py", "turns.py")
+TRACED = {
+    str(Path(str(module.__file__)).resolve())
+    for module in (_future, _ref, _threaded, mailbox, supervision, termination, waiting)
+} | {
+    str(Path(str(mailbox.__file__)).with_name(name).resolve())
+    for name in ("cell.py", "lifecycle.py", "turns.py")
 }
 """The files in which a thread may lose the baton."""
 
@@ -70,6 +76,23 @@ class CoopLock:
         self.release()
 
 
+class CoopQueue:
+    """Stands in for ``queue.SimpleQueue``: a ``get`` from an empty one hands the baton on until there is something."""
+
+    def __init__(self, threads: Preempted) -> None:
+        self._threads = threads
+        self._items: deque[Any] = deque()
+
+    def put(self, item: Any) -> None:
+        """Add an item."""
+        self._items.append(item)
+
+    def get(self) -> Any:
+        """Take the oldest item."""
+        self._threads.wait_until(lambda: bool(self._items))
+        return self._items.popleft()
+
+
 class Preempted:
     """Runs functions in threads beside a simulated loop; a context manager, in the loop's thread.
 
@@ -87,16 +110,21 @@ class Preempted:
         """Exceptions of the functions."""
         self.switches = 0
         """How often the baton went from one thread to another."""
+        self._actors: list[_Runner] = []
 
     def __enter__(self) -> Preempted:
         fake = SimpleNamespace(
-            Lock=lambda: CoopLock(self), TIMEOUT_MAX=threading.TIMEOUT_MAX, get_ident=threading.get_ident
+            Lock=lambda: CoopLock(self),
+            Thread=self._actors_thread,
+            TIMEOUT_MAX=threading.TIMEOUT_MAX,
+            get_ident=threading.get_ident,
         )
-        self._replaced = [(module, module.threading) for module in (mailbox, _future)]
-        for module, _ in self._replaced:
-            module.threading = fake  # type: ignore[attr-defined]
+        self._replaced: list[tuple[Any, str, Any]] = [
+            (module, "threading", fake) for module in (mailbox, _future, _threaded)
+        ]
+        self._replaced.append((_threaded, "queue", SimpleNamespace(SimpleQueue=lambda: CoopQueue(self))))
+        self._exchange()
         self._loop.virtual.on_idle = self._idle
-        gc.collect()
         gc.disable()  # it would run finalizers of earlier runs at any line
         self._tracing = sys.gettrace()
         sys.settrace(self._trace)
@@ -106,10 +134,22 @@ class Preempted:
         sys.settrace(self._tracing)
         gc.enable()
         self._loop.virtual.on_idle = None
-        for module, original in self._replaced:
-            module.threading = original  # type: ignore[attr-defined]
+        self._exchange()
 
-    def start(self, function: Callable[..., object], *args: Any) -> None:
+    def _exchange(self) -> None:
+        for index, (module, name, other) in enumerate(self._replaced):
+            self._replaced[index] = module, name, getattr(module, name)
+            setattr(module, name, other)
+
+    def _actors_thread(
+        self, *, target: Callable[..., object], args: tuple[Any, ...], name: str, daemon: bool
+    ) -> SimpleNamespace:
+        """Stand in for ``threading.Thread`` in a :class:`~actors.ThreadedActor`."""
+        return SimpleNamespace(
+            start=lambda: self._actors.append(self.start(target, *args)), name=name, daemon=daemon
+        )
+
+    def start(self, function: Callable[..., object], *args: Any) -> _Runner:
         """Run a function in a thread of its own, from now on, whenever it has the baton."""
         runner = _Runner()
 
@@ -127,6 +167,7 @@ class Preempted:
 
         threading.Thread(target=run, daemon=True).start()
         self._runners.append(runner)
+        return runner
 
     def wait_until(self, free: Callable[[], bool]) -> None:
         """Hand the baton on until ``free()`` is true."""
@@ -138,8 +179,13 @@ class Preempted:
 
     @property
     def unfinished(self) -> int:
-        """Functions that have not returned."""
-        return sum(not runner.done for runner in self._runners if runner is not self._main)
+        """Functions that have not returned, without those of actors' threads."""
+        return sum(not each.done for each in self._runners) - 1 - self.actors
+
+    @property
+    def actors(self) -> int:
+        """Threads of actors that have not ended."""
+        return sum(not each.done for each in self._actors)
 
     # -- the baton --------------------------------------------------------------------------------
 
@@ -208,4 +254,4 @@ async def _with_loop(scenario: Callable[[Preempted], Any], threads: Preempted) -
     return await scenario(threads)
 
 
-__all__ = ["CoopLock", "Preempted", "simulate_threads"]
+__all__ = ["CoopLock", "CoopQueue", "Preempted", "simulate_threads"]

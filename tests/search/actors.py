@@ -1,10 +1,11 @@
 """Search the actor runtime for wedges: ``make search-actors MINUTES=60 SEED=1``.
 
-Three hostile worlds, by turns, one seed after the other:
+Four hostile worlds, by turns, one seed after the other:
 
 - *cancel*: foreign code cancels tasks of actors, as ``asyncio.all_tasks()`` gives them to anybody;
 - *close*: the loop is closed under the actors in the middle of their work;
-- *preempt*: threads send to small mailboxes and lose the processor at any line of the runtime.
+- *preempt*: threads send to small mailboxes and lose the processor at any line of the runtime;
+- *threaded*: the same with actors that have threads, which ask each other, fail, are restarted and stop.
 
 In each, every ask must be settled, every actor must answer, be restarted or be dead, and a stop must end.
 """
@@ -13,12 +14,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import logging
 import random
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 from actors import (
@@ -30,6 +33,7 @@ from actors import (
     Interrupted,
     Strategy,
     Supervision,
+    ThreadedActor,
     Wait,
 )
 from actors.testing import SimLoop, simulate
@@ -209,7 +213,161 @@ def preempt(seed: int) -> None:
         assert [number for each, number in seen if each == who] == list(range(count)), seen
 
 
-WORLDS: dict[str, Callable[[int], None]] = {"cancel": cancel, "close": close, "preempt": preempt}
+@dataclass
+class Records:
+    """What happened in one run."""
+
+    wrong: list[BaseException] = field(default_factory=list)
+    seen: list[Any] = field(default_factory=list)
+    lives: list[Life] = field(default_factory=list)
+
+
+class Life:
+    """What one instance of a :class:`Bare` has lived through, and whether its thread is inside of it."""
+
+    def __init__(self) -> None:
+        self.inside = False
+        self.hooks: list[str] = []
+
+    @contextlib.contextmanager
+    def enter(self, hook: str) -> Iterator[None]:
+        """Note a handler or hook that runs."""
+        assert not self.inside, f"{hook} runs beside {self.hooks[-1]}"
+        assert not {"on_stop", "before_restart"} & {*self.hooks}, f"{hook} runs after {self.hooks[-1]}"
+        assert hook != "on_receive" or "crash" not in self.hooks, (
+            "a message is handled by an instance that has failed"
+        )
+        self.inside = True
+        self.hooks.append(hook)
+        try:
+            time.sleep(0)  # a line of its own, where the thread may lose the baton
+            yield
+        finally:
+            self.inside = False
+
+
+class Bare(ThreadedActor):
+    """Asks its peer, fails and stops, as its messages say; has no hooks."""
+
+    overflow = Wait()
+
+    def __init__(self, records: Records, peer: Any) -> None:
+        super().__init__()
+        self.records, self.peer, self.life = records, peer, Life()
+        records.lives.append(self.life)
+
+    def _in(self, hook: str, then: Callable[[], Any] = lambda: None) -> Any:
+        try:
+            with self.life.enter(hook):
+                return then()
+        except AssertionError as error:
+            self.records.wrong.append(error)
+            raise
+
+    def on_receive(self, message: Any) -> Any:
+        return self._in("on_receive", lambda: self._handle(*message))
+
+    def _handle(self, who: int, number: int, what: str) -> Any:
+        self.records.seen.append((self.actor_ref, who, number))
+        if what in ("fail", "crash"):
+            self.life.hooks.append(what)
+            raise OSError(what)
+        if what == "ask" and self.peer is not None:
+            return self.peer.ask((who + 100, number, "echo"))
+        if what == "stop":
+            self.stop()
+        return number
+
+
+class Hooked(Bare):
+    """Has hooks."""
+
+    def on_start(self) -> None:
+        self._in("on_start")
+
+    def on_stop(self) -> None:
+        self._in("on_stop")
+
+    def before_restart(self, _: Any) -> None:
+        self._in("before_restart")
+
+    def after_restart(self, _: Any) -> None:
+        self._in("after_restart")
+
+
+def send_at_random(dice: random.Random, refs: list[Any], asks: list[Any], who: int) -> None:
+    """Ask, tell and stop actors from a thread."""
+    for number in range(dice.randrange(1, 5)):
+        ref = dice.choice(refs)
+        what = dice.choice(("echo", "ask", "ask", "fail", "fail", "stop" if number else "echo"))
+        try:
+            match dice.randrange(4):
+                case 0:  # without an asker it is the actor that fails
+                    ref.tell((who, number, "crash" if what == "fail" else what))
+                case 1:
+                    ref.ask((who, number, what))
+                case _:
+                    asks.append(ref.ask((who, number, what), block=False))
+            if dice.random() < 0.05:
+                ref.stop(block=dice.random() < 0.5)
+        except (ActorDeadError, OSError):
+            continue
+
+
+def threaded(seed: int) -> None:
+    """Ask and tell actors with threads from other threads; all lose the processor at any line."""
+    rng = random.Random(seed)
+    records = Records()
+    asks: list[Any] = []
+
+    async def scenario(threads: Preempted) -> None:
+        system = ActorSystem(mailbox_capacity=rng.randrange(1, 3), rng=rng, stop_grace=1000.0)
+        kinds, policies = rng.choices((Bare, Hooked), k=2), [policy(rng) for _ in range(2)]
+        back = system.spawn(kinds[0], records, None, supervision=policies[0])
+        # A thread that waits for an actor that is restarted together with its own waits until it is abandoned.
+        alone = all(each.strategy is Strategy.ONE_FOR_ONE for each in policies)
+        front = system.spawn(kinds[1], records, back if alone else None, supervision=policies[1])
+        if rng.random() < 0.5:
+            await asyncio.sleep(0)
+        for who in range(rng.randrange(1, 4)):
+            threads.start(send_at_random, random.Random(rng.random()), [front, back], asks, who)
+        if rng.random() < 0.7:
+            await for_a_while(lambda: not threads.unfinished and all(each.done() for each in asks))
+            waiting = sum(not each.done() for each in asks)
+            assert not threads.unfinished, f"{threads.unfinished} senders wait for ever before the stop"
+            assert not waiting, f"{waiting} asks wait for ever before the stop"
+        report = await system.stop(500)
+        assert report.clean, report.left
+        assert not any(life.inside for life in records.lives), "a handler runs after the stop"
+        await for_a_while(lambda: not threads.unfinished and not threads.actors)
+        assert not threads.unfinished, f"{threads.unfinished} senders wait for ever"
+        assert not threads.actors, f"{threads.actors} threads of actors do not end"
+        waiting = sum(not each.done() for each in asks)
+        assert not waiting, f"{waiting} asks wait for ever"
+
+    _, threads = simulate_threads(seed, scenario)
+    assert not threads.errors, threads.errors
+    assert not records.wrong, records.wrong
+    assert len({*map(str, records.seen)}) == len(records.seen), f"a message was handled twice: {records.seen}"
+    for key in {(ref, who) for ref, who, _ in records.seen}:
+        numbers = [number for ref, who, number in records.seen if (ref, who) == key]
+        assert key[1] >= 100 or numbers == sorted(numbers), f"out of order: {numbers}"
+
+
+async def for_a_while(done: Callable[[], bool]) -> None:
+    """Wait up to 100 virtual seconds until something is so: a second passes when nobody can run."""
+    for _ in range(100):
+        if done():
+            return
+        await asyncio.sleep(1)
+
+
+WORLDS: dict[str, Callable[[int], None]] = {
+    "cancel": cancel,
+    "close": close,
+    "preempt": preempt,
+    "threaded": threaded,
+}
 
 
 def search(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
-from actors._core import lifecycle, supervision, waiting
+from actors._core import cell, lifecycle, supervision, waiting
 from actors._core.cell import Cell
 from actors._system import ActorSystem
+from actors._threaded import ThreadedCell
 from tests.effort import seeds
 from tests.search.actors import WORLDS, search
 
@@ -51,6 +53,37 @@ def test_a_lost_wake_up_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert failures and "wait for ever" in failures[0]
     again = search(["preempt"], range(int(failures[0].split()[2].rstrip(":")), 400), most=1)[1]
     assert again[0] == failures[0], "a seed repeats its run"
+
+
+def test_a_thread_that_goes_on_after_a_failure_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the thread does not wait for the loop's decision, the failed instance handles the next messages."""
+
+    def fail(self: Any, error: BaseException, where: str, *, resumable: bool = False) -> None:
+        if asyncio._get_running_loop() is self.loop:
+            Cell.fail(self, error, where, resumable=resumable)
+        else:
+            self.system.on_loop(self._fail_on_loop, error, where, resumable)
+
+    monkeypatch.setattr(ThreadedCell, "fail", fail)
+    _, failures = search(["threaded"], range(200), most=1)
+    assert failures and "an instance that has failed" in failures[0]
+
+
+def test_a_thread_that_falls_asleep_beside_a_message_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    # In the file of the cell, so that the search may preempt it at any line.
+    names = dict(vars(cell))
+    exec(compile(ASLEEP_TOO_LATE, cell.__file__, "exec"), names)
+    monkeypatch.setattr(Cell, "_falls_asleep", names["falls_asleep"])
+    assert search(["threaded"], range(1000), most=1)[1]
+
+
+ASLEEP_TOO_LATE = """
+def falls_asleep(self):
+    if self.mailbox.empty() and not self.mailbox.waiting:
+        self.mailbox.asleep = True
+        return True
+    return False
+"""
 
 
 def test_a_start_that_is_not_noticed_when_it_is_cancelled_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
