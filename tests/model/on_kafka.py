@@ -225,6 +225,16 @@ class KafkaWorld(World):
         self._closing.append(_Closing(member))
         return member
 
+    async def sets_offset(self, partition: str, offset: int, group: str = "g") -> None:
+        """See :class:`tests.model.world.World`."""
+        topic, number = parse(partition)
+
+        def commit() -> None:
+            with GroupClient(self.cluster.bootstrap(), f"{self.prefix}.{group}") as client:
+                assert not client.commit_offset(self.real(topic), number, offset)
+
+        await asyncio.to_thread(commit)
+
     async def expels(self, member: Member) -> None:
         """See :class:`tests.model.world.World`."""
         session: Any = member.session

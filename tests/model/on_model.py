@@ -96,6 +96,10 @@ class ModelWorld(World):
         member.session = ModelSession(coordinator, member.post, self._rng, **conf)
         return member
 
+    async def sets_offset(self, partition: str, offset: int, group: str = "g") -> None:
+        """See :class:`tests.model.world.World`."""
+        self.kafka.committed[group][parse(partition)] = (offset, "")
+
     async def expels(self, member: Member) -> None:
         """See :class:`tests.model.world.World`."""
         assert isinstance(member.session, ModelSession)

@@ -92,6 +92,8 @@ class ModelSession:
         self._revocations = 0
         self.topics: dict[str, int] = {}
         """The subscription: topics and the number of partitions that were known at the time."""
+        self._established: set[str] = set()
+        """The topics that the group had offsets of before this member joined."""
         self.generation = -1
         self.revoking: tuple[TopicPartition, ...] = ()
         self._revoked: Revoked | None = None
@@ -112,6 +114,8 @@ class ModelSession:
         wanted = dict(topics)
 
         def subscribe() -> None:
+            if wanted and not self.topics:
+                self._established = {topic for topic, _ in self._group.committed}
             self.topics = {topic: self.topics.get(topic, known) for topic, known in wanted.items()}
             if wanted:
                 self._group.join(self)
@@ -323,7 +327,8 @@ class ModelSession:
         waiting, log = self._waiting.pop(partition), self._kafka.log(partition)
         committed, metadata = self._group.committed.get(partition, (None, ""))
         established = any(each[0] == topic for each in self._group.committed)
-        added = number >= self.topics.get(topic, number + 1) or (established and not waiting.first)
+        known = established and (not waiting.first or topic in self._established)
+        added = number >= self.topics.get(topic, number + 1) or known
         start = resolve_start(
             None if waiting.anew else committed,
             log.start,

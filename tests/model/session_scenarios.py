@@ -71,6 +71,22 @@ async def a_partition_that_is_added_begins_at_its_oldest_message(world: World) -
     await a.fetched("t/0", 2)
 
 
+async def a_partition_that_was_added_to_a_group_with_offsets_begins_at_its_oldest_message(
+    world: World,
+) -> None:
+    """A tool has set them: no generation of the group has committed anything."""
+    await world.topic("t")
+    await world.produce("t/0", 2)
+    await world.sets_offset("t/0", 1)
+    await world.grow("t", 2)
+    await world.produce("t/1", 3)
+    a = world.member("a", initial_offset="newest")
+    await a.joins(t=2)
+    await a.assigned("t/0", "t/1")
+    await a.fetched("t/0", 1)
+    await a.fetched("t/1", 2)
+
+
 async def a_member_that_is_expelled_loses_all_and_comes_back(world: World) -> None:
     await world.topic("t")
     await world.produce("t/0", 6)

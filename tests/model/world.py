@@ -147,6 +147,10 @@ class World(ABC):
         """
 
     @abstractmethod
+    async def sets_offset(self, partition: str, offset: int, group: str = "g") -> None:
+        """Commit an offset for a group without members, as a tool does."""
+
+    @abstractmethod
     async def expels(self, member: Member) -> None:
         """Let the coordinator remove a member, as it does when heartbeats do not come for a session timeout."""
 

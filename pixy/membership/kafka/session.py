@@ -30,6 +30,7 @@ class KafkaSession(FetchingSession):
         super().__init__(proxy, group, post, settings.consumer(proxy, group))
         self._wake_every = self._conf.heartbeat_interval / 10
         self._woken = 0.0
+        self._topics: dict[str, int] = {}
         self._thread.start()
 
     def subscribe(self, topics: Mapping[str, int]) -> None:
@@ -38,6 +39,9 @@ class KafkaSession(FetchingSession):
 
     def _subscribe(self, topics: dict[str, int]) -> None:
         self._partitions.subscribed(topics)
+        if topics and not self._topics:
+            self._partitions.before_joining(topics)
+        self._topics = topics
         # An empty subscription leaves the group, which takes polls as well.
         self._subscribed = self._subscribed or bool(topics)
         self._client.subscribe(topics)

@@ -99,6 +99,8 @@ class SessionPartitions:
         self._compare_at = 0.0
         self._known: dict[str, int] = {}
         """The number of partitions that each topic had when it was subscribed to."""
+        self._established: set[str] = set()
+        """The topics that the group had offsets of before this member joined."""
         self._first_ids: dict[str, uuid.UUID] = {}
         """The id that each topic had when its first partition was fetched."""
 
@@ -109,6 +111,19 @@ class SessionPartitions:
             self._first_ids.pop(topic, None)
         for topic, partitions in topics.items():
             self._known.setdefault(topic, partitions)
+
+    def before_joining(self, topics: Mapping[str, int]) -> None:
+        """Look up which topics the group has offsets of. Call it right before the member joins. Blocks for a moment.
+
+        In the group's first generation no member commits anything before all have joined. So what is found now was
+        committed before that, by another tool or under another membership, and not by a member that begins beside us.
+
+        Args:
+            topics: with their numbers of partitions.
+        """
+        if self._conf.initial_offset == "newest":
+            known = [(topic, number) for topic, count in topics.items() for number in range(count)]
+            self._established = self._lookups.established(known) if known else set()
 
     def next_epoch(self) -> int:
         """A number that no assignment and no seek has had, of any session. Thread-safe."""
@@ -296,12 +311,13 @@ class SessionPartitions:
         # A partition that was added, or a topic that was made, since the group knows the topic begins at its oldest
         # message: ``newest`` is for what a new group does not want to see. In the group's first generation an offset
         # of another partition proves nothing: another member may just have committed its beginning.
+        # Unless it was there before this one joined.
         log = found.log
         if differ(self._ids.setdefault(topic, log.topic_id), log.topic_id):
             self._made_again.add(topic)
         added = (
             number >= self._known.get(topic, number + 1)
-            or (found.established and not waiting.first)
+            or (found.established and (not waiting.first or topic in self._established))
             or differ(self._first_ids.setdefault(topic, log.topic_id), log.topic_id)
         )
         start = resolve_start(

@@ -25,6 +25,8 @@ logger = logging.getLogger("pixy.membership")
 
 _PATIENCE = 3.0
 """Seconds to look for a coordinator that moves, before the lookup fails and the session tries again."""
+_BEFORE_JOINING = 1.0
+"""Seconds to look for a coordinator before a member joins, which has to find it anyway."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +151,20 @@ class StartLookups:
         self._start(
             job, lambda error: logger.info("group %s: looking up logs failed: %s", self._group, error)
         )
+
+    def established(self, partitions: Iterable[TopicPartition]) -> set[str]:
+        """The topics that the group has committed offsets of. Blocks; a failure is logged, and finds none.
+
+        Args:
+            partitions: all partitions of some topics.
+        """
+        try:
+            with self._coordinator:
+                found, _ = self._offsets.fetch(partitions, patience=_BEFORE_JOINING)
+        except PixyError as error:
+            logger.info("group %s: looking up its offsets failed: %s", self._group, error)
+            return set()
+        return {topic for (topic, _), each in found.items() if each.offset is not None}
 
     def close(self) -> None:
         """Close the connection, after the lookups that are running."""

@@ -146,6 +146,9 @@ class FakeLookups:
         found({each: self.outcomes.pop(each, FOUND) for each in wanted})
         done()
 
+    def established(self, _partitions: Iterable[TopicPartition]) -> set[str]:
+        return set()
+
     def describe(self, _topics: Iterable[str], found: Callable[[Any], None]) -> None:
         found(self)
 
