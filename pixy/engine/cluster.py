@@ -37,6 +37,7 @@ from pixy.engine.produce.topic_producer import TopicProducer
 from pixy.engine.topic_lookups import TopicLookups
 from pixy.errors import (
     Disabled,
+    InvalidParameter,
     KafkaError,
     PixyError,
     ShuttingDown,
@@ -213,6 +214,10 @@ class Cluster(Actor):
         ref = self._producers.get(request.topic)
         if ref is not None and ref.is_alive():
             return ref
+        if request.topic == self._proxy.journal.topic:
+            raise InvalidParameter(
+                f"bad topic: only the daemon itself writes to its journal, {request.topic}"
+            )
         if self._draining:
             raise ShuttingDown
         if len(self._producers) >= self._proxy.producer.max_topics:
@@ -224,7 +229,7 @@ class Cluster(Actor):
             self._client,
             self._lookups.writable,
             legacy=settings.record_headers_unsupported(self._proxy),
-            journal=None if request.topic == self._proxy.journal.topic else self._journal,
+            journal=self._journal,
             name=self.free_name(f"{request.topic}.producer"),
         )
         self._producers[request.topic] = ref

@@ -6,13 +6,14 @@ import asyncio
 import time
 from typing import Any
 
+import grpc
 from confluent_kafka import Consumer, TopicPartition
 
 from pixy.config import App
 from pixy.journal import WAITED, JournalBatch, Kind, Refusal, decode
 from tests.integration.restv1.support import b64, produce
 from tests.kafka.cluster import Cluster
-from tests.support import eventually, make_config, serving
+from tests.support import eventually, make_config, serving, status_of
 
 
 def config(kafka: Cluster, journal: str, **consumer: Any) -> App:
@@ -155,3 +156,22 @@ async def test_records_of_a_batch_have_kafka_s_own_timestamps(kafka: Cluster, na
     assert (failed["offset"], failed["timestamp"], failed["flags"]) == (-1, -1, WAITED)
     all_of_it = (time.monotonic() - begun) * 1e6
     assert all(0 < event["took"] < all_of_it for event in events if event["kind"] == Kind.PRODUCED)
+
+
+async def test_no_client_writes_to_the_journal(kafka: Cluster, name: str) -> None:
+    """It is what an audit relies on."""
+    topic, journal = kafka.create_topic(name), kafka.create_topic(f"{name}-journal")
+    async with serving(config(kafka, journal)) as daemon:
+        for query in ("?sync", ""):
+            answer = await daemon.post(f"/topics/{journal}/messages{query}", b"forged")
+            assert (answer.status, answer.error) == (
+                400,
+                f"bad topic: only the daemon itself writes to its journal, {journal}",
+            )
+        status, text = await status_of(daemon.produce(journal, b"forged"))
+        assert status is grpc.StatusCode.INVALID_ARGUMENT and "writes to its journal" in text
+        refused = await produce(daemon, journal, [{"value": b64(b"forged")}])
+        assert refused.status >= 400 or refused.json["offsets"][0]["error"], refused
+        assert (await daemon.produce(topic, b"honest"))[1] == 0
+    values = b"".join(repr(batch).encode() for batch in batches(kafka, journal))
+    assert b"forged" not in values
