@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 from aiohttp import web
@@ -13,20 +14,27 @@ class UnreadableBody(Exception):
     """The body is not valid HTTP; the text says why."""
 
 
-async def read(request: web.BaseRequest, grows: Callable[[int], None]) -> bytes:
+async def read(
+    request: web.BaseRequest,
+    grows: Callable[[int], None],
+    promised: Callable[[int], None] | None = None,
+    *,
+    timeout: float,
+) -> bytes:
     """Return the whole body, chunked or not, as it was sent.
 
     Args:
         request: aiohttp's.
-        grows: called with the total number of bytes before they are kept, first with Content-Length
-            (0 without one). It raises a PixyError to stop the reading. A client that expects
-            ``100 Continue`` (RFC 9110, section 10.1.1) gets it after the first call.
+        grows: called with the total number of bytes before they are kept. It raises a PixyError to stop the reading.
+        promised: called first, with Content-Length (0 without one); ``grows`` by default. A client that expects
+            ``100 Continue`` (RFC 9110, section 10.1.1) gets it after that call.
+        timeout: seconds in which the whole body must arrive (``body_timeout``).
 
     Raises:
-        UnreadableBody: the body is not valid HTTP.
+        UnreadableBody: the body is not valid HTTP, or did not arrive in time.
         ConnectionError: the client has gone.
     """
-    grows(request.content_length or 0)
+    (promised or grows)(request.content_length or 0)
     if not request.body_exists:
         return b""
     if request.headers.get("Expect", "").lower() == "100-continue" and request.transport:
@@ -34,12 +42,15 @@ async def read(request: web.BaseRequest, grows: Callable[[int], None]) -> bytes:
     chunks: list[bytes] = []
     total = 0
     try:
-        async for chunk in request.content.iter_any():
-            total += len(chunk)
-            grows(total)
-            chunks.append(chunk)
+        async with asyncio.timeout(timeout):
+            async for chunk in request.content.iter_any():
+                total += len(chunk)
+                grows(total)
+                chunks.append(chunk)
     except (PixyError, ConnectionError):
         raise
+    except TimeoutError:
+        raise UnreadableBody(f"it did not arrive within {timeout:g} s (`body_timeout`)") from None
     except Exception as error:  # any error of aiohttp's parser
         raise UnreadableBody(str(error)) from error
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)

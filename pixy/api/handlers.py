@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
+from pixy.api.limits import MOST_HEADERS, MOST_OFFSETS
 from pixy.engine.admin_messages import TopicInfo
 from pixy.engine.client import ClusterClient
 from pixy.engine.consume.long_polls import Delivery, Message
@@ -67,6 +68,8 @@ class Handlers:
         """See ``Produce`` in the proto."""
         cluster = self._cluster(rq.cluster)
         key = None if rq.key_undefined else rq.key_value
+        if len(rq.headers) > MOST_HEADERS:
+            raise InvalidParameter(f"too many headers, a message may have {MOST_HEADERS}")
         headers = checked_headers((header.key, header.value) for header in rq.headers) if rq.headers else ()
         try:
             if rq.async_mode:
@@ -120,6 +123,8 @@ class Handlers:
 
     async def set_offsets(self, rq: pb.SetOffsetsRq, _call: Call) -> pb.SetOffsetsRs:
         """See ``SetOffsets`` in the proto."""
+        if len(rq.offsets) > MOST_OFFSETS:
+            raise InvalidParameter(f"too many offsets, a request may set {MOST_OFFSETS}")
         offsets = {po.partition: (po.partition, po.offset, po.metadata) for po in rq.offsets}
         await self._cluster(rq.cluster).set_offsets(rq.topic, rq.group, tuple(offsets.values()))
         return pb.SetOffsetsRs()

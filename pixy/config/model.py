@@ -214,6 +214,8 @@ class Rest:
     prefix: str = "/rest"
     kafka_error_code: int = 50002
     max_request_bytes: Annotated[int, Meta(ge=1024)] = 16_777_216
+    max_request_records: PositiveInt = 10_000
+    max_gzip_ratio: PositiveInt = 100
     max_response_bytes: Annotated[int, Meta(ge=1024)] = 16_777_216
     max_buffered_bytes: Annotated[int, Meta(ge=1_048_576)] = 268_435_456
     retry_after: AnyDuration = _seconds(1)
@@ -249,6 +251,7 @@ class App:
     default_cluster: str = ""
     shutdown_timeout: PositiveDuration = _seconds(60)
     max_concurrent_requests: PositiveInt = 16_384
+    body_timeout: PositiveDuration = _seconds(60)
     proxies: dict[str, Proxy] = field(default_factory=dict)
     rest: Rest = field(default_factory=Rest)
     tls: Tls = field(default_factory=Tls)

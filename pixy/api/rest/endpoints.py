@@ -114,7 +114,7 @@ class Endpoints:
         limit = cluster.proxy.producer.max_message_bytes
         # A longer body cannot hold a message of an allowed size, even percent-encoded.
         limit = _FORM_GROWTH * limit + _SLACK if form else 2 * limit
-        body = await read_body(request, limit, "failed to read message: {}")
+        body = await self._read_body(request, limit)
         found = Params(_query(request), body if form else b"")
         if form:
             value = found.first("msg")
@@ -174,7 +174,7 @@ class Endpoints:
     async def _ack(
         self, request: web.BaseRequest, match: Match, cluster: ClusterClient
     ) -> web.StreamResponse:
-        found = await _params(request)
+        found = await self._params(request)
         group = found.group()
         ack = found.ack("partition", "offset")
         if ack is None:
@@ -210,12 +210,23 @@ class Endpoints:
             views.append(view)
         return respond(to_json(views))
 
+    async def _read_body(
+        self, request: web.BaseRequest, limit: int, failed: str = "failed to read message: {}"
+    ) -> bytes:
+        return await read_body(request, limit, failed, self._engine.config.body_timeout)
+
+    async def _params(self, request: web.BaseRequest) -> Params:
+        if not params.is_form(request.headers.get("Content-Type", "")):
+            return Params(_query(request))
+        return Params(_query(request), await self._read_body(request, _SLACK))
+
     async def _set_offsets(
         self, request: web.BaseRequest, match: Match, cluster: ClusterClient
     ) -> web.StreamResponse:
         is_form = params.is_form(request.headers.get("Content-Type", ""))
-        body = await read_body(request, _MAX_OFFSETS_BODY, "Failed to read the request: err=({})")
+        body = await self._read_body(request, _MAX_OFFSETS_BODY, "Failed to read the request: err=({})")
         group = Params(_query(request), body if is_form else b"").group()
+        params.check_size(body)
         offsets = params.set_offsets_body(go_json.parse(body))
         try:
             await cluster.set_offsets(match.topic, group, offsets)
@@ -282,13 +293,7 @@ def _query(request: web.BaseRequest) -> bytes:
     return query.partition("#")[0].encode("utf-8", "surrogateescape")
 
 
-async def _params(request: web.BaseRequest) -> Params:
-    if not params.is_form(request.headers.get("Content-Type", "")):
-        return Params(_query(request))
-    return Params(_query(request), await read_body(request, _SLACK, "failed to read message: {}"))
-
-
-async def read_body(request: web.BaseRequest, limit: int, failed: str) -> bytes:
+async def read_body(request: web.BaseRequest, limit: int, failed: str, timeout: float) -> bytes:
     """Read a request's body, up to a limit.
 
     A body whose declared length exceeds the limit is refused before it is read.
@@ -297,6 +302,7 @@ async def read_body(request: web.BaseRequest, limit: int, failed: str) -> bytes:
         request: the request.
         limit: the most bytes to accept.
         failed: the error text for a body that cannot be read, with ``{}`` for the reason.
+        timeout: seconds in which it must arrive.
 
     Raises:
         BodyTooLarge: the body is longer than the limit.
@@ -308,6 +314,6 @@ async def read_body(request: web.BaseRequest, limit: int, failed: str) -> bytes:
             raise BodyTooLarge(request.content_length, limit)
 
     try:
-        return await bodies.read(request, grows)
+        return await bodies.read(request, grows, timeout=timeout)
     except (bodies.UnreadableBody, ConnectionError) as error:
         raise errors.InvalidParameter(failed.format(error)) from error

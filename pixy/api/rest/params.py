@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
+from pixy.api.limits import MOST_OFFSETS, MOST_PARAMETERS
 from pixy.errors import InvalidParameter
 
 _INTEGER = re.compile(r"[+-]?[0-9]+\Z")
@@ -27,6 +28,8 @@ class Params:
         self._values: dict[str, list[bytes]] = {}
         # A form's values come first and therefore take precedence.
         for source in (form, query):
+            if source.count(b"&") >= MOST_PARAMETERS:
+                raise InvalidParameter(f"too many parameters, at most {MOST_PARAMETERS} are read")
             for pair in source.split(b"&"):
                 if not pair or b";" in pair or _BAD_ESCAPE.search(pair):
                     continue  # dropped silently, as Go's net/url does here
@@ -147,6 +150,12 @@ def set_offsets_body(document: Any) -> tuple[tuple[int, int, str], ...]:
             raise _cannot(metadata, "Go struct field partitionInfo.metadata of type string")
         offsets[partition] = (partition, offset, printable_metadata(metadata or ""))
     return tuple(offsets.values())
+
+
+def check_size(body: bytes) -> None:
+    """Refuse a document of so many objects that parsing it would hold up the event loop. Raises InvalidParameter."""
+    if body.count(b"{") > MOST_OFFSETS:
+        raise InvalidParameter(f"Failed to parse the request: err=(more than {MOST_OFFSETS} objects)")
 
 
 def printable_metadata(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import zlib
 from typing import TypeVar
 
@@ -12,39 +13,55 @@ from pixy.api import bodies as reading
 from pixy.api.restv1 import errors
 from pixy.api.restv1.budget import Share
 from pixy.api.restv1.errors import ApiError
+from pixy.config.model import Rest
 
 T = TypeVar("T")
 
 _EMPTY = (b"", b"{}", b'""', b"null")
 _GUNZIP_STEP = 256 * 1024
+"""Bytes that are decompressed on the loop, in less than a millisecond; the rest of a body is, step by step, in a thread."""
+_RATIO_FROM = 1 << 20
+"""Bytes from which the ratio counts: a small body costs little, however well it was packed."""
+_OBJECTS_PER_RECORD = 10
 _WHITE_SPACE = b" \t\r\n"
 
 
-async def read(request: web.BaseRequest, limit: int, share: Share) -> bytes:
+async def read(request: web.BaseRequest, config: Rest, share: Share, timeout: float) -> bytes:
     """Return the whole body, chunked or not, decompressed if it has ``Content-Encoding: gzip``.
 
     Args:
         request: aiohttp's.
-        limit: the most bytes, both compressed and decompressed (``rest.max_request_bytes``).
-        share: takes the body's bytes from the byte budget.
+        config: the limits: ``max_request_bytes``, both compressed and decompressed; ``max_gzip_ratio``; and ten JSON
+            objects for each of ``max_request_records``.
+        share: takes the bytes that have arrived from the byte budget.
+        timeout: seconds in which the body must arrive.
 
     Raises:
-        ApiError: 413, the body is longer; 415, another Content-Encoding; 400, the body is not valid.
+        ApiError: 413, the body is longer, or has more objects; 415, another Content-Encoding; 400, the body is not valid.
         OverBudget: the byte budget has no room for it now.
     """
     compressed = request.body_exists and _is_gzip(request)
+    limit = config.max_request_bytes
 
-    def grows(total: int) -> None:
+    def promised(total: int) -> None:
         if total > limit:
             raise too_large(limit)
+
+    def grows(total: int) -> None:
+        promised(total)
         if total > share.held:
             share.take(total - share.held)
 
     try:
-        body = await reading.read(request, grows)
+        body = await reading.read(request, grows, promised, timeout=timeout)
     except reading.UnreadableBody as error:
         raise ApiError(errors.BAD_REQUEST, f"failed to read the body: {error}") from error
-    return gunzip(body, limit, share) if compressed and body else body
+    if compressed and body:
+        body = await gunzip(body, config, share)
+    # Counting takes a millisecond for 16 MiB. Parsing takes seconds for a body of empty objects.
+    if body.count(b"{") > _OBJECTS_PER_RECORD * config.max_request_records:
+        raise too_many(config)
+    return body
 
 
 def too_large(limit: int) -> ApiError:
@@ -52,6 +69,15 @@ def too_large(limit: int) -> ApiError:
     return ApiError(
         errors.TOO_LARGE,
         f"the request is too large, at most {limit} bytes are read (`rest.max_request_bytes`)",
+    )
+
+
+def too_many(config: Rest) -> ApiError:
+    """The error for a body with too many records, or JSON objects."""
+    return ApiError(
+        errors.TOO_LARGE,
+        f"the request is too large, at most {config.max_request_records} records are taken "
+        "(`rest.max_request_records`)",
     )
 
 
@@ -67,12 +93,12 @@ def _is_gzip(request: web.BaseRequest) -> bool:
     )
 
 
-def gunzip(body: bytes, limit: int, share: Share) -> bytes:
+async def gunzip(body: bytes, config: Rest, share: Share) -> bytes:
     """Decompress gzip in steps, so that a small body cannot become a large one unnoticed.
 
     Args:
         body: compressed.
-        limit: the most bytes decompressed.
+        config: the most bytes decompressed, and the most for each byte of ``body``.
         share: takes the decompressed bytes from the byte budget.
 
     Raises:
@@ -85,11 +111,20 @@ def gunzip(body: bytes, limit: int, share: Share) -> bytes:
     data = body
     try:
         while data and not decompressor.eof:
-            chunk = decompressor.decompress(data, _GUNZIP_STEP)
+            if total == 0:
+                chunk = decompressor.decompress(data, _GUNZIP_STEP)
+            else:
+                chunk = await asyncio.to_thread(decompressor.decompress, data, _RATIO_FROM)
             data = decompressor.unconsumed_tail
             total += len(chunk)
-            if total > limit:
-                raise too_large(limit)
+            if total > config.max_request_bytes:
+                raise too_large(config.max_request_bytes)
+            if total > _RATIO_FROM and total > config.max_gzip_ratio * len(body):
+                raise ApiError(
+                    errors.TOO_LARGE,
+                    f"the request is too large, it unpacks to more than {config.max_gzip_ratio} times its size "
+                    "(`rest.max_gzip_ratio`)",
+                )
             share.take(len(chunk))
             chunks.append(chunk)
         if not decompressor.eof:

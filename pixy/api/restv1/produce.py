@@ -149,6 +149,8 @@ async def produce(call: Call) -> web.StreamResponse:
     """Write the records of a request to a topic, or to one of its partitions."""
     partition = call.partition if "partition" in call.params else None
     decoded = decode(await call.body(), call)
+    if len(decoded) > call.config.max_request_records:
+        raise bodies.too_many(call.config)
     records = [each for each in decoded if type(each) is Record]
     if partition is not None:
         _set_partition(records, partition)

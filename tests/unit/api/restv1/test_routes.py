@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 
@@ -15,6 +16,7 @@ from pixy.api.restv1.budget import Budget
 from pixy.api.restv1.call import to_integer
 from pixy.api.restv1.errors import ApiError, NotAllowed
 from pixy.api.restv1.routes import Match
+from pixy.config.model import Rest
 from pixy.errors import OverBudget
 
 ROUTES = make_routes()
@@ -170,18 +172,23 @@ def test_bodies_that_count_as_empty(body: bytes, empty: bool) -> None:
     assert bodies.is_empty(body) is empty
 
 
-def test_a_gzip_body_cannot_become_larger_than_allowed() -> None:
+async def test_a_gzip_body_cannot_become_larger_than_allowed() -> None:
     budget = Budget(10_000_000)
     share = budget.share()
     body = json.dumps({"records": [1] * 1000}).encode()
-    assert bodies.gunzip(gzip.compress(body), 100_000, share) == body
+    assert await bodies.gunzip(gzip.compress(body), Rest(max_request_bytes=100_000), share) == body
     bomb = gzip.compress(b"x" * 5_000_000)
     with pytest.raises(ApiError) as caught:
-        bodies.gunzip(bomb, 1_000_000, share)
+        await bodies.gunzip(bomb, Rest(max_request_bytes=1_000_000), share)
     assert caught.value.kind.status == 413 and budget.most < 2_000_000
+    for size, refused in ((1_000_000, False), (3_000_000, True)):  # a ratio of some 1000
+        with contextlib.ExitStack() as stack:
+            if refused:
+                caught = stack.enter_context(pytest.raises(ApiError, match=r"rest\.max_gzip_ratio"))
+            await bodies.gunzip(gzip.compress(b"x" * size), Rest(), share)
     for bad in (b"nonsense", gzip.compress(body)[:-10], gzip.compress(body)[:20]):
         with pytest.raises(ApiError) as caught:
-            bodies.gunzip(bad, 100_000, share)
+            await bodies.gunzip(bad, Rest(), share)
         assert caught.value.kind.status == 400
 
 

@@ -1,0 +1,12 @@
+"""How much one request may hold, beside its bytes. What lies above would hold up the event loop, or serves nobody."""
+
+from __future__ import annotations
+
+from typing import Final
+
+MOST_HEADERS: Final = 1_000
+"""Headers of a message; a megabyte of empty ones takes 1.4 s of processor."""
+MOST_OFFSETS: Final = 10_000
+"""Partitions whose offsets one request sets; as many JSON objects are parsed in some 10 ms."""
+MOST_PARAMETERS: Final = 1_000
+"""Parameters of a query or a form."""
