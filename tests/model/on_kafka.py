@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
 from confluent_kafka.admin import NewPartitions, NewTopic, OffsetSpec
 
 from pixy.kafka import settings
+from pixy.kafka.group_offsets import Commit, GroupOffsets
 from pixy.membership.kafka.session import KafkaSession
 from pixy.wire.client import GroupClient, Member as MemberId
 from pixy.wire.exceptions import WireError
@@ -230,8 +231,10 @@ class KafkaWorld(World):
         topic, number = parse(partition)
 
         def commit() -> None:
-            with GroupClient(self.cluster.bootstrap(), f"{self.prefix}.{group}") as client:
-                assert not client.commit_offset(self.real(topic), number, offset)
+            proxy = make_config(self.cluster.bootstrap()).proxies["default"]
+            offsets = GroupOffsets(settings.admin(proxy), f"{self.prefix}.{group}")
+            assert not offsets.commit([Commit(self.real(topic), number, offset, "")], patience=PATIENCE)
+            offsets.close()
 
         await asyncio.to_thread(commit)
 
