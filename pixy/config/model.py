@@ -108,6 +108,7 @@ class Consumer:
     max_pending_messages: PositiveInt = 300
     max_retries: Annotated[int, Meta(ge=-1)] = -1
     offsets_commit_interval: PositiveDuration = _seconds(0.5)
+    offsets_refresh_interval: PositiveDuration = _seconds(86_400)
     subscription_timeout: PositiveDuration = _seconds(15)
     retry_backoff: PositiveDuration = _seconds(0.5)
     fetch_max_wait: AnyDuration = _seconds(0.05)

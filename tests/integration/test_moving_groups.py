@@ -16,6 +16,7 @@ from pixy.config import App
 from pixy.config.model import ZooKeeper
 from pixy.membership.zookeeper import groups
 from pixy.membership.zookeeper.connection import Connection
+from pixy.wire.client import GroupClient
 from tests.kafka.cluster import Cluster
 from tests.support import Daemon, eventually, make_config, serving, status_of
 
@@ -199,3 +200,29 @@ async def test_a_group_that_cannot_be_a_znode_is_refused(old_kafka: Cluster, nam
         code, text = await status_of(daemon.consume(name, group))
         assert code == grpc.StatusCode.INVALID_ARGUMENT
         assert text == "bad group: ZooKeeper does not allow '/' or control characters in its name"
+
+
+async def test_offsets_of_idle_partitions_are_committed_again(old_kafka: Cluster, name: str) -> None:
+    """Kafka deletes them after offsets.retention.minutes, because the group has no members in its view. Here a tool does."""
+    old_kafka.create_topic(name)
+    async with serving(config(old_kafka, "zookeeper", offsets_refresh_interval=0.5)) as daemon:
+        for number in range(6):
+            await daemon.produce(name, b"%d" % number)
+        got = [await consume(daemon, name, name) for _ in range(6)]
+        for message in (*got[:3], got[4]):
+            await daemon.ack(name, name, message)
+
+        async def committed() -> tuple[int, str]:
+            found = (await daemon.offsets(name, name))[0]
+            return found.offset, found.sparse_acks
+
+        for _ in range(2):
+            await eventually(committed, lambda found: found == (3, "1-2"))
+            await asyncio.to_thread(_delete_offsets, old_kafka, name)
+        await eventually(committed, lambda found: found == (3, "1-2"))
+
+
+def _delete_offsets(cluster: Cluster, group: str) -> None:
+    with GroupClient(cluster.bootstrap(), group) as client:
+        answer = client.call("DeleteGroups", {"GroupsNames": [group]})
+    assert not answer["Results"][0]["ErrorCode"], answer

@@ -98,6 +98,7 @@ class GroupConsumer(Actor):
             OffsetCommitter,
             self._session,
             self._conf.offsets_commit_interval,
+            self._conf.offsets_refresh_interval if self._conf.membership == "zookeeper" else None,
             name="committer",
             supervision=ESCALATE,
         )

@@ -22,10 +22,11 @@ logger = logging.getLogger("pixy.engine")
 
 @dataclass(frozen=True, slots=True)
 class Track:
-    """This member has got a partition, under this epoch."""
+    """This member has got a partition, under this epoch; ``committed`` is what the group has committed for it."""
 
     partition: TopicPartition
     epoch: int
+    committed: Commit | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +67,24 @@ class OffsetCommitter(Actor):
     Args:
         session: commits, and answers each time with :class:`~pixy.membership.Committed`.
         interval: seconds between commits.
+        refresh: seconds after which an offset that has not changed is committed again, and also when its partition
+            was assigned. Kafka deletes old offsets of a group that has no members in its view. None: never.
     """
 
-    def __init__(self, session: Session, interval: float) -> None:
+    def __init__(self, session: Session, interval: float, refresh: float | None = None) -> None:
         super().__init__()
         self._session = session
         self._interval = interval
         self._epochs: dict[TopicPartition, int] = {}
         self._dirty: dict[TopicPartition, Position] = {}
-        self._in_flight: dict[TopicPartition, Position] | None = None
+        self._failed: dict[TopicPartition, Commit] = {}
+        """Those of the last commit that Kafka has not taken."""
+        self._in_flight: dict[TopicPartition, Commit] | None = None
+        self._refresh = refresh
+        self._last: dict[TopicPartition, Commit] = {}
+        """What Kafka has, if it is to be committed again."""
+        self._refreshed: dict[TopicPartition, float] = {}
+        """When this member has committed that."""
 
     def on_start(self) -> None:
         """Begin to tick."""
@@ -83,6 +93,8 @@ class OffsetCommitter(Actor):
     @handles(Track)
     def _track(self, message: Track) -> None:
         self._epochs[message.partition] = message.epoch
+        if self._refresh is not None and message.committed is not None:
+            self._last[message.partition] = message.committed
 
     @handles(Moved)
     def _moved(self, message: Moved) -> None:
@@ -97,6 +109,9 @@ class OffsetCommitter(Actor):
         for partition in message.partitions:
             self._epochs.pop(partition, None)
             self._dirty.pop(partition, None)
+            self._failed.pop(partition, None)
+            self._last.pop(partition, None)
+            self._refreshed.pop(partition, None)
             if self._in_flight is not None:  # not to be tried again, even if the partition comes back
                 self._in_flight.pop(partition, None)
 
@@ -107,17 +122,31 @@ class OffsetCommitter(Actor):
     @handles(Committed)
     def _committed(self, outcome: Committed) -> None:
         sent, self._in_flight = self._in_flight or {}, None
-        if outcome.error is None and not outcome.partitions:
+        if outcome.error is None and not outcome.partitions and self._refresh is None:
             return
-        for partition, position in sent.items():
+        for partition, commit in sent.items():
             error = outcome.partitions.get(partition, outcome.error)
             if error is None:
+                if self._refresh is not None:
+                    self._last[partition] = commit
+                    self._refreshed[partition] = self.system.loop.time()
                 continue
             # The next tick tries again, unless a newer position waits already.
-            self._dirty.setdefault(partition, position)
+            self._failed.setdefault(partition, commit)
             logger.warning("%s: commit of %s/%d failed, will retry: %s", self.path, *partition, error)
 
     def _commit(self) -> None:
-        if self._in_flight is None and self._dirty:
-            self._in_flight, self._dirty = self._dirty, {}
-            self._session.commit([to_commit(*item) for item in self._in_flight.items()])
+        if self._in_flight is None and (batch := {**self._due(), **self._failed, **self._moved_since()}):
+            self._in_flight, self._failed, self._dirty = batch, {}, {}
+            self._session.commit(list(batch.values()))
+
+    def _moved_since(self) -> dict[TopicPartition, Commit]:
+        return {partition: to_commit(partition, position) for partition, position in self._dirty.items()}
+
+    def _due(self) -> dict[TopicPartition, Commit]:
+        """What is to be committed again though it has not changed."""
+        if self._refresh is None:
+            return {}
+        before = self.system.loop.time() - self._refresh
+        never = float("-inf")
+        return {each: last for each, last in self._last.items() if self._refreshed.get(each, never) <= before}

@@ -109,7 +109,9 @@ class OwnedPartitions:
         if assignment.partition in self._owners:
             self.lose((assignment.partition,))
         self._released.discard(assignment.partition)
-        self._committer.tell(Track(assignment.partition, assignment.epoch), urgent=True)
+        self._committer.tell(
+            Track(assignment.partition, assignment.epoch, _committed(assignment)), urgent=True
+        )
         self._owners[assignment.partition] = _Owner(self._spawn(assignment), assignment)
 
     def drain(self, partitions: Iterable[TopicPartition], timeout: float) -> None:
@@ -188,3 +190,8 @@ class OwnedPartitions:
                 self._released.add(partition)
                 # Normal lane: the owner still handles what was sent before.
                 owner.ref.stop(block=False)
+
+
+def _committed(assignment: Assignment) -> Commit | None:
+    start = assignment.start
+    return None if start.base is None else Commit(*assignment.partition, start.base, start.metadata)

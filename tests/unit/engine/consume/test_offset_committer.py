@@ -8,11 +8,13 @@ from actors.testing import Sim, simulate
 from pixy.engine.consume.offset_committer import Forget, Moved, OffsetCommitter, Track
 from pixy.engine.consume.offset_tracker import Position
 from pixy.errors import KafkaError
+from pixy.kafka.consumer import Commit
 from pixy.membership import Committed
 
-ONE = ("t", 0)
+ONE, TWO = ("t", 0), ("t", 1)
 INTERVAL = 0.5
 FIVE, SIX = Position(5, ()), Position(6, ())
+DONE = Committed(None, {})
 REFUSED = Committed(KafkaError("refused", 25, "UNKNOWN_MEMBER_ID"), {})
 
 
@@ -63,3 +65,45 @@ def test_a_commit_that_failed_is_not_tried_again_for_a_partition_that_left_and_c
     """Another member may have had the partition meanwhile: its commits are newer."""
     moved = Moved(ONE, 1, FIVE, at_once=True)
     assert committed_after(Track(ONE, 1), moved, Forget((ONE,)), Track(ONE, 2), REFUSED) == [("t", 0, 5)]
+
+
+MINUTE, DAY = 60.0, 86_400.0
+
+
+def test_an_offset_that_does_not_change_is_committed_again_when_it_is_assigned_and_daily() -> None:
+    """With what else was committed with it. Each commit begins the day anew, and a failed one counts for nothing."""
+    session = Session()
+    kept = Commit("t", 0, 5, "BB")
+    batches: list[list[Commit]] = []
+    session.commit = batches.append  # type: ignore[method-assign]
+
+    async def scenario(sim: Sim) -> None:
+        committer = sim.system.spawn(OffsetCommitter, session, MINUTE, DAY, name="committer")
+        committer.tell(Track(ONE, 1, kept), urgent=True)
+        committer.tell(Track(TWO, 2), urgent=True)
+        await sim.sleep(2 * MINUTE)
+        committer.tell(DONE, urgent=True)
+        await sim.sleep(DAY - 2 * MINUTE)
+        assert batches == [[kept]]
+        await sim.sleep(4 * MINUTE)
+        committer.tell(REFUSED, urgent=True)
+        await sim.sleep(2 * MINUTE)
+        assert batches == [[kept]] * 3
+        committer.tell(DONE, urgent=True)
+        await sim.sleep(DAY / 2)
+        committer.tell(Moved(TWO, 2, SIX), urgent=True)
+        await sim.sleep(2 * MINUTE)
+        committer.tell(DONE, urgent=True)
+        await sim.sleep(DAY / 2 + MINUTE)
+        committer.tell(DONE, urgent=True)
+        two = Commit("t", 1, 6, "")
+        assert batches == [[kept]] * 3 + [[two], [kept]]
+        committer.tell(Forget((ONE,)), urgent=True)
+        await sim.sleep(DAY)
+        assert batches[5:] == [[two]]
+
+    simulate(scenario, seed=1)
+
+
+def test_kafkas_own_groups_commit_nothing_again() -> None:
+    assert committed_after(Track(ONE, 1, Commit("t", 0, 5, ""))) == []
