@@ -171,9 +171,12 @@ class TopicPolls:
         return self._polls[0].deadline if self._polls else None
 
     def expire(self, now: float) -> Iterator[Poll]:
-        """Take out the requests whose time is up."""
+        """Take out the requests whose time is up. Up to then their clients have asked for the topic."""
         while self._polls and self._polls[0].deadline <= now:
-            yield self._polls.popleft()
+            poll = self._polls.popleft()
+            if not poll.reply.done():
+                self.last_request = max(self.last_request, poll.deadline)
+            yield poll
 
     def drain(self) -> Iterator[Poll]:
         """Take out all requests."""

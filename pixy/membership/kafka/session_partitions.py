@@ -176,6 +176,12 @@ class SessionPartitions:
             Commit(each.topic, each.partition, each.position, each.metadata) for each in starts if each.new
         )
 
+    def stop_waiting(self, partitions: list[TopicPartition]) -> tuple[Commit, ...]:
+        """Begin to fetch none of these any more, because they are about to be revoked. Return as :meth:`new_starts`."""
+        starts = self.new_starts(partitions)
+        self._waiting.drop(partitions)
+        return starts
+
     def drop(self, partitions: list[TopicPartition]) -> None:
         """Forget partitions that were revoked or lost, inside the callback that says so."""
         self._flow.revoked(partitions)

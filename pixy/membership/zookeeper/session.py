@@ -119,7 +119,7 @@ class ZooKeeperSession(FetchingSession):
         revoked, drained = Revoked(tuple(partitions)), self._loop.create_future()
         self._handing_back = revoked, drained
         # Through the thread: it may be about to report their assignment.
-        self._command(lambda: self._post(revoked))
+        self._command(lambda: self._begin_handing_back(revoked))
         commits: tuple[Commit, ...] = ()
         try:
             async with asyncio.timeout(self._conf.drain_timeout + DRAIN_SLACK):
@@ -165,6 +165,11 @@ class ZooKeeperSession(FetchingSession):
     def _add(self, new: list[TopicPartition], old: list[TopicPartition]) -> None:
         self._partitions.add(new, first=True)
         self._partitions.add(old, first=False)
+
+    def _begin_handing_back(self, revoked: Revoked) -> None:
+        # What has not begun by now must not begin: nobody would end it, and two members would deliver its messages.
+        self._commit_finally(self._partitions.stop_waiting(list(revoked.partitions)))
+        self._post(revoked)
 
     def _finish(
         self, partitions: list[TopicPartition], commits: tuple[Commit, ...], finished: asyncio.Future[None]

@@ -359,3 +359,46 @@ def test_topics_of_a_group_are_bounded() -> None:
             await stage.consume("t0")
 
     run(scenario)
+
+
+def test_a_topic_whose_client_waits_is_not_idle_however_long_the_join_takes() -> None:
+    """Else a group whose join outlasts subscription_timeout leaves and joins for ever."""
+
+    async def scenario(sim: Sim) -> None:
+        stage = Stage(sim, subscription_timeout=5.0, join_timeout=10.0, long_polling_timeout=2.0)
+        for _ in range(4):
+            begun = sim.loop.time()
+            with pytest.raises(LongPollTimeout):
+                await stage.consume()
+            assert sim.loop.time() - begun > 11, "its wait begins with the join"
+            await sim.sleep(0.3)
+        stage.session.assign(0)
+        assert (await stage.consume()).offset == 0
+        assert len(stage.sessions) == 1 and not stage.cluster.messages, "it has never left"
+
+    run(scenario)
+
+
+def test_a_topic_that_nobody_asks_for_any_more_is_idle() -> None:
+    async def scenario(sim: Sim) -> None:
+        stage = Stage(sim, subscription_timeout=5.0, join_timeout=10.0, long_polling_timeout=2.0)
+        with pytest.raises(LongPollTimeout):
+            await stage.consume()
+        begun = sim.loop.time()
+        await stage.until(lambda: stage.session.closed is not None)
+        assert 5.0 <= sim.loop.time() - begun < 6.0
+
+    run(scenario)
+
+
+def test_a_client_that_has_gone_keeps_no_topic() -> None:
+    async def scenario(sim: Sim) -> None:
+        stage = Stage(sim, subscription_timeout=5.0, join_timeout=10.0, long_polling_timeout=2.0)
+        begun = sim.loop.time()
+        gone = asyncio.create_task(stage.consume())
+        await sim.sleep(0.1)
+        gone.cancel()
+        await stage.until(lambda: stage.session.closed is not None)
+        assert sim.loop.time() - begun < 13.0
+
+    run(scenario)
