@@ -36,11 +36,20 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> lanes.Lanes 
     return lanes.scheduler(config, log)
 
 
-def pytest_terminal_summary(terminalreporter: Any) -> None:
+PROCESSORS = pytest.StashKey[times.Processors]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Begin to measure."""
+    config.stash[PROCESSORS] = times.Processors()
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """Write the times of all tests down, if a file is named for them (:mod:`tests.times`)."""
     if path := os.environ.get(times.FILE):
         reports = (report for found in terminalreporter.stats.values() for report in found)
-        Path(path).write_text("".join(f"{line}\n" for line in times.lines(reports)))
+        lines = (*times.lines(reports), config.stash[PROCESSORS].line())
+        Path(path).write_text("".join(f"{line}\n" for line in lines))
 
 
 def _cluster(**options: Any) -> Iterator[Cluster]:

@@ -1,14 +1,17 @@
 """How long the tests of a run took: ``make test-times`` prints a table, and compares it with an earlier run's.
 
 With the environment variable :data:`FILE` pytest writes a line for each phase of each test to that file, in the
-form of ``--durations`` and with the process that ran it. The table is also made of what ``--durations`` prints.
+form of ``--durations`` and with the process that ran it, and for how long the machine's processors were busy. The
+table is also made of what ``--durations`` prints.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
+import time
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -18,14 +21,39 @@ from typing import Any
 FILE = "PIXY_TEST_TIMES"
 SLOWEST = 20
 _LINE = re.compile(r"^(?:> ?)?\s*(\d+\.\d+)s (?:setup|call|teardown)\s+(?:\[(gw\d+|main)\] )?(tests/.+)$")
+_BUSY = re.compile(r"^processors busy for (\d+\.\d+) of (\d+\.\d+) s$")
+
+
+class Processors:
+    """For how long the machine's processors are busy from now on, whatever keeps them so; Linux only."""
+
+    def __init__(self) -> None:
+        self._began, self._busy = time.monotonic(), _busy_seconds()
+
+    def line(self) -> str:
+        """What they could have been, too, in processor seconds; empty where Linux does not say."""
+        if self._busy is None or (busy := _busy_seconds()) is None:
+            return ""
+        whole = (time.monotonic() - self._began) * (os.cpu_count() or 1)
+        return f"processors busy for {busy - self._busy:.1f} of {whole:.1f} s"
+
+
+def _busy_seconds() -> float | None:
+    try:
+        fields = [int(each) for each in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+    except (OSError, ValueError):
+        return None
+    idle, waiting = fields[3:5]
+    return (sum(fields) - idle - waiting) / os.sysconf("SC_CLK_TCK")
 
 
 @dataclass
 class Times:
-    """Seconds of a run: by test with its setup and teardown, and by process (``gw0``, ... or ``main``)."""
+    """Seconds of a run: by test with its setup and teardown, by process (``gw0``, ... or ``main``), of processors."""
 
     tests: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     processes: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    processors: str = ""
 
     @property
     def slowest(self) -> list[tuple[str, float]]:
@@ -55,6 +83,8 @@ def read(text: str) -> Times:
             found.tests[test] += seconds
             if process:
                 found.processes[process] += seconds
+        elif _BUSY.match(line):
+            found.processors = line
     return found
 
 
@@ -78,7 +108,8 @@ def table(now: Times, before: Times | None = None) -> list[str]:
         found.append(f"{sums[0]:7.1f} s  {sums[1]:7.1f} s  the slowest {len(rows)} of before")
         sums = sums[0], sum(seconds for _, seconds in now.slowest)
         found.append(f"{sums[0]:7.1f} s  {sums[1]:7.1f} s  the slowest {len(now.slowest)} of each run")
-    return found + [f"{seconds:7.1f} s  in process {name}" for name, seconds in sorted(now.processes.items())]
+    found += [f"{seconds:7.1f} s  in process {name}" for name, seconds in sorted(now.processes.items())]
+    return found + ([now.processors] if now.processors else [])
 
 
 def main(args: list[str] | None = None) -> int:

@@ -31,7 +31,10 @@ def test_phases_of_a_test_are_added_up() -> None:
 
 
 def test_a_run_is_compared_with_an_earlier_one() -> None:
-    now = read("3.00s call [gw1] tests/a.py::test_a\n2.00s call [gw0] tests/a.py::test_new\n")
+    now = read(
+        "3.00s call [gw1] tests/a.py::test_a\n2.00s call [gw0] tests/a.py::test_new\n"
+        "processors busy for 9.5 of 20.0 s\n"
+    )
     before = Times({"tests/a.py::test_a": 9.0, "tests/a.py::test_gone": 4.0})
     assert table(now, before) == [
         "    9.0 s      3.0 s  tests/a.py::test_a",
@@ -40,6 +43,7 @@ def test_a_run_is_compared_with_an_earlier_one() -> None:
         "   13.0 s      5.0 s  the slowest 2 of each run",
         "    2.0 s  in process gw0",
         "    3.0 s  in process gw1",
+        "processors busy for 9.5 of 20.0 s",
     ]
 
 
@@ -58,6 +62,7 @@ def test_pytest_writes_what_the_table_reads(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     found = read(times.read_text())
     assert (list(found.tests), list(found.processes)) == ([test], ["gw0"])
+    assert found.processors.startswith("processors busy for ") == Path("/proc/stat").exists()
 
 
 def test_a_file_without_times_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
