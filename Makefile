@@ -118,9 +118,10 @@ UNIT = PIXY_QUICK_TESTS=1 $(BIN)/python -m pytest tests/unit -n 2 -q -p no:schem
 unit: $(VENV)/.test
 	$(UNIT)
 
-# Most tests wait for Kafka, so three processes keep two cores busy (tests/lanes.py).
+# Most tests wait for Kafka, so there are more processes than cores (tests/lanes.py).
+PROCESSES ?= 3
 test: $(VENV)/.dev build/classes/.made
-	PIXY_TEST_TIMES=$(TIMES) $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --durations=20
+	PIXY_TEST_TIMES=$(TIMES) $(BIN)/python -m pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder --durations=20
 
 # The slowest tests of the last `make test`, and how busy each process was. BEFORE is an earlier such file, or what
 # an earlier `make test` printed.
