@@ -109,6 +109,7 @@ class SessionPartitions:
         for topic in [each for each in self._known if each not in topics]:
             del self._known[topic]
             self._first_ids.pop(topic, None)
+            self._waiting.forget(topic)
         for topic, partitions in topics.items():
             self._known.setdefault(topic, partitions)
 

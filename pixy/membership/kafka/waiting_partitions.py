@@ -82,6 +82,8 @@ class WaitingPartitions:
         self._found = found
         self._looked_up = looked_up
         self._waiting: dict[TopicPartition, Waiting] = {}
+        self._unresolved: dict[TopicPartition, Waiting] = {}
+        """Those that went while they waited. If one comes back, it begins where it would have begun."""
         self._arrival = threading.Condition()
         self._arrived: list[tuple[TopicPartition, Waiting, Found | PixyError]] = []
         self._retry, self._retry_at = _RETRY, 0.0
@@ -91,13 +93,24 @@ class WaitingPartitions:
 
     def add(self, partition: TopicPartition, waiting: Waiting) -> None:
         """Look a partition up at once."""
+        before = self._unresolved.pop(partition, None)
+        if before is not None and waiting.was is None:
+            # The group's other beginnings are committed by now, which makes it no older than it was.
+            waiting.attempt, waiting.first = before.attempt, waiting.first or before.first
         self._waiting[partition] = waiting
         self._retry, self._retry_at = _RETRY, 0.0
 
     def drop(self, partitions: Iterable[TopicPartition]) -> None:
         """Forget partitions; what is found of them is ignored."""
         for partition in partitions:
-            self._waiting.pop(partition, None)
+            waiting = self._waiting.pop(partition, None)
+            if waiting is not None and waiting.was is None and not waiting.again:
+                self._unresolved[partition] = waiting
+
+    def forget(self, topic: str) -> None:
+        """A topic is subscribed to no longer: if its partitions come again, they begin then."""
+        for partition in [each for each in self._unresolved if each[0] == topic]:
+            del self._unresolved[partition]
 
     def look_up(self) -> None:
         """Begin a lookup that is due."""

@@ -74,6 +74,8 @@ class FakeConsumer:
         self.steps: queue.Queue[Callable[[], Any]] = queue.Queue()
         """Run inside ``poll``, in the session's thread; the result is the message."""
         self.calls: list[tuple[str, Any]] = []
+        self.at = 2
+        """The group's generation."""
         self.refusals: list[int] = []
         """The codes of errors that answer the next commits."""
 
@@ -108,7 +110,7 @@ class FakeConsumer:
         pass
 
     def generation(self) -> int:
-        return 2
+        return self.at
 
     def under_way(self) -> None:
         return None
@@ -130,6 +132,8 @@ class FakeLookups:
         self.running = 0
         self.outcomes: dict[TopicPartition, Found | PixyError] = {}
         """Of the next lookups; else the group's committed offset is 0, and the log goes from there to 100."""
+        self.down: set[TopicPartition] = set()
+        """Those that have no leader."""
         self.ids: dict[str, uuid.UUID] = {}
         """Of topics, when they are described."""
         self.asked: list[list[TopicPartition]] = []
@@ -143,7 +147,7 @@ class FakeLookups:
     ) -> None:
         wanted = list(partitions)
         self.asked.append(wanted)
-        found({each: self.outcomes.pop(each, FOUND) for each in wanted})
+        found({each: NO_LEADER if each in self.down else self.outcomes.pop(each, FOUND) for each in wanted})
         done()
 
     def established(self, _partitions: Iterable[TopicPartition]) -> set[str]:
@@ -486,3 +490,23 @@ async def test_a_partition_that_was_revoked_before_the_end_is_not_committed_agai
         ("commit", [Commit(TOPIC, 0, 5, "")]),
         ("commit", [Commit(TOPIC, 1, 6, "")]),
     ]
+
+
+async def test_a_partition_that_goes_and_comes_back_before_it_has_a_leader_begins_as_at_the_join(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The beginnings that the group has committed for the other partitions make it no older than it was."""
+    case = Case(monkeypatch)
+    case.session._conf.initial_offset = "newest"
+    case.consumer.at = 1
+    case.lookups.down = {OTHER}
+    await case.join()
+    case.consumer.at = 2
+    case.step("lost", OTHER)
+    await case.event(Lost)
+    case.lookups.down = set()
+    case.lookups.outcomes[OTHER] = Found(Log(ID, 0, 100, 100, 40), CommittedOffset(None, ""), True)
+    case.step("assign", OTHER)
+    (late,) = (await case.event(Assigned)).partitions
+    assert (late.partition, late.position, late.new) == (1, 40, True)
+    await case.session.close((), 10)
