@@ -22,11 +22,18 @@ class Listener(Actor):
         self._bound = False
 
     @handles(Bind)
-    async def _bind(self, _message: Bind) -> str:
-        address = await self.bind()
+    async def _bind(self, _message: Bind) -> None:
+        reply = self.take_reply()
+        try:
+            address = await self.bind()
+        except StartError as error:
+            reply.try_fail(
+                error
+            )  # a person's mistake: the answer says it, a traceback in the log says no more
+            return
         self._bound = True
         self.set_timer("watch", _WATCH, _Watch())
-        return address
+        reply.try_set(address)
 
     @handles(Draining)
     async def _drain(self, _message: Draining) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 from collections.abc import Sequence
 from typing import NoReturn
 
@@ -29,13 +30,18 @@ _TEXTS = (
 _SWITCHES = (
     ("tls", "connect to Kafka over TLS"),
     ("insecureTLS", "do not verify the Kafka brokers' certificates"),
+    ("waitForKafka", "wait until the brokers answer, instead of failing to start"),
     ("sandbox", "serve an embedded in-memory stand-in for Kafka, to try things out"),
 )
 
 
+class UsageError(ConfigError):
+    """The command line is invalid."""
+
+
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise ConfigError(f"bad command line: {message} (see --help)")
+        raise UsageError(message)
 
 
 def _switch(text: str) -> bool:
@@ -81,12 +87,23 @@ def parse(args: Sequence[str]) -> tuple[argparse.Namespace, App]:
     Raises:
         ConfigError: a flag or the file is invalid.
     """
-    flags = make_parser().parse_args(args)
+    flags = _parse(args)
     app = load_file(flags.config) if flags.config else App(proxies={"default": Proxy()})
     if not app.proxies and not flags.config:
         app.proxies["default"] = Proxy()
     _apply(app, flags)
     return flags, validate(app)
+
+
+def _parse(args: Sequence[str]) -> argparse.Namespace:
+    if args and not args[0].startswith("-"):
+        close = difflib.get_close_matches(args[0], [*COMMANDS, *PROGRAMS, "serve"], 1)
+        meant = f", did you mean {close[0]!r}?" if close else ""
+        raise UsageError(f"unknown command {args[0]!r}{meant} (see --help)")
+    try:
+        return make_parser().parse_args(args)
+    except UsageError as error:
+        raise UsageError(f"bad command line: {error} (see --help)") from None
 
 
 def _apply(app: App, flags: argparse.Namespace) -> None:

@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from pixy.cli.repeats import Repeats
 from pixy.config.model import Logger
 
 QUEUE_BOUND = 10_000
@@ -145,10 +146,14 @@ def configured(loggers: Sequence[Logger]) -> Iterator[None]:
     writer = logging.handlers.QueueListener(records, *handlers, respect_handler_level=True)
     root.handlers[:] = [front]
     root.setLevel(min((handler.level for handler in handlers), default=logging.CRITICAL + 1))
+    library = logging.getLogger("pixy.kafka.librdkafka")
+    repeats = Repeats()
+    library.addFilter(repeats)
     writer.start()
     try:
         yield
     finally:
+        library.removeFilter(repeats)
         writer.stop()
         root.handlers[:], root.level = before[0], before[1]
         if front.dropped:

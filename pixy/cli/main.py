@@ -19,6 +19,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return run(args)
     if args and args[0] in PROGRAMS:
         return int(importlib.import_module(f"pixy.cli.{args[0]}").run(args[1:]))
+    if args and args[0] == "help":
+        args = [*args[1:2], "--help"]
+        return main(args)
     if args and args[0] == "serve":
         args = args[1:]
     from pixy.cli.serve import run as serve

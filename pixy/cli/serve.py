@@ -16,6 +16,7 @@ from typing import Any
 
 from pixy.cli import flags as command_line
 from pixy.cli.logs import configured
+from pixy.cli.waiting import kafka_answers
 from pixy.config import App
 from pixy.engine.engine import Engine
 from pixy.engine.service import ListenerSpec
@@ -25,6 +26,7 @@ logger = logging.getLogger("pixy")
 
 EXIT_OK = 0
 EXIT_FAILED_TO_START = 1
+EXIT_USAGE = 2
 EXIT_NOT_DRAINED = 3
 EXIT_BROKEN = 4
 EXIT_SIGNAL = 128
@@ -39,9 +41,12 @@ def run(args: Sequence[str]) -> int:
     """Serve until a signal arrives; return the exit code."""
     try:
         options, app = command_line.parse(args)
+    except command_line.UsageError as error:
+        _complain(f"kafka-pixy: {error}")
+        return EXIT_USAGE
     except ConfigError as error:
         # The text may have several lines; the error is one.
-        print(f"Failed to load config: err=({' '.join(str(error).split())})")
+        _complain(f"Failed to load config: err=({' '.join(str(error).split())})")
         return EXIT_FAILED_TO_START
     # The loop shares the GIL with librdkafka's callback threads; a shorter interval lets them
     # alternate sooner (see docs/performance.md for what it is worth).
@@ -60,12 +65,19 @@ def run(args: Sequence[str]) -> int:
                 sys.stderr.flush()
                 os._exit(code)
 
-            code = _run_loop(Daemon(app, abandon, announce=bool(options.sandbox)).run)
+            daemon = Daemon(
+                app, abandon, announce=bool(options.sandbox), wait_for_kafka=bool(options.waitForKafka)
+            )
+            code = _run_loop(daemon.run)
     except (ConfigError, OSError, ValueError) as error:
-        print(f"Failed to initialize: err=({error})")
+        _complain(f"Failed to initialize: err=({error})")
         code = EXIT_FAILED_TO_START
     del sandbox
     return code
+
+
+def _complain(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 def _tune_collector() -> None:
@@ -154,12 +166,21 @@ class Daemon:
         abandon: ends the process with an exit code, whatever still runs in it. After a stop that was not clean, tasks and
             threads are stuck, some of them in librdkafka: unwinding them could wait for ever, or crash.
         announce: print how to use the sandbox.
+        wait_for_kafka: wait until the brokers answer, instead of failing to start.
     """
 
-    def __init__(self, app: App, abandon: Callable[[int], None], *, announce: bool = False) -> None:
+    def __init__(
+        self,
+        app: App,
+        abandon: Callable[[int], None],
+        *,
+        announce: bool = False,
+        wait_for_kafka: bool = False,
+    ) -> None:
         self._app = app
         self._abandon = abandon
         self._announce = announce
+        self._wait_for_kafka = wait_for_kafka
         self._signalled = asyncio.Event()
 
     async def run(self) -> int:
@@ -167,12 +188,14 @@ class Daemon:
         loop = asyncio.get_running_loop()
         for number in _SIGNALS:
             loop.add_signal_handler(number, self._signal, number)
+        if self._wait_for_kafka and not await kafka_answers(self._app.proxies, self._signalled):
+            return EXIT_OK
         engine = Engine(self._app)
         loop.add_signal_handler(signal.SIGUSR1, self._dump, engine)
         try:
             await engine.start(listeners(engine, self._app))
         except StartError as error:
-            print(f"Failed to start service: err=({error})", flush=True)
+            _complain(f"Failed to start service: err=({error})")
             return EXIT_FAILED_TO_START
         if self._announce:
             print(_welcome(self._app), flush=True)

@@ -326,22 +326,28 @@ class Cluster(Actor):
 
     @handles(Reach)
     async def _reach(self, _query: Reach) -> None:
+        reply = self.take_reply()
         deadline = self._proxy.net.dial_timeout
         waited, down = 0.0, 0
         while True:
             try:
                 await self._client.metadata(None, _REACH_SLICE)
+                reply.try_set(None)
                 return
             except KafkaError as error:
                 waited += _REACH_SLICE
                 down += bool(self._client.down)
                 if waited < deadline and down < _GIVE_UP_DOWN:
                     continue
-                why = f" [{self._client.down}]" if self._client.down else ""
-                raise StartError(
-                    f"failed to spawn proxy, name={self._name}: failed to create Kafka client: "
-                    f"{OUT_OF_BROKERS}{why}"
-                ) from error
+                peers = ",".join(self._proxy.kafka.seed_peers)
+                why = self._client.down or str(error)
+                reply.try_fail(
+                    StartError(
+                        f"failed to spawn proxy, name={self._name}: failed to create Kafka client: "
+                        f"{OUT_OF_BROKERS} [{peers}: {why}]"
+                    )
+                )
+                return
 
     @handles(DrainCluster)
     def _drain(self, _request: DrainCluster) -> int:

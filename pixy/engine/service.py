@@ -65,14 +65,26 @@ class Service(Actor):
             )
 
     @handles(Start)
-    async def _start(self, _message: Start) -> dict[str, ActorRef[Cluster]]:
+    async def _start(self, _message: Start) -> None:
+        answer = self.take_reply()
         reached = [ref.ask(Reach(), block=False) for ref in self._clusters.values()]
-        for reply in reached:
-            await reply
-        return self._clusters
+        try:
+            for reply in reached:
+                await reply
+        except PixyError as error:
+            answer.try_fail(error)  # a person's mistake, which needs no traceback
+        else:
+            answer.try_set(self._clusters)
 
     @handles(Listen)
-    async def _listen(self, message: Listen) -> dict[str, str]:
+    async def _listen(self, message: Listen) -> None:
+        reply = self.take_reply()
+        try:
+            reply.try_set(await self._bind(message))
+        except PixyError as error:
+            reply.try_fail(error)
+
+    async def _bind(self, message: Listen) -> dict[str, str]:
         addresses: dict[str, str] = {}
         for actor_class, args, name in message.listeners:
             ref = self.spawn(actor_class, *args, name=self.free_name(name), supervision=ESCALATE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import re
@@ -10,9 +11,11 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -175,7 +178,6 @@ def test_a_drain_that_exceeds_its_timeout_is_reported(kafka: Cluster, name: str,
             "client: kafka: client has run out of available brokers to talk to (Is your cluster reachable?)",
         ),
         (["--config=/none.yaml"], "Failed to load config: err=(failed to read config file: path=/none.yaml"),
-        (["--nope"], "Failed to load config: err=(bad command line: unrecognized arguments: --nope"),
         (["--grpcAddr=nonsense", "--sandbox"], "Failed to start service: err=("),
         (["--pidFile=/none/pid", "--sandbox"], "Failed to initialize: err=("),
     ],
@@ -186,6 +188,97 @@ def test_a_failed_start_is_reported_in_one_line(args: list[str], text: str) -> N
     assert code == 1
     lines = [line for line in output.splitlines() if line]
     assert len(lines) == 1 and text in lines[0], output
+
+
+@pytest.mark.parametrize(
+    ("args", "text"),
+    [
+        (["--nope"], "kafka-pixy: bad command line: unrecognized arguments: --nope (see --help)\n"),
+        (["prodce"], "kafka-pixy: unknown command 'prodce', did you mean 'produce'? (see --help)\n"),
+        (
+            ["--sandbox=maybe"],
+            "kafka-pixy: bad command line: argument -sandbox/--sandbox: 'maybe' is neither",
+        ),
+    ],
+)
+def test_a_wrong_command_line_is_one_line_and_exit_2(args: list[str], text: str) -> None:
+    with Program(*args) as program:
+        code, output = program.wait()
+    assert code == 2 and output.startswith(text) and output.count("\n") == 1, output
+
+
+def test_a_person_s_mistake_costs_few_lines_and_no_traceback(kafka: Cluster) -> None:
+    """With the default log, on stdout and stderr together."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        for args in (
+            ["--kafkaPeers=127.0.0.1:1"],
+            [f"--kafkaPeers={kafka.bootstrap()[0]}", f"--tcpAddr=127.0.0.1:{port}", "--grpcAddr=127.0.0.1:0"],
+            [f"--kafkaPeers={kafka.bootstrap()[0]}", f"--grpcAddr=127.0.0.1:{port}"],
+        ):
+            with Program(*args) as program:
+                code, output = program.wait()
+            lines = output.splitlines()
+            assert code == 1 and lines[-1].startswith("Failed to start service: err=("), output
+            assert "Traceback" not in output and len(lines) <= 4, output
+
+
+def test_a_daemon_waits_for_kafka_and_says_so(kafka: Cluster) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as later:
+        port = later.getsockname()[1]
+    options = (
+        "--waitForKafka",
+        f"--kafkaPeers=127.0.0.1:{port}",
+        "--grpcAddr=127.0.0.1:0",
+        "--tcpAddr=127.0.0.1:0",
+    )
+    waits = f"waiting for Kafka at 127.0.0.1:{port} (cluster default): "
+    with Program(*options) as program:
+        assert waits in _line(program, "waiting for Kafka")
+        program.process.send_signal(signal.SIGTERM)
+        code, output = program.wait()
+        assert code == 0 and "Traceback" not in output, output
+    with Program(*options) as program:
+        assert waits in _line(program, "waiting for Kafka")
+        with _forwarding(port, kafka.bootstrap()[0]):
+            _line(program, "serving rest on")
+        program.process.send_signal(signal.SIGTERM)
+        code, output = program.wait()
+        assert code == 0, output
+
+
+def _line(program: Program, text: str) -> str:
+    """Read what the program prints up to a line with this text."""
+    assert program.process.stdout is not None
+    for line in program.process.stdout:
+        if text in line:
+            return line
+    raise AssertionError(f"it ended without {text!r}")
+
+
+@contextlib.contextmanager
+def _forwarding(port: int, target: str) -> Iterator[None]:
+    """Pass connections to a port on to another address."""
+    host, _, target_port = target.rpartition(":")
+
+    def pump(source: socket.socket, sink: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                sink.sendall(data)
+        with contextlib.suppress(OSError):
+            sink.shutdown(socket.SHUT_WR)
+
+    def accept(server: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = server.accept()
+                broker = socket.create_connection((host, int(target_port)))
+                for ends in ((client, broker), (broker, client)):
+                    threading.Thread(target=pump, args=ends, daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", port)) as server:
+        threading.Thread(target=accept, args=(server,), daemon=True).start()
+        yield
 
 
 def test_a_start_fails_if_an_address_is_in_use(kafka: Cluster, tmp_path: Path) -> None:
