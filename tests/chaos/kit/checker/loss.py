@@ -8,6 +8,10 @@ from tests.chaos.kit.checker.evidence import Evidence, GroupView
 from tests.chaos.kit.checker.outcome import Outcome
 
 
+_COMPARES = 10.0
+"""Seconds within which a daemon that reaches the brokers finds out that a topic was made again, on a busy machine."""
+
+
 def check(evidence: Evidence, outcome: Outcome) -> None:
     """Add what is lost, and what a rule gives up."""
     _check_log(evidence, outcome)
@@ -118,6 +122,7 @@ def _check_group(evidence: Evidence, group: GroupView, outcome: Outcome) -> None
 
 def _check_strays(evidence: Evidence, group: GroupView, outcome: Outcome) -> None:
     remade = max(evidence.times_of("topic made again", group.topic), default=0.0)
+    earlier = _produced_before(evidence, group.topic, remade) if remade and group.strays else set()
     for stray in group.strays:
         consumed = group.partitions.get(stray.partition)
         if consumed is not None and stray.offset < consumed.log.low:
@@ -130,11 +135,23 @@ def _check_strays(evidence: Evidence, group: GroupView, outcome: Outcome) -> Non
             continue  # compacted away since
         if stray.delivery.t0 < remade:
             continue  # of the topic's earlier life
+        t0 = stray.delivery.t0
+        if stray.name in earlier and (
+            t0 < remade + _COMPARES or evidence.windows.ungraceful(t0, t0, group.topic, (stray.delivery.d,))
+        ):
+            # Fetched before the topic was deleted, by a daemon that could not know yet that it was made again.
+            outcome.figures["delivered after their topic was made again"] += 1
+            continue
         text = (
             f"{group.name} {group.topic}/{stray.partition} {stray.offset}: {stray.name} was delivered by "
             f"d{stray.delivery.d}, and is not in Kafka"
         )
         outcome.find("loss", text, stray.delivery.t1)
+
+
+def _produced_before(evidence: Evidence, topic: str, t: float) -> set[str]:
+    sent = [*evidence.produced(), *evidence.unproduced()]
+    return {name for each in sent if each["topic"] == topic and each["t0"] < t for name in each["ids"]}
 
 
 def _check_daemons(evidence: Evidence, outcome: Outcome) -> None:
