@@ -258,3 +258,27 @@ def test_metadata_and_offsets_are_decoded() -> None:
     version3 = b"\x00\x03" + (5).to_bytes(8, "big") + b"\xff\xff\xff\xff" + b"\x00\x02BB" + bytes(8)
     version4 = b"\x00\x04" + (5).to_bytes(8, "big") + b"\xff\xff\xff\xff" + b"\x03BB" + bytes(9)
     assert _offset(version3) == _offset(version4) == (5, "BB")
+
+
+@pytest.mark.parametrize(("known", "late", "cut", "lost"), [
+    (True, 3.0, False, False),
+    (True, 30.0, False, True),
+    (True, 30.0, True, False),
+    (False, 3.0, False, True),
+])  # fmt: skip
+def test_a_message_of_a_topic_s_earlier_life_may_come_late_where_nobody_could_know_better(
+    tmp_path: Path, known: bool, late: float, cut: bool, lost: bool
+) -> None:
+    """``known``: it was produced before the topic was deleted; ``cut``: the daemon reaches no broker."""
+    history = History()
+    again = START + COUNT + 5
+    history.events.append({"t": again, "what": "topic made again", "topic": "t"})
+    if known:
+        about = {"topic": "t", "d": 1, "ids": ["old.1"], "at": [[0, 7]]}
+        history.produced.append({"t0": START + COUNT, "t1": START + COUNT + 0.1, **about})
+    about = {"group": "g", "topic": "t", "d": 1, "reader": "r", "records": [[0, 7, "old.1"]]}
+    history.delivered.append({"t0": again + late, "t1": again + late + 0.05, **about})
+    if cut:
+        history.fault("cut-brokers", COUNT, COUNT + 50)
+    outcome = history.check(tmp_path)
+    assert ("loss" in rules(outcome)) is lost, outcome.lines()

@@ -7,7 +7,6 @@ from typing import Any
 from tests.chaos.kit.checker.evidence import Evidence, GroupView
 from tests.chaos.kit.checker.outcome import Outcome
 
-
 _COMPARES = 10.0
 """Seconds within which a daemon that reaches the brokers finds out that a topic was made again, on a busy machine."""
 
