@@ -29,6 +29,9 @@ PARTITIONS = 4
 MOST_CONSUMED = 50_000
 BATCHES, KILL_AFTER = 8, 3
 MARK = ".pipeline-demo"
+SMALL = 50_000
+"""Messages up to which a run lasts as long as its programs take to start: they start fast rather than run fast."""
+SMALL_SHUFFLES = ("--conf", "spark.sql.shuffle.partitions=2")
 
 console = Console(highlight=False)
 if not console.is_terminal:
@@ -107,7 +110,7 @@ class Demo:
         console.print("  on the first run Maven fetches the broker's jars, about 60 MB")
         try:
             # The default delay of 3 s would change nothing but the time.
-            kafka = Cluster(rebalance_delay=0)
+            kafka = Cluster(rebalance_delay=0, brief=self.messages <= SMALL)
         except Unavailable as error:
             raise DemoError(str(error)) from error
         self._stack.callback(kafka.close)
@@ -329,6 +332,8 @@ class Demo:
 
     def _begin(self, name: str, *arguments: str, cluster: bool = True) -> Command:
         more = ["--config", str(self.config), "--master", self.master] if cluster else []
+        if name in ("archive", "audit") and self.messages <= SMALL:
+            more += SMALL_SHUFFLES
         if name != "audit":
             console.print(
                 f"  kafka-pixy pipeline {name} {' '.join(arguments)}",
