@@ -6,7 +6,6 @@ actor handles one message at a time: while a coroutine handler awaits something,
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, TypeVar, overload
 
@@ -301,8 +300,8 @@ class Actor(pykka.Actor):
     def start_task(self, coroutine: Coroutine[Any, Any, Any]) -> None:
         """Run a coroutine beside the mailbox, until this life of the actor ends.
 
-        An exception in it is a failure of the actor. It must not touch the actor's state: it sends a
-        message to do that.
+        An exception in it is a failure of the actor; so is a cancellation, unless this life of the actor has ended.
+        It must not touch the actor's state: it sends a message to do that.
 
         Raises:
             TooManyTasks: ``max_tasks`` of them are under way.
@@ -330,25 +329,13 @@ class Actor(pykka.Actor):
         Raises:
             TooManyTasks: ``max_tasks`` tasks are under way.
         """
-        self.start_task(self._pipe(work, on_value, on_error, tag))
 
-    async def _pipe(
-        self,
-        work: Awaitable[Any],
-        on_value: Callable[[Any], Any] | None,
-        on_error: Callable[[BaseException], Any] | None,
-        tag: Any,
-    ) -> None:
-        message: Any
-        try:
-            value = await work
-        except (Exception, asyncio.CancelledError) as error:
-            if asyncio.current_task() not in (self._cell.tasks or ()):
-                raise  # this life has ended
-            message = Piped(None, error, tag) if on_error is None else on_error(error)
-        else:
-            message = Piped(value, None, tag) if on_value is None else on_value(value)
-        actions.deliver_outcome(self._cell, self, message)
+        def outcome(value: Any, error: BaseException | None) -> Any:
+            if error is not None:
+                return Piped(None, error, tag) if on_error is None else on_error(error)
+            return Piped(value, None, tag) if on_value is None else on_value(value)
+
+        actions.pipe(self._cell, work, outcome)
 
     # -- hooks ----------------------------------------------------------------------------------
 

@@ -198,9 +198,13 @@ class ThreadedCell(Cell):
     def cut_off(self) -> None:
         """Do nothing: a thread's handler ends by itself, before anything else runs in the thread."""
 
-    def start_task(self, coroutine: Coroutine[Any, Any, Any]) -> None:
-        """See :meth:`actors.Actor.start_task`; the coroutine runs on the system's loop."""
-        self.system.on_loop(super().start_task, coroutine)
+    def start_task(
+        self,
+        coroutine: Coroutine[Any, Any, Any],
+        cancelled: Callable[[asyncio.CancelledError], None] | None = None,
+    ) -> None:
+        """See :func:`actions.start_task`; the coroutine runs on the system's loop."""
+        self.system.on_loop(super().start_task, coroutine, cancelled)
 
     def retire(self) -> None:
         """End the thread."""

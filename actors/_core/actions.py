@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
+from actors._core.begun import begun
 from actors._core.context import origin
 from actors._core.crash_reports import report
+from actors._core.interruption import as_failure
 from actors._errors import StashFull, TooManyTasks
 from actors._future import Future
 from actors._messages import OfLife, ReceiveTimeout, Restored, Terminated
@@ -40,8 +43,18 @@ def take_reply(cell: Cell) -> Future[Any]:
     return reply
 
 
-def start_task(cell: Cell, coroutine: Coroutine[Any, Any, Any]) -> None:
-    """See :meth:`actors.Actor.start_task`."""
+def start_task(
+    cell: Cell,
+    coroutine: Coroutine[Any, Any, Any],
+    cancelled: Callable[[asyncio.CancelledError], None] | None = None,
+) -> None:
+    """See :meth:`actors.Actor.start_task`.
+
+    Args:
+        cell: the actor's.
+        coroutine: what to run.
+        cancelled: called if the task was cancelled, or has awaited something that was; with None the actor fails.
+    """
     if cell.tasks is None:
         cell.tasks = {}
     if len(cell.tasks) >= cell.actor_class.max_tasks:
@@ -49,21 +62,62 @@ def start_task(cell: Cell, coroutine: Coroutine[Any, Any, Any]) -> None:
         raise TooManyTasks(f"{cell.path} has {len(cell.tasks)} tasks under way")
     task = cell.loop.create_task(coroutine)
     cell.tasks[task] = None
-    task.add_done_callback(lambda done: _task_done(cell, done))
+    task.add_done_callback(lambda done: _task_done(cell, done, cancelled))
 
 
-def _task_done(cell: Cell, task: asyncio.Task[Any]) -> None:
-    error = None if task.cancelled() else task.exception()
-    if cell.tasks is None or task not in cell.tasks:
-        if error is not None:  # the life that it belonged to has ended
+def _task_done(
+    cell: Cell, task: asyncio.Task[Any], cancelled: Callable[[asyncio.CancelledError], None] | None
+) -> None:
+    error = asyncio.CancelledError() if task.cancelled() else task.exception()
+    if (
+        cell.tasks is None or task not in cell.tasks
+    ):  # the life that it belonged to has ended, and has cancelled it
+        if error is not None and not task.cancelled():
             report(cell, error, "task")
         return
     del cell.tasks[task]
-    if error is not None:
-        cell.fail(error, "task")
+    if cancelled is not None and isinstance(error, asyncio.CancelledError):
+        try:
+            cancelled(error)
+        except (Exception, asyncio.CancelledError) as failure:
+            cell.fail(as_failure(cell, failure), "task")
+    elif error is not None:
+        cell.fail(as_failure(cell, error), "task")
 
 
-def deliver_outcome(cell: Cell, life: Actor, message: Any) -> None:
+def pipe(cell: Cell, work: Awaitable[Any], outcome: Callable[[Any, BaseException | None], Any]) -> None:
+    """Await something beside the mailbox and send its outcome to the actor, unless this life has ended by then.
+
+    Args:
+        cell: the actor's.
+        work: what to await.
+        outcome: makes the message from the value and the error.
+    """
+    life = cell.actor
+
+    async def piping() -> None:
+        awaited = False
+        try:
+            await begun()
+            if cell.actor is not life or cell.tasks is None:
+                return
+            awaited = True
+            value = await work
+        except Exception as error:
+            message = outcome(None, error)
+        else:
+            message = outcome(value, None)
+        finally:
+            if not awaited and inspect.iscoroutine(work):
+                work.close()
+        _deliver_outcome(cell, life, message)
+
+    coroutine = piping()
+    coroutine.send(None)
+    cell.start_task(coroutine, lambda error: _deliver_outcome(cell, life, outcome(None, error)))
+
+
+def _deliver_outcome(cell: Cell, life: Actor, message: Any) -> None:
     """Send an actor the outcome of piped work, unless the life that has begun the work has ended.
 
     Args:

@@ -23,11 +23,10 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import itertools
-import types
 import uuid
 import weakref
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, ClassVar, cast
@@ -36,6 +35,7 @@ from pykka import ActorDeadError
 
 from actors._core import actions, supervision, termination
 from actors._core.accounting import account, begin_recent, count_long, report_slow
+from actors._core.begun import begun, pause
 from actors._core.context import bare, current, handle, of_spawner, within
 from actors._core.interruption import as_failure, interrupted
 from actors._core.lifecycle import NEW, NO_CHILDREN, RUNNING, StopFlag, pykka_logger
@@ -279,9 +279,9 @@ class Cell:
         result = function(*args) if current.get() is self else self.context.run(function, *args)
         if type(result) is not CoroutineType:
             return None
-        task = self.loop.create_task(_outcome(result), context=self.context)
-        task.add_done_callback(lambda _: result.close())  # for a task that is cancelled before its first step
-        return task
+        ending = _outcome(result)
+        ending.send(None)  # to its first line, as in _begin_following
+        return self.loop.create_task(ending, context=self.context)
 
     async def end_handler(self, task: asyncio.Task[None] | None, grace: float) -> None:
         """Wait until the handler that is under way has ended; see :func:`termination.end_handler`."""
@@ -301,9 +301,13 @@ class Cell:
         """Begin to stop, unless the actor stops already."""
         termination.request_stop(self)
 
-    def start_task(self, coroutine: Coroutine[Any, Any, Any]) -> None:
-        """See :meth:`actors.Actor.start_task`."""
-        actions.start_task(self, coroutine)
+    def start_task(
+        self,
+        coroutine: Coroutine[Any, Any, Any],
+        cancelled: Callable[[asyncio.CancelledError], None] | None = None,
+    ) -> None:
+        """See :func:`actions.start_task`."""
+        actions.start_task(self, coroutine, cancelled)
 
     def retire(self) -> None:
         """Free what only a living actor needs; called once, when the actor has stopped."""
@@ -439,7 +443,7 @@ class Cell:
         try:
             # A task that is cancelled before its first step would not run any of this code. (A callback at
             # the task's end would show that, too, and take 6 % of an ask.)
-            await _pause()
+            await pause()
         except asyncio.CancelledError as failure:
             error = failure
             handler.close()
@@ -517,17 +521,13 @@ class Cell:
         self.fail(error, "on_receive", resumable=True)
 
 
-@types.coroutine
-def _pause() -> Generator[None, None, None]:
-    """Hand control back once."""
-    yield
-
-
 async def _outcome(hook: Coroutine[Any, Any, Any]) -> BaseException | None:
     """Await a hook and return its exception: raised by a task, SystemExit would end the loop."""
     try:
+        await begun()
         await hook
     except GeneratorExit:
+        hook.close()  # the loop is gone
         raise
     except BaseException as error:
         return error

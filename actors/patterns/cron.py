@@ -67,6 +67,13 @@ class CronTimer:
     async def run(self) -> None:
         """Send the messages; a task of the actor runs it."""
         self._task = asyncio.current_task()
+        try:
+            await self._send()
+        except asyncio.CancelledError:
+            if not self._cancelled:
+                raise
+
+    async def _send(self) -> None:
         due = self.schedule.next_after(self._now())
         while not self._cancelled:
             now = self._now()

@@ -100,6 +100,7 @@ class ModelSession:
         """The last event that asked for a release."""
         self.released = asyncio.Event()
         self.closed = False
+        self._closings: list[asyncio.Future[None]] = []
         group.kafka.watchers.append(self._look)
 
     @property
@@ -194,7 +195,12 @@ class ModelSession:
         self._work(0.001)
 
     async def close(self, commits: Iterable[Commit], timeout: float) -> None:
-        """See :class:`pixy.membership.Session`."""
+        """See :class:`pixy.membership.Session`. The thread goes on to the end, also if nobody waits any more."""
+        closing = asyncio.ensure_future(self._close(tuple(commits)))
+        self._closings.append(closing)
+        await asyncio.shield(closing)
+
+    async def _close(self, commits: tuple[Commit, ...]) -> None:
         await asyncio.sleep(max(0.0, self._commits_until - self._now()))
         if not self.closed:
             self.closed = True

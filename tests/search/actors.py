@@ -39,7 +39,7 @@ from actors import (
 from actors.testing import SimLoop, simulate
 from actors.testing.preempt import Preempted, simulate_threads
 
-RUNTIMES_TASKS = ("Cell._follow", "_run_start_hooks", "_outcome", "Actor._pipe")
+RUNTIMES_TASKS = ("Cell._follow", "_run_start_hooks", "_outcome", "pipe.<locals>.piping")
 """The coroutines of tasks that run actors' code."""
 
 

@@ -257,7 +257,10 @@ class GroupConsumer(Actor):
             self._session.release(revoked, commits)
         if self._leaving or self._subscriptions.failure is not None:
             closing = self._session.close(commits, _LEAVE_TIMEOUT)
-            self.pipe_to_self(closing, on_value=lambda _closed: SessionClosed())
+            # Whoever cancels the wait for it: the session goes on closing.
+            self.pipe_to_self(
+                closing, on_value=lambda _closed: SessionClosed(), on_error=lambda _cancelled: SessionClosed()
+            )
 
     @handles(Committed)
     def _committed(self, event: Committed) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,7 @@ from actors import (
     Interrupted,
     Piped,
     Supervision,
+    TooManyTasks,
 )
 from tests.unit.actors.virtual_time import virtual_system, virtual_time
 
@@ -305,3 +307,101 @@ async def test_a_failure_is_reported_once() -> None:
         cancel_all_others()
         await ref.ask("quick", block=False)
     assert [(failed.where, type(failed.error)) for failed in failures] == [("on_receive", Interrupted)]
+
+
+class Background(Actor):
+    """Starts tasks and pipes; its last hooks wait."""
+
+    def __init__(self, log: list[str]) -> None:
+        super().__init__()
+        self.log = log
+
+    async def work(self) -> str:
+        self.log.append("begins")
+        await asyncio.sleep(60)
+        return "done"
+
+    def on_receive(self, message: Any) -> Any:
+        if message == "start":
+            self.start_task(self.work())
+        elif message in ("pipe", "pipe, cancelled at once"):
+            self.pipe_to_self(self.work(), tag="piped")
+            for task in (self._cell.tasks or ()) if message != "pipe" else ():
+                task.cancel()
+        elif isinstance(message, Piped):
+            self.log.append(f"{message.tag} {type(message.error).__name__}")
+        return self.log
+
+    async def on_stop(self) -> None:  # type: ignore[override]
+        self.log.append("gives back")
+        await asyncio.sleep(60)
+        self.log.append("never")
+
+
+@pytest.mark.parametrize("turns", range(3))
+@virtual_time
+async def test_a_background_task_that_is_cancelled_from_outside_fails_its_actor(turns: int) -> None:
+    async with virtual_system() as system:
+        ref = await system.spawn(Background, [], supervision=SOON)
+        await ref.ask("start", block=False)
+        await cancel_after(turns)
+        await asyncio.sleep(1)
+        assert ref.statistics().restarts == 1 and ref.is_alive()
+        ref.stop(block=False)
+
+
+@pytest.mark.parametrize("turns", [None, 0, 1])
+@virtual_time
+async def test_piped_work_that_is_cancelled_from_outside_has_begun_and_has_an_outcome(
+    turns: int | None,
+) -> None:
+    async with virtual_system() as system:
+        ref = await system.spawn(Background, [], supervision=SOON)
+        if turns is None:
+            ref.tell("pipe, cancelled at once")
+        else:
+            await ref.ask("pipe", block=False)
+            await cancel_after(turns)
+        await asyncio.sleep(1)
+        assert await ref.ask("log", block=False) == ["begins", "piped CancelledError"]
+        assert ref.statistics().restarts == 0
+
+
+@pytest.mark.parametrize("turns", range(3))
+@virtual_time
+async def test_a_last_hook_that_is_cancelled_from_outside_has_begun(turns: int) -> None:
+    log: list[str] = []
+    async with virtual_system() as system:
+        ref = await system.spawn(Background, log)
+        stopped = ref.stop(block=False)
+        while ref.is_alive():
+            await asyncio.sleep(0)
+        await cancel_after(turns)
+        assert await stopped is True
+    assert log == ["gives back"]
+
+
+@virtual_time
+async def test_piped_work_for_which_there_is_no_room_is_closed(recwarn: pytest.WarningsRecorder) -> None:
+    class Narrow(Background):
+        max_tasks = 1
+
+    log: list[str] = []
+    async with virtual_system() as system:
+        ref = await system.spawn(Narrow, log)
+        await ref.ask("pipe", block=False)
+        with pytest.raises(TooManyTasks):
+            await ref.ask("pipe", block=False)
+        await asyncio.sleep(1)
+        await cancel_after(0)
+        ref.stop(block=False)
+    gc.collect()
+    assert log[0] == "begins" and "begins" not in log[1:]
+    assert not [str(each.message) for each in recwarn if "never awaited" in str(each.message)]
+
+
+async def cancel_after(turns: int) -> None:
+    """Cancel all other tasks after some turns of the loop."""
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    cancel_all_others()

@@ -108,6 +108,10 @@ class Scenario:
                 continue
             self.acked.add(at)
 
+    async def leave(self, group: Any) -> None:
+        """Have the group commit and leave."""
+        await group.ask(Leave(), block=False, urgent=True)
+
     def finished(self) -> bool:
         """Whether every message was acknowledged."""
         return len(self.acked) >= PARTITIONS * MESSAGES
@@ -140,6 +144,6 @@ class Scenario:
             if disturbing is not None:
                 disturbing.cancel()
                 await asyncio.gather(disturbing, return_exceptions=True)
-        await group.ask(Leave(), block=False, urgent=True)
+        await self.leave(group)
         found = {number: self.group.committed[TOPIC, number][0] for number in self.ends()}
         assert found == self.ends()
