@@ -70,14 +70,17 @@ class FirstAttempt:
         at: milliseconds since 1970.
         epoch: the partition's leader epoch then; None if nobody has said.
         attempts: how many were begun.
+        established: whether the group that asks had offsets of the topic then; None if its coordinator has not said.
+            Later it may have those that it has committed itself for the topic's other partitions.
     """
 
-    __slots__ = ("at", "attempts", "epoch")
+    __slots__ = ("at", "attempts", "epoch", "established")
 
     def __init__(self) -> None:
         self.at = _now()
         self.epoch: int | None = None
         self.attempts = 0
+        self.established: bool | None = None
 
     @property
     def past(self) -> bool:

@@ -115,9 +115,15 @@ async def test_a_partition_that_had_no_leader_at_the_join_begins_where_it_ended_
         await asyncio.to_thread(write, kafka3, name, 3, partition)
     kafka3.kill(3)
     try:
-        config = make_config(kafka3.bootstrap(), initial_offset="newest", long_polling_timeout=1.0)
-        config_next = make_config(
-            kafka3.bootstrap(), initial_offset="newest", long_polling_timeout=1.0, group_protocol="consumer"
+        config, config_next = (
+            make_config(
+                kafka3.bootstrap(),
+                initial_offset="newest",
+                long_polling_timeout=1.0,
+                group_protocol=protocol,
+                subscription_timeout=600.0,  # they stay members, however long the broker takes to start
+            )
+            for protocol in ("classic", "consumer")
         )
         async with serving(config) as one, serving(config_next) as two:
             for daemon, group in ((one, "g1"), (two, "g2")):

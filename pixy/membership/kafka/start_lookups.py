@@ -36,7 +36,7 @@ class Found:
     Args:
         log: the bounds of its log, and the id of its topic.
         committed: what the group has committed for it.
-        established: the group has committed an offset of the topic, for this partition or another one.
+        established: the group had committed an offset of the topic when it first asked, for this partition or another.
     """
 
     log: Log
@@ -198,13 +198,18 @@ class StartLookups:
             committed, refused = self._offsets.fetch(partitions, patience=_PATIENCE)
             topics = self._offsets.topics({topic for topic, _ in committed}, patience=_PATIENCE)
             established = self._established(committed, topics)
+        for (topic, _), first in partitions.items():
+            if first.established is None:
+                first.established = topic in established
         if refused:
             found(refused)
 
         def asked(outcomes: Mapping[TopicPartition, Log | PixyError]) -> None:
             found(
                 {
-                    each: Found(log, committed[each], each[0] in established) if isinstance(log, Log) else log
+                    each: Found(log, committed[each], bool(partitions[each].established))
+                    if isinstance(log, Log)
+                    else log
                     for each, log in outcomes.items()
                 }
             )

@@ -127,6 +127,20 @@ def test_a_commit_of_any_partition_makes_a_topic_known_to_the_group(monkeypatch:
     assert outcomes["t", 0].established and not outcomes["new", 0].established
 
 
+def test_what_the_group_commits_meanwhile_makes_no_topic_known_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A partition that has no leader at first is not taken for one that was added."""
+    case = Case(monkeypatch)
+    case.leaders.down = {("t", 1)}
+    attempts = {("t", 0): FirstAttempt(), ("t", 1): FirstAttempt()}
+    for wanted in (attempts, {("t", 1): attempts["t", 1]}):
+        done = threading.Event()
+        case.lookups.look_up(wanted, None, case.outcomes.update, done.set)
+        assert done.wait(LONG)
+        case.coordinator.committed = {("t", 0): 9}
+        case.leaders.down = set()
+    assert case.outcomes["t", 1] == Found(LOG, Committed(None, ""), False)
+
+
 def test_a_leader_that_hangs_delays_its_own_partitions_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither those that are looked up with them, nor later ones."""
     case = Case(monkeypatch)
