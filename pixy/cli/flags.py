@@ -89,8 +89,8 @@ def parse(args: Sequence[str]) -> tuple[argparse.Namespace, App]:
     """
     flags = _parse(args)
     app = load_file(flags.config) if flags.config else App(proxies={"default": Proxy()})
-    if not app.proxies and not flags.config:
-        app.proxies["default"] = Proxy()
+    if not app.proxies:
+        app.proxies["default"] = Proxy()  # a file names only what differs from the defaults
     _apply(app, flags)
     return flags, validate(app)
 

@@ -32,7 +32,7 @@ EXIT_BROKEN = 4
 EXIT_SIGNAL = 128
 """Plus the number of the signal: a second signal ends the process at once."""
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP)
 _SWITCH_INTERVAL = 0.0002
 _COLLECT_AFTER = (50_000, 20, 50)
 

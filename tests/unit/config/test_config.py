@@ -254,7 +254,7 @@ def test_loggers_on_the_command_line_beat_the_file() -> None:
 
 @pytest.mark.parametrize("args", [["--nope"], ["-tls=perhaps"], ["--config"], ["stray"]])
 def test_bad_command_lines(args: list[str]) -> None:
-    with pytest.raises(ConfigError, match="bad command line"):
+    with pytest.raises(ConfigError, match=r"bad command line|unknown command .stray."):
         parse(args)
 
 
@@ -280,3 +280,14 @@ def test_any_host_makes_a_valid_client_id(host: str) -> None:
 def test_the_environment_changes_the_default_version(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KAFKA_VERSION", "0.10.2.1")
     assert load_text("proxies: {a: }").proxies["a"].kafka.version == "0.10.2.1"
+
+
+@pytest.mark.parametrize("text", ["", "tcp_addr: 127.0.0.1:8080\n", "logging: [{name: console}]\n"])
+def test_a_file_may_leave_out_the_clusters(tmp_path: Path, text: str) -> None:
+    """One that names only what differs from the defaults has the default cluster, and flags apply to it."""
+    file = tmp_path / "c.yaml"
+    file.write_text(text)
+    _, app = parse(["--config", str(file), "--kafkaPeers", "a:1,b:2"])
+    assert {name: proxy.kafka.seed_peers for name, proxy in app.proxies.items()} == {
+        "default": ["a:1", "b:2"]
+    }
