@@ -282,3 +282,22 @@ def test_a_message_of_a_topic_s_earlier_life_may_come_late_where_nobody_could_kn
         history.fault("cut-brokers", COUNT, COUNT + 50)
     outcome = history.check(tmp_path)
     assert ("loss" in rules(outcome)) is lost, outcome.lines()
+
+
+def reset(history: History, at: float, old: int, new: int) -> None:
+    """Somebody sets the group's offset back."""
+    about = {"what": "offsets reset", "group": "g", "topic": "t", "moves": [[0, old, new]]}
+    history.events.append({"t": START + at + 0.1, "t0": START + at, **about})
+
+
+@pytest.mark.parametrize(("offset", "found"), [(20, False), (33, False), (5, True)])
+def test_a_reset_forgets_the_acknowledgements_from_its_offset_on(
+    tmp_path: Path, offset: int, found: bool
+) -> None:
+    """Also those beyond the old offset: they stood in the metadata that the reset replaces."""
+    history = History()
+    reset(history, COUNT + 1, 30, 10)
+    history.deliver(START + COUNT + 3, offset)
+    history.deliver(START + COUNT + 13, offset)  # its time for the acknowledgement is over
+    outcome = history.check(tmp_path)
+    assert ("duplicates" in rules(outcome)) is found, outcome.lines()

@@ -8,6 +8,7 @@ repeated when its time for the acknowledgement is over, or when the partition mo
 from __future__ import annotations
 
 import itertools
+import math
 
 from tests.chaos.kit.checker.evidence import Consumed, Delivery, Evidence, GroupView
 from tests.chaos.kit.checker.outcome import Outcome
@@ -40,10 +41,14 @@ def _explain(
     again: Delivery,
 ) -> str:
     offset = consumed.log.offsets[index]
-    for t, number, old, new in group.resets:
-        if number == partition and new <= offset < old and before.t0 <= t <= again.t1:
-            return "offsets set back"
     accepted = consumed.accepted[index]
+    for t, number, _old, new in group.resets:
+        # What was acknowledged from the new offset on is forgotten, also what lay beyond the committed one.
+        if number == partition and new <= offset:
+            if before.t0 <= t <= again.t1:
+                return "offsets set back"
+            if accepted < t <= before.t0:
+                accepted = math.inf
     daemons = (before.d, again.d, consumed.acked_by.get(index, before.d))
     if accepted < again.t0:
         # Without a fault the acknowledgement was committed soon after it was accepted.
