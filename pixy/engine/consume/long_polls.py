@@ -113,7 +113,7 @@ class TopicPolls:
         join_wait: seconds that a request may wait for the group to join, before its wait begins.
     """
 
-    __slots__ = ("_join_wait", "_polls", "_wait", "joined", "last_request", "missing", "ready")
+    __slots__ = ("_join_wait", "_polls", "_wait", "check_at", "joined", "last_request", "missing", "ready")
 
     def __init__(self, wait: float, join_wait: float) -> None:
         self._wait = wait
@@ -121,6 +121,8 @@ class TopicPolls:
         self._polls: deque[Poll] = deque()
         self.ready = RoundRobin()
         self.last_request = 0.0
+        self.check_at = 0.0
+        """When to look next whether the topic is idle."""
         self.joined = False
         """Whether the group has answered our subscription with an assignment."""
         self.missing = False

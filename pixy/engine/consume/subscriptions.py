@@ -20,6 +20,8 @@ from pixy.wire.types import TopicPartition
 logger = logging.getLogger("pixy.engine")
 
 _EXPIRY_CHECK = 0.1
+_FROZEN = 1.0
+"""Seconds by which a timer is late if the process did not run: clients' requests wait in its sockets."""
 
 TopicLookup = Callable[[str], Awaitable[int | None]]
 """Finds a topic's number of partitions; None if there is no such topic. Raises PixyError."""
@@ -210,6 +212,7 @@ class Subscriptions:
     # -- idle topics ------------------------------------------------------------------------------
 
     def _check_idle_after(self, topic: str, delay: float) -> None:
+        self._topics[topic].check_at = self._now() + delay
         self._actor.set_timer(("subscription", topic), delay, SubscriptionDue(topic))
 
     def check_idle(self, topic: str) -> None:
@@ -217,6 +220,9 @@ class Subscriptions:
         polls = self._topics.get(topic)
         if polls is None or self.closed:
             return
+        late = self._now() - polls.check_at
+        if late > _FROZEN:
+            polls.last_request = min(self._now(), polls.last_request + late)
         idle = self._now() - polls.last_request
         left = self._conf.subscription_timeout - idle
         if len(polls):

@@ -15,6 +15,7 @@ from pixy.engine.consume.group_consumer import GroupConsumer
 from pixy.engine.consume.group_messages import AckMessage, Consume, GroupLeaving, Leave, Owned
 from pixy.engine.consume.long_polls import Delivery
 from pixy.engine.consume.partition_messages import DrainPartition, Serve
+from pixy.engine.consume.subscriptions import SubscriptionDue
 from pixy.errors import KafkaError, LongPollTimeout, PartitionLost, TooManyRequests, Unavailable
 from pixy.kafka.consumer import Commit
 from pixy.membership import Assigned, AssignedPartition, Event, Fetched, Lost, Revoked, SessionFailed
@@ -400,5 +401,23 @@ def test_a_client_that_has_gone_keeps_no_topic() -> None:
         gone.cancel()
         await stage.until(lambda: stage.session.closed is not None)
         assert sim.loop.time() - begun < 13.0
+
+    run(scenario)
+
+
+def test_the_time_in_which_the_process_was_frozen_does_not_count_as_idle() -> None:
+    """Clients asked all the time; their requests wait in the sockets of the daemon that runs again."""
+
+    async def scenario(sim: Sim) -> None:
+        stage = Stage(sim, subscription_timeout=5.0, long_polling_timeout=2.0)
+        await stage.joined(0)
+        polls = stage.ref._cell.actor._subscriptions.get(TOPIC)
+        polls.last_request -= 20.0  # as if the clock had gone on for 20 s before the timer fires
+        polls.check_at = sim.loop.time() - 20.0
+        stage.ref.tell(SubscriptionDue(TOPIC))
+        await sim.sleep(1)
+        assert stage.session.closed is None
+        assert (await stage.consume()).offset == 1
+        await stage.until(lambda: stage.session.closed is not None)
 
     run(scenario)
