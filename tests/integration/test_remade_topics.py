@@ -154,6 +154,7 @@ async def test_a_topic_that_is_made_again_is_read_by_offset(kafka3: Cluster, nam
     await with_elections(kafka3, name)
     async with serving(make_config(kafka3.bootstrap())) as daemon:
         await write(daemon, name, b"old")
+        await eventually(lambda: known(daemon, name))
         for at in range(PARTITIONS):
             assert [b64(b"old")] == [each["value"] for each in await fetch(daemon, name, at, 0)]
         await asyncio.to_thread(remake, kafka3, name)

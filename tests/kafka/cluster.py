@@ -80,11 +80,17 @@ def _fetch(major: int, target: Path) -> None:
         (target / ".complete").touch()
 
 
+_PORTS = range(15_000, 32_000)
+"""Below those that the kernel gives to clients: one of these could take the port of a broker that is down for a while."""
+
+
 def free_port() -> int:
     """A TCP port on loopback that is free now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    while True:
+        port = secrets.choice(_PORTS)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def _die_with_parent() -> None:

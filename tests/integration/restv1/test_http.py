@@ -350,9 +350,10 @@ async def test_peers_defect_excess_load_is_503_and_takes_no_memory(kafka: Cluste
             daemon,
             (
                 f"POST /topics/{name} HTTP/1.1\r\nHost: x\r\nContent-Type: {BINARY_V2}\r\nContent-Length: 1600000\r\n\r\n"
-            ).encode(),
+            ).encode()
+            + b"[" * 1_200_000,
         )
-        assert (status, headers["retry-after"]) == (503, "1"), "refused before any of it is read"
+        assert (status, headers["retry-after"]) == (503, "1"), "refused before all of it is read"
         many = await ask(daemon, "GET", f"/topics/{name}/partitions/0/records?offset=0&max_bytes=9999999")
         assert error(many)[:2] == (503, 503), "two records exceed the byte budget"
         assert len(await fetch(daemon, name, 0, 0, query="&max_bytes=1")) == 1
