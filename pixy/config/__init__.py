@@ -1,6 +1,6 @@
 """Configuration: the model, the YAML reader, and the rules."""
 
-from pixy.config.load import load_file, load_text
+from pixy.config.load import default_text, load_file, load_text
 from pixy.config.model import App, Consumer, Kafka, Logger, Producer, Proxy
 from pixy.config.validate import validate
 
@@ -11,6 +11,7 @@ __all__ = [
     "Logger",
     "Producer",
     "Proxy",
+    "default_text",
     "load_file",
     "load_text",
     "validate",

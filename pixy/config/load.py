@@ -11,6 +11,7 @@ import difflib
 import re
 import typing
 from collections.abc import Callable
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,11 @@ _KNOWN_VERSIONS = frozenset(
 _LATER_VERSION = re.compile(r"(\d+)\.(\d+)\.\d+\Z")
 _COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 _REQUIRED_ACKS = ("no_response", "wait_for_local", "wait_for_all")
+
+
+def default_text() -> str:
+    """Return ``config/default.yaml``: every key with its default and what it means."""
+    return resources.files("pixy.config").joinpath("default.yaml").read_text(encoding="utf-8")
 
 
 def load_file(path: str) -> model.App:

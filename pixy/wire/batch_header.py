@@ -199,7 +199,7 @@ def slices(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, int, int]]:
 def scan(buffer: Buffer, position: int = 0, *, check_crc: bool = True) -> Iterator[Header]:
     """Yield the headers of the whole batches in a record set, without decoding records: for counts and audits.
 
-    Runs at gigabytes a second, checksums included (extra ``wire``). Errors and arguments are those of :func:`read`, but
+    Runs at gigabytes a second, checksums included (with fastcrc). Errors and arguments are those of :func:`read`, but
     a batch that is cut off at the end is left out.
     """
     for start, _, _ in slices(buffer, position):

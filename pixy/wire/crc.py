@@ -1,6 +1,6 @@
 """CRC-32C (Castagnoli, RFC 3720), the checksum of record batches.
 
-Uses the fastest implementation installed: fastcrc (extra ``wire``; tens of GB/s, any buffer), google-crc32c (as fast,
+Uses the fastest implementation installed: fastcrc (tens of GB/s, any buffer), google-crc32c (as fast,
 but accepts only bytes, so other buffers are copied), or a table in Python (some 10 MB/s).
 """
 

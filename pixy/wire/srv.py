@@ -1,6 +1,6 @@
 """Bootstrap addresses from DNS SRV records (RFC 2782), looked up with dnspython.
 
-dnspython comes with the extra ``wire`` and is imported at the first lookup. It retries truncated answers over TCP.
+dnspython is imported at the first lookup. It retries truncated answers over TCP.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _prepare(
     except ModuleNotFoundError as error:
         if not (error.name or "").startswith("dns"):
             raise
-        raise WireError(f"SRV record of {name} needs dnspython: install kafka-pixy[wire]") from None
+        raise WireError(f"SRV record of {name} needs dnspython: pip install dnspython") from None
     try:
         query = dns.name.from_text(name)
     except dns.exception.DNSException:

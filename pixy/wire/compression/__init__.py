@@ -1,6 +1,6 @@
 """Compression codecs of record batches, pluggable.
 
-gzip is built in; snappy, lz4 and zstd need the extra ``wire``. The compressors write what Java's client reads
+gzip is built in; snappy, lz4 and zstd need a library each (cramjam, lz4, backports.zstd). The compressors write what Java's client reads
 (independent LZ4 blocks, xerial snappy, one frame). The decompressors read what any client writes: linked LZ4 blocks,
 raw and xerial snappy, zstd frames without content size, several gzip members or frames in a row.
 
@@ -104,7 +104,9 @@ def _make(codec: Codec, level: int | None) -> CompressorDecompressor:
     try:
         module = importlib.import_module(f"pixy.wire.compression.{name}_codec")
     except ImportError as error:
-        raise CodecUnavailableError(f"codec {name} needs {error.name}: install kafka-pixy[wire]") from None
+        missing = (error.name or "").partition(".")[0]
+        package = "backports.zstd" if missing == "backports" else missing
+        raise CodecUnavailableError(f"codec {name} needs {error.name}: pip install {package}") from None
     made: CompressorDecompressor = module.make(level)
     return made
 

@@ -223,7 +223,7 @@ def test_without_dnspython_the_error_says_what_to_install() -> None:
         "    print(error)\n"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout == "SRV record of _kafka._tcp.example.com needs dnspython: install kafka-pixy[wire]\n"
+    assert found.stdout == "SRV record of _kafka._tcp.example.com needs dnspython: pip install dnspython\n"
 
 
 async def test_a_lookup_leaves_the_event_loop_free(server: NameServer) -> None:
