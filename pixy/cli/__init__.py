@@ -10,8 +10,12 @@ COMMANDS = {
 }
 
 PROGRAMS = {
+    "config": "check, show or write the daemon's configuration",
     "wire": "decode and encode Kafka's protocol at the shell",
     "tap": "a proxy that shows who is in which group and who owns which partition",
     "pipeline": "archive, compact, replay, verify and audit topics with Spark",
 }
 """Programs of their own: ``pixy.cli.<name>.run(arguments)``, imported when they are called."""
+
+MODULES = {"config": "config_commands"}
+"""The modules of programs that are not named like them."""

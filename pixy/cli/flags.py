@@ -9,13 +9,15 @@ from typing import NoReturn
 
 from pixy import __version__
 from pixy.cli import COMMANDS, PROGRAMS
-from pixy.config import App, Proxy, load_file, load_text, validate
+from pixy.config import App, load_app, load_text, validate
+from pixy.config.effective import rows
+from pixy.config.load import Origins
 from pixy.errors import ConfigError
 
 SANDBOX_SEEDS = ["sandbox"]
 
 _TEXTS = (
-    ("config", "FILE", "path to a YAML configuration file"),
+    ("config", "FILE", "path to a YAML configuration file (default: $KAFKA_PIXY_CONFIG, or none)"),
     ("grpcAddr", "ADDR", "TCP address of the gRPC API (default 0.0.0.0:19091)"),
     ("tcpAddr", "ADDR", "TCP address of the HTTP API (default 0.0.0.0:19092)"),
     ("unixAddr", "PATH", "unix domain socket of the HTTP API (default: none)"),
@@ -33,6 +35,20 @@ _SWITCHES = (
     ("waitForKafka", "wait until the brokers answer, instead of failing to start"),
     ("sandbox", "serve an embedded in-memory stand-in for Kafka, to try things out"),
 )
+
+
+_FLAGS = {
+    "grpc_addr": "grpcAddr",
+    "tcp_addr": "tcpAddr",
+    "unix_addr": "unixAddr",
+    "logging": "logging",
+    "tls": "tls",
+    "insecure": "insecureTLS",
+    "ca_certificate_file": "caCertFile",
+    "client_certificate_file": "clientCertFile",
+    "client_key_file": "clientCertKeyFile",
+}
+"""The flag that sets a key, by the key's last name."""
 
 
 class UsageError(ConfigError):
@@ -81,18 +97,32 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def parse(args: Sequence[str]) -> tuple[argparse.Namespace, App]:
-    """Parse flags, load the file, and merge the two.
+def parse(args: Sequence[str], origins: Origins | None = None) -> tuple[argparse.Namespace, App]:
+    """Parse flags, load the file and the environment, and merge them.
+
+    Args:
+        args: the command line.
+        origins: gets the origin of each value that is no default.
 
     Raises:
         ConfigError: a flag or the file is invalid.
     """
     flags = _parse(args)
-    app = load_file(flags.config) if flags.config else App(proxies={"default": Proxy()})
-    if not app.proxies:
-        app.proxies["default"] = Proxy()  # a file names only what differs from the defaults
+    origins = {} if origins is None else origins
+    app = load_app(flags.config, origins=origins)
+    before = {row.key: row.value for row in rows(app, origins)}
     _apply(app, flags)
+    for key, value, _ in rows(app, origins):
+        if before[key] != value:
+            origins[key] = f"--{_flag_of(key, flags)}"
     return flags, validate(app)
+
+
+def _flag_of(key: str, flags: argparse.Namespace) -> str:
+    """Return the name of the flag that has set a key."""
+    if key.endswith("kafka.seed_peers"):
+        return "kafkaPeers" if flags.kafkaPeers else "sandbox"
+    return "zookeeperPeers" if ".zoo_keeper." in key else _FLAGS[key.rpartition(".")[2]]
 
 
 def _parse(args: Sequence[str]) -> argparse.Namespace:

@@ -6,7 +6,7 @@ import importlib
 import sys
 from collections.abc import Sequence
 
-from pixy.cli import COMMANDS, PROGRAMS
+from pixy.cli import COMMANDS, MODULES, PROGRAMS
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -18,7 +18,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         return run(args)
     if args and args[0] in PROGRAMS:
-        return int(importlib.import_module(f"pixy.cli.{args[0]}").run(args[1:]))
+        module = f"pixy.cli.{MODULES.get(args[0], args[0])}"
+        return int(importlib.import_module(module).run(args[1:]))
     if args and args[0] == "help":
         args = [*args[1:2], "--help"]
         return main(args)

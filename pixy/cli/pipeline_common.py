@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from pixy.config import Proxy, load_file, validate
+from pixy.config import Proxy, load_app, validate
 from pixy.errors import ConfigError, PixyError, UnknownCluster
 
 EXIT_OK = 0
@@ -110,7 +110,7 @@ def load_cluster(args: argparse.Namespace) -> tuple[str, Proxy]:
     """
     if not args.config:
         raise ConfigError("--config is needed: it names the cluster's brokers")
-    app = validate(load_file(args.config))
+    app = validate(load_app(args.config))
     name = app.cluster_name(args.cluster)
     if name not in app.proxies:
         raise UnknownCluster(name)

@@ -38,3 +38,26 @@ def parse_duration(text: str) -> float:
     if not rest:
         raise ValueError(f"invalid duration {text!r}")
     return sign * total
+
+
+def format_duration(seconds: float) -> str:
+    """Write a duration so that :func:`parse_duration` reads the same value, to the nanosecond: ``1h15m``, ``500ms``, ``0s``.
+
+    Args:
+        seconds: may be negative.
+    """
+    nanoseconds = round(abs(seconds) * 1e9)
+    sign = "-" if seconds < 0 and nanoseconds else ""
+    if nanoseconds < 1_000_000_000:
+        for unit, size in (("ms", 1_000_000), ("us", 1000), ("ns", 1)):
+            if nanoseconds and nanoseconds % size == 0:
+                return f"{sign}{nanoseconds // size}{unit}"
+        return "0s"
+    text = ""
+    for unit, size in (("h", 3_600_000_000_000), ("m", 60_000_000_000)):
+        count, nanoseconds = divmod(nanoseconds, size)
+        text += f"{count}{unit}" if count else ""
+    whole, rest = divmod(nanoseconds, 1_000_000_000)
+    if whole or rest:
+        text += f"{whole}.{rest:09}".rstrip("0").rstrip(".") + "s"
+    return sign + text

@@ -21,6 +21,9 @@ from pixy.config import model
 from pixy.config.durations import parse_duration
 from pixy.errors import ConfigError
 
+Origins = dict[str, str]
+"""Where values come from, by the paths of their keys, such as ``proxies.default.kafka.seed_peers``."""
+
 _KNOWN_VERSIONS = frozenset(
     [
         "0.8.2.2",
@@ -60,17 +63,22 @@ def default_text() -> str:
     return resources.files("pixy.config").joinpath("default.yaml").read_text(encoding="utf-8")
 
 
-def load_file(path: str) -> model.App:
+def load_file(path: str, origins: Origins | None = None) -> model.App:
     """Read and parse a configuration file; see :func:`load_text`."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"failed to read config file: path={path}, err=({error})") from error
-    return load_text(text)
+    return load_text(text, origins, path)
 
 
-def load_text(text: str) -> model.App:
+def load_text(text: str, origins: Origins | None = None, name: str = "") -> model.App:
     """Parse a configuration. Keys that it leaves out keep their defaults.
+
+    Args:
+        text: YAML.
+        origins: gets ``name:line`` of each value that the text sets.
+        name: the file's.
 
     Raises:
         ConfigError: the text is not YAML, or has unknown keys or values of the wrong kind; the error
@@ -83,10 +91,12 @@ def load_text(text: str) -> model.App:
         line = f"line {where.line + 1}: " if where is not None else ""
         problem = getattr(error, "problem", None) or str(error)
         raise ConfigError(f"failed to parse config: yaml: {line}{problem}") from error
-    walk = _Walk()
+    walk = Walk()
     app = walk.mapping(model.App, root, "") if root is not None else model.App()
     if walk.errors:
         raise ConfigError("failed to parse config: yaml: unmarshal errors:\n  " + "\n  ".join(walk.errors))
+    if origins is not None:
+        origins.update((path, f"{name}:{line}") for path, line in walk.lines.items())
     return typing.cast(model.App, app)
 
 
@@ -120,14 +130,20 @@ _CHECKED: dict[Any, Callable[[str], str]] = {
 }
 
 
-class _Walk:
-    """Convert the nodes of one file and collect its errors."""
+class Walk:
+    """Convert nodes, and collect errors and the lines of values.
 
-    def __init__(self) -> None:
+    Args:
+        place: where all nodes are, for errors; empty: each node knows its line.
+    """
+
+    def __init__(self, place: str = "") -> None:
         self.errors: list[str] = []
+        self.lines: dict[str, int] = {}
+        self._place = place
 
     def _wrong(self, node: yaml.Node, problem: str) -> None:
-        self.errors.append(f"line {node.start_mark.line + 1}: {problem}")
+        self.errors.append(f"{self._place or f'line {node.start_mark.line + 1}'}: {problem}")
 
     def _cannot(self, node: yaml.Node, wanted: str) -> None:
         tag = node.tag.replace("tag:yaml.org,2002:", "!!")
@@ -154,10 +170,13 @@ class _Walk:
                 self._wrong(key_node, f"key {where}{key} stands twice")
             elif not _is_null(value_node):
                 seen.add(key)
-                setattr(made, key, self._value(types[key], value_node, f"{where}{key}."))
+                setattr(made, key, self.value(types[key], value_node, f"{where}{key}."))
         return made
 
-    def _value(self, kind: Any, node: yaml.Node, where: str) -> Any:
+    def value(self, kind: Any, node: yaml.Node, where: str) -> Any:
+        """Convert a node to a value of a type; ``where`` is the path of its key and a dot."""
+        if self._place == "":
+            self.lines[where.rstrip(".")] = node.start_mark.line + 1
         if dataclasses.is_dataclass(kind):
             return self.mapping(typing.cast(type, kind), node, where)
         origin = typing.get_origin(kind)
@@ -174,13 +193,13 @@ class _Walk:
         if not isinstance(node, yaml.SequenceNode):
             self._cannot(node, f"[]{_GO_TYPES.get(item, 'config.Logger')}")
             return []
-        return [self._value(item, child, where) for child in node.value]
+        return [self.value(item, child, where) for child in node.value]
 
     def _dict(self, item: Any, node: yaml.Node, where: str) -> dict[str, Any]:
         if not isinstance(node, yaml.MappingNode):
             self._cannot(node, "map[string]")
             return {}
-        return {str(key.value): self._value(item, value, f"{where}{key.value}.") for key, value in node.value}
+        return {str(key.value): self.value(item, value, f"{where}{key.value}.") for key, value in node.value}
 
     def _scalar(self, kind: Any, node: yaml.ScalarNode) -> Any:
         text, tag = str(node.value), node.tag.rpartition(":")[2]

@@ -56,6 +56,7 @@ class Sasl:
     mechanism: str = "PLAIN"
     user: str = ""
     password: str = ""
+    password_file: str = ""
 
 
 @dataclass(slots=True)

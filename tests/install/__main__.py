@@ -119,7 +119,7 @@ def attempt(name: str, command: list[str], home: Path, env: Path, user: str) -> 
 
 def interpreter(version: str, user: str) -> str | None:
     """Find a Python that the user may run: on the PATH, of the system, or pyenv's."""
-    places = [f"python{version}", f"/usr/bin/python{version}"]
+    places = [shutil.which(f"python{version}") or "", f"/usr/bin/python{version}"]
     places += sorted(glob.glob(str(Path.home() / f".pyenv/versions/{version}*/bin/python")))
     for place in places:
         try:

@@ -275,10 +275,10 @@ def from_config(path: str, cluster: str) -> Access:
         ConfigError: the file is wrong.
         UnknownCluster: the file has no such cluster.
     """
-    from pixy.config import load_file, validate
+    from pixy.config import load_app, validate
     from pixy.errors import UnknownCluster
 
-    app = validate(load_file(path))
+    app = validate(load_app(path))
     name = app.cluster_name(cluster)
     if name not in app.proxies:
         raise UnknownCluster(name)

@@ -1,0 +1,73 @@
+"""Secrets in the configuration: read from files, and never shown.
+
+A text key with a neighbour of the same name and ``_file`` (``password``, ``password_file``) may be given as a file. Which keys are
+secrets is told by their names, so that a new one cannot be forgotten.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import typing
+from collections.abc import Iterator
+from typing import Any
+
+from pixy.config.environment import read_value_file
+from pixy.config.load import Origins
+from pixy.errors import ConfigError
+
+MASK = "********"
+_SECRET = re.compile(r"(password|passphrase|secret|token|api_?key|credential)s?\Z", re.IGNORECASE)
+_USER_INFO = re.compile(r"(?<=://)[^/@\s]+(?=@)")
+
+
+def read_files(app: Any, origins: Origins) -> None:
+    """Fill in the keys whose ``_file`` neighbour is set.
+
+    Raises:
+        ConfigError: both are set, or the file cannot be read.
+    """
+    for section, path in sections(app):
+        names = {field.name for field in dataclasses.fields(section)}
+        for name in sorted(names):
+            source = getattr(section, f"{name}_file", "") if f"{name}_file" in names else ""
+            if not source:
+                continue
+            if getattr(section, name):
+                raise ConfigError(
+                    f"invalid config parameter: {path}{name} and {path}{name}_file are both set"
+                )
+            try:
+                setattr(section, name, read_value_file(source))
+            except ConfigError as error:
+                raise ConfigError(f"invalid config parameter: {path}{name}_file: {error}") from None
+            origins[f"{path}{name}"] = source
+
+
+def sections(section: Any, path: str = "") -> Iterator[tuple[Any, str]]:
+    """Yield every section of a configuration with the path of its keys, which ends in a dot unless it is empty."""
+    yield section, path
+    for field in dataclasses.fields(section):
+        value = getattr(section, field.name)
+        if dataclasses.is_dataclass(value):
+            yield from sections(value, f"{path}{field.name}.")
+        elif isinstance(value, dict):
+            for key, item in value.items():
+                if dataclasses.is_dataclass(item):
+                    yield from sections(item, f"{path}{field.name}.{key}.")
+
+
+def masked(name: str, value: Any) -> Any:
+    """Return a value as it may be shown: secrets are masked, and so are users and passwords in URLs."""
+    if isinstance(value, str):
+        return MASK if value and _SECRET.search(name) else _USER_INFO.sub(MASK, value)
+    if isinstance(value, list):
+        return [masked(name, item) for item in value]
+    if isinstance(value, dict):
+        return {key: masked(str(key), item) for key, item in value.items()}
+    if dataclasses.is_dataclass(value):
+        return {
+            field.name: masked(field.name, getattr(value, field.name))
+            for field in dataclasses.fields(typing.cast(Any, value))
+        }
+    return value
