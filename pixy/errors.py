@@ -123,6 +123,29 @@ class GroupActive(PixyError):
         )
 
 
+class GroupHasMembers(GroupActive):
+    """A client deleted a group that has members."""
+
+    def __init__(self, group: str) -> None:
+        PixyError.__init__(
+            self, f"group {group} has members; it can be deleted only after all of them have left"
+        )
+
+
+class TopicExists(PixyError):
+    """A client created a topic whose name is taken."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(f"topic {topic} exists already")
+
+
+class ChangesForbidden(PixyError):
+    """The configuration forbids clients to change topics and groups."""
+
+    def __init__(self) -> None:
+        super().__init__("changes of topics and groups are disabled by configuration (`admin_changes`)")
+
+
 class KafkaError(PixyError):
     """Kafka, or the connection to it, refused a request.
 

@@ -1,6 +1,7 @@
 """Implement the methods of the gRPC API: protobuf messages in and out; errors are PixyErrors.
 
-The methods know no transport. A transport binds them through :meth:`Handlers.methods`.
+The methods know no transport. A transport binds them through :meth:`Handlers.methods`. Here are the original's; those added to it are in
+:mod:`pixy.api.batch_handlers` and :mod:`pixy.api.admin_handlers`.
 """
 
 from __future__ import annotations
@@ -8,21 +9,20 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
+from pixy.api.admin_handlers import AdminHandlers
+from pixy.api.batch_handlers import BatchHandlers, record_headers, timestamp_of
 from pixy.api.limits import MOST_HEADERS, MOST_OFFSETS
+from pixy.api.not_found import NotFound
 from pixy.engine.admin_messages import TopicInfo
 from pixy.engine.client import ClusterClient
-from pixy.engine.consume.long_polls import Delivery, Message
+from pixy.engine.consume.long_polls import Delivery
 from pixy.engine.engine import Engine
 from pixy.errors import InvalidParameter, UnknownGroup, UnknownTopic
-from pixy.kafka.record_headers import UNREADABLE, checked_headers, headers_of
+from pixy.kafka.record_headers import checked_headers
 from pixy.membership.zookeeper.keeper import NoNode
 from pixy.proto import kafkapixy_pb2 as pb
 
 CONFIG_VERSION = 1
-
-
-class NotFound(UnknownGroup):
-    """A group that does not exist: NOT_FOUND over gRPC, a bad parameter over REST."""
 
 
 class Call(Protocol):
@@ -35,20 +35,6 @@ class Call(Protocol):
 
 
 Handler = Callable[[Any, Call], Awaitable[Any]]
-
-
-async def record_headers(cluster: ClusterClient, message: Message) -> list[tuple[str, bytes]]:
-    """Return a message's headers; a null value becomes an empty one, and U+FFFD a name's bytes that are not UTF-8.
-
-    Args:
-        cluster: reads the headers again that the library cannot decode.
-        message: as it was fetched.
-    """
-    headers = headers_of(message)
-    if headers is UNREADABLE:
-        await cluster.read_headers([message])
-        headers = headers_of(message)
-    return [(name, value or b"") for name, value in headers]
 
 
 class Handlers:
@@ -161,6 +147,8 @@ class Handlers:
             "ListTopics": (pb.ListTopicRq, self.list_topics),
             "ListConsumers": (pb.ListConsumersRq, self.list_consumers),
             "GetTopicMetadata": (pb.GetTopicMetadataRq, self.get_topic_metadata),
+            **BatchHandlers(self._cluster, self._engine.config.rest).methods(),
+            **AdminHandlers(self._engine, self._cluster).methods(),
         }
 
 
@@ -181,6 +169,8 @@ async def _message(cluster: ClusterClient, delivery: Delivery) -> pb.ConsRs:
         key_value=key,
         key_undefined=key is None,
         message=message.value(),
+        tombstone=message.value() is None,
+        timestamp=timestamp_of(message),
     )
     for name, value in await record_headers(cluster, message):
         rs.headers.add(key=name, value=value)

@@ -8,5 +8,7 @@ MOST_HEADERS: Final = 1_000
 """Headers of a message; a megabyte of empty ones takes 1.4 s of processor."""
 MOST_OFFSETS: Final = 10_000
 """Partitions whose offsets one request sets; as many JSON objects are parsed in some 10 ms."""
+MOST_RECORDS: Final = 10_000
+"""Messages that one gRPC request writes or reads."""
 MOST_PARAMETERS: Final = 1_000
 """Parameters of a query or a form."""

@@ -177,6 +177,7 @@ class Proxy:
     client_id: str = field(default_factory=generate_client_id)
     client_rack: str = ""
     max_admin_requests: PositiveInt = 64
+    admin_changes: bool = True
     max_fetches: PositiveInt = 8
     max_waiting_fetches: Annotated[int, Meta(ge=0)] = 256
     fetch_pool_timeout: PositiveDuration = _seconds(1)

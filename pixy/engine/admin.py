@@ -9,19 +9,28 @@ from typing import Any, TypeVar
 
 from actors import Actor, ActorRef, Future, handles
 from pixy.config.model import Proxy
+from pixy.engine import admin_groups
 from pixy.engine.admin_messages import (
     NEWEST,
     OLDEST,
+    AdminChange,
     AdminRequest,
+    AlterTopic,
     Consumers,
+    CreateTopic,
+    DeleteGroup,
+    DeleteTopic,
+    DescribeGroup,
     FindOffsets,
     GetBounds,
     GetBrokers,
     GetConsumers,
     GetOffsets,
     GetTopics,
+    GroupView,
     HasCommits,
     HasMembers,
+    ListGroups,
     PartitionOffset,
     SetOffsets,
     TopicInfo,
@@ -29,7 +38,9 @@ from pixy.engine.admin_messages import (
 from pixy.engine.consume import sparse_acks
 from pixy.engine.instances.topic_patterns import TopicPattern
 from pixy.errors import (
+    ChangesForbidden,
     GroupActive,
+    GroupHasMembers,
     InvalidParameter,
     KafkaError,
     PixyError,
@@ -48,6 +59,8 @@ from pixy.kafka.errors import (
     translate,
     unknown_topic,
 )
+from pixy.kafka.group_members import GroupMember, ListedGroup
+from pixy.wire.errors import ErrorCode
 from pixy.wire.types import TopicPartition
 
 T = TypeVar("T")
@@ -56,6 +69,8 @@ _TIMEOUT = 15.0
 """Seconds for one request to Kafka."""
 _PATIENCE = 10.0
 """Seconds within which a request is tried again."""
+_NOT_CHANGED = frozenset({*(code for code in TRANSIENT_CODES if code > 0), ErrorCode.NOT_CONTROLLER})
+"""A broker's answers after which a change, which it has not made, may be asked for again."""
 _NAMES_KNOWN = 1.0
 """Seconds for which the names of all topics are believed."""
 
@@ -122,12 +137,15 @@ class Admin(Actor):
         if self._active >= self._proxy.max_admin_requests:
             raise TooManyRequests("max_admin_requests")
         self._active += 1
-        self.start_task(self._serve(partial(super().on_receive, message), self.take_reply()))
+        codes = _NOT_CHANGED if isinstance(message, AdminChange) else TRANSIENT_CODES
+        self.start_task(self._serve(partial(super().on_receive, message), self.take_reply(), codes))
         return None
 
-    async def _serve(self, attempt: Callable[[], Awaitable[Any]], reply: Future[Any]) -> None:
+    async def _serve(
+        self, attempt: Callable[[], Awaitable[Any]], reply: Future[Any], codes: frozenset[int]
+    ) -> None:
         try:
-            reply.try_set(await self._retry(attempt))
+            reply.try_set(await self._retry(attempt, codes))
         except PixyError as error:
             reply.try_fail(error)
         except Exception as error:
@@ -135,7 +153,7 @@ class Admin(Actor):
         finally:
             self._active -= 1
 
-    async def _retry(self, attempt: Callable[[], Awaitable[T]]) -> T:
+    async def _retry(self, attempt: Callable[[], Awaitable[T]], codes: frozenset[int]) -> T:
         """Try again for a while after errors that pass once a broker or coordinator has moved."""
         loop = self.system.loop
         deadline = loop.time() + _PATIENCE
@@ -143,7 +161,7 @@ class Admin(Actor):
             try:
                 return await attempt()
             except KafkaError as error:
-                if error.code not in TRANSIENT_CODES or loop.time() > deadline:
+                if error.code not in codes or loop.time() > deadline:
                     raise
             await asyncio.sleep(self._proxy.consumer.retry_backoff)
 
@@ -259,6 +277,55 @@ class Admin(Actor):
             for group, topics in own.items()
             if query.topic in topics and query.group in ("", group)
         }
+
+    @handles(ListGroups)
+    async def _list_groups(self, _query: ListGroups) -> list[ListedGroup]:
+        try:
+            return await self._kafka.listed_groups()
+        except KafkaError as error:
+            if error.code not in UNSUPPORTED_CODES:
+                raise
+        # The sandbox cannot list groups; those with members are this daemon's.
+        return [ListedGroup(name, "Stable", "classic") for name in sorted(await self._local_members())]
+
+    @handles(DescribeGroup)
+    async def _describe_group(self, query: DescribeGroup) -> GroupView:
+        try:
+            return await admin_groups.describe_group(self._kafka, query.group)
+        except KafkaError as error:
+            if error.code not in UNSUPPORTED_CODES:
+                raise
+        # The sandbox, again.
+        topics = (await self._local_members()).get(query.group)
+        if topics is None:
+            raise UnknownGroup(f"unknown consumer group {query.group}")
+        assigned = tuple((topic, number) for topic in sorted(topics) for number in topics[topic])
+        member = GroupMember(self._proxy.client_id, self._proxy.client_id, assigned)
+        offsets = {topic: await self._get_offsets(GetOffsets(query.group, topic)) for topic in sorted(topics)}
+        return GroupView(query.group, "Stable", (member,), offsets)
+
+    async def _change(self, wanted: AdminChange) -> None:
+        if not self._proxy.admin_changes:
+            raise ChangesForbidden
+        await admin_groups.change(self._kafka, wanted)
+
+    @handles(CreateTopic)
+    async def _create_topic(self, wanted: CreateTopic) -> None:
+        await self._change(wanted)
+
+    @handles(AlterTopic)
+    async def _alter_topic(self, wanted: AlterTopic) -> None:
+        await self._change(wanted)
+
+    @handles(DeleteTopic)
+    async def _delete_topic(self, wanted: DeleteTopic) -> None:
+        await self._change(wanted)
+
+    @handles(DeleteGroup)
+    async def _delete_group(self, wanted: DeleteGroup) -> None:
+        if wanted.group in await self._local_members():
+            raise GroupHasMembers(wanted.group)
+        await self._change(wanted)
 
     @handles(HasMembers)
     async def _has_members(self, query: HasMembers) -> bool:

@@ -8,6 +8,8 @@ from typing import TypeVar
 
 from actors import Request
 from pixy.engine.consume import sparse_acks
+from pixy.kafka.group_members import GroupMember, ListedGroup
+from pixy.kafka.topic_changes import NewTopic
 from pixy.kafka.topics import PartitionInfo
 from pixy.wire.types import TopicPartition
 
@@ -66,6 +68,12 @@ class TopicInfo:
 
 class AdminRequest(Request[R]):
     """A request to Kafka, which an :class:`~pixy.engine.admin.Admin` serves in a task of its own."""
+
+    __slots__ = ()
+
+
+class AdminChange(AdminRequest[None]):
+    """A request that must not be made twice, and that ``admin_changes`` may forbid."""
 
     __slots__ = ()
 
@@ -155,17 +163,93 @@ class FindOffsets(AdminRequest[dict[TopicPartition, int]]):
     times: Mapping[TopicPartition, int]
 
 
+@dataclass(frozen=True, slots=True)
+class CreateTopic(AdminChange):
+    """Create a topic, or check with ``validate_only`` whether it could be created."""
+
+    topic: NewTopic
+    validate_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AlterTopic(AdminChange):
+    """Change a topic.
+
+    Attributes:
+        values: settings to set.
+        defaults: names of settings that go back to the broker's default.
+        partitions: how many it shall have; 0 leaves them.
+        validate_only: change nothing.
+    """
+
+    topic: str
+    values: Mapping[str, str]
+    defaults: tuple[str, ...] = ()
+    partitions: int = 0
+    validate_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTopic(AdminChange):
+    """Delete a topic with all its messages."""
+
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteGroup(AdminChange):
+    """Delete a group without members, with its offsets."""
+
+    group: str
+
+
+@dataclass(frozen=True, slots=True)
+class ListGroups(AdminRequest[list[ListedGroup]]):
+    """Ask for all consumer groups, sorted by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupView:
+    """A group with its offsets.
+
+    Attributes:
+        state: in Kafka's words.
+        members: with what is assigned to each.
+        offsets: of each topic that it has committed offsets in, sorted by name and partition.
+    """
+
+    group: str
+    state: str
+    members: tuple[GroupMember, ...]
+    offsets: dict[str, list[PartitionOffset]]
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeGroup(AdminRequest[GroupView]):
+    """Ask for a group's state, members and offsets."""
+
+    group: str
+
+
 __all__ = [
     "NEWEST",
     "OLDEST",
+    "AdminChange",
     "AdminRequest",
+    "AlterTopic",
     "Consumers",
+    "CreateTopic",
+    "DeleteGroup",
+    "DeleteTopic",
+    "DescribeGroup",
     "FindOffsets",
     "GetBounds",
     "GetBrokers",
     "GetConsumers",
     "GetOffsets",
     "GetTopics",
+    "GroupView",
+    "ListGroups",
     "PartitionOffset",
     "SetOffsets",
     "TopicInfo",

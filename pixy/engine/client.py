@@ -24,6 +24,7 @@ from pixy.engine.admin_messages import (
     SetOffsets,
     TopicInfo,
 )
+from pixy.engine.cluster_admin import ClusterAdmin
 from pixy.engine.cluster_messages import GetAdmin, GetFetcher, GetGroup, GetInstances, GetProducer
 from pixy.engine.consume.group_consumer import GroupConsumer
 from pixy.engine.consume.group_messages import AckMessage, Consume
@@ -35,9 +36,9 @@ from pixy.engine.produce.messages import Produce, ProduceMany
 from pixy.engine.produce.pending_records import Record, Written
 from pixy.engine.produce.topic_producer import TopicProducer
 from pixy.engine.record_headers import read_headers
+from pixy.engine.topic_names import check_topic
 from pixy.errors import (
     HeadersUnsupported,
-    InvalidParameter,
     NotConsumed,
     PixyError,
     ShuttingDown,
@@ -54,16 +55,6 @@ A = TypeVar("A", bound=Actor)
 _ATTEMPTS = 3
 _NO_KEY = ""
 """No configuration key bounds these mailboxes: those of the cluster, and acks to a group."""
-_MAX_NAME = 249
-_NAME_CHARS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
-
-
-def check_topic(topic: str) -> None:
-    """Apply Kafka's rule for topic names. Raises InvalidParameter."""
-    if not topic or topic in (".", "..") or len(topic) > _MAX_NAME or not _NAME_CHARS.issuperset(topic):
-        raise InvalidParameter(
-            f"bad topic: {topic!r} must be 1 to {_MAX_NAME} characters of a-z, A-Z, 0-9, '.', '_' and '-'"
-        )
 
 
 class ClusterClient:
@@ -87,6 +78,8 @@ class ClusterClient:
         registry: dict[str, ActorRef[Instances]] = {}
         self.instances = InstanceClient(lambda: self._resolve(registry, "instances", GetInstances()))
         """The consumer instances of the REST API."""
+        self.admin = ClusterAdmin(self._ask_admin, proxy.journal.topic)
+        """Changes of topics and groups."""
 
     # -- produce ----------------------------------------------------------------------------------
 

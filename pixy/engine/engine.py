@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -43,6 +44,7 @@ class Engine:
     def __init__(self, config: App) -> None:
         self.config = config
         self.stopping = False
+        self._began = time.monotonic()
         self.addresses: dict[str, str] = {}
         """The listeners' addresses by name, with the actual port where the configuration says 0."""
         self.diagnostics: Diagnostics
@@ -57,6 +59,11 @@ class Engine:
 
     async def __aexit__(self, *_exc: object) -> None:
         await self.stop()
+
+    @property
+    def uptime(self) -> float:
+        """Seconds since this engine was made."""
+        return time.monotonic() - self._began
 
     @property
     def system(self) -> ActorSystem:

@@ -10,11 +10,12 @@ from typing import Final, TypeVar
 
 from pixy.kafka.brokers import LIMIT, Brokers
 from pixy.kafka.errors import unknown_topic
-from pixy.kafka.group_members import GroupMembers, Groups
+from pixy.kafka.group_members import DescribedGroup, GroupMembers, Groups, ListedGroup
 from pixy.kafka.group_offsets import Commit, GroupOffsets
 from pixy.kafka.partition_logs import PartitionLogs
 from pixy.kafka.settings import Settings, group_id
 from pixy.kafka.threads import KafkaThreads
+from pixy.kafka.topic_changes import TopicChanges
 from pixy.kafka.topic_configs import Configs, topic_configs
 from pixy.kafka.topics import PartitionInfo, Topics
 from pixy.wire.results import NEWEST
@@ -41,6 +42,7 @@ class KafkaAdmin:
         self._coordinators = Brokers(settings, LIMIT, timeout, _KEPT)
         self._logs = PartitionLogs(self._brokers)
         self._members = GroupMembers(self._coordinators)
+        self._changes = TopicChanges(self._brokers)
         self._threads = KafkaThreads("kafka-admin", threads)
 
     def close(self) -> None:
@@ -141,6 +143,28 @@ class KafkaAdmin:
     async def groups(self) -> list[str]:
         """The names of all consumer groups."""
         return await self._threads.run(self._members.names)
+
+    async def listed_groups(self) -> list[ListedGroup]:
+        """All consumer groups, sorted by name."""
+        return await self._threads.run(self._members.listed)
+
+    async def describe_group(self, group: str) -> DescribedGroup:
+        """A group's state and members."""
+        return (await self._threads.run(lambda: self._members.described([group])))[group]
+
+    async def committed(self, group: str) -> dict[TopicPartition, tuple[int, str]]:
+        """All committed offsets of a group with their metadata; none below 0."""
+        found = await self._with_offsets(group, lambda offsets: offsets.all_committed())
+        return {tp: (each.offset, each.metadata) for tp, each in found.items() if each.offset is not None}
+
+    async def logs(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
+        """The oldest offset of each partition and the offset of the next record to be written."""
+        found = await self._threads.run(lambda: self._logs.logs(partitions))
+        return {each: (log.oldest, log.end) for each, log in found.items()}
+
+    async def change(self, change: Callable[[TopicChanges], None]) -> None:
+        """Make a change. No request of it is sent twice; after an error of the connection it may have been made."""
+        await self._threads.run(lambda: change(self._changes))
 
     async def describe(self, groups: Sequence[str]) -> Groups:
         """The members of groups, and the partitions assigned to each."""

@@ -116,6 +116,23 @@ class Brokers:
                 finally:
                     self._put_back(connection)
 
+    def change(self, broker: Broker, ask: Callable[[Connection], T]) -> T:
+        """Ask a broker for a change, over a new connection, and never twice.
+
+        Args:
+            broker: which.
+            ask: makes the request.
+
+        Raises:
+            KafkaError: the broker did not answer, so the change may have been made; or ``ask`` has raised it.
+        """
+        with translated():
+            connection = run(connect(self._wire, broker))
+            try:
+                return ask(connection)
+            finally:
+                self._put_back(connection)
+
     def _connection(self, broker: Broker, limit: float | None) -> tuple[Connection, bool]:
         wire = self._wire
         if limit is not None:

@@ -6,7 +6,7 @@ Each call looks the coordinators up again: a group's may have moved, or its brok
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
@@ -22,6 +22,8 @@ from pixy.wire.exceptions import UnsupportedVersionError
 from pixy.wire.group import CONSUMER
 from pixy.wire.types import TopicPartition
 
+DEAD: Final = "Dead"
+"""The state of a group that does not exist."""
 _GROUPS_AT_ONCE: Final = 100
 _NOT_THIS_PROTOCOL: Final = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION})
 _CONSUMERS: Final = frozenset({CONSUMER, ""})
@@ -35,9 +37,30 @@ class GroupMember:
     client_id: str
     member_id: str
     assigned: tuple[TopicPartition, ...]
+    host: str = field(default="", compare=False)
 
 
 Groups = dict[str, tuple[GroupMember, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class ListedGroup:
+    """A group in a broker's list; an old broker leaves state and type empty."""
+
+    name: str
+    state: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedGroup:
+    """A group as its coordinator knows it; ``Dead`` is the state of one that does not exist."""
+
+    state: str
+    members: tuple[GroupMember, ...]
+
+
+_Described = dict[str, DescribedGroup]
 
 
 class GroupMembers:
@@ -51,24 +74,28 @@ class GroupMembers:
         self._brokers = brokers
 
     def names(self) -> list[str]:
-        """The ids of all consumer groups, sorted; those of a broker that does not answer are missing.
+        """The ids of all consumer groups, sorted; see :meth:`listed`."""
+        return [each.name for each in self.listed()]
+
+    def listed(self) -> list[ListedGroup]:
+        """All consumer groups, sorted by name; those of a broker that does not answer are missing.
 
         Raises:
             KafkaError: no broker listed a group, and one of them failed.
         """
-        names: set[str] = set()
+        found: dict[str, ListedGroup] = {}
         failed: list[KafkaError] = []
 
-        def done(_broker: Broker, outcome: list[str] | KafkaError) -> None:
+        def done(_broker: Broker, outcome: list[ListedGroup] | KafkaError) -> None:
             if isinstance(outcome, KafkaError):
                 failed.append(outcome)
             else:
-                names.update(outcome)
+                found.update({each.name: each for each in outcome})
 
-        self._brokers.ask_each(dict.fromkeys(self._brokers.topics([]).brokers, _names), done)
-        if failed and not names:
+        self._brokers.ask_each(dict.fromkeys(self._brokers.topics([]).brokers, _listed), done)
+        if failed and not found:
             raise failed[0]
-        return sorted(names)
+        return [found[name] for name in sorted(found)]
 
     def describe(self, groups: Sequence[str]) -> Groups:
         """The members of groups; none of a group that does not exist.
@@ -79,7 +106,11 @@ class GroupMembers:
         Raises:
             KafkaError: a coordinator could not be reached, or refused a group.
         """
-        found: Groups = {}
+        return {group: each.members for group, each in self.described(groups).items()}
+
+    def described(self, groups: Sequence[str]) -> dict[str, DescribedGroup]:
+        """The state and the members of groups. Arguments and errors as in :meth:`describe`."""
+        found: _Described = {}
         coordinators = self._brokers.ask_any(lambda connection: _coordinators(connection, groups))
         for coordinator, theirs in coordinators.items():
             for at in range(0, len(theirs), _GROUPS_AT_ONCE):
@@ -102,14 +133,18 @@ def coordinator(brokers: Brokers, group: str) -> Broker:
     return found
 
 
-def _names(connection: Connection) -> list[str]:
+def _listed(connection: Connection) -> list[ListedGroup]:
     try:
         answer = run(connection.call("ListGroups", {}))
     except UnsupportedVersionError:
         raise unsupported("ListGroups") from None
     if answer["ErrorCode"]:
         raise error_of(answer["ErrorCode"])
-    return [each["GroupId"] for each in answer["Groups"] if each["ProtocolType"] in _CONSUMERS]
+    return [
+        ListedGroup(each["GroupId"], each.get("GroupState", ""), each.get("GroupType", "").lower())
+        for each in answer["Groups"]
+        if each["ProtocolType"] in _CONSUMERS
+    ]
 
 
 def _coordinators(connection: Connection, groups: Sequence[str]) -> dict[Broker, list[str]]:
@@ -122,25 +157,25 @@ def _coordinators(connection: Connection, groups: Sequence[str]) -> dict[Broker,
     return found
 
 
-def _describe(connection: Connection, groups: Sequence[str]) -> Groups:
+def _describe(connection: Connection, groups: Sequence[str]) -> _Described:
     found = _describe_new(connection, groups)
     classic = [each for each in groups if each not in found]
     return {**found, **_describe_classic(connection, classic)} if classic else found
 
 
-def _describe_new(connection: Connection, groups: Sequence[str]) -> Groups:
+def _describe_new(connection: Connection, groups: Sequence[str]) -> _Described:
     """The groups that use KIP-848."""
     try:
         answer = run(connection.call("ConsumerGroupDescribe", {"GroupIds": list(groups)}))
     except UnsupportedVersionError:
         return {}
-    found: Groups = {}
+    found: _Described = {}
     for group in answer["Groups"]:
         if group["ErrorCode"] in _NOT_THIS_PROTOCOL:
             continue
         if group["ErrorCode"]:
             raise error_of(group["ErrorCode"])
-        found[group["GroupId"]] = tuple(
+        members = (
             GroupMember(
                 each["ClientId"],
                 each["MemberId"],
@@ -149,25 +184,29 @@ def _describe_new(connection: Connection, groups: Sequence[str]) -> Groups:
                     for topic in each["Assignment"]["TopicPartitions"]
                     for number in topic["Partitions"]
                 ),
+                each["ClientHost"],
             )
             for each in group["Members"]
         )
+        found[group["GroupId"]] = DescribedGroup(group["GroupState"], tuple(members))
     return found
 
 
-def _describe_classic(connection: Connection, groups: Sequence[str]) -> Groups:
+def _describe_classic(connection: Connection, groups: Sequence[str]) -> _Described:
     try:
         answer = run(connection.call("DescribeGroups", {"Groups": list(groups)}))
     except UnsupportedVersionError:
         raise unsupported("DescribeGroups") from None
-    found: Groups = {}
+    found: _Described = {}
     for group in answer["Groups"]:
         if group["ErrorCode"] and group["ErrorCode"] != ErrorCode.GROUP_ID_NOT_FOUND:
             raise error_of(group["ErrorCode"])
-        found[group["GroupId"]] = tuple(
-            GroupMember(each["ClientId"], each["MemberId"], _assigned(group, each))
+        members = (
+            GroupMember(each["ClientId"], each["MemberId"], _assigned(group, each), each["ClientHost"])
             for each in group["Members"]
         )
+        state = DEAD if group["ErrorCode"] else group["GroupState"]
+        found[group["GroupId"]] = DescribedGroup(state, tuple(members))
     return found
 
 
@@ -178,4 +217,4 @@ def _assigned(group: Mapping[str, Any], member: Mapping[str, Any]) -> tuple[Topi
     return tuple((each["Topic"], number) for each in assigned for number in each["Partitions"])
 
 
-__all__ = ["GroupMember", "GroupMembers", "Groups"]
+__all__ = ["DEAD", "DescribedGroup", "GroupMember", "GroupMembers", "Groups", "ListedGroup"]

@@ -118,6 +118,25 @@ class GroupOffsets:
             raise error
         return found
 
+    def all_committed(self) -> dict[TopicPartition, Committed]:
+        """All committed offsets of the group, without those that the coordinator refused.
+
+        Raises:
+            KafkaError: the coordinator could not be reached, or refused everything for one reason.
+        """
+
+        def attempt(client: GroupClient) -> dict[TopicPartition, Committed]:
+            found = client.fetch_offsets(None)
+            if found.error_code:
+                raise error_of(found.error_code)
+            return {
+                tp: Committed(None if each.offset == -1 else each.offset, (each.metadata or "").rstrip("\0"))
+                for tp, each in found.offsets.items()
+                if not each.error_code
+            }
+
+        return self._patiently(attempt, 0.0)
+
     def fetch(
         self, partitions: Iterable[TopicPartition], *, patience: float = 0.0
     ) -> tuple[dict[TopicPartition, Committed], dict[TopicPartition, KafkaError]]:

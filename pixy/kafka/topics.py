@@ -39,6 +39,8 @@ class Topics:
 
     def __init__(self, body: Mapping[str, Any]) -> None:
         self.cluster_id: str = body.get("ClusterId") or ""
+        self.controller_id: int = body.get("ControllerId", -1)
+        """The broker that takes changes; with KRaft, one that passes them on."""
         self.brokers = tuple(Broker(each["Host"], each["Port"], each["NodeId"]) for each in body["Brokers"])
         self.ids: dict[str, uuid.UUID] = {}
         """Topics that exist; a broker before Kafka 2.8 gives no id."""

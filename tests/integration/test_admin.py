@@ -294,7 +294,17 @@ async def test_health_and_reflection(kafka: Cluster) -> None:
             answer.file_descriptor_response.file_descriptor_proto[0]
         )
         assert (file.name, file.package) == ("kafkapixy.proto", "")
-        assert len(file.service[0].method) == 8
+        methods = [each.name for each in file.service[0].method]
+        assert methods[:8] == [
+            "Produce",
+            "ConsumeNAck",
+            "Ack",
+            "GetOffsets",
+            "SetOffsets",
+            "ListTopics",
+            "ListConsumers",
+            "GetTopicMetadata",
+        ], "the original's methods"
 
 
 NAMES = st.one_of(st.text(max_size=20), st.sampled_from(["t", "..", ".", "a b", "é", "x" * 300]))

@@ -14,8 +14,9 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from pixy import errors
-from pixy.api.handlers import Handler, Handlers, NotFound
+from pixy.api.handlers import Handler, Handlers
 from pixy.api.listener import Listener, split_address
+from pixy.api.not_found import NotFound
 from pixy.engine.consume.long_polls import Delivery
 from pixy.engine.engine import Engine
 from pixy.proto import kafkapixy_pb2 as pb
@@ -44,6 +45,8 @@ _STATUS: tuple[tuple[type[Exception], grpc.StatusCode], ...] = (
     (errors.Unavailable, grpc.StatusCode.UNAVAILABLE),
     (errors.GroupActive, grpc.StatusCode.FAILED_PRECONDITION),
     (errors.NotHeld, grpc.StatusCode.FAILED_PRECONDITION),
+    (errors.TopicExists, grpc.StatusCode.ALREADY_EXISTS),
+    (errors.ChangesForbidden, grpc.StatusCode.PERMISSION_DENIED),
 )
 
 

@@ -16,7 +16,7 @@ import yaml
 
 from pixy import __version__
 
-PARTS = ("shared.yaml", "pixy.yaml", "restv1.yaml", "consumers.yaml")
+PARTS = ("shared.yaml", "pixy.yaml", "admin.yaml", "restv1.yaml", "consumers.yaml")
 _METHODS = ("get", "put", "post", "delete", "patch", "head", "options")
 _PLAIN = (
     "application/vnd.kafka.v1+json",

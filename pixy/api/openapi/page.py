@@ -9,7 +9,7 @@ from typing import Any
 
 from pixy.api.openapi.document import load
 
-_METHODS = ("get", "post", "put", "delete")
+_METHODS = ("get", "post", "put", "patch", "delete")
 
 _STYLE = """
 :root{color-scheme:light dark;--line:#8884;--soft:#8881}

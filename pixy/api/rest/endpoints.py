@@ -8,11 +8,13 @@ from typing import Any
 from aiohttp import web
 
 from pixy import errors
-from pixy.api import bodies
-from pixy.api.handlers import CONFIG_VERSION, record_headers
+from pixy.api.batch_handlers import record_headers
+from pixy.api.handlers import CONFIG_VERSION
 from pixy.api.rest import go_json, params
+from pixy.api.rest.admin_endpoints import AdminEndpoints, StatusEndpoint
 from pixy.api.rest.params import Params
-from pixy.api.rest.render import base64_or_none, printable, to_json, to_json_flat_lists
+from pixy.api.rest.render import base64_or_none, to_json, to_json_flat_lists
+from pixy.api.rest.responses import EMPTY, UNKNOWN_TOPIC, query_of, read_body, respond, respond_error
 from pixy.api.rest.router import Match
 from pixy.engine.admin_messages import TopicInfo
 from pixy.engine.client import ClusterClient
@@ -21,58 +23,6 @@ from pixy.engine.engine import Engine
 _FORM_GROWTH = 3
 _SLACK = 64 * 1024
 _MAX_OFFSETS_BODY = 4 * 1024 * 1024
-
-UNKNOWN_TOPIC = "Unknown topic"
-
-# The first class that matches decides.
-_STATUS: tuple[tuple[type[Exception], int], ...] = (
-    (errors.InvalidParameter, 400),
-    (errors.LongPollTimeout, 408),
-    (errors.UnknownTopic, 404),
-    (errors.TooManyRequests, 429),
-    (errors.Unavailable, 503),
-    (errors.GroupActive, 409),
-    (errors.NotHeld, 409),
-)
-
-
-class BodyTooLarge(errors.InvalidParameter):
-    """The body exceeds the limit and was not read."""
-
-    def __init__(self, size: int | None, limit: int) -> None:
-        shown = f"{size} bytes" if size is not None else "more"
-        super().__init__(f"message is too large: {shown}, at most {limit} are read")
-
-
-def status_of(error: Exception) -> int:
-    """Return the HTTP status of an error."""
-    if isinstance(error, BodyTooLarge):
-        return 413
-    for kind, status in _STATUS:
-        if isinstance(error, kind):
-            return status
-    return 500
-
-
-def respond(body: bytes, status: int = 200) -> web.Response:
-    """Make a JSON response."""
-    return web.Response(body=body, status=status, headers={"Content-Type": "application/json"})
-
-
-def respond_error(error: Exception, text: str | None = None) -> web.Response:
-    """Make the JSON response to an error.
-
-    Args:
-        error: decides the status, and the text unless ``text`` is given.
-        text: the text to answer instead.
-    """
-    response = respond(to_json({"error": printable(text or str(error))}), status_of(error))
-    if isinstance(error, BodyTooLarge):
-        response.force_close()
-    return response
-
-
-EMPTY = to_json({})
 
 
 class Endpoints:
@@ -91,12 +41,16 @@ class Endpoints:
             "consumers": self._consumers,
             "topic": self._topic,
             "topics": self._topics,
+            **AdminEndpoints(engine).by_name(),
         }
+        self._status = StatusEndpoint(engine)
 
     async def serve(self, request: web.BaseRequest, match: Match) -> web.StreamResponse:
         """Answer a matched request. Every PixyError becomes JSON here."""
         if match.endpoint == "ping":
             return web.Response(body=b"pong", headers={"Content-Type": "text/plain; charset=utf-8"})
+        if match.endpoint == "status":
+            return await self._status.serve()
         try:
             # The original checks the cluster before any other parameter.
             cluster = self._engine.cluster(match.cluster)
@@ -115,7 +69,7 @@ class Endpoints:
         # A longer body cannot hold a message of an allowed size, even percent-encoded.
         limit = _FORM_GROWTH * limit + _SLACK if form else 2 * limit
         body = await self._read_body(request, limit)
-        found = Params(_query(request), body if form else b"")
+        found = Params(query_of(request), body if form else b"")
         if form:
             value = found.first("msg")
             if not value:
@@ -140,7 +94,7 @@ class Endpoints:
     async def _consume(
         self, request: web.BaseRequest, match: Match, cluster: ClusterClient
     ) -> web.StreamResponse:
-        found = Params(_query(request))
+        found = Params(query_of(request))
         group = found.group()
         no_ack = "noAck" in found
         ack = None if no_ack else found.ack("ackPartition", "ackOffset")
@@ -187,7 +141,7 @@ class Endpoints:
     async def _get_offsets(
         self, request: web.BaseRequest, match: Match, cluster: ClusterClient
     ) -> web.StreamResponse:
-        group = Params(_query(request)).group()
+        group = Params(query_of(request)).group()
         try:
             found = await cluster.get_offsets(match.topic, group)
         except errors.UnknownTopic as error:
@@ -217,15 +171,15 @@ class Endpoints:
 
     async def _params(self, request: web.BaseRequest) -> Params:
         if not params.is_form(request.headers.get("Content-Type", "")):
-            return Params(_query(request))
-        return Params(_query(request), await self._read_body(request, _SLACK))
+            return Params(query_of(request))
+        return Params(query_of(request), await self._read_body(request, _SLACK))
 
     async def _set_offsets(
         self, request: web.BaseRequest, match: Match, cluster: ClusterClient
     ) -> web.StreamResponse:
         is_form = params.is_form(request.headers.get("Content-Type", ""))
         body = await self._read_body(request, _MAX_OFFSETS_BODY, "Failed to read the request: err=({})")
-        group = Params(_query(request), body if is_form else b"").group()
+        group = Params(query_of(request), body if is_form else b"").group()
         params.check_size(body)
         offsets = params.set_offsets_body(go_json.parse(body))
         try:
@@ -237,7 +191,7 @@ class Endpoints:
     async def _consumers(
         self, request: web.BaseRequest, match: Match, cluster: ClusterClient
     ) -> web.StreamResponse:
-        group = Params(_query(request)).group(optional=True)
+        group = Params(query_of(request)).group(optional=True)
         found = await cluster.consumers(match.topic, group)
         return respond(
             to_json_flat_lists(
@@ -250,7 +204,7 @@ class Endpoints:
     async def _topics(
         self, request: web.BaseRequest, match: Match, cluster: ClusterClient
     ) -> web.StreamResponse:
-        found = Params(_query(request))
+        found = Params(query_of(request))
         with_partitions, with_config = "withPartitions" in found, "withConfig" in found
         infos = await cluster.topics(with_partitions=with_partitions, with_config=with_config)
         if not with_partitions and not with_config:
@@ -260,7 +214,7 @@ class Endpoints:
     async def _topic(
         self, request: web.BaseRequest, match: Match, cluster: ClusterClient
     ) -> web.StreamResponse:
-        with_partitions = "withPartitions" in Params(_query(request))
+        with_partitions = "withPartitions" in Params(query_of(request))
         try:
             info = await cluster.topic(match.topic, with_partitions=with_partitions)
         except errors.UnknownTopic as error:
@@ -286,34 +240,3 @@ def _topic_view(info: TopicInfo) -> dict[str, Any]:
             for part in info.partitions
         ]
     return view
-
-
-def _query(request: web.BaseRequest) -> bytes:
-    _, _, query = request.raw_path.partition("?")
-    return query.partition("#")[0].encode("utf-8", "surrogateescape")
-
-
-async def read_body(request: web.BaseRequest, limit: int, failed: str, timeout: float) -> bytes:
-    """Read a request's body, up to a limit.
-
-    A body whose declared length exceeds the limit is refused before it is read.
-
-    Args:
-        request: the request.
-        limit: the most bytes to accept.
-        failed: the error text for a body that cannot be read, with ``{}`` for the reason.
-        timeout: seconds in which it must arrive.
-
-    Raises:
-        BodyTooLarge: the body is longer than the limit.
-        InvalidParameter: the connection broke, or the body is malformed.
-    """
-
-    def grows(total: int) -> None:
-        if total > limit:
-            raise BodyTooLarge(request.content_length, limit)
-
-    try:
-        return await bodies.read(request, grows, timeout=timeout)
-    except (bodies.UnreadableBody, ConnectionError) as error:
-        raise errors.InvalidParameter(failed.format(error)) from error

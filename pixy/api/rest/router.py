@@ -16,15 +16,26 @@ ROUTES: dict[tuple[str, str], str] = {
     ("GET", "{topic}"): "topic",
     ("GET", "topics"): "topics",
     ("GET", "_ping"): "ping",
+    # Added to the original.
+    ("PUT", "{topic}"): "create_topic",
+    ("PATCH", "{topic}"): "alter_topic",
+    ("DELETE", "{topic}"): "delete_topic",
+    ("GET", "positions"): "positions",
+    ("GET", "groups"): "groups",
+    ("GET", "{group}"): "group",
+    ("DELETE", "{group}"): "delete_group",
+    ("GET", "_status"): "status",
 }
 """(method, last part of the path) to the name of the endpoint."""
 
-_OF_A_TOPIC = frozenset({"messages", "acks", "offsets", "consumers"})
+_OF_A_TOPIC = frozenset({"messages", "acks", "offsets", "consumers", "positions"})
+_OF_THE_DAEMON = frozenset({"_ping", "_status"})
+"""Paths that have no cluster."""
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """The endpoint of a path, with the cluster and topic that it names."""
+    """The endpoint of a path, with the cluster and the topic (or the group) that it names."""
 
     endpoint: str
     cluster: str = ""
@@ -59,23 +70,27 @@ def route(method: str, raw_path: str) -> Match | Redirect:
     if len(parts) >= 3 and parts[0] == "clusters" and parts[1]:
         cluster = parts[1]
         parts = parts[2:]
-        if parts[0] == "_ping":
+        if parts[0] in _OF_THE_DAEMON:
             return NOT_FOUND
-    kind, topic = _kind(parts)
+    kind, name = _kind(parts)
     endpoint = ROUTES.get((method, kind)) if kind else None
     if endpoint is not None:
-        return Match(endpoint, cluster, topic)
+        return Match(endpoint, cluster, name)
     return METHOD_NOT_ALLOWED if kind else NOT_FOUND
 
 
 def _kind(parts: list[str]) -> tuple[str, str]:
     match parts:
-        case ["_ping"]:
-            return "_ping", ""
+        case ["_ping" | "_status" as what]:
+            return what, ""
         case ["topics"]:
             return "topics", ""
         case ["topics", topic] if topic:
             return "{topic}", topic
+        case ["groups"]:
+            return "groups", ""
+        case ["groups", group] if group:
+            return "{group}", group
         case ["topics", topic, what] if topic and what in _OF_A_TOPIC:
             return what, topic
     return "", ""

@@ -23,8 +23,9 @@ from aiohttp import web
 
 from pixy.api.listener import Listener, split_address
 from pixy.api.rest import router
-from pixy.api.rest.endpoints import Endpoints, respond, respond_error
+from pixy.api.rest.endpoints import Endpoints
 from pixy.api.rest.render import to_json
+from pixy.api.rest.responses import respond, respond_error
 from pixy.api.restv1.app import RestV1
 from pixy.api.restv1.errors import ApiError
 from pixy.api.restv1.routes import Match as V1Match
@@ -43,7 +44,7 @@ def is_unix(address: str) -> bool:
     return ":" not in address
 
 
-_SHARED = frozenset({"", "!", "topic", "topics"})
+_SHARED = frozenset({"", "!", "topic", "topics", "create_topic", "alter_topic", "delete_topic"})
 """The results of Kafka-Pixy's router for paths that the REST v1/v2 API may have as well."""
 
 Matched = router.Match | router.Redirect | V1Match | ApiError

@@ -20,7 +20,6 @@ from pixy.api.restv1.errors import ApiError
 from pixy.api.restv1.negotiation import Format
 from pixy.api.restv1.reads import render
 from pixy.api.restv1.routes import Route, Routes
-from pixy.engine.client import check_topic
 from pixy.engine.instances.context import BEGINNING, END
 from pixy.engine.instances.messages import (
     AssignPartitions,
@@ -37,6 +36,7 @@ from pixy.engine.instances.messages import (
     SubscribeTo,
     Unsubscribe,
 )
+from pixy.engine.topic_names import check_topic
 from pixy.kafka.consumer import Commit
 from pixy.kafka.settings import group_id
 

@@ -122,6 +122,8 @@ _KINDS: tuple[tuple[type[Exception], ErrorKind], ...] = (
     (errors.FormatMismatch, FORMAT_MISMATCH),
     (errors.GroupActive, CONFLICT),
     (errors.NotHeld, CONFLICT),
+    (errors.TopicExists, CONFLICT),
+    (errors.ChangesForbidden, KAFKA_AUTHORIZATION),
     (errors.TooManyRequests, TOO_MANY_REQUESTS),
     (errors.OverBudget, UNAVAILABLE),
     (errors.Unavailable, UNAVAILABLE),

@@ -53,6 +53,7 @@ def config_for_attack(kafka: Cluster) -> Any:
     instances = config.proxies["default"].instances
     instances.read_timeout = instances.max_read_timeout = instances.join_timeout = 0.05
     instances.max_instances = 100_000
+    config.proxies["default"].admin_changes = False  # the topic stays
     config.rest.fetch_timeout = config.rest.max_fetch_timeout = 0.02
     return config
 

@@ -7,8 +7,9 @@ import pytest
 
 from pixy import errors
 from pixy.api.grpc.server import status_of as grpc_status
-from pixy.api.handlers import Handlers, NotFound
-from pixy.api.rest.endpoints import BodyTooLarge, status_of as http_status
+from pixy.api.handlers import Handlers
+from pixy.api.not_found import NotFound
+from pixy.api.rest.responses import BodyTooLarge, status_of as http_status
 from pixy.proto import kafkapixy_pb2 as pb
 
 CODE = grpc.StatusCode
@@ -22,6 +23,9 @@ class Message:
 
     def key(self) -> bytes | None:
         return None
+
+    def timestamp(self) -> tuple[int, int]:
+        return 1, 1_700_000_000_000
 
     def value(self) -> bytes:
         if self.broken:

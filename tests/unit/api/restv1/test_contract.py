@@ -11,7 +11,7 @@ from pixy.api.openapi.document import as_json, load
 from pixy.api.rest.router import ROUTES as PIXY
 from pixy.api.restv1.app import make_routes
 
-_METHODS = {"get", "post", "put", "delete"}
+_METHODS = {"get", "post", "put", "patch", "delete"}
 _TEMPLATES = {
     "messages": "/topics/{topic}/messages",
     "acks": "/topics/{topic}/acks",
@@ -20,6 +20,10 @@ _TEMPLATES = {
     "{topic}": "/topics/{topic}",
     "topics": "/topics",
     "_ping": "/_ping",
+    "positions": "/topics/{topic}/positions",
+    "groups": "/groups",
+    "{group}": "/groups/{name}",
+    "_status": "/_status",
 }
 
 
@@ -45,7 +49,11 @@ def test_the_routers_and_the_document_have_the_same_paths() -> None:
     pixys = {(method, _TEMPLATES[name]) for method, name in PIXY}
     clustered = {
         (route.method, f"/clusters/{{cluster}}{route.template}") for route in make_routes() if route.clustered
-    } | {(method, f"/clusters/{{cluster}}{path}") for method, path in pixys if path != "/_ping"}
+    } | {
+        (method, f"/clusters/{{cluster}}{path}")
+        for method, path in pixys
+        if path not in ("/_ping", "/_status")
+    }
     assert documented() == routes | pixys | clustered
 
 

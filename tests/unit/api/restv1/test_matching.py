@@ -46,7 +46,7 @@ def match(server: type[RestServer], method: str, path: str, headers: dict[str, s
         ("GET", "/clusters/c/topics/t", KAFKA, "v1 c/topics/{topic}"),
         ("POST", "/topics/t", JSON, "v1 /topics/{topic}"),
         ("POST", "/topics/t", NONE, "pixy !"),
-        ("PUT", "/topics/t", JSON, "pixy !"),
+        ("PUT", "/topics/t", JSON, "pixy create_topic"),
         ("PUT", "/topics/t", KAFKA, "v1 405"),
         # one API has it
         ("POST", "/topics/t/messages", KAFKA, "pixy produce"),

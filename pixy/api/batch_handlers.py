@@ -1,0 +1,141 @@
+"""The methods of the gRPC API for many messages at once: ``ProduceMany`` and ``Fetch``, and the fields of a record."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pixy.api.limits import MOST_HEADERS, MOST_RECORDS
+from pixy.config.model import Rest
+from pixy.engine.client import ClusterClient
+from pixy.engine.consume.long_polls import Message
+from pixy.errors import InvalidParameter, PixyError
+from pixy.kafka.fetcher import Read
+from pixy.kafka.record_headers import UNREADABLE, checked_headers, headers_of
+from pixy.proto import kafkapixy_pb2 as pb
+from pixy.wire.types import RecordHeaders
+
+_MESSAGES: Final = 500
+_BYTES: Final = 1_048_576
+_NO_TIMESTAMP: Final = 0
+"""The type of a timestamp that a message lacks, in librdkafka's terms."""
+
+
+async def record_headers(cluster: ClusterClient, message: Message) -> list[tuple[str, bytes]]:
+    """Return a message's headers; a null value becomes an empty one, and U+FFFD a name's bytes that are not UTF-8.
+
+    Args:
+        cluster: reads the headers again that the library cannot decode.
+        message: as it was fetched.
+    """
+    headers = headers_of(message)
+    if headers is UNREADABLE:
+        await cluster.read_headers([message])
+        headers = headers_of(message)
+    return [(name, value or b"") for name, value in headers]
+
+
+def timestamp_of(message: Message) -> int:
+    """Return a message's timestamp in milliseconds since 1970; 0 if it has none."""
+    kind, timestamp = message.timestamp()
+    return 0 if kind == _NO_TIMESTAMP else int(timestamp)
+
+
+@dataclass(slots=True)
+class _Record:
+    """A record as the engine takes it."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: RecordHeaders
+    partition: int | None
+    timestamp: int | None
+
+
+class BatchHandlers:
+    """The methods, bound to one engine.
+
+    Args:
+        cluster: returns the client of a cluster. Raises UnknownCluster.
+        bounds: of reads, the same as in the REST API.
+    """
+
+    def __init__(self, cluster: Callable[[str], ClusterClient], bounds: Rest) -> None:
+        self._cluster = cluster
+        self._bounds = bounds
+
+    async def produce_many(self, rq: pb.ProdManyRq, _call: Any) -> pb.ProdManyRs:
+        """See ``ProduceMany`` in the proto."""
+        cluster = self._cluster(rq.cluster)
+        if len(rq.records) > MOST_RECORDS:
+            raise InvalidParameter(f"too many records, a request may have {MOST_RECORDS}")
+        records = [_record(at, each) for at, each in enumerate(rq.records)]
+        answer = pb.ProdManyRs()
+        for outcome in await cluster.produce_many(rq.topic, records):
+            if isinstance(outcome, PixyError):
+                answer.results.add(partition=-1, offset=-1, error=str(outcome))
+            else:
+                answer.results.add(partition=outcome[0], offset=outcome[1])
+        return answer
+
+    async def fetch(self, rq: pb.FetchRq, _call: Any) -> pb.FetchRs:
+        """See ``Fetch`` in the proto."""
+        cluster = self._cluster(rq.cluster)
+        for name, value in (("partition", rq.partition), ("offset", rq.offset), ("wait_ms", rq.wait_ms)):
+            if value < 0:
+                raise InvalidParameter(f"bad {name}: {value} is negative")
+        if not 0 <= rq.max_messages <= MOST_RECORDS:
+            raise InvalidParameter(f"bad max_messages: {rq.max_messages} is not between 0 and {MOST_RECORDS}")
+        if rq.max_bytes < 0:
+            raise InvalidParameter(f"bad max_bytes: {rq.max_bytes} is negative")
+        read = Read(
+            topic=rq.topic,
+            partition=rq.partition,
+            offset=rq.offset,
+            timestamp=None,
+            most=rq.max_messages or _MESSAGES,
+            max_bytes=min(rq.max_bytes or _BYTES, self._bounds.max_response_bytes),
+            timeout=min(rq.wait_ms / 1000, self._bounds.max_fetch_timeout),
+        )
+        answer = pb.FetchRs()
+        for message in await cluster.fetch(read):
+            key, value = message.key(), message.value()
+            record = answer.records.add(
+                key=key,
+                key_undefined=key is None,
+                value=value,
+                tombstone=value is None,
+                partition=message.partition(),
+                offset=message.offset(),
+                timestamp=timestamp_of(message),
+            )
+            for name, content in await record_headers(cluster, message):
+                record.headers.add(key=name, value=content)
+        return answer
+
+    def methods(self) -> dict[str, tuple[type, Callable[[Any, Any], Awaitable[Any]]]]:
+        """Map method names to request classes and handlers."""
+        return {
+            "ProduceMany": (pb.ProdManyRq, self.produce_many),
+            "Fetch": (pb.FetchRq, self.fetch),
+        }
+
+
+def _record(at: int, record: pb.Record) -> _Record:
+    if len(record.headers) > MOST_HEADERS:
+        raise InvalidParameter(f"too many headers in record {at}, a message may have {MOST_HEADERS}")
+    if record.HasField("partition") and record.partition < 0:
+        raise InvalidParameter(f"bad partition of record {at}: {record.partition} is negative")
+    if record.timestamp < 0:
+        raise InvalidParameter(f"bad timestamp of record {at}: {record.timestamp} is negative")
+    return _Record(
+        None if record.key_undefined else record.key,
+        None if record.tombstone else record.value,
+        checked_headers((header.key, header.value) for header in record.headers) if record.headers else (),
+        record.partition if record.HasField("partition") else None,
+        record.timestamp or None,
+    )
+
+
+__all__ = ["BatchHandlers", "record_headers", "timestamp_of"]

@@ -1,0 +1,107 @@
+"""What all REST endpoints of Kafka-Pixy's own API share: reading a request's query and body, and JSON answers."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from pixy import errors
+from pixy.api import bodies
+from pixy.api.rest.render import printable, to_json
+
+UNKNOWN_TOPIC = "Unknown topic"
+
+# The first class that matches decides.
+_STATUS: tuple[tuple[type[Exception], int], ...] = (
+    (errors.InvalidParameter, 400),
+    (errors.LongPollTimeout, 408),
+    (errors.UnknownTopic, 404),
+    (errors.TooManyRequests, 429),
+    (errors.Unavailable, 503),
+    (errors.GroupActive, 409),
+    (errors.NotHeld, 409),
+    (errors.TopicExists, 409),
+    (errors.ChangesForbidden, 403),
+)
+
+
+class BodyTooLarge(errors.InvalidParameter):
+    """The body exceeds the limit and was not read."""
+
+    def __init__(self, size: int | None, limit: int) -> None:
+        shown = f"{size} bytes" if size is not None else "more"
+        super().__init__(f"message is too large: {shown}, at most {limit} are read")
+
+
+def status_of(error: Exception) -> int:
+    """Return the HTTP status of an error."""
+    if isinstance(error, BodyTooLarge):
+        return 413
+    for kind, status in _STATUS:
+        if isinstance(error, kind):
+            return status
+    return 500
+
+
+def respond(body: bytes, status: int = 200) -> web.Response:
+    """Make a JSON response."""
+    return web.Response(body=body, status=status, headers={"Content-Type": "application/json"})
+
+
+def respond_error(error: Exception, text: str | None = None) -> web.Response:
+    """Make the JSON response to an error.
+
+    Args:
+        error: decides the status, and the text unless ``text`` is given.
+        text: the text to answer instead.
+    """
+    response = respond(to_json({"error": printable(text or str(error))}), status_of(error))
+    if isinstance(error, BodyTooLarge):
+        response.force_close()
+    return response
+
+
+EMPTY = to_json({})
+
+
+def query_of(request: web.BaseRequest) -> bytes:
+    """Return the query as it was sent."""
+    _, _, query = request.raw_path.partition("?")
+    return query.partition("#")[0].encode("utf-8", "surrogateescape")
+
+
+async def read_body(request: web.BaseRequest, limit: int, failed: str, timeout: float) -> bytes:
+    """Read a request's body, up to a limit.
+
+    A body whose declared length exceeds the limit is refused before it is read.
+
+    Args:
+        request: the request.
+        limit: the most bytes to accept.
+        failed: the error text for a body that cannot be read, with ``{}`` for the reason.
+        timeout: seconds in which it must arrive.
+
+    Raises:
+        BodyTooLarge: the body is longer than the limit.
+        InvalidParameter: the connection broke, or the body is malformed.
+    """
+
+    def grows(total: int) -> None:
+        if total > limit:
+            raise BodyTooLarge(request.content_length, limit)
+
+    try:
+        return await bodies.read(request, grows, timeout=timeout)
+    except (bodies.UnreadableBody, ConnectionError) as error:
+        raise errors.InvalidParameter(failed.format(error)) from error
+
+
+__all__ = [
+    "EMPTY",
+    "UNKNOWN_TOPIC",
+    "BodyTooLarge",
+    "query_of",
+    "read_body",
+    "respond",
+    "respond_error",
+    "status_of",
+]
