@@ -64,6 +64,34 @@ class TooManyRequests(PixyError):
         super().__init__(f"Too many requests. Consider increasing `{parameter}`{link}")
 
 
+class Limited(TooManyRequests):
+    """A caller has used up what ``limits`` gives him, or his share of what all callers share.
+
+    Attributes:
+        retry_after: seconds after which the same request may be accepted.
+    """
+
+    def __init__(self, what: str, retry_after: float = 1.0) -> None:
+        PixyError.__init__(self, f"Too many requests: {what}")
+        self.retry_after = retry_after
+
+
+class Unauthenticated(PixyError):
+    """The caller has not said who he is, or has not proved it.
+
+    Attributes:
+        reason: a word for the audit log.
+    """
+
+    def __init__(self, text: str, reason: str = "no_credentials") -> None:
+        super().__init__(text)
+        self.reason = reason
+
+
+class Forbidden(PixyError):
+    """No rule allows the caller to do this. The text does not depend on whether the topic or group exists."""
+
+
 class Unavailable(PixyError):
     """The service cannot accept the request now."""
 

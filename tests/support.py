@@ -166,10 +166,10 @@ async def status_of(call: Any) -> tuple[grpc.StatusCode, str]:
 class Program:
     """The daemon as a process."""
 
-    def __init__(self, *args: str, env: dict[str, str] | None = None) -> None:
+    def __init__(self, *args: str, env: dict[str, str] | None = None, cwd: Path = ROOT) -> None:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "pixy.cli.main", *args],
-            cwd=ROOT,
+            cwd=cwd,
             text=True,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

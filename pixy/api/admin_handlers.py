@@ -8,10 +8,10 @@ from typing import Any
 
 from pixy import __version__
 from pixy.api.not_found import NotFound
-from pixy.engine.client import ClusterClient
 from pixy.engine.cluster_admin import MOST_GROUPS
 from pixy.engine.engine import Engine
-from pixy.errors import PixyError, UnknownGroup
+from pixy.engine.guarded import AnyCluster
+from pixy.errors import Forbidden, PixyError, UnknownGroup
 from pixy.kafka.topic_changes import NewTopic
 from pixy.proto import kafkapixy_pb2 as pb
 
@@ -24,7 +24,7 @@ class AdminHandlers:
         cluster: returns the client of a cluster. Raises UnknownCluster.
     """
 
-    def __init__(self, engine: Engine, cluster: Callable[[str], ClusterClient]) -> None:
+    def __init__(self, engine: Engine, cluster: Callable[[str], AnyCluster]) -> None:
         self._engine = engine
         self._cluster = cluster
 
@@ -109,11 +109,14 @@ class AdminHandlers:
         names = list(self._engine.config.proxies)
         default = self._engine.config.cluster_name("")
         for name in sorted(names, key=lambda each: each != default):
-            status = answer.clusters.add(cluster=name)
+            brokers, problem = [], ""
             try:
-                status.brokers.extend(await self._cluster(name).admin.brokers())
+                brokers = await self._cluster(name).admin.brokers()
+            except Forbidden:
+                continue  # as if there were no such cluster
             except PixyError as error:
-                status.error = str(error)
+                problem = str(error)
+            answer.clusters.add(cluster=name, brokers=brokers, error=problem)
         return answer
 
     def methods(self) -> dict[str, tuple[type, Callable[[Any, Any], Awaitable[Any]]]]:

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from pixy.api.limits import MOST_HEADERS, MOST_RECORDS
 from pixy.config.model import Rest
-from pixy.engine.client import ClusterClient
 from pixy.engine.consume.long_polls import Message
+from pixy.engine.guarded import AnyCluster
 from pixy.errors import InvalidParameter, PixyError
 from pixy.kafka.fetcher import Read
 from pixy.kafka.record_headers import UNREADABLE, checked_headers, headers_of
@@ -22,7 +22,7 @@ _NO_TIMESTAMP: Final = 0
 """The type of a timestamp that a message lacks, in librdkafka's terms."""
 
 
-async def record_headers(cluster: ClusterClient, message: Message) -> list[tuple[str, bytes]]:
+async def record_headers(cluster: AnyCluster, message: Message) -> list[tuple[str, bytes]]:
     """Return a message's headers; a null value becomes an empty one, and U+FFFD a name's bytes that are not UTF-8.
 
     Args:
@@ -61,7 +61,7 @@ class BatchHandlers:
         bounds: of reads, the same as in the REST API.
     """
 
-    def __init__(self, cluster: Callable[[str], ClusterClient], bounds: Rest) -> None:
+    def __init__(self, cluster: Callable[[str], AnyCluster], bounds: Rest) -> None:
         self._cluster = cluster
         self._bounds = bounds
 

@@ -14,9 +14,9 @@ from pixy.api.batch_handlers import BatchHandlers, record_headers, timestamp_of
 from pixy.api.limits import MOST_HEADERS, MOST_OFFSETS
 from pixy.api.not_found import NotFound
 from pixy.engine.admin_messages import TopicInfo
-from pixy.engine.client import ClusterClient
 from pixy.engine.consume.long_polls import Delivery
 from pixy.engine.engine import Engine
+from pixy.engine.guarded import AnyCluster
 from pixy.errors import InvalidParameter, UnknownGroup, UnknownTopic
 from pixy.kafka.record_headers import checked_headers
 from pixy.membership.zookeeper.keeper import NoNode
@@ -42,12 +42,14 @@ class Handlers:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._clusters: dict[str, ClusterClient] = {}
+        self._clusters: dict[str, AnyCluster] = {}
 
-    def _cluster(self, name: str) -> ClusterClient:
+    def _cluster(self, name: str) -> AnyCluster:
         cluster = self._clusters.get(name)
         if cluster is None:
-            cluster = self._clusters[name] = self._engine.cluster(name)
+            cluster = self._engine.cluster(name)
+            if self._engine.guard is None:  # else it is the caller's own
+                self._clusters[name] = cluster
         return cluster
 
     async def produce(self, rq: pb.ProdRq, _call: Call) -> pb.ProdRs:
@@ -160,7 +162,7 @@ def _ack(partition: int, offset: int) -> tuple[int, int]:
     return partition, offset
 
 
-async def _message(cluster: ClusterClient, delivery: Delivery) -> pb.ConsRs:
+async def _message(cluster: AnyCluster, delivery: Delivery) -> pb.ConsRs:
     message = delivery.message
     key = message.key()
     rs = pb.ConsRs(

@@ -11,6 +11,8 @@ COMMANDS = {
 
 PROGRAMS = {
     "config": "check, show or write the daemon's configuration",
+    "keys": "make, list and remove API keys",
+    "rules": "say why the rules allow or refuse something",
     "wire": "decode and encode Kafka's protocol at the shell",
     "tap": "a proxy that shows who is in which group and who owns which partition",
     "pipeline": "archive, compact, replay, verify and audit topics with Spark",

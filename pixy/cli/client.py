@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import base64
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -35,6 +36,20 @@ def _bytes_view(value: bytes) -> dict[str, str]:
         return {"base64": base64.b64encode(value).decode()}
 
 
+def _content(path: str) -> bytes | None:
+    return Path(path).read_bytes() if path else None
+
+
+class _Authorized(grpc.UnaryUnaryClientInterceptor):  # type: ignore[misc]
+    """Sends an API key or a token with each call."""
+
+    def __init__(self, token: str) -> None:
+        self._sent = ("authorization", f"Bearer {token}")
+
+    def intercept_unary_unary(self, continuation: Any, details: Any, request: Any) -> Any:
+        return continuation(details._replace(metadata=[*(details.metadata or ()), self._sent]), request)
+
+
 class Session:
     """The connection, output and progress display of one command."""
 
@@ -44,13 +59,17 @@ class Session:
         self.err = Console(stderr=True, highlight=False)
         options = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
         if args.ca or args.tls:
-            ca = Path(args.ca).read_bytes() if args.ca else None
+            ca, key, chain = (_content(name) for name in (args.ca, args.cert_key, args.cert))
             self._channel = grpc.secure_channel(
-                args.server, grpc.ssl_channel_credentials(ca), options=options
+                args.server, grpc.ssl_channel_credentials(ca, key, chain), options=options
             )
         else:
             self._channel = grpc.insecure_channel(args.server, options=options)
-        self.stub = KafkaPixyStub(self._channel)  # type: ignore[no-untyped-call]
+        channel = self._channel
+        token = (_content(args.token_file) or os.environ.get("KAFKA_PIXY_TOKEN", "").encode()).strip()
+        if token:
+            channel = grpc.intercept_channel(channel, _Authorized(token.decode()))
+        self.stub = KafkaPixyStub(channel)  # type: ignore[no-untyped-call]
 
     def close(self) -> None:
         """Close the connection."""

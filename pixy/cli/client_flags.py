@@ -31,6 +31,14 @@ def make_parser() -> argparse.ArgumentParser:
     common.add_argument("--cluster", default="", help="cluster name (default: the first one)")
     common.add_argument("--tls", action="store_true", help="connect over TLS")
     common.add_argument("--ca", default="", help="CA certificate of the server (implies --tls)")
+    common.add_argument(
+        "--token-file",
+        default="",
+        metavar="FILE",
+        help="a file with an API key or a token (default: the environment variable KAFKA_PIXY_TOKEN)",
+    )
+    common.add_argument("--cert", default="", metavar="FILE", help="client certificate, with --ca")
+    common.add_argument("--cert-key", default="", metavar="FILE", help="key of the client certificate")
     common.add_argument("--timeout", type=float, default=90.0, help="seconds a call may take")
     common.add_argument("--json", action="store_true", help="machine-readable output")
     parser = argparse.ArgumentParser(prog="kafka-pixy")

@@ -15,6 +15,7 @@ import yaml
 
 from pixy.config import environment, model, secrets
 from pixy.config.durations import format_duration
+from pixy.config.kinds import Duration
 from pixy.config.load import Origins, load_file
 
 DEFAULT = "default"
@@ -124,7 +125,7 @@ def _origin(origins: Origins, key: str) -> str:
 
 
 def _shown(kind: Any, name: str, value: Any) -> Any:
-    if kind is model.Duration:
+    if kind is Duration:
         return format_duration(value)
     return secrets.masked(name, value)
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import yaml
 
-from pixy.config import model
+from pixy.config import kinds, model
 from pixy.config.durations import parse_duration
 from pixy.errors import ConfigError
 
@@ -121,12 +121,12 @@ _GO_TYPES = {
     int: "int",
     bool: "bool",
     float: "float64",
-    model.Duration: "time.Duration",
+    kinds.Duration: "time.Duration",
 }
 _CHECKED: dict[Any, Callable[[str], str]] = {
-    model.KafkaVersion: check_kafka_version,
-    model.Compression: lambda text: _one_of(_COMPRESSIONS, text),
-    model.RequiredAcks: lambda text: _one_of(_REQUIRED_ACKS, text),
+    kinds.KafkaVersion: check_kafka_version,
+    kinds.Compression: lambda text: _one_of(_COMPRESSIONS, text),
+    kinds.RequiredAcks: lambda text: _one_of(_REQUIRED_ACKS, text),
 }
 
 
@@ -217,7 +217,7 @@ class Walk:
             return int(_CONSTRUCT.construct_yaml_int(node))
         if kind is float and tag in ("int", "float"):
             return float(_CONSTRUCT.construct_yaml_float(node))
-        if kind is model.Duration:
+        if kind is kinds.Duration:
             if tag == "int":
                 return int(_CONSTRUCT.construct_yaml_int(node)) / 1e9
             try:

@@ -10,26 +10,24 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from typing import Annotated, NewType
+from typing import Annotated
 
 from msgspec import Meta
 
 from pixy.config.client_id import generate_client_id
-
-Duration = NewType("Duration", float)
-KafkaVersion = NewType("KafkaVersion", str)
-Compression = NewType("Compression", str)
-RequiredAcks = NewType("RequiredAcks", str)
-
-PositiveInt = Annotated[int, Meta(gt=0)]
-PositiveDuration = Annotated[Duration, Meta(gt=0)]
-AnyDuration = Annotated[Duration, Meta(ge=0)]
+from pixy.config.kinds import (
+    AnyDuration,
+    Compression,
+    Duration,
+    KafkaVersion,
+    PositiveDuration,
+    PositiveInt,
+    RequiredAcks,
+    seconds as _seconds,
+)
+from pixy.config.security import Auth, Rule
 
 DEFAULT_KAFKA_VERSION = "2.3.0"
-
-
-def _seconds(value: float) -> Duration:
-    return Duration(value)
 
 
 @dataclass(slots=True)
@@ -258,6 +256,8 @@ class App:
     proxies: dict[str, Proxy] = field(default_factory=dict)
     rest: Rest = field(default_factory=Rest)
     tls: Tls = field(default_factory=Tls)
+    auth: Auth = field(default_factory=Auth)
+    rules: list[Rule] = field(default_factory=list)
     diagnostics: Diagnostics = field(default_factory=Diagnostics)
     logging: list[Logger] = field(default_factory=lambda: [Logger()])
 

@@ -7,7 +7,7 @@ import re
 import ssl
 import typing
 
-from pixy.config import model
+from pixy.config import model, validate_security
 from pixy.config.client_id import VALID
 from pixy.errors import ConfigError
 
@@ -40,6 +40,8 @@ def validate(app: model.App) -> model.App:
         or _bounds("diagnostics.", app.diagnostics)
         or _bounds("rest.", app.rest)
         or _rest_problem(app.rest)
+        or _bounds("auth.jwt.", app.auth.jwt)
+        or validate_security.problem_of(app)
     )
     if problem:
         raise ConfigError(f"invalid config parameter: {problem}")

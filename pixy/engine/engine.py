@@ -12,6 +12,8 @@ from actors import ESCALATE, ActorDeadError, ActorRef, ActorSystem
 from pixy.config.model import App
 from pixy.engine.client import ClusterClient
 from pixy.engine.diagnostics import Diagnostics
+from pixy.engine.guard import Guard
+from pixy.engine.guarded import AnyCluster, GuardedCluster
 from pixy.engine.service import Listen, ListenerSpec, Service, Shutdown, Start
 from pixy.errors import PixyError, StartError, UnknownCluster
 
@@ -45,6 +47,8 @@ class Engine:
         self.config = config
         self.stopping = False
         self._began = time.monotonic()
+        self.guard = Guard(config) if config.auth.enabled else None
+        """Decides who may do what; None without ``auth``."""
         self.addresses: dict[str, str] = {}
         """The listeners' addresses by name, with the actual port where the configuration says 0."""
         self.diagnostics: Diagnostics
@@ -80,6 +84,8 @@ class Engine:
         self._system = ActorSystem("pixy", slow_handler=settings.slow_handler)
         self.diagnostics = Diagnostics(self._system, settings)
         self.diagnostics.start()
+        if self.guard is not None:
+            self.guard.start()
         self._service = self._system.spawn(Service, self.config, name="service", supervision=ESCALATE)
         try:
             clusters = await self._service.ask(Start(), block=False)
@@ -93,19 +99,38 @@ class Engine:
             self.addresses = await self._service.ask(Listen(tuple(listeners)), block=False)
         except ActorDeadError as error:
             cause = self._system.failure.result() if self._system.failure.done() else error
-            self.diagnostics.stop()
+            self._stopped()
             raise StartError(str(cause)) from error
         except PixyError:
             await self._system.stop()
-            self.diagnostics.stop()
+            self._stopped()
             raise
 
-    def cluster(self, name: str = "") -> ClusterClient:
-        """Return the cluster of a name, or the default one if it is empty. Raises UnknownCluster."""
+    def cluster(self, name: str = "") -> AnyCluster:
+        """Return a cluster as the caller of this request may use it.
+
+        Args:
+            name: as configured; empty: the default one.
+
+        Raises:
+            UnknownCluster: there is none of this name.
+            Unauthenticated: ``auth`` is on, and nobody was recognized.
+            Forbidden: the caller may do nothing in a cluster of this name, whether there is one or not.
+        """
+        if self.guard is not None:
+            return self._guarded(self.guard, name or self.config.cluster_name(""))
         client = self._clusters.get(name or self.config.cluster_name(""))
         if client is None:
             raise UnknownCluster(name)
         return client
+
+    def _guarded(self, guard: Guard, name: str) -> GuardedCluster:
+        caller = guard.caller()
+        guard.admit(caller, name)
+        client = self._clusters.get(name)
+        if client is None:
+            raise UnknownCluster(name)
+        return GuardedCluster(client, guard, caller, name)
 
     async def failed(self) -> Exception:
         """Wait until the service fails for good. Return the error."""
@@ -126,5 +151,10 @@ class Engine:
         except ActorDeadError:
             pass
         report = await self._system.stop(max(1.0, deadline - loop.time()))
-        self.diagnostics.stop()
+        self._stopped()
         return StopResult(lost, report.left, drained)
+
+    def _stopped(self) -> None:
+        self.diagnostics.stop()
+        if self.guard is not None:
+            self.guard.stop()

@@ -14,11 +14,13 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from pixy import errors
+from pixy.api.grpc.identity import GuardReflection, recognize
 from pixy.api.handlers import Handler, Handlers
 from pixy.api.listener import Listener, split_address
 from pixy.api.not_found import NotFound
 from pixy.engine.consume.long_polls import Delivery
 from pixy.engine.engine import Engine
+from pixy.engine.guard import Guard
 from pixy.proto import kafkapixy_pb2 as pb
 
 logger = logging.getLogger("pixy.api")
@@ -38,6 +40,8 @@ now: with actors that was a coroutine, and the interpreter crashed. Therefore su
 # The first class that matches decides.
 _STATUS: tuple[tuple[type[Exception], grpc.StatusCode], ...] = (
     (NotFound, grpc.StatusCode.NOT_FOUND),
+    (errors.Unauthenticated, grpc.StatusCode.UNAUTHENTICATED),
+    (errors.Forbidden, grpc.StatusCode.PERMISSION_DENIED),
     (errors.InvalidParameter, grpc.StatusCode.INVALID_ARGUMENT),
     (errors.LongPollTimeout, grpc.StatusCode.NOT_FOUND),
     (errors.UnknownTopic, grpc.StatusCode.NOT_FOUND),
@@ -88,10 +92,12 @@ def _in_trace(handler: Handler, engine: Engine) -> Handler:
     return functools.wraps(handler)(traced)
 
 
-def _bind(request_class: Any, handler: Handler, yields: bool) -> Any:
+def _bind(request_class: Any, handler: Handler, yields: bool, guard: Guard | None) -> Any:
     parse = request_class.FromString
 
     async def behaviour(raw: bytes, context: Any) -> Any:
+        if guard is not None:
+            await recognize(guard, context)
         # Parsed here, because grpc answers INTERNAL for bytes that it cannot parse.
         try:
             request = parse(raw)
@@ -133,7 +139,9 @@ class GrpcServer(Listener):
         """See :class:`pixy.api.listener.Listener`."""
         config = self._engine.config
         largest = max(proxy.producer.max_message_bytes for proxy in config.proxies.values())
+        guard = self._engine.guard
         self._server = grpc.aio.server(
+            interceptors=[] if guard is None else [GuardReflection(guard)],
             maximum_concurrent_rpcs=config.max_concurrent_requests,
             options=[
                 ("grpc.so_reuseport", 0),  # or a second daemon would bind the same port silently
@@ -150,6 +158,7 @@ class GrpcServer(Listener):
                 request_class,
                 _in_trace(handler, self._engine) if self._engine.diagnostics.traced else handler,
                 name == "ConsumeNAck",
+                guard,
             )
             for name, (request_class, handler) in Handlers(self._engine).methods().items()
         }

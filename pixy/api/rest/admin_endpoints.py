@@ -16,9 +16,9 @@ from pixy.api.rest.render import to_json
 from pixy.api.rest.responses import EMPTY, UNKNOWN_TOPIC, query_of, read_body, respond, respond_error
 from pixy.api.rest.router import Match
 from pixy.engine.admin_messages import GroupView
-from pixy.engine.client import ClusterClient
 from pixy.engine.cluster_admin import MOST_GROUPS
 from pixy.engine.engine import Engine
+from pixy.engine.guarded import AnyCluster
 from pixy.kafka.topic_changes import NewTopic
 
 B = TypeVar("B", bound=Struct)
@@ -27,7 +27,7 @@ _MAX_BODY: Final = 256 * 1024
 _NAMED: Final = {"end": -1, "begin": -2}
 _Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 
-Endpoint = Callable[[web.BaseRequest, Match, ClusterClient], Awaitable[web.StreamResponse]]
+Endpoint = Callable[[web.BaseRequest, Match, AnyCluster], Awaitable[web.StreamResponse]]
 
 
 class _NewTopic(Struct, forbid_unknown_fields=True):
@@ -60,7 +60,7 @@ class AdminEndpoints:
         }
 
     async def _create_topic(
-        self, request: web.BaseRequest, match: Match, cluster: ClusterClient
+        self, request: web.BaseRequest, match: Match, cluster: AnyCluster
     ) -> web.StreamResponse:
         body = await self._body(request, _NewTopic)
         topic = NewTopic(match.topic, body.partitions, body.replication_factor, body.config)
@@ -68,7 +68,7 @@ class AdminEndpoints:
         return respond(EMPTY, 201)
 
     async def _alter_topic(
-        self, request: web.BaseRequest, match: Match, cluster: ClusterClient
+        self, request: web.BaseRequest, match: Match, cluster: AnyCluster
     ) -> web.StreamResponse:
         body = await self._body(request, _Changes)
         try:
@@ -84,7 +84,7 @@ class AdminEndpoints:
         return respond(EMPTY)
 
     async def _delete_topic(
-        self, _request: web.BaseRequest, match: Match, cluster: ClusterClient
+        self, _request: web.BaseRequest, match: Match, cluster: AnyCluster
     ) -> web.StreamResponse:
         try:
             await cluster.admin.delete_topic(match.topic)
@@ -93,7 +93,7 @@ class AdminEndpoints:
         return respond(EMPTY)
 
     async def _positions(
-        self, request: web.BaseRequest, match: Match, cluster: ClusterClient
+        self, request: web.BaseRequest, match: Match, cluster: AnyCluster
     ) -> web.StreamResponse:
         text = (Params(query_of(request)).first("time") or b"").decode("utf-8", "replace")
         if text not in _NAMED and not (text.isascii() and text.isdecimal() and len(text) < 18):
@@ -107,14 +107,14 @@ class AdminEndpoints:
         return respond(to_json([{"partition": number, "offset": offset} for number, offset in found.items()]))
 
     async def _groups(
-        self, _request: web.BaseRequest, _match: Match, cluster: ClusterClient
+        self, _request: web.BaseRequest, _match: Match, cluster: AnyCluster
     ) -> web.StreamResponse:
         found = await cluster.admin.groups()
         shown = [{"group": each.name, "state": each.state, "type": each.type} for each in found[:MOST_GROUPS]]
         return respond(to_json({"groups": shown, "truncated": len(found) > MOST_GROUPS}))
 
     async def _group(
-        self, _request: web.BaseRequest, match: Match, cluster: ClusterClient
+        self, _request: web.BaseRequest, match: Match, cluster: AnyCluster
     ) -> web.StreamResponse:
         try:
             found = await cluster.admin.group(match.topic)
@@ -123,7 +123,7 @@ class AdminEndpoints:
         return respond(to_json(_group_view(found)))
 
     async def _delete_group(
-        self, _request: web.BaseRequest, match: Match, cluster: ClusterClient
+        self, _request: web.BaseRequest, match: Match, cluster: AnyCluster
     ) -> web.StreamResponse:
         try:
             await cluster.admin.delete_group(match.topic)
@@ -152,6 +152,8 @@ class StatusEndpoint:
         for name in self._engine.config.proxies:
             try:
                 clusters[name] = {"brokers": await self._engine.cluster(name).admin.brokers()}
+            except errors.Forbidden:
+                continue  # as if there were no such cluster
             except errors.PixyError as error:
                 clusters[name] = {"brokers": [], "error": str(error)}
         return respond(

@@ -17,8 +17,8 @@ from pixy.api.rest.render import base64_or_none, to_json, to_json_flat_lists
 from pixy.api.rest.responses import EMPTY, UNKNOWN_TOPIC, query_of, read_body, respond, respond_error
 from pixy.api.rest.router import Match
 from pixy.engine.admin_messages import TopicInfo
-from pixy.engine.client import ClusterClient
 from pixy.engine.engine import Engine
+from pixy.engine.guarded import AnyCluster
 
 _FORM_GROWTH = 3
 _SLACK = 64 * 1024
@@ -31,7 +31,7 @@ class Endpoints:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._by_name: dict[
-            str, Callable[[web.BaseRequest, Match, ClusterClient], Awaitable[web.StreamResponse]]
+            str, Callable[[web.BaseRequest, Match, AnyCluster], Awaitable[web.StreamResponse]]
         ] = {
             "produce": self._produce,
             "consume": self._consume,
@@ -61,7 +61,7 @@ class Endpoints:
     # -- messages ---------------------------------------------------------------------------------
 
     async def _produce(
-        self, request: web.BaseRequest, match: Match, cluster: ClusterClient
+        self, request: web.BaseRequest, match: Match, cluster: AnyCluster
     ) -> web.StreamResponse:
         content_type = request.headers.get("Content-Type", "")
         form = params.is_form(content_type)
@@ -92,7 +92,7 @@ class Endpoints:
         return respond(b'{\n  "partition": %d,\n  "offset": %d\n}' % (partition, offset))
 
     async def _consume(
-        self, request: web.BaseRequest, match: Match, cluster: ClusterClient
+        self, request: web.BaseRequest, match: Match, cluster: AnyCluster
     ) -> web.StreamResponse:
         found = Params(query_of(request))
         group = found.group()
@@ -125,9 +125,7 @@ class Endpoints:
         delivery.sent()
         return response
 
-    async def _ack(
-        self, request: web.BaseRequest, match: Match, cluster: ClusterClient
-    ) -> web.StreamResponse:
+    async def _ack(self, request: web.BaseRequest, match: Match, cluster: AnyCluster) -> web.StreamResponse:
         found = await self._params(request)
         group = found.group()
         ack = found.ack("partition", "offset")
@@ -139,7 +137,7 @@ class Endpoints:
     # -- offsets and consumers ----------------------------------------------------------------------
 
     async def _get_offsets(
-        self, request: web.BaseRequest, match: Match, cluster: ClusterClient
+        self, request: web.BaseRequest, match: Match, cluster: AnyCluster
     ) -> web.StreamResponse:
         group = Params(query_of(request)).group()
         try:
@@ -175,7 +173,7 @@ class Endpoints:
         return Params(query_of(request), await self._read_body(request, _SLACK))
 
     async def _set_offsets(
-        self, request: web.BaseRequest, match: Match, cluster: ClusterClient
+        self, request: web.BaseRequest, match: Match, cluster: AnyCluster
     ) -> web.StreamResponse:
         is_form = params.is_form(request.headers.get("Content-Type", ""))
         body = await self._read_body(request, _MAX_OFFSETS_BODY, "Failed to read the request: err=({})")
@@ -189,7 +187,7 @@ class Endpoints:
         return respond(EMPTY)
 
     async def _consumers(
-        self, request: web.BaseRequest, match: Match, cluster: ClusterClient
+        self, request: web.BaseRequest, match: Match, cluster: AnyCluster
     ) -> web.StreamResponse:
         group = Params(query_of(request)).group(optional=True)
         found = await cluster.consumers(match.topic, group)
@@ -202,7 +200,7 @@ class Endpoints:
     # -- topics -----------------------------------------------------------------------------------
 
     async def _topics(
-        self, request: web.BaseRequest, match: Match, cluster: ClusterClient
+        self, request: web.BaseRequest, match: Match, cluster: AnyCluster
     ) -> web.StreamResponse:
         found = Params(query_of(request))
         with_partitions, with_config = "withPartitions" in found, "withConfig" in found
@@ -211,9 +209,7 @@ class Endpoints:
             return respond(to_json([info.name for info in infos]))
         return respond(to_json({info.name: _topic_view(info) for info in infos}))
 
-    async def _topic(
-        self, request: web.BaseRequest, match: Match, cluster: ClusterClient
-    ) -> web.StreamResponse:
+    async def _topic(self, request: web.BaseRequest, match: Match, cluster: AnyCluster) -> web.StreamResponse:
         with_partitions = "withPartitions" in Params(query_of(request))
         try:
             info = await cluster.topic(match.topic, with_partitions=with_partitions)

@@ -12,6 +12,8 @@ UNKNOWN_TOPIC = "Unknown topic"
 
 # The first class that matches decides.
 _STATUS: tuple[tuple[type[Exception], int], ...] = (
+    (errors.Unauthenticated, 401),
+    (errors.Forbidden, 403),
     (errors.InvalidParameter, 400),
     (errors.LongPollTimeout, 408),
     (errors.UnknownTopic, 404),

@@ -21,16 +21,19 @@ import stat
 
 from aiohttp import web
 
+from pixy.api.identity import enter, leave_nobody
 from pixy.api.listener import Listener, split_address
 from pixy.api.rest import router
 from pixy.api.rest.endpoints import Endpoints
+from pixy.api.rest.identity import credentials
 from pixy.api.rest.render import to_json
 from pixy.api.rest.responses import respond, respond_error
 from pixy.api.restv1.app import RestV1
 from pixy.api.restv1.errors import ApiError
 from pixy.api.restv1.routes import Match as V1Match
 from pixy.engine.engine import Engine
-from pixy.errors import StartError, TooManyRequests
+from pixy.engine.guard import Guard
+from pixy.errors import StartError, TooManyRequests, Unauthenticated
 
 logger = logging.getLogger("pixy.api")
 
@@ -65,6 +68,7 @@ class RestServer(Listener):
         self._address = address
         self._rest_v1 = rest_v1
         self._endpoints = Endpoints(engine)
+        self._guard = engine.guard
         self._active = 0
         self._runner: web.ServerRunner | None = None
         self._socket: socket.socket | None = None
@@ -125,6 +129,10 @@ class RestServer(Listener):
 
     async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
         match = self._match(request, _path(request))
+        if self._guard is not None:
+            refused = await self._recognize(self._guard, request, match)
+            if refused is not None:
+                return refused
         if isinstance(match, V1Match | ApiError):
             return await self._serve_v1(request, match)
         if isinstance(match, router.Redirect):
@@ -134,6 +142,24 @@ class RestServer(Listener):
         if match is router.METHOD_NOT_ALLOWED:
             return web.Response(status=405)
         return await self._serve_pixy(request, match)
+
+    async def _recognize(
+        self, guard: Guard, request: web.BaseRequest, match: Matched
+    ) -> web.StreamResponse | None:
+        """Recognize the caller; or return the answer to one who is not recognized."""
+        if _is_public(match):
+            leave_nobody()
+            return None
+        try:
+            await enter(guard, credentials(request))
+        except Unauthenticated as error:
+            v1 = isinstance(match, V1Match | ApiError)
+            response = self._rest_v1.unauthenticated(request, error) if v1 else respond_error(error)
+            if response.status == 401:
+                for challenge in guard.authenticator.challenges:
+                    response.headers.add("WWW-Authenticate", challenge)
+            return response
+        return None
 
     def _match(self, request: web.BaseRequest, raw_path: str) -> Matched:
         """Find the API and the endpoint of a request."""
@@ -193,6 +219,13 @@ class RestV1Server(RestServer):
 
     def _match(self, request: web.BaseRequest, raw_path: str) -> Matched:
         return self._rest_v1.match(request.method, raw_path)
+
+
+def _is_public(match: Matched) -> bool:
+    """Whether a request is answered without a caller."""
+    if isinstance(match, V1Match):
+        return match.route.public
+    return isinstance(match, router.Match) and match.endpoint == "ping"
 
 
 def _path(request: web.BaseRequest) -> str:

@@ -37,7 +37,7 @@ from pixy.api.restv1.negotiation import Negotiated
 from pixy.api.restv1.peers import Peers
 from pixy.api.restv1.routes import Match, Route, Routes, split_cluster
 from pixy.engine.engine import Engine
-from pixy.errors import PixyError
+from pixy.errors import PixyError, Unauthenticated
 
 logger = logging.getLogger("pixy.api")
 
@@ -172,6 +172,14 @@ class RestV1:
         """The 429 answer to a request above ``max_concurrent_requests``."""
         kind = TOO_MANY_REQUESTS.with_text("Too many requests. Consider increasing `max_concurrent_requests`")
         return self._error(request, kind)
+
+    def unauthenticated(self, request: web.BaseRequest, error: Unauthenticated) -> web.StreamResponse:
+        """The 401 answer to a request whose caller is not recognized. A preflight has no credentials: it is answered."""
+        response = self.cors.preflight(request)
+        if response is None:
+            response = self._error(request, kind_of(error))
+            self.cors.allow(request, response)
+        return response
 
     def _failed(self, request: web.BaseRequest, error: Exception) -> web.StreamResponse:
         if not isinstance(error, PixyError):

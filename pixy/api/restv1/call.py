@@ -18,8 +18,8 @@ from pixy.api.restv1.negotiation import Negotiated
 from pixy.api.restv1.peers import Peers
 from pixy.api.restv1.routes import Match
 from pixy.config.model import Rest
-from pixy.engine.client import ClusterClient
 from pixy.engine.engine import Engine
+from pixy.engine.guarded import AnyCluster
 
 T = TypeVar("T")
 
@@ -89,7 +89,7 @@ class Call:
         self._query: dict[str, str] | None = None
 
     @property
-    def cluster(self) -> ClusterClient:
+    def cluster(self) -> AnyCluster:
         """The request's cluster. Raises UnknownCluster."""
         return self.engine.cluster(self.cluster_name)
 

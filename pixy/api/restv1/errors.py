@@ -26,6 +26,8 @@ class ErrorKind:
 
 BAD_REQUEST = ErrorKind(400, 400)
 KAFKA_BAD_REQUEST = ErrorKind(400, 40002)
+UNAUTHENTICATED = ErrorKind(401, 401)
+FORBIDDEN = ErrorKind(403, 403)
 KAFKA_AUTHENTICATION = ErrorKind(401, 40101)
 KAFKA_AUTHORIZATION = ErrorKind(403, 40301)
 NOT_FOUND = ErrorKind(404, 404, "HTTP 404 Not Found")
@@ -110,6 +112,8 @@ class NotAllowed(ApiError):
 
 # The first class that matches counts. KafkaError has its own rules, below.
 _KINDS: tuple[tuple[type[Exception], ErrorKind], ...] = (
+    (errors.Unauthenticated, UNAUTHENTICATED),
+    (errors.Forbidden, FORBIDDEN),
     (errors.UnknownPartition, PARTITION_NOT_FOUND),
     (errors.UnknownTopic, TOPIC_NOT_FOUND),
     (errors.UnknownCluster, NOT_FOUND),

@@ -46,4 +46,5 @@ def add_routes(routes: Routes) -> None:
         ("/openapi.json", _openapi),
         ("/docs", _docs),
     ):
-        routes.add(Route("GET", path, handler, answers=None, clustered=False))
+        public = path in ("/healthy", "/ready")
+        routes.add(Route("GET", path, handler, answers=None, clustered=False, public=public))

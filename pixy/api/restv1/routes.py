@@ -38,6 +38,7 @@ class Route:
         reads_body: whether the request has a body, so that its Content-Type must be one of this API.
             Other requests' bodies are ignored, and their Content-Type is a mere hint.
         clustered: whether the path also exists below ``/clusters/{cluster}``.
+        public: whether it is answered without a caller, although ``auth`` is on: a probe has no credentials.
     """
 
     method: str
@@ -47,6 +48,7 @@ class Route:
     only: Api | None = None
     reads_body: bool = False
     clustered: bool = True
+    public: bool = False
 
 
 @dataclass(frozen=True, slots=True)

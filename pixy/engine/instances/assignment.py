@@ -97,6 +97,10 @@ class _Assign(Operation):
         self.assignment.restore(self.before)
 
 
+def _allowed(subscription: Subscription, topics: tuple[str, ...]) -> tuple[str, ...]:
+    return topics if subscription.allowed is None else tuple(filter(subscription.allowed, topics))
+
+
 class Assignment:
     """Answers the requests about subscriptions and assignments, and follows the group's events."""
 
@@ -152,7 +156,9 @@ class Assignment:
 
     def subscribe(self, request: SubscribeTo) -> None:
         """See :class:`SubscribeTo`. Raises IllegalState."""
-        wanted = Subscription(topics=tuple(sorted(set(request.topics))), pattern=request.pattern)
+        wanted = Subscription(
+            topics=tuple(sorted(set(request.topics))), pattern=request.pattern, allowed=request.allowed
+        )
         state = self._context.state
         state.subscription.check_change(wanted)
         self._checking = ""
@@ -170,7 +176,7 @@ class Assignment:
     ) -> None:
         self._context.actor.pipe_to_self(
             self._context.catalogue.matching(TopicPattern(wanted.pattern)),
-            on_value=lambda topics: PatternMatched(wanted, topics, None, before, reply),
+            on_value=lambda topics: PatternMatched(wanted, _allowed(wanted, topics), None, before, reply),
             on_error=lambda error: PatternMatched(wanted, (), error, before, reply),
         )
 

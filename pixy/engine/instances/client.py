@@ -27,58 +27,61 @@ class InstanceClient:
 
     def __init__(self, registry: Callable[[], Awaitable[ActorRef[Any]]]) -> None:
         self._registry = registry
-        self._known: dict[tuple[str, str], ActorRef[Instance]] = {}
+        self._known: dict[tuple[str, str, str], ActorRef[Instance]] = {}
 
-    async def create(self, group: str, name: str | None, spec: InstanceSpec) -> str:
+    async def create(self, group: str, name: str | None, spec: InstanceSpec, *, owner: str = "") -> str:
         """Create an instance and return its name.
 
         Args:
             group: the id of its group.
             name: None: generate one.
             spec: the options it is created with.
+            owner: to whom it belongs: only calls with the same owner find it.
 
         Raises:
             InstanceExists: the group has an instance of that name.
             InvalidParameter: the name is not allowed.
             TooManyRequests: there are ``instances.max_instances`` instances.
         """
-        return await self._ask_registry(CreateInstance(group, name, spec))
+        return await self._ask_registry(CreateInstance(group, name, spec, owner))
 
     async def count(self) -> dict[str, int]:
         """The number of instances in each state: see :class:`GetInstanceState`."""
         return await self._ask_registry(CountInstances())
 
-    async def find(self, group: str, name: str) -> ActorRef[Instance]:
+    async def find(self, group: str, name: str, *, owner: str = "") -> ActorRef[Instance]:
         """Find an instance.
 
         Args:
             group: the id of its group.
             name: the instance's name.
+            owner: to whom it belongs.
 
         Raises:
-            UnknownInstance: there is no such instance.
+            UnknownInstance: there is no such instance, or it belongs to somebody else.
         """
-        ref = self._known.get((group, name))
+        ref = self._known.get((group, name, owner))
         if ref is None or not ref.is_alive():
-            self._known.pop((group, name), None)
-            ref = await self._ask_registry(GetInstance(group, name))
+            self._known.pop((group, name, owner), None)
+            ref = await self._ask_registry(GetInstance(group, name, owner))
             if len(self._known) >= _MAX_KNOWN:
                 self._known.clear()
-            self._known[group, name] = ref
+            self._known[group, name, owner] = ref
         return ref
 
-    async def ask(self, group: str, name: str, request: InstanceRequest[R]) -> R:
+    async def ask(self, group: str, name: str, request: InstanceRequest[R], *, owner: str = "") -> R:
         """Send a request to an instance and return its reply.
 
         Args:
             group: the id of its group.
             name: the instance's name.
             request: one of :mod:`pixy.engine.instances.messages`.
+            owner: to whom the instance belongs.
 
         Raises:
             UnknownInstance: there is no such instance, or it ended meanwhile.
         """
-        ref = await self.find(group, name)
+        ref = await self.find(group, name, owner=owner)
         try:
             return await ref.ask(request, block=False)
         except ActorDeadError as error:
@@ -86,18 +89,19 @@ class InstanceClient:
         except MailboxFull as error:
             raise TooManyRequests(_LIMIT) from error
 
-    async def read(self, group: str, name: str, request: ReadRecords) -> ReadBatch:
+    async def read(self, group: str, name: str, request: ReadRecords, *, owner: str = "") -> ReadBatch:
         """Read records. If the caller is cancelled, the next read returns the records.
 
         Args:
             group: the id of the instance's group.
             name: the instance's name.
             request: the limits of the read.
+            owner: to whom the instance belongs.
 
         Raises:
             UnknownInstance: there is no such instance, or it ended meanwhile.
         """
-        ref = await self.find(group, name)
+        ref = await self.find(group, name, owner=owner)
         future = ref.ask(request, block=False)
         try:
             return await future

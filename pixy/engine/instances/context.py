@@ -43,6 +43,8 @@ class Subscription:
     topics: tuple[str, ...] = ()
     pattern: str = ""
     partitions: tuple[TopicPartition, ...] = ()
+    allowed: Callable[[str], bool] | None = field(default=None, compare=False, repr=False)
+    """See :class:`~pixy.engine.instances.messages.SubscribeTo`."""
 
     def __bool__(self) -> bool:
         return bool(self.topics or self.pattern or self.partitions)

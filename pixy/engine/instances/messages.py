@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from actors import ActorRef, Request
@@ -71,6 +71,8 @@ class SubscribeTo(InstanceRequest[None]):
 
     topics: tuple[str, ...] = ()
     pattern: str = ""
+    allowed: Callable[[str], bool] | None = field(default=None, compare=False, repr=False)
+    """Which of the topics that match the pattern the reader may consume; None: all."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,19 +59,22 @@ class CreateInstance(Request[str]):
         group: the id of its group.
         name: None: generated, ``rest-consumer-[<node>-]<uuid>``.
         spec: the options it is created with.
+        owner: to whom it belongs; empty without ``auth``.
     """
 
     group: str
     name: str | None
     spec: InstanceSpec
+    owner: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class GetInstance(Request[ActorRef[Instance]]):
-    """Ask for an instance, or UnknownInstance."""
+    """Ask for an instance, or UnknownInstance, also if it belongs to somebody else."""
 
     group: str
     name: str
+    owner: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +143,7 @@ class Instances(Actor):
         self._open_session = open_session
         self._catalogue = catalogue
         self._by_name: dict[tuple[str, str], ActorRef[Instance]] = {}
+        self._owners: dict[tuple[str, str], str] = {}
         self._closing = False
 
     def on_receive(self, message: Any) -> Any:
@@ -154,7 +158,7 @@ class Instances(Actor):
         """Free the name of an instance that has stopped."""
         for key, known in tuple(self._by_name.items()):
             if known is ref:
-                del self._by_name[key]
+                self._free(key)
 
     @handles(CreateInstance)
     def _create(self, request: CreateInstance) -> str:
@@ -170,6 +174,7 @@ class Instances(Actor):
         # Instances that are closing still hold threads and connections, so they count.
         if len(self.children) >= self._proxy.instances.max_instances:
             raise TooManyRequests("instances.max_instances")
+        self._owners[key] = request.owner
         self._by_name[key] = self.spawn(
             Instance,
             request.group,
@@ -197,29 +202,36 @@ class Instances(Actor):
 
     @handles(GetInstance)
     def _get(self, request: GetInstance) -> ActorRef[Instance]:
-        ref = self._by_name.get((request.group, request.name)) or self._ignoring_case(request)
-        if ref is None or not ref.is_alive():
+        key = (request.group, request.name)
+        ref = self._by_name.get(key)
+        if ref is None:
+            key, ref = self._ignoring_case(request)
+        if ref is None or not ref.is_alive() or self._owners[key] != request.owner:
             raise UnknownInstance
         return ref
 
-    def _ignoring_case(self, request: GetInstance) -> ActorRef[Instance] | None:
+    def _ignoring_case(self, request: GetInstance) -> tuple[tuple[str, str], ActorRef[Instance] | None]:
         """The one instance whose name differs in letter case only: KIP-80 creates ``Instance1`` and reads
         from ``instance1``.
         """
         wanted = request.name.casefold()
         found = [
-            ref
-            for (group, name), ref in self._by_name.items()
-            if group == request.group and name.casefold() == wanted
+            (key, ref)
+            for key, ref in self._by_name.items()
+            if key[0] == request.group and key[1].casefold() == wanted
         ]
-        return found[0] if len(found) == 1 else None
+        return found[0] if len(found) == 1 else (("", ""), None)
 
     @handles(InstanceClosing)
     def _instance_closing(self, message: InstanceClosing) -> None:
         # Free the name at once, so that a client can create an instance again right after deleting it.
         key = (message.group, message.name)
         if self._by_name.get(key) is message.ref:
-            del self._by_name[key]
+            self._free(key)
+
+    def _free(self, key: tuple[str, str]) -> None:
+        del self._by_name[key]
+        del self._owners[key]
 
     @handles(CountInstances)
     def _count(self, _query: CountInstances) -> None:

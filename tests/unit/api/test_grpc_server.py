@@ -28,7 +28,7 @@ def of_every_size():
 
 async def main():
     system = ActorSystem()
-    engine = SimpleNamespace(config=App(proxies={"default": Proxy()}), diagnostics=SimpleNamespace(traced=False))
+    engine = SimpleNamespace(guard=None, config=App(proxies={"default": Proxy()}), diagnostics=SimpleNamespace(traced=False))
     server = await system.spawn(GrpcServer, engine, "127.0.0.1:0")
     await server.ask(Bind(), block=False)
     await asyncio.sleep(0.05)

@@ -58,6 +58,8 @@ class Cluster:
 
 
 class Engine:
+    guard = None
+
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 

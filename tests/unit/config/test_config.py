@@ -291,3 +291,40 @@ def test_a_file_may_leave_out_the_clusters(tmp_path: Path, text: str) -> None:
     assert {name: proxy.kafka.seed_peers for name, proxy in app.proxies.items()} == {
         "default": ["a:1", "b:2"]
     }
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("rules: [{who: ['*'], verbs: ['*']}]", "rules need auth.enabled: without it nobody is recognized"),
+        ("auth: {enabled: true}", "nobody would be recognized"),
+        ("auth: {enabled: true, basic: true, peer_uid: true}", "auth.basic needs auth.keys_file"),
+        ("auth: {enabled: true, anonymous: true}", "auth.anonymous needs rules"),
+        (
+            "auth: {enabled: true, peer_uid: true, certificate_name: x}",
+            "auth.certificate_name must be one of",
+        ),
+        ("auth: {enabled: true, jwt: {jwks_file: f}}", "auth.jwt needs issuer and audience"),
+        ("auth: {enabled: true, jwt: {jwks_file: f, jwks_url: u}}", "either jwks_file or jwks_url"),
+        (
+            "auth: {enabled: true, jwt: {jwks_file: f, issuer: i, audience: a, algorithms: [HS256]}}",
+            "auth.jwt.algorithms must be among",
+        ),
+        (
+            "auth: {enabled: true, jwt: {jwks_file: f, issuer: i, audience: a, algorithms: [none]}}",
+            "auth.jwt.algorithms must be among",
+        ),
+        (
+            "auth: {enabled: true, jwt: {jwks_url: 'http://host/k', issuer: i, audience: a}}",
+            "auth.jwt.jwks_url must begin with https://",
+        ),
+    ],
+)
+def test_a_set_up_of_auth_that_protects_nothing_is_refused(text: str, wanted: str) -> None:
+    assert wanted in problem("proxies: {default: {}}\n" + text)
+
+
+@pytest.mark.parametrize("url", ["https://host/keys", "http://localhost:1/keys", "http://[::1]/keys"])
+def test_the_keys_of_tokens_come_over_tls_or_from_this_machine(url: str) -> None:
+    text = f"proxies: {{default: {{}}}}\nauth: {{enabled: true, jwt: {{jwks_url: '{url}', issuer: i, audience: a}}}}"
+    assert validate(load_text(text)).auth.jwt.jwks_url == url

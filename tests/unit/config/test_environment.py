@@ -69,6 +69,10 @@ def other(kind: Any, default: Any) -> tuple[str, Any]:
     """A value that is not the default, as a variable's text and as the model has it."""
     if typing.get_origin(kind) is list and typing.get_args(kind)[0] is str:
         return "a:1, b:2", ["a:1", "b:2"]
+    if typing.get_origin(kind) is dict and typing.get_origin(typing.get_args(kind)[1]) is list:
+        return "{a: [b]}", {"a": ["b"]}
+    if typing.get_origin(kind) is list and not default:
+        return "[{who: [b]}]", [typing.get_args(kind)[0](who=["b"])]
     if typing.get_origin(kind) in (list, dict):
         return ("[]", []) if typing.get_origin(kind) is list else ("{a: b}", {"a": "b"})
     if isinstance(default, bool):

@@ -1,0 +1,132 @@
+"""Recognize callers: one way for all transports, from what they saw to a principal.
+
+A credential that is sent must be right: a wrong key never falls back to a certificate, a peer's uid or ``anonymous``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import time
+from collections.abc import Callable
+
+from pixy.auth import jwks
+from pixy.auth.certificates import Certificates
+from pixy.auth.keys import PREFIX, Keys, load_keys
+from pixy.auth.principal import ANONYMOUS, Credentials, Principal
+from pixy.auth.tokens import Tokens, UnknownTokenKey
+from pixy.config.security import Auth
+from pixy.errors import Unauthenticated
+
+
+class Authenticator:
+    """Recognizes callers.
+
+    Args:
+        config: ``auth``.
+        wall: seconds since 1970.
+
+    Raises:
+        ConfigError: a file cannot be read.
+    """
+
+    def __init__(self, config: Auth, wall: Callable[[], float] = time.time) -> None:
+        self._config = config
+        self._wall = wall
+        self._keys = Keys("")
+        self._certificates = Certificates(config.certificate_name) if config.certificates else None
+        jwt = config.jwt
+        self._tokens = Tokens(jwt) if jwt.jwks_file or jwt.jwks_url else None
+        self._remote: jwks.RemoteKeys | None = None
+        self._fresh: asyncio.Task[None] | None = None
+        self.load()
+
+    def load(self) -> None:
+        """Read the files of keys, again if they were read before. Raises ConfigError, and then uses the earlier ones."""
+        keys = load_keys(self._config.keys_file) if self._config.keys_file else None
+        path = self._config.jwt.jwks_file
+        public = jwks.load(path) if path else None
+        if keys is not None:
+            self._keys = keys
+        if public is not None and self._tokens is not None:
+            self._tokens.use(public)
+
+    def start(self) -> None:
+        """Begin to fetch ``jwks_url``."""
+        if self._config.jwt.jwks_url and self._tokens is not None:
+            loop = asyncio.get_running_loop()
+            self._remote = jwks.RemoteKeys(self._config.jwt, self._tokens.use, loop.time)
+            self._fresh = asyncio.create_task(self._remote.keep_fresh())
+
+    def stop(self) -> None:
+        """Fetch no more."""
+        if self._fresh is not None:
+            self._fresh.cancel()
+
+    async def identify(self, seen: Credentials) -> Principal:
+        """Return who calls; wait for the issuer's newer keys if need be. Raises Unauthenticated."""
+        try:
+            return self.recognize(seen)
+        except UnknownTokenKey:
+            if self._remote is None or not await self._remote.look_again():
+                raise
+            return self.recognize(seen)
+
+    def recognize(self, seen: Credentials) -> Principal:
+        """Return who calls, as far as it is known without waiting.
+
+        Args:
+            seen: what the transport saw.
+
+        Raises:
+            UnknownTokenKey: the token's issuer may have newer keys.
+            Unauthenticated: the credential is wrong, or there is none and ``anonymous`` is off.
+        """
+        now = self._wall()
+        if seen.api_key is not None:
+            if seen.authorization is not None:
+                raise Unauthenticated("send either Authorization or X-API-Key", "ambiguous")
+            return self._key(seen.api_key, now)
+        if seen.authorization is not None:
+            return self._authorization(seen.authorization, now)
+        if self._certificates is not None and seen.certificate is not None:
+            return self._certificates.principal(seen.certificate, now)
+        if self._config.peer_uid and seen.uid is not None:
+            return Principal(f"uid:{seen.uid}")
+        if self._config.anonymous:
+            return ANONYMOUS
+        raise Unauthenticated("credentials are required")
+
+    @property
+    def challenges(self) -> list[str]:
+        """The values of WWW-Authenticate (RFC 9110, section 11.6.1) in an answer 401."""
+        return ["Bearer", 'Basic realm="kafka-pixy"'] if self._config.basic else ["Bearer"]
+
+    def _authorization(self, header: str, now: float) -> Principal:
+        scheme, _, value = header.strip().partition(" ")
+        scheme, value = scheme.lower(), value.strip()
+        if scheme == "bearer" and value.startswith(PREFIX):
+            return self._key(value, now)
+        if scheme == "bearer" and self._tokens is not None:
+            return self._tokens.verify(value, now)
+        if scheme == "basic" and self._config.basic:
+            return self._basic(value, now)
+        raise Unauthenticated("this kind of credentials is not accepted", "unknown_scheme")
+
+    def _basic(self, value: str, now: float) -> Principal:
+        try:
+            name, colon, key = base64.b64decode(value, validate=True).decode().partition(":")
+        except (binascii.Error, ValueError):
+            colon = name = key = ""
+        if not colon:
+            raise Unauthenticated("the Authorization header is malformed", "malformed")
+        return self._key(key, now, name)
+
+    def _key(self, key: str, now: float, name: str | None = None) -> Principal:
+        if not self._config.keys_file:
+            raise Unauthenticated("this kind of credentials is not accepted", "unknown_scheme")
+        return self._keys.find(key, now, name)
+
+
+__all__ = ["Authenticator"]

@@ -1,0 +1,87 @@
+"""The patterns of ``rules``, ``limits`` and ``auth.groups``. Pure.
+
+``*`` matches everything, ``orders.*`` a prefix, ``re:EXPRESSION`` a whole name in RE2's syntax, and anything else one
+name. RE2 takes linear time, so no name that a client sends makes a check slow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import re2
+
+from pixy.auth.principal import ANONYMOUS, Principal
+from pixy.errors import ConfigError
+
+Matches = Callable[[str], object]
+
+_EXPRESSION = "re:"
+_GROUP = "group:"
+
+
+def compile_pattern(text: str) -> Matches:
+    """Return a function that tells whether a name matches. Raises ConfigError."""
+    if text == "*":
+        return lambda _name: True
+    if text.startswith(_EXPRESSION):
+        options = re2.Options()
+        options.log_errors = False
+        try:
+            expression = re2.compile(text.removeprefix(_EXPRESSION), options)
+        except re2.error as error:
+            why = error.args[0] if error.args else ""
+            shown = why.decode(errors="replace") if isinstance(why, bytes) else str(why)
+            raise ConfigError(f"bad pattern {text!r}: {shown}") from None
+        return lambda name: expression.fullmatch(name) is not None
+    head, star, tail = text.partition("*")
+    if tail or not text:
+        raise ConfigError(
+            f"bad pattern {text!r}: * stands at the end only; re:EXPRESSION matches anything else"
+        )
+    return (lambda name: name.startswith(head)) if star else (lambda name: name == text)
+
+
+class AnyOf:
+    """Some patterns; a name matches if one of them does.
+
+    Args:
+        patterns: their texts.
+
+    Raises:
+        ConfigError: a pattern is wrong.
+    """
+
+    def __init__(self, patterns: Iterable[str]) -> None:
+        self._matches = [compile_pattern(text) for text in patterns]
+
+    def __call__(self, name: str) -> bool:
+        """Whether a name matches."""
+        return any(matches(name) for matches in self._matches)
+
+
+class Who:
+    """Some principals: patterns of names, and ``group:NAME``. ``*`` is everybody but ``anonymous``.
+
+    Args:
+        who: the texts.
+        groups: ``auth.groups``: the members of each group, as patterns of names.
+
+    Raises:
+        ConfigError: a pattern is wrong.
+    """
+
+    def __init__(self, who: Sequence[str], groups: Mapping[str, Sequence[str]]) -> None:
+        self._groups = {text.removeprefix(_GROUP) for text in who if text.startswith(_GROUP)}
+        members = [member for name in sorted(self._groups) for member in groups.get(name, ())]
+        names = [text for text in who if not text.startswith(_GROUP)] + members
+        self._anonymous = ANONYMOUS.name in names
+        self._names = AnyOf(names)
+
+    def __call__(self, principal: Principal) -> bool:
+        """Whether a principal is one of them."""
+        if principal.name == ANONYMOUS.name:
+            return self._anonymous
+        return not self._groups.isdisjoint(principal.groups) or self._names(principal.name)
+
+
+__all__ = ["AnyOf", "Who", "compile_pattern"]

@@ -1,0 +1,93 @@
+"""The caller of a request, the same for all transports.
+
+The caller travels in a context variable from the transport to the engine's entrance. An argument of every handler
+would do the same, but a handler that forgets it would have to be noticed; without a caller the entrance refuses.
+"""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Final
+
+from pixy.errors import Unauthenticated
+
+MAX_NAME: Final = 255
+"""Characters of a name without its kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Somebody who was recognized.
+
+    Attributes:
+        name: the kind of credential and the name in it, such as ``key:billing``, ``jwt:alice``, ``cert:app-1`` or
+            ``uid:1000``; so a token cannot name whom a key names. ``anonymous`` has shown no credential.
+        groups: the groups that the credential itself names.
+    """
+
+    name: str
+    groups: frozenset[str] = frozenset()
+
+
+ANONYMOUS: Final = Principal("anonymous")
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """What a transport saw of a caller.
+
+    Attributes:
+        authorization: the Authorization header, or metadata ``authorization``.
+        api_key: the header or metadata ``X-API-Key``.
+        certificate: the client certificate that the TLS handshake has verified, in PEM or DER.
+        uid: the peer's user id, on a unix socket.
+        address: the peer's, for the audit log.
+        trace: the caller's W3C ``traceparent``.
+    """
+
+    authorization: str | None = None
+    api_key: str | None = None
+    certificate: bytes | None = field(default=None, repr=False)
+    uid: int | None = None
+    address: str = ""
+    trace: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """A principal and where he calls from.
+
+    Attributes:
+        principal: who.
+        address: of the peer.
+        trace: his W3C ``traceparent``, or empty.
+    """
+
+    principal: Principal
+    address: str = ""
+    trace: str = ""
+
+
+current: ContextVar[Caller | None] = ContextVar("pixy_caller", default=None)
+"""The caller of the request that this task answers."""
+
+
+def checked_name(kind: str, name: object) -> str:
+    """Make a principal's name.
+
+    Args:
+        kind: of the credential.
+        name: from the credential; 1 to 255 printable characters.
+
+    Raises:
+        Unauthenticated: it is not.
+    """
+    if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME or not name.isprintable():
+        raise Unauthenticated(
+            f"the credential's name must be 1 to {MAX_NAME} printable characters", "bad_name"
+        )
+    return f"{kind}:{name}"
+
+
+__all__ = ["ANONYMOUS", "Caller", "Credentials", "Principal", "checked_name", "current"]

@@ -1,0 +1,106 @@
+"""Bearer tokens: JWTs (RFC 7519) with a signature that a public key verifies. joserfc does the cryptography."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, Final
+
+from joserfc import errors, jwt
+from joserfc.jwk import KeySet
+
+from pixy.auth.principal import Principal, checked_name
+from pixy.config.security import Jwt
+from pixy.errors import Unauthenticated
+
+MAX_TOKEN: Final = 16 * 1024
+"""Characters of a token."""
+MAX_GROUPS: Final = 200
+
+
+class UnknownTokenKey(Unauthenticated):
+    """No key that we have may have signed the token; the issuer may have a newer one."""
+
+    def __init__(self) -> None:
+        super().__init__("the token is signed with an unknown key", "unknown_key")
+
+
+class Tokens:
+    """Verifies tokens, and remembers those that it has verified until they expire.
+
+    Args:
+        config: ``auth.jwt``.
+    """
+
+    def __init__(self, config: Jwt) -> None:
+        self._config = config
+        self._keys: KeySet | None = None
+        self._cache: dict[bytes, tuple[Principal, float]] = {}
+
+    def use(self, keys: KeySet) -> None:
+        """Verify with these keys from now on; a token that another key has signed is not known any more."""
+        if self._keys is None or self._keys.as_dict() != keys.as_dict():
+            self._keys = keys
+            self._cache.clear()
+
+    def verify(self, token: str, now: float) -> Principal:
+        """Return whose token it is.
+
+        Args:
+            token: as the client sent it.
+            now: seconds since 1970.
+
+        Raises:
+            UnknownTokenKey: it may be signed with a newer key.
+            Unauthenticated: it is not valid, or not for us, or not at this time.
+        """
+        if len(token) > MAX_TOKEN:
+            raise Unauthenticated("the token is too long", "bad_token")
+        digest = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
+        known = self._cache.get(digest)
+        if known is not None and now < known[1]:
+            return known[0]
+        claims = self._claims(token, now)
+        principal = self._principal(claims)
+        if len(self._cache) >= self._config.max_cached:
+            del self._cache[next(iter(self._cache))]
+        self._cache[digest] = principal, float(claims["exp"]) + self._config.clock_skew
+        return principal
+
+    def _claims(self, token: str, now: float) -> dict[str, Any]:
+        if self._keys is None:
+            raise UnknownTokenKey
+        config = self._config
+        checks = jwt.JWTClaimsRegistry(
+            now=int(now),
+            leeway=int(config.clock_skew),
+            exp={"essential": True},
+            iss={"essential": True, "value": config.issuer},
+            aud={"essential": True, "value": config.audience},
+        )
+        try:
+            claims = jwt.decode(token, self._keys, algorithms=config.algorithms).claims
+            checks.validate(claims)
+        except errors.InvalidKeyIdError:
+            raise UnknownTokenKey from None
+        except errors.ExpiredTokenError:
+            raise Unauthenticated("the token has expired", "expired") from None
+        except errors.InvalidClaimError as error:
+            raise Unauthenticated(
+                f"the token's claims do not fit: {error.description}", "bad_claims"
+            ) from None
+        except errors.MissingClaimError as error:
+            raise Unauthenticated(f"the token lacks claims: {error.description}", "bad_claims") from None
+        except Exception:  # whatever a stranger's bytes may raise in the library: not a token of ours
+            raise Unauthenticated("the token is not valid", "bad_token") from None
+        return dict(claims)
+
+    def _principal(self, claims: dict[str, Any]) -> Principal:
+        name = checked_name("jwt", claims.get(self._config.name_claim))
+        found = claims.get(self._config.groups_claim) if self._config.groups_claim else None
+        groups = found.split() if isinstance(found, str) else found if isinstance(found, list) else []
+        if len(groups) > MAX_GROUPS:
+            raise Unauthenticated(f"the token names more than {MAX_GROUPS} groups", "bad_claims")
+        return Principal(name, frozenset(each for each in groups if isinstance(each, str)))
+
+
+__all__ = ["MAX_TOKEN", "Tokens", "UnknownTokenKey"]

@@ -1,0 +1,113 @@
+"""``kafka-pixy keys``: make, list and remove API keys in the file that ``auth.keys_file`` names."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pixy.auth.keys import Keys, StoredKey, load_keys, make_key
+from pixy.config.durations import parse_duration
+from pixy.errors import ConfigError
+
+EXIT_ERROR = 1
+_DAY = 86_400.0
+
+
+def _lifetime(text: str) -> float:
+    try:
+        seconds = float(text[:-1]) * _DAY if text.endswith("d") else parse_duration(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < 1e10:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time such as 90d or 12h")
+    return seconds
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Return the command's parser."""
+    parser = argparse.ArgumentParser(
+        prog="kafka-pixy keys", description="Make, list and remove API keys in the file `auth.keys_file`."
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    new = commands.add_parser("new", help="make a key, print it once, and store its hash")
+    new.add_argument("name", help="whose key it is; rules call it key:NAME")
+    new.add_argument("--expires", type=_lifetime, metavar="TIME", help="such as 90d or 12h (default: never)")
+    new.add_argument("--groups", default="", metavar="A,B", help="its groups; rules call them group:A")
+    remove = commands.add_parser("remove", help="remove all keys of a name, or one of them")
+    remove.add_argument("name")
+    remove.add_argument("--hash", default="", help="the beginning of the hash, as `list` shows it")
+    shown = commands.add_parser("list", help="list names, hashes and expiries")
+    for each in (new, remove, shown):
+        each.add_argument("--file", type=Path, required=True, help="the file of keys")
+    return parser
+
+
+def run(argv: Sequence[str]) -> int:
+    """Run one command and return the exit code. A wrong command line exits with 2."""
+    args = make_parser().parse_args(argv)
+    try:
+        return {"new": _new, "remove": _remove, "list": _list}[args.command](args)
+    except (ConfigError, OSError) as error:
+        print(f"kafka-pixy keys: {error}", file=sys.stderr)
+        return EXIT_ERROR
+
+
+def _stored(path: Path) -> list[StoredKey]:
+    return load_keys(str(path)).stored if path.exists() else []
+
+
+def _new(args: argparse.Namespace) -> int:
+    expires = None if args.expires is None else time.time() + args.expires
+    groups = [each for each in args.groups.split(",") if each]
+    key, stored = make_key(args.name, expires, groups)
+    _stored(args.file)  # a file that the daemon would refuse is not made longer
+    with open(os.open(args.file, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600), "r+b") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - 1))
+        broken = size > 0 and file.read(1) != b"\n"
+        file.write(b"\n" * broken + stored.line().encode() + b"\n")
+    print(key)
+    return 0
+
+
+def _remove(args: argparse.Namespace) -> int:
+    lines = args.file.read_text().splitlines()
+    stored = _stored(args.file)
+    gone = [each for each in stored if each.name == args.name and each.digest.startswith(args.hash)]
+    if not gone:
+        raise ConfigError(f"{args.file} has no such key of {args.name}")
+    digests = {f"sha256:{each.digest}" for each in gone}
+    kept = [line for line in lines if digests.isdisjoint(line.split())]
+    Keys("\n".join(kept))
+    scratch = args.file.with_name(f".{args.file.name}.{os.getpid()}")
+    try:
+        with open(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.writelines(f"{line}\n" for line in kept)
+        with contextlib.suppress(OSError):
+            os.chmod(scratch, args.file.stat().st_mode & 0o777)
+        os.replace(scratch, args.file)
+    finally:
+        scratch.unlink(missing_ok=True)
+    print(f"removed {len(gone)}")
+    return 0
+
+
+def _list(args: argparse.Namespace) -> int:
+    now = time.time()
+    for each in load_keys(str(args.file)).stored:
+        expires = "never expires"
+        if each.expires is not None:
+            over = "expired" if each.expires <= now else "expires"
+            expires = f"{over} {datetime.fromtimestamp(each.expires, UTC):%Y-%m-%dT%H:%M:%SZ}"
+        groups = f" groups={','.join(sorted(each.groups))}" if each.groups else ""
+        print(f"key:{each.name} {each.digest[:12]} {expires}{groups}")
+    return 0
+
+
+__all__ = ["run"]

@@ -1,0 +1,71 @@
+"""``kafka-pixy rules explain``: say why a principal may or may not do something."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from pixy.auth.principal import Principal
+from pixy.auth.rules import Access, Rules
+from pixy.config import load_file, validate
+from pixy.config.model import Proxy
+from pixy.config.security import VERBS
+from pixy.errors import ConfigError
+
+EXIT_REFUSED = 1
+EXIT_USAGE = 2
+_PARTS = ("cluster", "topic", "group")
+
+
+def _resource(text: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for part in filter(None, text.split(",")):
+        name, equals, value = part.partition("=")
+        if name not in _PARTS or not equals or not value or name in found:
+            raise argparse.ArgumentTypeError(
+                f"{text!r} is not like topic=orders,group=billing or cluster=east,topic=orders"
+            )
+        found[name] = value
+    return found
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Return the command's parser."""
+    parser = argparse.ArgumentParser(prog="kafka-pixy rules", description="Try out the rules of a file.")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    explain = commands.add_parser(
+        "explain", help="say why a principal may do something; exit code 1 if he may not"
+    )
+    explain.add_argument("principal", help="such as key:billing, jwt:alice, cert:app-1, uid:1000, anonymous")
+    explain.add_argument("verb", choices=VERBS)
+    explain.add_argument(
+        "resource", type=_resource, help="such as topic=orders,group=billing; cluster= if not the default one"
+    )
+    explain.add_argument("--groups", default="", metavar="A,B", help="groups that the credential names")
+    explain.add_argument("--config", required=True, metavar="FILE", help="the daemon's configuration")
+    return parser
+
+
+def run(argv: Sequence[str]) -> int:
+    """Run one command and return the exit code: 0 allowed, 1 refused, 2 wrong command line or file."""
+    args = make_parser().parse_args(argv)
+    try:
+        app = load_file(args.config)
+        if not app.proxies:
+            app.proxies["default"] = Proxy()
+        rules = Rules(validate(app).rules, app.auth.groups)
+    except ConfigError as error:
+        print(f"kafka-pixy rules: {' '.join(str(error).split())}", file=sys.stderr)
+        return EXIT_USAGE
+    asked = args.resource
+    access = Access(
+        args.verb, app.cluster_name(asked.get("cluster", "")), asked.get("topic"), asked.get("group")
+    )
+    principal = Principal(args.principal, frozenset(filter(None, args.groups.split(","))))
+    for line in rules.explain(principal, access):
+        print(line)
+    return 0 if rules.allows(principal, access) else EXIT_REFUSED
+
+
+__all__ = ["run"]

@@ -1,0 +1,62 @@
+"""The sections of the configuration about who may do what: ``auth``, ``rules``.
+
+:mod:`pixy.auth` gives them their meaning; docs/security.md explains them with worked set-ups.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from pixy.config.kinds import AnyDuration, PositiveDuration, PositiveInt, seconds as _seconds
+
+VERBS: Final = ("produce", "consume", "ack", "describe", "admin", "console")
+"""What a rule may allow."""
+ALGORITHMS: Final = (
+    "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519", "EdDSA",
+)  # fmt: skip
+"""Signatures of tokens: with a public key only, so that a daemon that checks tokens cannot make any."""
+CERTIFICATE_NAMES: Final = ("cn", "dns", "uri", "email")
+
+
+@dataclass(slots=True)
+class Jwt:
+    """``auth.jwt``"""
+
+    issuer: str = ""
+    audience: str = ""
+    jwks_file: str = ""
+    jwks_url: str = ""
+    jwks_refresh: PositiveDuration = _seconds(300)
+    jwks_timeout: PositiveDuration = _seconds(5)
+    algorithms: list[str] = field(default_factory=lambda: ["RS256", "PS256", "ES256", "Ed25519", "EdDSA"])
+    clock_skew: AnyDuration = _seconds(30)
+    name_claim: str = "sub"
+    groups_claim: str = ""
+    max_cached: PositiveInt = 10_000
+
+
+@dataclass(slots=True)
+class Auth:
+    """``auth``: who a caller is."""
+
+    enabled: bool = False
+    keys_file: str = ""
+    basic: bool = False
+    jwt: Jwt = field(default_factory=Jwt)
+    certificates: bool = False
+    certificate_name: str = "cn"
+    peer_uid: bool = False
+    anonymous: bool = False
+    groups: dict[str, list[str]] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Rule:
+    """One element of ``rules``: what some principals may do."""
+
+    who: list[str] = field(default_factory=list)
+    verbs: list[str] = field(default_factory=list)
+    clusters: list[str] = field(default_factory=lambda: ["*"])
+    topics: list[str] = field(default_factory=list)
+    groups: list[str] = field(default_factory=list)

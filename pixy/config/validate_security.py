@@ -1,0 +1,47 @@
+"""Check ``auth`` and ``rules``. Their patterns are checked by :mod:`pixy.auth`, which compiles them."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from pixy.config import model
+from pixy.config.security import ALGORITHMS, CERTIFICATE_NAMES, Jwt
+
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+def problem_of(app: model.App) -> str:
+    """Describe the first problem of the sections; empty if there is none."""
+    auth = app.auth
+    if not auth.enabled:
+        return "rules need auth.enabled: without it nobody is recognized" if app.rules else ""
+    tokens = bool(auth.jwt.jwks_file or auth.jwt.jwks_url)
+    if not (auth.keys_file or tokens or auth.certificates or auth.peer_uid or auth.anonymous):
+        return "auth.enabled needs keys_file, jwt, certificates, peer_uid or anonymous: nobody would be recognized"
+    if auth.basic and not auth.keys_file:
+        return "auth.basic needs auth.keys_file: the password is an API key"
+    if auth.certificate_name not in CERTIFICATE_NAMES:
+        return f"auth.certificate_name must be one of {', '.join(CERTIFICATE_NAMES)}"
+    if auth.certificates:
+        return "auth.certificates is not supported yet"
+    if app.rest.peers and app.rest.peer_requests == "forward":
+        return "auth with rest.peers needs rest.peer_requests: redirect"
+    if auth.anonymous and not app.rules:
+        return "auth.anonymous needs rules: without any, everybody may do everything"
+    return _jwt_problem(auth.jwt) if tokens else ""
+
+
+def _jwt_problem(jwt: Jwt) -> str:
+    if jwt.jwks_file and jwt.jwks_url:
+        return "auth.jwt: either jwks_file or jwks_url"
+    if not jwt.issuer or not jwt.audience:
+        return (
+            "auth.jwt needs issuer and audience: the issuer's tokens for other services must not count here"
+        )
+    if not jwt.algorithms or not set(jwt.algorithms) <= set(ALGORITHMS):
+        return f"auth.jwt.algorithms must be among {', '.join(ALGORITHMS)}"
+    if jwt.jwks_url:
+        url = urlsplit(jwt.jwks_url)
+        if url.scheme != "https" and not (url.scheme == "http" and url.hostname in _LOOPBACK):
+            return "auth.jwt.jwks_url must begin with https://, or with http:// for this machine"
+    return ""

@@ -1,0 +1,104 @@
+"""The engine's entrance when ``auth`` is on: the one place that decides what a caller may do.
+
+Every transport gets its clusters from :meth:`pixy.engine.engine.Engine.cluster`, which returns a
+:class:`~pixy.engine.guarded.GuardedCluster` then. Each of its methods says what it is about to do
+(:meth:`Guard.begin`) before it hands the call on. Without a caller in the context nothing is allowed.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from pixy.auth.authenticator import Authenticator
+from pixy.auth.principal import Caller, current
+from pixy.auth.rules import Access, Rules
+from pixy.config.model import App
+from pixy.errors import Forbidden, Unauthenticated
+
+
+class Operation:
+    """Something that a caller does, from its permission to its end. A context manager."""
+
+    __slots__ = ("_access", "_caller", "_guard")
+
+    def __init__(self, guard: Guard, caller: Caller, access: Access) -> None:
+        self._guard = guard
+        self._caller = caller
+        self._access = access
+
+    def __enter__(self) -> Operation:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """The operation is over."""
+
+
+class Guard:
+    """Recognizes callers and decides what they may do.
+
+    Args:
+        config: the whole configuration, with ``auth`` enabled.
+
+    Raises:
+        ConfigError: a file or a rule is wrong.
+    """
+
+    def __init__(self, config: App) -> None:
+        self.authenticator = Authenticator(config.auth)
+        self.rules = Rules(config.rules, config.auth.groups)
+
+    def start(self) -> None:
+        """Begin to keep keys fresh."""
+        self.authenticator.start()
+
+    def stop(self) -> None:
+        """End what :meth:`start` has begun."""
+        self.authenticator.stop()
+
+    def caller(self) -> Caller:
+        """The caller of the request that is being answered. Raises Unauthenticated."""
+        caller = current.get()
+        if caller is None:
+            raise Unauthenticated("credentials are required")
+        return caller
+
+    def admit(self, caller: Caller, cluster: str) -> None:
+        """Raise Forbidden unless a caller may do anything in a cluster, whether it exists or not."""
+        if not self.rules.knows_cluster(caller.principal, cluster):
+            raise Forbidden(f"{caller.principal.name} may not use cluster {cluster}")
+
+    def allows(self, caller: Caller, access: Access) -> bool:
+        """Whether a caller may do something."""
+        return self.rules.allows(caller.principal, access)
+
+    def check(self, caller: Caller, access: Access) -> None:
+        """Raise Forbidden unless a caller may do something."""
+        self.rules.check(caller.principal, access)
+
+    def begin(self, caller: Caller, *accesses: Access) -> Operation:
+        """Permit an operation.
+
+        Args:
+            caller: who.
+            accesses: all that the operation does; the first one names it.
+
+        Raises:
+            Forbidden: a rule is missing.
+        """
+        for access in accesses:
+            self.check(caller, access)
+        return Operation(self, caller, accesses[0])
+
+    def begin_own(self, caller: Caller, access: Access) -> Operation:
+        """Permit an operation on something that belongs to the caller, whatever the rules say.
+
+        Args:
+            caller: who.
+            access: names the operation.
+        """
+        return Operation(self, caller, access)
+
+
+__all__ = ["Guard", "Operation"]

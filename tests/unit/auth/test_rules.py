@@ -1,0 +1,168 @@
+"""Rules: who may do what, and why."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, strategies as st
+
+from pixy.auth.principal import ANONYMOUS, Principal
+from pixy.auth.rules import Access, Rules
+from pixy.cli.rules import run
+from pixy.config.security import VERBS, Rule
+from pixy.errors import ConfigError, Forbidden
+
+APP = Principal("key:app")
+OPS = Principal("jwt:olga", frozenset({"ops"}))
+
+
+def rule(
+    who: str = "key:app", verbs: str = "produce", topics: str = "orders", groups: str = "", **more: str
+) -> Rule:
+    return Rule(
+        who=[who],
+        verbs=verbs.split(),
+        topics=topics.split(),
+        groups=groups.split(),
+        **{k: v.split() for k, v in more.items()},
+    )  # type: ignore[arg-type]
+
+
+def test_without_rules_everybody_may_do_everything_and_with_one_nobody_else_may_anything() -> None:
+    assert Rules([], {}).allows(APP, Access("admin", "c", "t", "g"))
+    rules = Rules([rule()], {})
+    assert rules.allows(APP, Access("produce", "c", "orders"))
+    assert not rules.allows(OPS, Access("produce", "c", "orders"))
+    assert not rules.allows(APP, Access("produce", "c", "other"))
+    with pytest.raises(Forbidden, match=r"^key:app may not consume topic orders as group g in cluster c$"):
+        rules.check(APP, Access("consume", "c", "orders", "g"))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name", "matches"),
+    [
+        ("*", "x", True),
+        ("orders", "orders", True),
+        ("orders", "orders2", False),
+        ("orders.*", "orders.eu", True),
+        ("orders.*", "orders", False),
+        ("orders.*", "ordersXeu", False),
+        ("re:orders-[0-9]+", "orders-12", True),
+        ("re:orders-[0-9]+", "orders-12x", False),
+        ("re:a|b", "bx", False),
+        ("Orders", "orders", False),
+    ],
+)
+def test_patterns(pattern: str, name: str, matches: bool) -> None:
+    assert Rules([rule(topics=pattern)], {}).allows(APP, Access("produce", "c", name)) is matches
+
+
+@pytest.mark.parametrize("pattern", ["", "a*b", "**", "*a", "re:(", "re:(?=a)"])
+def test_a_wrong_pattern_names_its_rule(pattern: str) -> None:
+    with pytest.raises(ConfigError, match=r"^rules\[1\]: bad pattern"):
+        Rules([rule(), Rule(who=["key:a"], verbs=["produce"], topics=[pattern])], {})
+
+
+@pytest.mark.parametrize(
+    "wrong", [Rule(who=["key:a"]), Rule(verbs=["produce"]), Rule(who=["key:a"], verbs=["write"])]
+)
+def test_a_rule_needs_who_and_known_verbs(wrong: Rule) -> None:
+    with pytest.raises(ConfigError, match=r"^rules\[0\]"):
+        Rules([wrong], {})
+
+
+def test_a_missing_list_of_topics_or_groups_allows_none_of_them() -> None:
+    rules = Rules([Rule(who=["*"], verbs=["*"])], {})
+    for verb in VERBS:
+        assert rules.allows(APP, Access(verb, "c"))
+        assert not rules.allows(APP, Access(verb, "c", topic="t"))
+        assert not rules.allows(APP, Access(verb, "c", group="g"))
+
+
+def test_one_rule_must_allow_all_of_an_access() -> None:
+    rules = Rules(
+        [rule(verbs="consume", topics="a", groups="x"), rule(verbs="consume", topics="b", groups="y")], {}
+    )
+    assert rules.allows(APP, Access("consume", "c", "a", "x"))
+    assert not rules.allows(APP, Access("consume", "c", "a", "y"))
+
+
+def test_groups_come_from_the_configuration_or_from_the_credential() -> None:
+    groups = {"ops": ["key:app", "cert:*"]}
+    rules = Rules([rule(who="group:ops")], groups)
+    access = Access("produce", "c", "orders")
+    for name, may in (("key:app", True), ("cert:any", True), ("key:application", False), ("jwt:app", False)):
+        assert rules.allows(Principal(name), access) is may, name
+    assert rules.allows(OPS, access)
+    assert not rules.allows(Principal("jwt:x", frozenset({"operators"})), access)
+
+
+def test_a_star_is_everybody_who_is_recognized_but_not_anonymous() -> None:
+    access = Access("produce", "c", "orders")
+    assert Rules([rule(who="*")], {}).allows(APP, access)
+    assert not Rules([rule(who="*")], {}).allows(ANONYMOUS, access)
+    assert not Rules([rule(who="anon*")], {}).allows(ANONYMOUS, access)
+    assert Rules([rule(who="anonymous")], {}).allows(ANONYMOUS, access)
+    assert not Rules([rule(who="anonymous")], {}).allows(APP, access)
+
+
+names = st.sampled_from(["a", "ab", "b", "a*", "*"])
+lists = st.lists(names, max_size=2)
+
+
+@given(
+    st.lists(st.tuples(lists, lists, lists, st.sampled_from(VERBS)), min_size=1, max_size=4),
+    st.sampled_from(VERBS),
+    st.sampled_from([None, "a", "ab", "c"]),
+    st.sampled_from([None, "a", "ab", "c"]),
+)
+def test_a_decision_is_the_same_when_repeated_and_agrees_with_its_explanation(
+    made: list[tuple[list[str], list[str], list[str], str]], verb: str, topic: str | None, group: str | None
+) -> None:
+    rules = Rules([Rule(["key:*"], [v], c, t, g) for c, t, g, v in made], {})
+    access = Access(verb, "a", topic, group)
+    allowed = rules.allows(APP, access)
+
+    def fits(patterns: list[str], name: str | None) -> bool:
+        return name is None or any(p in ("*", name) or (p == "a*" and name.startswith("a")) for p in patterns)
+
+    assert allowed == any(
+        v == verb and fits(c, "a") and fits(t, topic) and fits(g, group) for c, t, g, v in made
+    )
+    assert rules.allows(APP, access) is allowed
+    assert rules.explain(APP, access)[0].startswith("allowed: " if allowed else "refused: ")
+
+
+CONFIG = """
+auth: {enabled: true, keys_file: unused, groups: {billing: ["key:invoices"]}}
+rules:
+  - {who: ["group:billing"], verbs: [consume, ack], topics: ["orders.*"], groups: [billing]}
+  - {who: ["key:shop"], verbs: [produce], topics: [orders.eu]}
+"""
+
+
+def test_the_command_explains(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text(CONFIG)
+
+    def explain(*args: str) -> tuple[int, str]:
+        code = run(["explain", *args, "--config", str(file)])
+        return code, capsys.readouterr().out
+
+    assert explain("key:invoices", "consume", "topic=orders.eu,group=billing") == (
+        0,
+        "allowed: rules[0] lets key:invoices consume topic orders.eu as group billing in cluster default\n",
+    )
+    assert explain("key:shop", "produce", "topic=orders.us") == (
+        1,
+        "refused: no rule lets key:shop produce topic orders.us in cluster default\n"
+        "  rules[0] does not match in `who`\n"
+        "  rules[1] does not match in `topics`\n",
+    )
+    assert explain("jwt:x", "ack", "topic=orders.a,group=billing", "--groups", "billing")[0] == 0
+    file.write_text("rules: [{who: [a], verbs: [b]}]")
+    assert run(["explain", "key:a", "ack", "topic=t", "--config", str(file)]) == 2
+    assert "rules need auth.enabled" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        run(["explain", "key:a", "ack", "orders", "--config", str(file)])
