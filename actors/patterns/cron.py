@@ -41,7 +41,7 @@ class Cron:
         try:
             import cronsim
         except ModuleNotFoundError:
-            raise ModuleNotFoundError("cron timers need cronsim: pip install 'kafka-pixy[cron]'") from None
+            raise ModuleNotFoundError("cron timers need cronsim: pip install cronsim") from None
         try:
             return next(cronsim.CronSim(self.expression, moment.astimezone(self.zone)))
         except (cronsim.CronSimError, StopIteration) as error:

@@ -58,7 +58,7 @@ class TypedCodec:
         try:
             import msgspec
         except ModuleNotFoundError:
-            raise ModuleNotFoundError("TypedCodec needs msgspec: pip install 'kafka-pixy[nats]'") from None
+            raise ModuleNotFoundError("TypedCodec needs msgspec: pip install msgspec") from None
         self._msgspec = msgspec
         self._types: dict[str, type] = {}
         for each in types:

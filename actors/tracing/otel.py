@@ -15,9 +15,7 @@ try:
     from opentelemetry import trace as api
     from opentelemetry.context import Context
 except ImportError as error:
-    raise ImportError(
-        "actors.tracing.otel needs OpenTelemetry; the extra 'otel' has it: pip install 'kafka-pixy[otel]'"
-    ) from error
+    raise ImportError("actors.tracing.otel needs OpenTelemetry: pip install opentelemetry-api") from error
 
 if TYPE_CHECKING:
     from actors._system import ActorSystem

@@ -14,7 +14,7 @@ try:
     from opentelemetry import metrics as api
 except ImportError as error:
     raise ImportError(
-        "actors.tracing.otel_metrics needs OpenTelemetry; the extra 'otel' has it: pip install 'kafka-pixy[otel]'"
+        "actors.tracing.otel_metrics needs OpenTelemetry: pip install opentelemetry-api"
     ) from error
 
 from actors._core.instruments import Instrument

@@ -18,6 +18,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = {"index.md": "README.md", "contributing.md": "CONTRIBUTING.md", "changelog.md": "CHANGELOG.md"}
 _LINK = re.compile(r"(?<=\]\()(?!https?:|mailto:|#)([^)#\s]+)(#[^)\s]*)?(?=\))")
 _OUTSIDE = "files"
+_FENCE_OPTIONS = re.compile(r"^( *```\w+) .*$", re.MULTILINE)
+"""What stands behind a fence's language is for the tests; Markdown in the site would not see a fence."""
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -57,7 +59,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
             return match[0]  # broken: mkdocs says so
         return posixpath.relpath(target, posixpath.dirname(here) or ".") + (match[2] or "")
 
-    return _LINK.sub(rewrite, markdown)
+    return _FENCE_OPTIONS.sub(r"\1", _LINK.sub(rewrite, markdown))
 
 
 def _folder(uri: str) -> str:

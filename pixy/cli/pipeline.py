@@ -69,7 +69,7 @@ def run(argv: Sequence[str]) -> int:
             raise
         print(
             f"kafka-pixy pipeline {wanted}: {error.name} is not installed: "
-            "pip install 'kafka-pixy[pipeline]'",
+            "make pipeline-install, or pip install '.[pipeline]' in a checkout",
             file=sys.stderr,
         )
         return EXIT_ERROR

@@ -1,0 +1,1 @@
+"""Pages, run as they are printed."""
