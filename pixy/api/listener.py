@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from actors import Actor, handles
-from pixy.engine.service import Bind, Draining
+from pixy.api.tls import ServerTls
+from pixy.engine.service import Bind, Draining, Reload
 from pixy.errors import StartError
 
 _WATCH = 0.5
@@ -20,6 +23,8 @@ class Listener(Actor):
     def __init__(self) -> None:
         super().__init__()
         self._bound = False
+        self.tls: ServerTls | None = None
+        """The listener's certificates; set by :meth:`bind` if it uses TLS."""
 
     @handles(Bind)
     async def _bind(self, _message: Bind) -> None:
@@ -38,6 +43,17 @@ class Listener(Actor):
     @handles(Draining)
     async def _drain(self, _message: Draining) -> None:
         await self.drain()
+
+    @handles(Reload)
+    async def _reload(self, _message: Reload) -> None:
+        reply = self.take_reply()
+        try:
+            if self.tls is not None:
+                await asyncio.to_thread(self.tls.load)
+        except StartError as error:
+            reply.try_fail(error)
+        else:
+            reply.try_set(None)
 
     @handles(_Watch)
     def _watch(self, _message: _Watch) -> None:

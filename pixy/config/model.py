@@ -194,6 +194,10 @@ class Tls:
 
     certificate_path: str = ""
     key_path: str = ""
+    client_ca_path: str = ""
+    client_certificates: str = "required"
+    min_version: str = "1.2"
+    ciphers: str = ""
 
 
 @dataclass(slots=True)

@@ -7,6 +7,8 @@ from urllib.parse import urlsplit
 from pixy.config import model
 from pixy.config.security import ALGORITHMS, CERTIFICATE_NAMES, Jwt
 
+CLIENT_CERTIFICATES = ("required", "optional")
+TLS_VERSIONS = ("1.2", "1.3")
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -22,13 +24,26 @@ def problem_of(app: model.App) -> str:
         return "auth.basic needs auth.keys_file: the password is an API key"
     if auth.certificate_name not in CERTIFICATE_NAMES:
         return f"auth.certificate_name must be one of {', '.join(CERTIFICATE_NAMES)}"
-    if auth.certificates:
-        return "auth.certificates is not supported yet"
+    if auth.certificates and not app.tls.client_ca_path:
+        return "auth.certificates needs tls.client_ca_path: the CA of the clients' certificates"
     if app.rest.peers and app.rest.peer_requests == "forward":
         return "auth with rest.peers needs rest.peer_requests: redirect"
     if auth.anonymous and not app.rules:
         return "auth.anonymous needs rules: without any, everybody may do everything"
     return _jwt_problem(auth.jwt) if tokens else ""
+
+
+def tls_problem_of(tls: model.Tls) -> str:
+    """Describe the first problem of ``tls``; empty if there is none."""
+    if tls.client_ca_path and not tls.certificate_path:
+        return "tls.client_ca_path needs tls.certificate_path"
+    for name, value, allowed in (
+        ("client_certificates", tls.client_certificates, CLIENT_CERTIFICATES),
+        ("min_version", tls.min_version, TLS_VERSIONS),
+    ):
+        if value not in allowed:
+            return f"tls.{name} must be one of {', '.join(allowed)}"
+    return ""
 
 
 def _jwt_problem(jwt: Jwt) -> str:

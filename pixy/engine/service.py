@@ -48,6 +48,11 @@ class Draining(Request[None]):
     """To a listener: the daemon is about to stop. Keep answering, but report it to health checks."""
 
 
+@dataclass(frozen=True, slots=True)
+class Reload(Request[None]):
+    """To a listener, or to the service for all of them: read the certificates again. The reply may be a StartError."""
+
+
 class Service(Actor):
     """Root supervisor. A cluster that fails too often, or a listener that fails, ends the process."""
 
@@ -97,6 +102,17 @@ class Service(Actor):
                 raise StartError(f"failed to start {name}: {error}") from error
             logger.info("%s: serving %s on %s", self.path, name, addresses[name])
         return addresses
+
+    @handles(Reload)
+    async def _reload(self, _message: Reload) -> None:
+        reply = self.take_reply()
+        try:
+            for asked in [listener.ask(Reload(), block=False) for listener in self._listeners]:
+                await asked
+        except PixyError as error:
+            reply.try_fail(error)
+        else:
+            reply.try_set(None)
 
     @handles(Shutdown)
     async def _shutdown(self, _message: Shutdown) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -18,6 +17,7 @@ from pixy.api.grpc.identity import GuardReflection, recognize
 from pixy.api.handlers import Handler, Handlers
 from pixy.api.listener import Listener, split_address
 from pixy.api.not_found import NotFound
+from pixy.api.tls import ServerTls
 from pixy.engine.consume.long_polls import Delivery
 from pixy.engine.engine import Engine
 from pixy.engine.guard import Guard
@@ -182,10 +182,8 @@ class GrpcServer(Listener):
         tls = self._engine.config.tls
         try:
             if tls.certificate_path:
-                pair = await asyncio.to_thread(
-                    lambda: (Path(tls.key_path).read_bytes(), Path(tls.certificate_path).read_bytes())
-                )
-                return int(self._server.add_secure_port(where, grpc.ssl_server_credentials([pair])))
+                self.tls = await asyncio.to_thread(ServerTls, tls)
+                return int(self._server.add_secure_port(where, self.tls.grpc_credentials()))
             return int(self._server.add_insecure_port(where))
         except (RuntimeError, OSError) as error:
             raise errors.StartError(

@@ -31,6 +31,7 @@ from pixy.api.rest.responses import respond, respond_error
 from pixy.api.restv1.app import RestV1
 from pixy.api.restv1.errors import ApiError
 from pixy.api.restv1.routes import Match as V1Match
+from pixy.api.tls import ServerTls
 from pixy.engine.engine import Engine
 from pixy.engine.guard import Guard
 from pixy.errors import StartError, TooManyRequests, Unauthenticated
@@ -111,8 +112,8 @@ class RestServer(Listener):
         tls = self._engine.config.tls
         context: ssl.SSLContext | None = None
         if tls.certificate_path:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            await asyncio.to_thread(context.load_cert_chain, tls.certificate_path, tls.key_path)
+            self.tls = await asyncio.to_thread(ServerTls, tls)
+            context = self.tls.context()
         # One socket of our own instead of asyncio's list: its port is known, and dead() sees it close.
         self._socket = await asyncio.to_thread(_listen_tcp, host, port)
         await web.SockSite(self._runner, self._socket, ssl_context=context).start()

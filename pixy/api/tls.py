@@ -1,0 +1,91 @@
+"""TLS of the daemon's own listeners: one description for HTTP and gRPC, which can be read again while they serve.
+
+Connections that stand keep the certificate that they began with; new ones get the new one.
+"""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from pixy.config.model import Tls
+from pixy.errors import StartError
+
+_VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
+
+
+class ServerTls:
+    """The certificates of one listener.
+
+    Args:
+        config: the section ``tls``, with a certificate.
+
+    Raises:
+        StartError: the files cannot be read, or do not fit.
+    """
+
+    def __init__(self, config: Tls) -> None:
+        self._config = config
+        self._context: ssl.SSLContext
+        self._grpc: Any
+        self._generation = 0
+        self.load()
+
+    def load(self) -> None:
+        """Read the files. Raises StartError, and then the earlier certificates stay in use. Blocks."""
+        config = self._config
+        names = (config.key_path, config.certificate_path, config.client_ca_path)
+        try:
+            key, chain, ca = (Path(name).read_bytes() if name else None for name in names)
+            context = self._make_context()
+        except (OSError, ssl.SSLError, ValueError) as error:
+            reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or str(error)
+            where = getattr(error, "filename", None) or ", ".join(filter(None, names))
+            raise StartError(f"tls: {where}: {str(reason).lower()}") from error
+        self._context = context
+        self._grpc = grpc.ssl_server_certificate_configuration([(key, chain)], root_certificates=ca)
+        self._generation += 1
+
+    def _make_context(self) -> ssl.SSLContext:
+        config = self._config
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = _VERSIONS[config.min_version]
+        if config.ciphers:
+            context.set_ciphers(config.ciphers)
+        context.load_cert_chain(config.certificate_path, config.key_path)
+        if config.client_ca_path:
+            context.load_verify_locations(config.client_ca_path)
+            required = config.client_certificates == "required"
+            context.verify_mode = ssl.CERT_REQUIRED if required else ssl.CERT_OPTIONAL
+        return context
+
+    def context(self) -> ssl.SSLContext:
+        """The context of an HTTP listener. Each handshake takes what was read last."""
+        front = self._make_context()
+
+        def take_latest(connection: ssl.SSLSocket | ssl.SSLObject, _name: str | None, _front: Any) -> None:
+            connection.context = self._context
+
+        front.sni_callback = take_latest  # called for each ClientHello, also without a server name
+        return front
+
+    def grpc_credentials(self) -> Any:
+        """The credentials of a gRPC listener. Each handshake takes what was read last."""
+        given = self._generation
+
+        def latest() -> Any:
+            # In a thread of grpc's core.
+            nonlocal given
+            if given == self._generation:
+                return None
+            given = self._generation
+            return self._grpc
+
+        required = bool(self._config.client_ca_path) and self._config.client_certificates == "required"
+        return grpc.dynamic_ssl_server_credentials(self._grpc, latest, required)
+
+
+__all__ = ["ServerTls"]

@@ -1,0 +1,160 @@
+"""Client certificates over HTTP and gRPC, and certificates that change while the daemon serves."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import grpc
+import pytest
+import trustme
+
+from pixy.cli.serve import listeners
+from pixy.config import App, Kafka, Proxy
+from pixy.config.security import Rule
+from pixy.engine.engine import Engine
+from pixy.engine.service import Reload
+from pixy.errors import StartError
+from pixy.kafka.sandbox import Sandbox
+from pixy.proto import kafkapixy_pb2 as pb
+from pixy.proto.kafkapixy_pb2_grpc import KafkaPixyStub
+
+
+class Authority:
+    """A CA whose certificates lie in a folder."""
+
+    def __init__(self, folder: Path, ca: trustme.CA | None = None) -> None:
+        self.ca = ca or trustme.CA()
+        self.folder = folder
+
+    def serve(self) -> None:
+        """Write the daemon's own certificate, and itself as the CA of clients."""
+        issued = self.ca.issue_cert("localhost", "127.0.0.1")
+        issued.cert_chain_pems[0].write_to_path(self.folder / "cert.pem")
+        issued.private_key_pem.write_to_path(self.folder / "key.pem")
+        self.ca.cert_pem.write_to_path(self.folder / "ca.pem")
+
+    def client(self, name: str) -> tuple[bytes, bytes]:
+        """Key and certificate of a client."""
+        issued = self.ca.issue_cert("client.example", common_name=name)
+        return issued.private_key_pem.bytes(), issued.cert_chain_pems[0].bytes()
+
+
+class Clients:
+    """Clients that trust one CA and have a certificate of another one, or none."""
+
+    def __init__(self, engine: Engine, folder: Path) -> None:
+        self.engine = engine
+        self.folder = folder
+
+    async def http(self, trusted: Authority, pair: tuple[bytes, bytes] | None, path: str = "/topics") -> int:
+        context = ssl.create_default_context(cadata=trusted.ca.cert_pem.bytes().decode())
+        if pair is not None:
+            file = self.folder / "client.pem"
+            file.write_bytes(b"".join(pair))
+            context.load_cert_chain(file)
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"https://{self.engine.addresses['rest']}{path}", ssl=context) as answer,
+        ):
+            return answer.status
+
+    async def grpc(self, trusted: Authority, pair: tuple[bytes, bytes] | None) -> grpc.StatusCode:
+        key, chain = pair or (None, None)
+        credentials = grpc.ssl_channel_credentials(trusted.ca.cert_pem.bytes(), key, chain)
+        async with grpc.aio.secure_channel(self.engine.addresses["grpc"], credentials) as channel:
+            try:
+                await KafkaPixyStub(channel).ListTopics(pb.ListTopicRq())
+            except grpc.aio.AioRpcError as error:
+                return error.code()
+        return grpc.StatusCode.OK
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    made = Authority(tmp_path)
+    made.serve()
+    return made
+
+
+async def started(folder: Path, **tls: str) -> tuple[Engine, Any]:
+    sandbox = Sandbox()
+    config = App(grpc_addr="127.0.0.1:0", tcp_addr="127.0.0.1:0")
+    config.proxies["default"] = Proxy(kafka=Kafka(seed_peers=sandbox.seed_peers))
+    config.tls.certificate_path, config.tls.key_path = str(folder / "cert.pem"), str(folder / "key.pem")
+    config.tls.client_ca_path = str(folder / "ca.pem")
+    for name, value in tls.items():
+        setattr(config.tls, name, value)
+    config.auth.enabled = config.auth.certificates = True
+    config.rules = [Rule(["cert:shop"], ["describe"], topics=["*"])]
+    engine = Engine(config)
+    await engine.start(listeners(engine, config))
+    return engine, sandbox
+
+
+@pytest.fixture
+async def clients(authority: Authority, tmp_path: Path) -> AsyncIterator[Clients]:
+    engine, sandbox = await started(tmp_path)
+    try:
+        yield Clients(engine, tmp_path)
+    finally:
+        await engine.stop()
+        del sandbox
+
+
+async def test_the_certificate_names_the_caller_on_both_transports(
+    clients: Clients, authority: Authority
+) -> None:
+    shop, other = authority.client("shop"), authority.client("other")
+    assert await clients.http(authority, shop) == 200
+    assert await clients.http(authority, other) == 403
+    assert await clients.grpc(authority, shop) is grpc.StatusCode.OK
+    assert await clients.grpc(authority, other) is grpc.StatusCode.PERMISSION_DENIED
+
+
+async def test_without_a_certificate_of_the_ca_there_is_no_connection(
+    clients: Clients, authority: Authority
+) -> None:
+    stranger = Authority(clients.folder).client("shop")
+    for pair in (None, stranger):
+        with pytest.raises((aiohttp.ClientError, ssl.SSLError, ConnectionError)):
+            await clients.http(authority, pair)
+        assert await clients.grpc(authority, pair) is grpc.StatusCode.UNAVAILABLE
+
+
+async def test_an_optional_certificate_leaves_those_without_one_unknown(
+    authority: Authority, tmp_path: Path
+) -> None:
+    engine, sandbox = await started(tmp_path, client_certificates="optional", min_version="1.3")
+    clients = Clients(engine, tmp_path)
+    try:
+        assert await clients.http(authority, authority.client("shop")) == 200
+        assert await clients.http(authority, None) == 401
+        assert await clients.http(authority, None, "/_ping") == 200
+        assert await clients.grpc(authority, authority.client("shop")) is grpc.StatusCode.UNAUTHENTICATED
+    finally:
+        await engine.stop()
+        del sandbox
+
+
+async def test_certificates_and_the_ca_of_clients_change_while_it_serves(
+    clients: Clients, authority: Authority
+) -> None:
+    shop = authority.client("shop")
+    assert await clients.http(authority, shop) == 200
+    new = Authority(clients.folder)
+    new.serve()
+    assert await clients.http(authority, shop) == 200, "nobody has asked it to read the files again"
+    await clients.engine._service.ask(Reload(), block=False)
+    assert await clients.http(new, new.client("shop")) == 200
+    assert await clients.grpc(new, new.client("shop")) is grpc.StatusCode.OK
+    with pytest.raises((aiohttp.ClientError, ssl.SSLError, ConnectionError)):
+        await clients.http(new, shop)
+    assert await clients.grpc(new, shop) is grpc.StatusCode.UNAVAILABLE
+    (clients.folder / "key.pem").write_text("nonsense")
+    with pytest.raises(StartError, match=r"^tls: .*key\.pem"):
+        await clients.engine._service.ask(Reload(), block=False)
+    assert await clients.http(new, new.client("shop")) == 200, "the last certificates stay in use"
