@@ -140,21 +140,24 @@ def _pid_file(path: str) -> Iterator[None]:
 
 def listeners(engine: Engine, app: App) -> list[ListenerSpec]:
     """List the configured API servers."""
+    from pixy.api.edge.edge import Edge
+
+    edge = Edge(app.connections)
     specs: list[ListenerSpec] = []
     if app.grpc_addr:
         from pixy.api.grpc.server import GrpcServer
 
-        specs.append((GrpcServer, (engine, app.grpc_addr), "grpc"))
+        specs.append((GrpcServer, (engine, app.grpc_addr, edge), "grpc"))
     from pixy.api.rest.server import RestServer, RestV1Server
     from pixy.api.restv1.app import RestV1
 
     rest_v1 = RestV1(engine)
     if app.rest.addr:
-        specs.append((RestV1Server, (engine, app.rest.addr, rest_v1), "rest-v1"))
+        specs.append((RestV1Server, (engine, app.rest.addr, rest_v1, edge), "rest-v1"))
     # TCP last: when it answers, everything does.
     for address, name in ((app.unix_addr, "rest-unix"), (app.tcp_addr, "rest")):
         if address:
-            specs.append((RestServer, (engine, address, rest_v1), name))
+            specs.append((RestServer, (engine, address, rest_v1, edge), name))
     return specs
 
 

@@ -201,6 +201,28 @@ class Tls:
 
 
 @dataclass(slots=True)
+class Connections:
+    """``connections``: what clients' connections may hold, and for how long."""
+
+    max: PositiveInt = 16_384
+    max_per_address: PositiveInt = 4096
+    max_grpc: PositiveInt = 4096
+    reserved_files: PositiveInt = 4096
+    handshake_timeout: PositiveDuration = _seconds(10)
+    header_timeout: PositiveDuration = _seconds(10)
+    idle_timeout: PositiveDuration = _seconds(600)
+    write_timeout: PositiveDuration = _seconds(60)
+    max_header_bytes: Annotated[int, Meta(ge=1024)] = 131_072
+    max_unfinished_headers: Annotated[int, Meta(ge=131_072)] = 33_554_432
+    grpc_max_streams: PositiveInt = 4096
+    grpc_max_metadata_bytes: Annotated[int, Meta(ge=1024)] = 16_384
+    grpc_min_ping_interval: PositiveDuration = _seconds(10)
+    grpc_max_ping_strikes: PositiveInt = 2
+    grpc_max_age: AnyDuration = _seconds(3600)
+    grpc_max_age_grace: PositiveDuration = _seconds(120)
+
+
+@dataclass(slots=True)
 class Diagnostics:
     """``diagnostics``: what the daemon reports about itself."""
 
@@ -258,6 +280,7 @@ class App:
     max_concurrent_requests: PositiveInt = 16_384
     body_timeout: PositiveDuration = _seconds(60)
     proxies: dict[str, Proxy] = field(default_factory=dict)
+    connections: Connections = field(default_factory=Connections)
     rest: Rest = field(default_factory=Rest)
     tls: Tls = field(default_factory=Tls)
     auth: Auth = field(default_factory=Auth)

@@ -38,6 +38,7 @@ def validate(app: model.App) -> model.App:
     problem = (
         _bounds("", app)
         or validate_security.tls_problem_of(app.tls)
+        or _bounds("connections.", app.connections)
         or _bounds("diagnostics.", app.diagnostics)
         or _bounds("rest.", app.rest)
         or _rest_problem(app.rest)

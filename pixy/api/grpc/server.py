@@ -13,11 +13,13 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from pixy import errors
+from pixy.api.edge.edge import Edge
 from pixy.api.grpc.identity import GuardReflection, recognize
 from pixy.api.handlers import Handler, Handlers
 from pixy.api.listener import Listener, split_address
 from pixy.api.not_found import NotFound
 from pixy.api.tls import ServerTls
+from pixy.config.model import Connections
 from pixy.engine.consume.long_polls import Delivery
 from pixy.engine.engine import Engine
 from pixy.engine.guard import Guard
@@ -124,11 +126,47 @@ def _bind(request_class: Any, handler: Handler, yields: bool, guard: Guard | Non
     )
 
 
-class GrpcServer(Listener):
-    """Listens on one TCP address, with TLS if a certificate is configured."""
+def _connection_options(settings: Connections, most: int) -> list[tuple[str, int]]:
+    """The bounds and deadlines that gRPC's core keeps by itself. It also refuses rapid resets, from its version 1.59 on."""
 
-    def __init__(self, engine: Engine, address: str) -> None:
+    def milliseconds(seconds: float) -> int:
+        return round(seconds * 1000)
+
+    options = [
+        ("grpc.max_allowed_incoming_connections", most),
+        # From the accepted socket to HTTP/2's first SETTINGS frame, with or without TLS.
+        ("grpc.server_handshake_timeout_ms", milliseconds(settings.handshake_timeout)),
+        ("grpc.max_connection_idle_ms", milliseconds(settings.idle_timeout)),
+        ("grpc.max_concurrent_streams", settings.grpc_max_streams),
+        ("grpc.max_metadata_size", settings.grpc_max_metadata_bytes),
+        ("grpc.absolute_max_metadata_size", settings.grpc_max_metadata_bytes),
+        ("grpc.http2.max_ping_strikes", settings.grpc_max_ping_strikes),
+        ("grpc.http2.min_ping_interval_without_data_ms", milliseconds(settings.grpc_min_ping_interval)),
+        ("grpc.keepalive_permit_without_calls", 1),
+        # A client that has gone without a word, or that does not take its answers.
+        ("grpc.keepalive_time_ms", milliseconds(settings.write_timeout)),
+        ("grpc.keepalive_timeout_ms", milliseconds(settings.write_timeout)),
+    ]
+    if settings.grpc_max_age:
+        options += [
+            ("grpc.max_connection_age_ms", milliseconds(settings.grpc_max_age)),
+            ("grpc.max_connection_age_grace_ms", milliseconds(settings.grpc_max_age_grace)),
+        ]
+    return options
+
+
+class GrpcServer(Listener):
+    """Listens on one TCP address, with TLS if a certificate is configured.
+
+    Args:
+        engine: answers the calls.
+        address: ``host:port``.
+        edge: the bounds of connections.
+    """
+
+    def __init__(self, engine: Engine, address: str, edge: Edge) -> None:
         super().__init__()
+        self._edge = edge
         self._engine = engine
         self._address = address
         self._server: Any = None
@@ -151,6 +189,7 @@ class GrpcServer(Listener):
                 # them at random from 1,000 on, without a reason; our own limit gives one.
                 ("grpc.server.max_pending_requests", config.max_concurrent_requests),
                 ("grpc.server.max_pending_requests_hard_limit", 2 * config.max_concurrent_requests),
+                *_connection_options(config.connections, self._edge.most_grpc),
             ],
         )
         handlers = {

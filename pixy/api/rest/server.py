@@ -21,6 +21,9 @@ import stat
 
 from aiohttp import web
 
+from pixy.api.edge.acceptor import Acceptor
+from pixy.api.edge.edge import Edge
+from pixy.api.edge.http_protocol import HttpServer
 from pixy.api.identity import enter, leave_nobody
 from pixy.api.listener import Listener, split_address
 from pixy.api.rest import router
@@ -38,7 +41,6 @@ from pixy.errors import StartError, TooManyRequests, Unauthenticated
 
 logger = logging.getLogger("pixy.api")
 
-_MAX_LINE = 64 * 1024
 _GRACE = 1.0
 _SOCKET_MODE = 0o777
 
@@ -61,9 +63,10 @@ class RestServer(Listener):
         engine: answers the requests.
         address: ``host:port``, or the path of a unix socket.
         rest_v1: the REST v1/v2 API, one for all listeners.
+        edge: the bounds of connections, one for all listeners.
     """
 
-    def __init__(self, engine: Engine, address: str, rest_v1: RestV1) -> None:
+    def __init__(self, engine: Engine, address: str, rest_v1: RestV1, edge: Edge) -> None:
         super().__init__()
         self._engine = engine
         self._address = address
@@ -71,22 +74,14 @@ class RestServer(Listener):
         self._endpoints = Endpoints(engine)
         self._guard = engine.guard
         self._active = 0
-        self._runner: web.ServerRunner | None = None
+        self._edge = edge
+        self._server: HttpServer | None = None
+        self._acceptor: Acceptor | None = None
         self._socket: socket.socket | None = None
         self._inode: tuple[int, int] | None = None
 
     async def bind(self) -> str:
         """See :class:`pixy.api.listener.Listener`."""
-        server = web.Server(
-            self._serve,
-            handler_cancellation=True,
-            access_log=None,
-            auto_decompress=False,
-            max_line_size=_MAX_LINE,
-            max_field_size=_MAX_LINE,
-        )
-        self._runner = web.ServerRunner(server, shutdown_timeout=_GRACE)
-        await self._runner.setup()
         unix = is_unix(self._address)
         kind, network = ("Unix socket", "unix") if unix else ("TCP", "tcp")
         try:
@@ -107,24 +102,29 @@ class RestServer(Listener):
         return shown
 
     async def _bind_tcp(self) -> str:
-        assert self._runner is not None
         host, port = split_address(self._address)
         tls = self._engine.config.tls
         context: ssl.SSLContext | None = None
         if tls.certificate_path:
             self.tls = await asyncio.to_thread(ServerTls, tls)
             context = self.tls.context()
-        # One socket of our own instead of asyncio's list: its port is known, and dead() sees it close.
         self._socket = await asyncio.to_thread(_listen_tcp, host, port)
-        await web.SockSite(self._runner, self._socket, ssl_context=context).start()
+        self._accept(self._socket, context)
         return f"{host or '0.0.0.0'}:{self._socket.getsockname()[1]}"
 
     async def _bind_unix(self) -> str:
-        assert self._runner is not None
         self._socket = await asyncio.to_thread(_listen_unix, self._address)
         self._inode = await asyncio.to_thread(_inode, self._address)
-        await web.SockSite(self._runner, self._socket).start()
+        self._accept(self._socket, None)
         return self._address
+
+    def _accept(self, listener: socket.socket, context: ssl.SSLContext | None) -> None:
+        settings = self._engine.config.connections
+        self._server = HttpServer(self._serve, settings, self._edge.heads)
+        self._acceptor = Acceptor(
+            listener, self._server.connection, self._edge.book, context, settings.handshake_timeout
+        )
+        self._acceptor.start()
 
     # -- requests ---------------------------------------------------------------------------------
 
@@ -202,14 +202,18 @@ class RestServer(Listener):
         """See :class:`pixy.api.listener.Listener`."""
         if self._socket is None or self._socket.fileno() == -1:
             return f"HTTP API server on {self._address} has lost its socket"
-        if self._runner is None or not self._runner.sites:
+        if self._acceptor is None or not self._acceptor.accepting:
             return f"HTTP API server on {self._address} has stopped"
         return ""
 
     async def close(self) -> None:
         """Let requests finish for a moment, then end them; remove the unix socket's file."""
-        if self._runner is not None:
-            await self._runner.cleanup()
+        if self._acceptor is not None:
+            self._acceptor.close()
+        if self._server is not None:
+            await asyncio.sleep(0)  # requests that have arrived begin
+            self._server.pre_shutdown()
+            await self._server.shutdown(_GRACE)
         await self._rest_v1.close()
         if self._inode is not None:
             await asyncio.to_thread(_unlink, self._address, self._inode)

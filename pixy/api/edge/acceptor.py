@@ -1,0 +1,154 @@
+"""Accept connections from a listening socket, within the bounds, and do the TLS handshake within its deadline.
+
+asyncio's own servers know no bound, and a connection whose TLS handshake never ends is unknown to their protocols. So the
+socket is accepted here: the caller is counted before the first byte, and asyncio or uvloop gets the connection then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import json
+import logging
+import socket
+import ssl
+from collections.abc import Callable
+from contextlib import suppress
+from http import HTTPStatus
+
+from pixy.api.edge.connections import PER_ADDRESS, Book, Slot, caller_of
+from pixy.api.edge.refusals import Refusals
+
+logger = logging.getLogger("pixy.api")
+
+_BATCH = 64
+"""Connections that are accepted before other work gets its turn."""
+_PAUSE = 0.2
+"""Seconds without accepting after the process could not open one more file."""
+_NO_FILES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+
+def refusal(status: HTTPStatus, text: str) -> bytes:
+    """A whole HTTP/1.1 answer that ends its connection, for where there is no request to answer."""
+    body = json.dumps({"error": text}).encode()
+    retry = (
+        "Retry-After: 1\r\n"
+        if status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
+        else ""
+    )
+    head = (
+        f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(body)}\r\n{retry}Connection: close\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+class Acceptor:
+    """Accepts for one listener, from :meth:`start` to :meth:`close`.
+
+    Args:
+        listener: a listening socket, not blocking. It is closed at the end.
+        make: makes the protocol of a connection; it frees the slot once the connection is lost.
+        book: bounds the connections.
+        tls: the context of the handshake, if there is one.
+        handshake_timeout: seconds in which it must end.
+    """
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        make: Callable[[Slot], asyncio.Protocol],
+        book: Book,
+        tls: ssl.SSLContext | None,
+        handshake_timeout: float,
+    ) -> None:
+        self._listener = listener
+        self._make = make
+        self._book = book
+        self._tls = tls
+        self._timeout = handshake_timeout if tls is not None else None
+        self._loop = asyncio.get_running_loop()
+        self._connecting: set[asyncio.Task[None]] = set()
+        self._refusals = Refusals(self._loop.time)
+        self._paused: asyncio.TimerHandle | None = None
+        self.accepting = False
+
+    def start(self) -> None:
+        """Accept from now on."""
+        self._loop.add_reader(self._listener, self._readable)
+        self.accepting = True
+
+    def close(self) -> None:
+        """Accept no more, and give up what is in its handshake. Connections that are made stay."""
+        if self.accepting and self._paused is None:
+            self._loop.remove_reader(self._listener)
+        self.accepting = False
+        if self._paused is not None:
+            self._paused.cancel()
+        for task in self._connecting:
+            task.cancel()
+        self._listener.close()
+
+    def _readable(self) -> None:
+        for _ in range(_BATCH):
+            try:
+                connection, _ = self._listener.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno in _NO_FILES:
+                    self._pause(error)
+                    return
+                self._loop.remove_reader(self._listener)
+                self.accepting = False  # the listener sees it, and ends the process
+                logger.error("cannot accept connections: %s", error)
+                return
+            self._admit(connection)
+
+    def _pause(self, error: OSError) -> None:
+        self._refusals.count(f"no connection can be accepted: {error.strerror}")
+        self._loop.remove_reader(self._listener)
+        self._paused = self._loop.call_later(_PAUSE, self._resume)
+
+    def _resume(self) -> None:
+        self._paused = None
+        self._loop.add_reader(self._listener, self._readable)
+
+    def _admit(self, connection: socket.socket) -> None:
+        try:
+            connection.setblocking(False)
+            caller = caller_of(connection)
+        except OSError:  # it has gone already
+            connection.close()
+            return
+        slot = self._book.enter(caller)
+        if isinstance(slot, str):
+            self._refuse(connection, caller, slot)
+            return
+        task = self._loop.create_task(self._connect(connection, slot))
+        self._connecting.add(task)
+        task.add_done_callback(self._connecting.discard)
+
+    def _refuse(self, connection: socket.socket, caller: str, bound: str) -> None:
+        self._refusals.count(f"connections are refused: {bound}, the last from {caller}", bound)
+        if self._tls is None:
+            one = bound == PER_ADDRESS
+            status = HTTPStatus.TOO_MANY_REQUESTS if one else HTTPStatus.SERVICE_UNAVAILABLE
+            with suppress(OSError):  # nobody waits for it: what fits into an empty buffer is sent
+                connection.send(refusal(status, f"Too many connections. Consider increasing `{bound}`"))
+        connection.close()
+
+    async def _connect(self, connection: socket.socket, slot: Slot) -> None:
+        try:
+            await self._loop.connect_accepted_socket(
+                lambda: self._make(slot), connection, ssl=self._tls, ssl_handshake_timeout=self._timeout
+            )
+        except BaseException as error:
+            slot.free()
+            connection.close()
+            # A handshake that fails or takes too long, a client that has gone.
+            if not isinstance(error, OSError | EOFError):
+                raise
+
+
+__all__ = ["Acceptor", "refusal"]

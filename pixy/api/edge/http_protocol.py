@@ -1,0 +1,245 @@
+"""An HTTP connection with deadlines: aiohttp's protocol, with what it leaves open for ever bounded.
+
+=====================  ==================================================================================
+idle, or never used    closed after ``connections.idle_timeout`` (aiohttp's own timer)
+part of a head         408 after ``connections.header_timeout``; 431 beyond ``connections.max_header_bytes``
+a body                 :mod:`pixy.api.bodies`, ``body_timeout``
+an answer              ended if the client does not take it within ``connections.write_timeout``
+closing                aborted after :data:`_LINGER`, if the client does not take what is left
+=====================  ==================================================================================
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+from typing import Any
+
+from aiohttp import web
+from aiohttp.streams import StreamReader
+from aiohttp.web_protocol import RequestHandler
+
+from pixy.api.edge.acceptor import refusal
+from pixy.api.edge.connections import Slot
+from pixy.api.edge.heads import Heads
+from pixy.config.model import Connections
+
+_MAX_LINE = 64 * 1024
+_LINGER = 10.0
+"""Seconds that a closed connection may take for its last bytes."""
+_SMALL = 8 * 1024
+"""Bytes of a read whose rest, after a whole request, is not worth counting."""
+_END = b"\r\n\r\n"
+
+
+class HttpServer(web.Server):
+    """Makes the connections of one listener.
+
+    Args:
+        handler: answers requests.
+        settings: the section ``connections``.
+        heads: shared by all listeners.
+    """
+
+    def __init__(
+        self,
+        handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]],
+        settings: Connections,
+        heads: Heads,
+    ) -> None:
+        super().__init__(handler, handler_cancellation=True, request_factory=self._make)
+        self._settings = settings
+        self._heads = heads
+
+    def connection(self, slot: Slot) -> HttpConnection:
+        """Make the protocol of a connection; it frees ``slot`` at its end."""
+        return HttpConnection(self, slot, self._settings, self._heads)
+
+    def _make(
+        self, message: Any, payload: Any, protocol: Any, writer: Any, task: asyncio.Task[None]
+    ) -> web.BaseRequest:
+        protocol.begins()
+        return web.BaseRequest(message, payload, protocol, writer, task, self._loop)
+
+
+class HttpConnection(RequestHandler):
+    """One connection of a client.
+
+    Args:
+        server: its maker.
+        slot: its place among all connections.
+        settings: the section ``connections``.
+        heads: counts the bytes of unfinished heads.
+    """
+
+    def __init__(self, server: HttpServer, slot: Slot, settings: Connections, heads: Heads) -> None:
+        super().__init__(
+            server,
+            loop=asyncio.get_running_loop(),
+            access_log=None,  # type: ignore[arg-type]
+            auto_decompress=False,
+            keepalive_timeout=settings.idle_timeout,
+            max_line_size=_MAX_LINE,
+            max_field_size=_MAX_LINE,
+        )
+        self.slot = slot
+        self._settings = settings
+        self._heads = heads
+        self._body: StreamReader | None = None
+        """The body of the latest request; its end begins the next head."""
+        self._head = 0
+        """Bytes of the head that is arriving."""
+        self._held = 0
+        """Bytes counted in ``heads``: that head, and requests that wait."""
+        self._head_timer: asyncio.TimerHandle | None = None
+        self._write_timer: asyncio.TimerHandle | None = None
+        self._closing: asyncio.TimerHandle | None = None
+
+    # -- heads ------------------------------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what has arrived; see :class:`asyncio.Protocol`."""
+        between = self._body is None or self._body.is_eof()
+        if between and (self._head or len(data) > _SMALL):
+            end = data.find(_END)
+            if self._head + (end if end >= 0 else len(data)) > self._settings.max_header_bytes:
+                self._refuse(
+                    HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
+                    f"the request's headers are too large, at most {self._settings.max_header_bytes} bytes are read "
+                    "(`connections.max_header_bytes`)",
+                )
+                return
+        requests = self._request_count
+        before = self._body.total_bytes if self._body is not None and not between else 0
+        super().data_received(data)
+        if self._request_count != requests:
+            self._whole(data)
+        elif between:
+            if data:
+                self._part(len(data))
+        elif len(data) > _SMALL and self._body is not None and self._body.is_eof():
+            self._rest(data, self._body.total_bytes - before)
+
+    def _whole(self, data: bytes) -> None:
+        """At least one head is whole."""
+        self._body = self._messages[-1][1]
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+        if len(data) > _SMALL and self._body.is_eof():
+            self._rest(data, getattr(self._body, "total_bytes", 0))
+        else:
+            self._head = 0
+            self._count()
+        if self._held > self._settings.max_header_bytes and not self._buffer_paused:
+            self._pause_reading_for_buffer()  # aiohttp resumes once few requests wait
+
+    def _rest(self, data: bytes, body: int) -> None:
+        """Count what comes after the last whole request: no such part of a head contains the end of one."""
+        last = data.rfind(_END)
+        self._head = max(0, min(len(data) - body, len(data) - (last + len(_END) if last >= 0 else 0)))
+        self._count()
+
+    def _part(self, size: int) -> None:
+        self._head += size
+        if self._head_timer is None:
+            self._head_timer = self._loop.call_later(self._settings.header_timeout, self._head_is_late)
+        self._count()
+
+    def _count(self) -> None:
+        held = self._head
+        if len(self._messages) > 1:
+            held += sum(_size(message) for message, _ in self._messages)
+        before, self._held = self._held, held
+        if held != before and not self._heads.change(before, held):
+            self._refuse(
+                HTTPStatus.SERVICE_UNAVAILABLE,
+                "too many unfinished headers. Consider increasing `connections.max_unfinished_headers`",
+            )
+
+    def begins(self) -> None:
+        """A request begins to be served, and waits no longer."""
+        if self._held:
+            self._count()
+
+    def _head_is_late(self) -> None:
+        self._head_timer = None
+        self._refuse(
+            HTTPStatus.REQUEST_TIMEOUT,
+            f"the request's headers did not arrive within {self._settings.header_timeout:g} s "
+            "(`connections.header_timeout`)",
+        )
+
+    def _refuse(self, status: HTTPStatus, text: str) -> None:
+        """Answer, unless another answer is under way, and end the connection."""
+        transport = self.transport
+        if self._close or transport is None:
+            return
+        idle = not self._request_in_progress and not self._messages
+        self._close = True  # what comes is no longer read
+        if not idle:
+            return  # it ends after the requests that are in progress
+        transport.write(refusal(status, text))
+        if transport.can_write_eof():
+            # Closing it now would reset it while the client writes, and take the answer away from him.
+            transport.write_eof()
+            self._head_timer = self._loop.call_later(1.0, self.force_close)
+        else:
+            self.force_close()
+
+    # -- answers ----------------------------------------------------------------------------------
+
+    def pause_writing(self) -> None:
+        """The client does not take the answer for now; see :class:`asyncio.Protocol`."""
+        super().pause_writing()
+        self._write_timer = self._loop.call_later(self._settings.write_timeout, self._abort)
+
+    def resume_writing(self) -> None:
+        """The client takes the answer; see :class:`asyncio.Protocol`."""
+        super().resume_writing()
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+            self._write_timer = None
+
+    def _abort(self) -> None:
+        if self.transport is not None:
+            self.transport.abort()
+
+    # -- the end ----------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Serve requests until the connection ends."""
+        try:
+            await super().start()
+        finally:
+            self._ends(self.transport)
+
+    def force_close(self) -> None:
+        """Close the connection now."""
+        transport = self.transport
+        super().force_close()
+        self._ends(transport)
+
+    def _ends(self, transport: asyncio.Transport | None) -> None:
+        if transport is not None and self._closing is None:
+            self._closing = self._loop.call_later(_LINGER, transport.abort)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Free what the connection held; see :class:`asyncio.Protocol`."""
+        super().connection_lost(exc)
+        for timer in (self._head_timer, self._write_timer, self._closing):
+            if timer is not None:
+                timer.cancel()
+        self._heads.change(self._held, 0)
+        self._held = self._head = 0
+        self.slot.free()
+
+
+def _size(message: Any) -> int:
+    """The bytes of a parsed head; 0 for one that is malformed, of which aiohttp keeps only the error."""
+    headers = getattr(message, "raw_headers", ())
+    return sum(len(name) + len(value) for name, value in headers) + len(getattr(message, "path", ""))
+
+
+__all__ = ["HttpConnection", "HttpServer"]

@@ -1,0 +1,78 @@
+"""How many connections there may be, and whose share each counts against."""
+
+from __future__ import annotations
+
+import pytest
+
+from pixy.api.edge.connections import IN_ALL, PER_ADDRESS, Book, Slot, bounds, share_of
+from pixy.api.edge.heads import Heads
+from pixy.api.edge.refusals import Refusals
+from pixy.config.model import Connections
+
+
+@pytest.mark.parametrize(
+    ("open_files", "http", "grpc"),
+    [
+        (1 << 20, 16_384, 4096),
+        (24_576, 16_384, 4096),
+        (20_000, 12_723, 3181),
+        (4096, 1638, 410),
+        (100, 40, 10),
+        (2, 1, 1),
+    ],
+)
+def test_connections_and_the_reserve_fit_into_the_open_files(open_files: int, http: int, grpc: int) -> None:
+    found = bounds(Connections(), open_files)
+    assert (found.http, found.grpc) == (http, grpc)
+    assert found.per_address <= max(http, 4096) and bool(found.cut) == (http < 16_384)
+    assert found.http + found.grpc <= max(2, open_files - min(4096, open_files // 2))
+
+
+def test_places_are_counted_by_caller_and_in_all() -> None:
+    book = Book(3, 2)
+    first, second = book.enter("a"), book.enter("a")
+    assert isinstance(first, Slot) and isinstance(second, Slot)
+    assert book.enter("a") == PER_ADDRESS
+    assert isinstance(book.enter("b"), Slot)
+    assert book.enter("c") == IN_ALL
+    first.free()
+    first.free()
+    assert (book.open, book.of("a"), book.refused) == (2, 1, 2)
+    assert isinstance(book.enter("c"), Slot)
+    second.free()
+    assert book.of("a") == 0 and book.open == 2
+
+
+@pytest.mark.parametrize(
+    ("host", "share"),
+    [
+        ("10.0.0.1", "10.0.0.1"),
+        ("::ffff:10.0.0.1", "10.0.0.1"),
+        ("2001:db8:1:2:3::1", "2001:db8:1:2::/64"),
+        ("2001:db8:1:2:ffff::9", "2001:db8:1:2::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("odd", "odd"),
+    ],
+)
+def test_a_host_of_ipv6_has_one_share_for_its_network(host: str, share: str) -> None:
+    assert share_of(host) == share
+
+
+def test_beyond_the_limit_of_heads_each_may_hold_an_equal_share() -> None:
+    heads = Heads(1000)
+    assert all(heads.change(0, 200) for _ in range(5))
+    assert not heads.change(0, 300), "more than its share"
+    assert heads.change(300, 0)
+    assert heads.change(0, 100), "a sixth holder, with less than a sixth"
+    assert not heads.change(100, 300)
+    assert heads.change(300, 0) and heads.held == 1000 and heads.most == 1300
+
+
+def test_what_happens_often_is_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    now = 0.0
+    refusals = Refusals(lambda: now)
+    for _ in range(5):
+        refusals.count("too many from a", "k")
+    now = 61.0
+    refusals.count("too many from b", "k")
+    assert caplog.messages == ["too many from a", "too many from b (4 more since the last such line)"]
