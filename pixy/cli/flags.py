@@ -18,8 +18,8 @@ SANDBOX_SEEDS = ["sandbox"]
 
 _TEXTS = (
     ("config", "FILE", "path to a YAML configuration file (default: $KAFKA_PIXY_CONFIG, or none)"),
-    ("grpcAddr", "ADDR", "TCP address of the gRPC API (default 0.0.0.0:19091)"),
-    ("tcpAddr", "ADDR", "TCP address of the HTTP API (default 0.0.0.0:19092)"),
+    ("grpcAddr", "ADDR", "TCP address of the gRPC API (default 127.0.0.1:19091)"),
+    ("tcpAddr", "ADDR", "TCP address of the HTTP API (default 127.0.0.1:19092)"),
     ("unixAddr", "PATH", "unix domain socket of the HTTP API (default: none)"),
     ("kafkaPeers", "PEERS", "comma separated list of seed brokers (default localhost:9092)"),
     ("zookeeperPeers", "PEERS", "comma separated list of ZooKeeper nodes and an optional chroot"),
@@ -32,6 +32,7 @@ _TEXTS = (
 _SWITCHES = (
     ("tls", "connect to Kafka over TLS"),
     ("insecureTLS", "do not verify the Kafka brokers' certificates"),
+    ("insecure", "serve anybody who reaches the daemon, also on addresses other than this host's own"),
     ("waitForKafka", "wait until the brokers answer, instead of failing to start"),
     ("sandbox", "serve an embedded in-memory stand-in for Kafka, to try things out"),
 )
@@ -140,6 +141,7 @@ def _apply(app: App, flags: argparse.Namespace) -> None:
     app.grpc_addr = flags.grpcAddr or app.grpc_addr
     app.tcp_addr = flags.tcpAddr or app.tcp_addr
     app.unix_addr = flags.unixAddr or app.unix_addr
+    app.insecure = app.insecure if flags.insecure is None else flags.insecure
     if flags.logging:
         app.logging = load_text(f"logging: {flags.logging}").logging
     proxy = app.proxies.get(app.cluster_name(""))

@@ -18,6 +18,7 @@ from pixy.cli import flags as command_line
 from pixy.cli.logs import configured
 from pixy.cli.waiting import kafka_answers
 from pixy.config import App
+from pixy.config.exposure import exposed
 from pixy.engine.engine import Engine
 from pixy.engine.service import ListenerSpec
 from pixy.errors import ConfigError, StartError
@@ -54,6 +55,8 @@ def run(args: Sequence[str]) -> int:
     _tune_collector()
     allow_open_files()
     sandbox = _sandbox(app, bool(options.sandbox))
+    if app.insecure and (open_to_others := exposed(app)):
+        _complain(f"kafka-pixy: insecure: anybody who can reach it is served on {', '.join(open_to_others)}")
     try:
         with contextlib.ExitStack() as opened:
             opened.enter_context(configured(app.logging))

@@ -272,9 +272,11 @@ class Logger:
 class App:
     """The whole file."""
 
-    grpc_addr: str = "0.0.0.0:19091"
-    tcp_addr: str = "0.0.0.0:19092"
+    grpc_addr: str = "127.0.0.1:19091"
+    tcp_addr: str = "127.0.0.1:19092"
     unix_addr: str = ""
+    unix_mode: str = "0660"
+    insecure: bool = False
     default_cluster: str = ""
     shutdown_timeout: PositiveDuration = _seconds(60)
     max_concurrent_requests: PositiveInt = 16_384

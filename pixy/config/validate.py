@@ -9,6 +9,7 @@ import typing
 
 from pixy.config import model, validate_security
 from pixy.config.client_id import VALID
+from pixy.config.exposure import exposure_problem
 from pixy.errors import ConfigError
 
 PARTITIONERS = ("hash", "random", "roundrobin")
@@ -18,6 +19,7 @@ GROUP_PROTOCOLS = ("classic", "consumer")
 ZOOKEEPER_CHROOT = re.compile(r"(/[A-Za-z0-9._-]+)*/?\Z")
 SASL_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 TOPIC = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,249}\Z")
+UNIX_MODE = re.compile(r"0?[0-7]{3}\Z")
 SEVERITIES = ("debug", "info", "warning", "error")
 
 
@@ -44,6 +46,8 @@ def validate(app: model.App) -> model.App:
         or _rest_problem(app.rest)
         or _bounds("auth.jwt.", app.auth.jwt)
         or validate_security.problem_of(app)
+        or _unix_problem(app.unix_mode)
+        or exposure_problem(app)
     )
     if problem:
         raise ConfigError(f"invalid config parameter: {problem}")
@@ -58,6 +62,12 @@ def validate(app: model.App) -> model.App:
         if problem:
             raise ConfigError(f"invalid config, cluster={name}: {problem}")
     return app
+
+
+def _unix_problem(mode: str) -> str:
+    if UNIX_MODE.match(mode):
+        return ""
+    return f"unix_mode {mode!r} must be an octal mode such as 0660"
 
 
 def _proxy_problem(proxy: model.Proxy) -> str:

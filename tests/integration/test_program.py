@@ -92,7 +92,7 @@ def test_a_signal_drains_and_exits_with_0(kafka: Cluster, name: str, tmp_path: P
     pid_file, unix = tmp_path / "pid", tmp_path / "s"
     with Running(kafka, f"--pidFile={pid_file}", f"--unixAddr={unix}") as daemon:
         assert int(pid_file.read_text()) == daemon.program.process.pid
-        assert unix.stat().st_mode & 0o777 == 0o777
+        assert unix.stat().st_mode & 0o777 == 0o660
         for number_ in range(50):
             assert http(daemon.tcp, f"/topics/{name}/messages", b"%d" % number_) == (200, b"{}")
         daemon.signal(number)
@@ -179,6 +179,10 @@ def test_a_drain_that_exceeds_its_timeout_is_reported(kafka: Cluster, name: str,
         ),
         (["--config=/none.yaml"], "Failed to load config: err=(failed to read config file: path=/none.yaml"),
         (["--grpcAddr=nonsense", "--sandbox"], "Failed to start service: err=("),
+        (
+            ["--tcpAddr=0.0.0.0:0", "--sandbox"],
+            "Failed to load config: err=(invalid config parameter: tcp_addr 0.0.0.0:0 can be reached from other hosts",
+        ),
         (["--pidFile=/none/pid", "--sandbox"], "Failed to initialize: err=("),
     ],
 )

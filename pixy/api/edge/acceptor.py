@@ -80,7 +80,7 @@ class Acceptor:
 
     def close(self) -> None:
         """Accept no more, and give up what is in its handshake. Connections that are made stay."""
-        if self.accepting and self._paused is None:
+        if self.accepting and self._paused is None and self._listener.fileno() != -1:
             self._loop.remove_reader(self._listener)
         self.accepting = False
         if self._paused is not None:

@@ -42,7 +42,6 @@ from pixy.errors import StartError, TooManyRequests, Unauthenticated
 logger = logging.getLogger("pixy.api")
 
 _GRACE = 1.0
-_SOCKET_MODE = 0o777
 
 
 def is_unix(address: str) -> bool:
@@ -113,7 +112,8 @@ class RestServer(Listener):
         return f"{host or '0.0.0.0'}:{self._socket.getsockname()[1]}"
 
     async def _bind_unix(self) -> str:
-        self._socket = await asyncio.to_thread(_listen_unix, self._address)
+        mode = int(self._engine.config.unix_mode, 8)
+        self._socket = await asyncio.to_thread(_listen_unix, self._address, mode)
         self._inode = await asyncio.to_thread(_inode, self._address)
         self._accept(self._socket, None)
         return self._address
@@ -269,12 +269,13 @@ def _listen_tcp(host: str | None, port: int) -> socket.socket:
     return listener
 
 
-def _listen_unix(path: str) -> socket.socket:
+def _listen_unix(path: str, mode: int) -> socket.socket:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         _remove_stale(path)
         listener.bind(path)
-        os.chmod(path, _SOCKET_MODE)
+        # Nobody can connect before listen(), so nobody gets in by the mode that the umask leaves.
+        os.chmod(path, mode)
         listener.listen(1024)
     except BaseException:
         listener.close()

@@ -223,7 +223,7 @@ def test_any_text_is_a_configuration_or_a_clear_error(text: str) -> None:
 @pytest.mark.parametrize("style", ["=", " "])
 def test_a_flag_beats_the_file(tmp_path: Path, dashes: str, style: str) -> None:
     file = tmp_path / "c.yaml"
-    file.write_text("grpc_addr: file:1\ntcp_addr: file:2\nproxies: {one: , two: }\n")
+    file.write_text("insecure: true\ngrpc_addr: file:1\ntcp_addr: file:2\nproxies: {one: , two: }\n")
 
     def flag(name: str, value: str) -> list[str]:
         return [f"{dashes}{name}={value}"] if style == "=" else [f"{dashes}{name}", value]

@@ -1,0 +1,47 @@
+"""Which listeners can be reached from other hosts, and whether that is allowed. Pure."""
+
+from __future__ import annotations
+
+import ipaddress
+
+from pixy.config.model import App
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a host is this one's loopback: ``localhost``, ``127.0.0.0/8``, ``::1``; an empty one means all."""
+    host = host.strip("[]").lower().rstrip(".")
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def exposed(app: App) -> list[str]:
+    """List the addresses, ``key address``, that other hosts may reach. A path, which has no colon, is none."""
+    addresses = {"grpc_addr": app.grpc_addr, "tcp_addr": app.tcp_addr, "rest.addr": app.rest.addr}
+    return [
+        f"{key} {address}"
+        for key, address in addresses.items()
+        if ":" in address and not is_loopback(address.rpartition(":")[0])
+    ]
+
+
+def may_be_exposed(app: App) -> bool:
+    """Whether listeners may be reached from other hosts: the one place that decides it."""
+    return app.insecure
+
+
+def exposure_problem(app: App) -> str:
+    """Describe the first listener that must not be reached from other hosts; empty if there is none."""
+    found = exposed(app)
+    if not found or may_be_exposed(app):
+        return ""
+    return (
+        f"{found[0]} can be reached from other hosts, and the daemon asks nobody who he is: listen on 127.0.0.1, "
+        "or set `insecure: true` (--insecure) where the network keeps strangers away"
+    )
+
+
+__all__ = ["exposed", "exposure_problem", "is_loopback", "may_be_exposed"]
