@@ -145,7 +145,7 @@ def listeners(engine: Engine, app: App) -> list[ListenerSpec]:
     """List the configured API servers."""
     from pixy.api.edge.edge import Edge
 
-    edge = Edge(app.connections)
+    edge = Edge(app)
     specs: list[ListenerSpec] = []
     if app.grpc_addr:
         from pixy.api.grpc.server import GrpcServer
@@ -154,7 +154,7 @@ def listeners(engine: Engine, app: App) -> list[ListenerSpec]:
     from pixy.api.rest.server import RestServer, RestV1Server
     from pixy.api.restv1.app import RestV1
 
-    rest_v1 = RestV1(engine)
+    rest_v1 = RestV1(engine, edge.proxies)
     if app.rest.addr:
         specs.append((RestV1Server, (engine, app.rest.addr, rest_v1, edge), "rest-v1"))
     # TCP last: when it answers, everything does.

@@ -277,6 +277,8 @@ class App:
     unix_addr: str = ""
     unix_mode: str = "0660"
     insecure: bool = False
+    allowed_hosts: list[str] = field(default_factory=list)
+    trusted_proxies: list[str] = field(default_factory=list)
     default_cluster: str = ""
     shutdown_timeout: PositiveDuration = _seconds(60)
     max_concurrent_requests: PositiveInt = 16_384

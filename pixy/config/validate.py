@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import operator
 import re
 import ssl
@@ -19,6 +20,7 @@ GROUP_PROTOCOLS = ("classic", "consumer")
 ZOOKEEPER_CHROOT = re.compile(r"(/[A-Za-z0-9._-]+)*/?\Z")
 SASL_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 TOPIC = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,249}\Z")
+HOST = re.compile(r"(\*|\.?[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?)\Z")
 UNIX_MODE = re.compile(r"0?[0-7]{3}\Z")
 SEVERITIES = ("debug", "info", "warning", "error")
 
@@ -48,6 +50,7 @@ def validate(app: model.App) -> model.App:
         or validate_security.problem_of(app)
         or _unix_problem(app.unix_mode)
         or exposure_problem(app)
+        or _hosts_problem(app)
     )
     if problem:
         raise ConfigError(f"invalid config parameter: {problem}")
@@ -68,6 +71,19 @@ def _unix_problem(mode: str) -> str:
     if UNIX_MODE.match(mode):
         return ""
     return f"unix_mode {mode!r} must be an octal mode such as 0660"
+
+
+def _hosts_problem(app: model.App) -> str:
+    for host in app.allowed_hosts:
+        if not HOST.match(host):
+            return f"allowed_hosts {host!r} must be a host name without a port, .example.com for all below it, or *"
+    for entry in app.trusted_proxies:
+        try:
+            if entry != "unix":
+                ipaddress.ip_network(entry, strict=False)
+        except ValueError:
+            return f"trusted_proxies {entry!r} must be an address, a network such as 10.0.0.0/8, or unix"
+    return ""
 
 
 def _proxy_problem(proxy: model.Proxy) -> str:

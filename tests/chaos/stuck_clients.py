@@ -76,7 +76,7 @@ async def sockets_that_nobody_reads(daemon: Daemon, topic: str) -> AsyncIterator
     host, _, port = daemon.engine.addresses["rest"].rpartition(":")
     loop = asyncio.get_running_loop()
     opened: list[socket.socket] = []
-    request = f"GET /topics/{topic}/messages?group=g HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+    request = f"GET /topics/{topic}/messages?group=g HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
     try:
         for _ in range(SOCKETS):
             each = socket.socket()

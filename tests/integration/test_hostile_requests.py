@@ -131,7 +131,7 @@ async def test_promises_hold_no_room_and_end(kafka: Cluster, name: str) -> None:
                 reader, writer = await asyncio.open_connection(host, int(port))
                 kind = BINARY_V2 if path.endswith(name) else "text/plain"
                 size = 16 << 20 if path.endswith(name) else 1 << 20
-                head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: {kind}\r\nContent-Length: {size}\r\n\r\n"
+                head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {kind}\r\nContent-Length: {size}\r\n\r\n"
                 writer.write(head.encode() + b"{")
                 await writer.drain()
                 promising.append((reader, writer))

@@ -156,7 +156,7 @@ async def test_oversized_bodies_are_refused_without_reading_them(kafka: Cluster,
         host, port = daemon.engine.addresses["rest"].split(":")
         reader, writer = await asyncio.open_connection(host, int(port))
         writer.write(
-            f"POST /topics/{name}/messages?sync HTTP/1.1\r\nHost: x\r\n"
+            f"POST /topics/{name}/messages?sync HTTP/1.1\r\nHost: localhost\r\n"
             "Content-Type: text/plain\r\nContent-Length: 99999999\r\n\r\n".encode()
         )
         head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)

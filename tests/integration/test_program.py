@@ -348,13 +348,15 @@ def test_loggers_write_json_syslog_and_text(tmp_path: Path) -> None:
     with Program(
         "--sandbox", "--grpcAddr=127.0.0.1:0", "--tcpAddr=127.0.0.1:0", f"--logging={json.dumps(loggers)}"
     ) as program:
-        assert b"serving grpc" in collector.recv(4096)
+        while b"serving grpc" not in collector.recv(4096):
+            pass
         program.process.send_signal(signal.SIGTERM)
         code, output = program.wait()
     assert code == 0
     records = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
-    assert records[0]["category"] == "/service" and records[0]["logLevel"] == "INFO"
-    assert {"hostname", "filename", "funcName", "lineno", "timestamp", "pid", "tid"} <= set(records[0])
+    record = next(record for record in records if record["category"] == "/service")
+    assert record["logLevel"] == "INFO"
+    assert {"hostname", "filename", "funcName", "lineno", "timestamp", "pid", "tid"} <= set(record)
     for severity, shown in (("info", True), ("error", False)):
         port = free_port()
         with Program(

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import logging
+import time
 
+from pixy.api.edge.browsers import Browsers
 from pixy.api.edge.connections import Book, bounds
 from pixy.api.edge.heads import Heads
-from pixy.config.model import Connections
+from pixy.api.edge.proxies import TrustedProxies
+from pixy.api.edge.refusals import Refusals
+from pixy.config.model import App
 
 logger = logging.getLogger("pixy.api")
 
@@ -15,14 +19,18 @@ class Edge:
     """The bounds of connections, and what counts against them.
 
     Args:
-        settings: the section ``connections``.
+        app: the configuration.
     """
 
-    def __init__(self, settings: Connections) -> None:
+    def __init__(self, app: App) -> None:
+        settings = app.connections
         found = bounds(settings)
         if found.cut:
-            logger.warning("%s", found.cut)
+            logger.info("%s", found.cut)
         self.most_grpc = found.grpc
         """gRPC's core counts its connections by itself."""
         self.book = Book(found.http, found.per_address)
         self.heads = Heads(settings.max_unfinished_headers)
+        self.browsers = Browsers(app)
+        self.proxies = TrustedProxies(app)
+        self.refusals = Refusals(time.monotonic)

@@ -29,7 +29,7 @@ from pixy.api.listener import Listener, split_address
 from pixy.api.rest import router
 from pixy.api.rest.endpoints import Endpoints
 from pixy.api.rest.identity import credentials
-from pixy.api.rest.render import to_json
+from pixy.api.rest.render import printable, to_json
 from pixy.api.rest.responses import respond, respond_error
 from pixy.api.restv1.app import RestV1
 from pixy.api.restv1.errors import ApiError
@@ -108,18 +108,19 @@ class RestServer(Listener):
             self.tls = await asyncio.to_thread(ServerTls, tls)
             context = self.tls.context()
         self._socket = await asyncio.to_thread(_listen_tcp, host, port)
-        self._accept(self._socket, context)
+        await self._accept(self._socket, context)
         return f"{host or '0.0.0.0'}:{self._socket.getsockname()[1]}"
 
     async def _bind_unix(self) -> str:
         mode = int(self._engine.config.unix_mode, 8)
         self._socket = await asyncio.to_thread(_listen_unix, self._address, mode)
         self._inode = await asyncio.to_thread(_inode, self._address)
-        self._accept(self._socket, None)
+        await self._accept(self._socket, None)
         return self._address
 
-    def _accept(self, listener: socket.socket, context: ssl.SSLContext | None) -> None:
+    async def _accept(self, listener: socket.socket, context: ssl.SSLContext | None) -> None:
         settings = self._engine.config.connections
+        await self._edge.proxies.start()
         self._server = HttpServer(self._serve, settings, self._edge.heads)
         self._acceptor = Acceptor(
             listener, self._server.connection, self._edge.book, context, settings.handshake_timeout
@@ -129,7 +130,11 @@ class RestServer(Listener):
     # -- requests ---------------------------------------------------------------------------------
 
     async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
-        match = self._match(request, _path(request))
+        path = _path(request)
+        match = self._match(request, path)
+        problem = self._edge.browsers.problem(request, path, self._inode is None)
+        if problem:
+            return self._forbidden(request, match, problem)
         if self._guard is not None:
             refused = await self._recognize(self._guard, request, match)
             if refused is not None:
@@ -161,6 +166,15 @@ class RestServer(Listener):
                     response.headers.add("WWW-Authenticate", challenge)
             return response
         return None
+
+    def _forbidden(self, request: web.BaseRequest, match: Matched, problem: str) -> web.Response:
+        self._edge.refusals.count(f"requests are refused, such as this: {problem}", "browsers")
+        if isinstance(match, V1Match | ApiError):
+            response = self._rest_v1.forbidden(request, problem)
+        else:
+            response = respond(to_json({"error": printable(problem)}), 403)
+        response.force_close()  # the body is not read
+        return response
 
     def _match(self, request: web.BaseRequest, raw_path: str) -> Matched:
         """Find the API and the endpoint of a request."""

@@ -19,11 +19,13 @@ import logging
 
 from aiohttp import web
 
+from pixy.api.edge.proxies import TrustedProxies
 from pixy.api.restv1 import consumers, metadata, negotiation, operations, produce, reads
 from pixy.api.restv1.budget import Budget, Share
 from pixy.api.restv1.call import Call, error_answer
 from pixy.api.restv1.cors import Cors
 from pixy.api.restv1.errors import (
+    FORBIDDEN,
     INTERNAL,
     KAFKA_ERROR,
     NOT_FOUND,
@@ -57,16 +59,17 @@ class RestV1:
 
     Args:
         engine: answers the requests.
+        proxies: whose forwarding headers are believed; None: nobody's.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, proxies: TrustedProxies | None = None) -> None:
         self._engine = engine
         self._config = engine.config.rest
         self._prefix = self._config.prefix.rstrip("/")
         self.routes = make_routes()
         self.budget = Budget(self._config.max_buffered_bytes)
         self.cors = Cors(self._config.cors_origins)
-        self.peers = Peers(self._config)
+        self.peers = Peers(self._config, proxies)
 
     # -- matching ---------------------------------------------------------------------------------
 
@@ -180,6 +183,10 @@ class RestV1:
             response = self._error(request, kind_of(error))
             self.cors.allow(request, response)
         return response
+
+    def forbidden(self, request: web.BaseRequest, text: str) -> web.Response:
+        """The 403 answer to a request that is refused before it is served."""
+        return self._error(request, FORBIDDEN.with_text(text))
 
     def _failed(self, request: web.BaseRequest, error: Exception) -> web.StreamResponse:
         if not isinstance(error, PixyError):

@@ -54,7 +54,7 @@ async def _create(call: Call) -> web.StreamResponse:
     group = group_id(call.params["group"])
     body = await call.body()
     name, spec = parse_options(body, call.cluster.proxy.instances)
-    forwarded = await call.peers.forward(call.request, group, name, body)
+    forwarded = await call.peers.forward(call.request, group, name, body, creates=True)
     if forwarded is not None:
         return forwarded
     made = await call.cluster.instances.create(group, name, spec)

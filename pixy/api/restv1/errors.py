@@ -30,6 +30,7 @@ UNAUTHENTICATED = ErrorKind(401, 401)
 FORBIDDEN = ErrorKind(403, 403)
 KAFKA_AUTHENTICATION = ErrorKind(401, 40101)
 KAFKA_AUTHORIZATION = ErrorKind(403, 40301)
+FORBIDDEN = ErrorKind(403, 403)
 NOT_FOUND = ErrorKind(404, 404, "HTTP 404 Not Found")
 TOPIC_NOT_FOUND = ErrorKind(404, 40401, "Topic not found.")
 PARTITION_NOT_FOUND = ErrorKind(404, 40402, "Partition not found.")
@@ -37,6 +38,7 @@ CONSUMER_INSTANCE_NOT_FOUND = ErrorKind(404, 40403, "Consumer instance not found
 LEADER_NOT_AVAILABLE = ErrorKind(404, 40404, "Leader not available.")
 GROUP_NOT_FOUND = ErrorKind(404, 40405, "Consumer group id not found.")
 METHOD_NOT_ALLOWED = ErrorKind(405, 405, "HTTP 405 Method Not Allowed")
+MISDIRECTED = ErrorKind(421, 421)
 NOT_ACCEPTABLE = ErrorKind(406, 406, "HTTP 406 Not Acceptable")
 FORMAT_MISMATCH = ErrorKind(
     406,

@@ -14,13 +14,11 @@ import aiohttp
 from aiohttp import web
 from yarl import URL
 
+from pixy.api.edge.proxies import FORWARDED, HOP_HEADER, TrustedProxies
 from pixy.api.restv1 import errors
 from pixy.api.restv1.errors import ApiError
 from pixy.config.model import Rest
 from pixy.engine.instances.registry import node_of
-
-HOP_HEADER = "X-Kafka-Pixy-Forwarded-By"
-"""Names the node that has forwarded a request; such a request is not forwarded again."""
 
 _HOP_BY_HOP = frozenset(
     {
@@ -35,6 +33,9 @@ _HOP_BY_HOP = frozenset(
         "host",
         "content-length",
         "expect",
+        # The body was unpacked.
+        "content-encoding",
+        "x-kafka-pixy-forwarded-by",
     }
 )
 _MAX_CONNECTIONS = 1024
@@ -42,9 +43,15 @@ _CHUNK = 64 * 1024
 
 
 class Peers:
-    """This daemon and its peers, from ``rest.node_id`` and ``rest.peers``."""
+    """This daemon and its peers, from ``rest.node_id`` and ``rest.peers``.
 
-    def __init__(self, config: Rest) -> None:
+    Args:
+        config: the section ``rest``.
+        proxies: whose forwarding headers are believed; None: nobody's.
+    """
+
+    def __init__(self, config: Rest, proxies: TrustedProxies | None = None) -> None:
+        self._proxies = proxies
         self._node = config.node_id
         self._redirect = config.peer_requests == "redirect"
         self._timeout = config.peer_timeout
@@ -67,7 +74,7 @@ class Peers:
         return None if node == self._node else node
 
     async def forward(
-        self, request: web.BaseRequest, group: str, name: str | None, body: bytes
+        self, request: web.BaseRequest, group: str, name: str | None, body: bytes, *, creates: bool = False
     ) -> web.StreamResponse | None:
         """Forward a request to the owner of an instance and return its answer.
 
@@ -75,20 +82,26 @@ class Peers:
             request: aiohttp's.
             group: the id of the instance's group.
             name: the instance's; None: to be generated.
-            body: of the request.
+            body: of the request, unpacked.
+            creates: whether the request makes the instance.
 
         Returns:
-            The answer; None if this daemon owns the instance.
+            The answer; None if this daemon has to answer: it owns the instance, or the request was forwarded already.
 
         Raises:
-            ApiError: 503, the owner cannot be reached.
+            ApiError: 503, the owner cannot be reached; 421, it was forwarded, and would make what belongs elsewhere.
         """
         owner = self.owner(group, name)
-        if owner is None or HOP_HEADER in request.headers:
+        if owner is None:
+            return None
+        if HOP_HEADER in request.headers:
+            # From a peer that has other `rest.peers`, or from a client that says what only peers say.
+            if creates:
+                raise ApiError(errors.MISDIRECTED, f"the consumer instance belongs to node {owner}")
             return None
         url = self._urls[owner] + request.raw_path
         if self._redirect:
-            return web.Response(status=307, headers={"Location": url})
+            return web.Response(status=307, headers={"Location": without_credentials(url)})
         return await self._send(request, owner, url, body)
 
     async def _send(self, request: web.BaseRequest, owner: str, url: str, body: bytes) -> web.StreamResponse:
@@ -104,7 +117,7 @@ class Peers:
             async with self._session.request(
                 request.method,
                 URL(url, encoded=True),
-                headers=self._headers(request),
+                headers=self._headers(request, "@" in urlsplit(url).netloc),
                 data=body or None,
                 allow_redirects=False,
             ) as answer:
@@ -128,17 +141,27 @@ class Peers:
                 f"the consumer instance belongs to node {owner}, which cannot be reached: {error}",
             ) from error
 
-    def _headers(self, request: web.BaseRequest) -> dict[str, str]:
-        headers = {name: value for name, value in request.headers.items() if name.lower() not in _HOP_BY_HOP}
+    def _headers(self, request: web.BaseRequest, authorized: bool) -> dict[str, str]:
+        trusted = self._trusts(request)
+        headers = {
+            name: value
+            for name, value in request.headers.items()
+            if name.lower() not in _HOP_BY_HOP
+            and (trusted or name.lower() not in FORWARDED)
+            and not (name.lower() == "authorization" and authorized)  # the peer gets ours
+        }
         headers[HOP_HEADER] = self._node
         if "Forwarded" not in headers:
-            headers.setdefault("X-Forwarded-Host", request.host)
+            headers.setdefault("X-Forwarded-Host", _host(request))
             headers.setdefault("X-Forwarded-Proto", request.scheme)
         return headers
 
+    def _trusts(self, request: web.BaseRequest) -> bool:
+        return self._proxies is not None and self._proxies.trusts(request)
+
     def base_uri(self, request: web.BaseRequest, group: str, name: str) -> str:
         """The URL of an instance of this daemon, below ``rest.advertised_url`` or else the address that the
-        client used, also through proxies.
+        client used, also through proxies that are trusted.
 
         Args:
             request: the one that creates the instance.
@@ -150,6 +173,8 @@ class Peers:
         tail = f"/consumers/{quote(group, safe='')}/instances/{quote(name, safe='')}"
         if self._advertised:
             return self._advertised + below + tail
+        if not self._trusts(request):
+            return f"{request.scheme}://{_host(request)}{below}{tail}"
         return f"{_origin(request)}{_below(request)}{tail}"
 
     async def close(self) -> None:
@@ -164,10 +189,25 @@ def _weight(node: str, group: str, name: str) -> bytes:
     return hashlib.blake2b(f"{node}\0{group}\0{name.casefold()}".encode("utf-8", "replace")).digest()
 
 
+def without_credentials(url: str) -> str:
+    """Return a URL without the user and password in it."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+
+
+def _host(request: web.BaseRequest) -> str:
+    """The Host of a request, or the address that was connected to. aiohttp would look up a name, and wait for it."""
+    host = request.headers.get("Host")
+    if host is not None:
+        return host
+    name = request.get_extra_info("sockname")
+    return f"{name[0]}:{name[1]}" if isinstance(name, tuple) else "localhost"
+
+
 def _origin(request: web.BaseRequest) -> str:
     """The scheme and host that the client used (RFC 7239, or its forerunners X-Forwarded-*)."""
     headers = request.headers
-    scheme, host = "", request.host
+    scheme, host = "", _host(request)
     if request.forwarded:
         first = request.forwarded[0]
         scheme, host = first.get("proto", scheme), first.get("host", host)

@@ -292,7 +292,7 @@ async def test_a_client_that_goes_away_loses_no_record(kafka: Cluster, name: str
                 "127.0.0.1", int(daemon.engine.addresses["rest"].rpartition(":")[2])
             )
             writer.write(
-                f"GET {instance.base}/records?timeout=20000 HTTP/1.1\r\nHost: x\r\nAccept: {BINARY_V2}\r\n\r\n".encode()
+                f"GET {instance.base}/records?timeout=20000 HTTP/1.1\r\nHost: localhost\r\nAccept: {BINARY_V2}\r\n\r\n".encode()
             )
             await writer.drain()
             await instance.reads_wait(1)

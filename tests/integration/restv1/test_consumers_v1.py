@@ -335,7 +335,9 @@ FORWARDED = [
 async def test_base_uri_is_the_address_that_the_client_used(
     kafka: Cluster, name: str, headers: dict[str, str], origin: str
 ) -> None:
-    async with serving(make_config(kafka.bootstrap())) as daemon:
+    config = make_config(kafka.bootstrap())
+    config.allowed_hosts, config.trusted_proxies = ["here", "a.example"], ["127.0.0.1"]
+    async with serving(config) as daemon:
         sent = {"Accept": V1, "Content-Type": V1, "Host": "here", **headers}
         answer = await daemon.call("POST", f"/rest/consumers/{name}", data=b'{"name":"a/b c"}', headers=sent)
         assert answer.json["base_uri"] == f"{origin}/rest/consumers/{name}/instances/a%2Fb%20c"

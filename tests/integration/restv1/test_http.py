@@ -276,7 +276,7 @@ async def test_gzip(kafka: Cluster, name: str) -> None:
 async def test_answers_are_not_compressed_unless_configured(kafka: Cluster, name: str) -> None:
     async with serving(make_config(kafka.bootstrap())) as daemon:
         status, headers, _ = await raw(
-            daemon, b"GET /openapi.json HTTP/1.1\r\nHost: x\r\nAccept-Encoding: gzip\r\n\r\n"
+            daemon, b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\nAccept-Encoding: gzip\r\n\r\n"
         )
         assert status == 200 and "content-encoding" not in headers
 
@@ -349,7 +349,7 @@ async def test_peers_defect_excess_load_is_503_and_takes_no_memory(kafka: Cluste
         status, headers, _ = await raw(
             daemon,
             (
-                f"POST /topics/{name} HTTP/1.1\r\nHost: x\r\nContent-Type: {BINARY_V2}\r\nContent-Length: 1600000\r\n\r\n"
+                f"POST /topics/{name} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {BINARY_V2}\r\nContent-Length: 1600000\r\n\r\n"
             ).encode()
             + b"[" * 1_200_000,
         )
@@ -376,7 +376,7 @@ async def test_bytes_that_a_slow_client_has_not_taken_count(kafka: Cluster, name
         await loop.sock_sendall(
             lazy,
             (
-                f"GET /topics/{name}/partitions/0/records?offset=0&max_bytes=9999999 HTTP/1.1\r\nHost: x\r\n\r\n"
+                f"GET /topics/{name}/partitions/0/records?offset=0&max_bytes=9999999 HTTP/1.1\r\nHost: localhost\r\n\r\n"
             ).encode(),
         )
         async with asyncio.timeout(20):

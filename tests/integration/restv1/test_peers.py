@@ -7,7 +7,8 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
-from pixy.api.restv1.peers import HOP_HEADER, Peers
+from pixy.api.edge.proxies import HOP_HEADER
+from pixy.api.restv1.peers import Peers
 from pixy.config.model import Rest
 from tests.integration.restv1.consumers import Instance, fill
 from tests.integration.restv1.support import BINARY_V1, BINARY_V2, V1, V2, ask, error
@@ -158,7 +159,7 @@ async def test_a_client_that_goes_away_ends_the_forwarded_read(kafka: Cluster, n
             "127.0.0.1", int(one.engine.addresses["rest"].rpartition(":")[2])
         )
         writer.write(
-            f"GET {instance.base}/records?timeout=20000 HTTP/1.1\r\nHost: x\r\nAccept: {BINARY_V2}\r\n\r\n".encode()
+            f"GET {instance.base}/records?timeout=20000 HTTP/1.1\r\nHost: localhost\r\nAccept: {BINARY_V2}\r\n\r\n".encode()
         )
         await writer.drain()
         owner = Instance(two, name, chosen)

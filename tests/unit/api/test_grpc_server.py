@@ -30,7 +30,7 @@ def of_every_size():
 async def main():
     system = ActorSystem()
     engine = SimpleNamespace(guard=None, config=App(proxies={"default": Proxy()}), diagnostics=SimpleNamespace(traced=False))
-    server = await system.spawn(GrpcServer, engine, "127.0.0.1:0", Edge(engine.config.connections))
+    server = await system.spawn(GrpcServer, engine, "127.0.0.1:0", Edge(engine.config))
     await server.ask(Bind(), block=False)
     await asyncio.sleep(0.05)
     for task in asyncio.all_tasks() - {asyncio.current_task()}:

@@ -1,0 +1,120 @@
+"""Daemons that forward to each other, and clients that pretend to have been forwarded."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import gzip
+import json
+from collections.abc import AsyncIterator
+
+import pytest
+
+from pixy.api.edge.proxies import HOP_HEADER
+from pixy.api.restv1.peers import Peers
+from pixy.config import App
+from pixy.config.model import Rest
+from tests.kafka.cluster import free_port
+from tests.support import Answer, Daemon, serving
+
+V2 = "application/vnd.kafka.v2+json"
+
+
+@contextlib.asynccontextmanager
+async def pair(config: App, requests: str = "forward") -> AsyncIterator[tuple[Daemon, Daemon]]:
+    """The daemons ``a`` and ``b``, which have credentials for each other."""
+    ports = {name: free_port() for name in "ab"}
+    peers = {name: f"http://user:hunter2@127.0.0.1:{port}" for name, port in ports.items()}
+    async with contextlib.AsyncExitStack() as stack:
+        daemons = []
+        for name, port in ports.items():
+            own = copy.deepcopy(config)
+            own.tcp_addr = f"127.0.0.1:{port}"
+            own.rest.node_id, own.rest.peers, own.rest.peer_requests = name, dict(peers), requests
+            daemons.append(await stack.enter_async_context(serving(own)))
+        yield daemons[0], daemons[1]
+
+
+def name_owned_by(node: str, group: str) -> str:
+    both = Peers(Rest(node_id="a", peers={"a": "http://a", "b": "http://b"}))
+    return next(f"n{at}" for at in range(100) if (both.owner(group, f"n{at}") or "a") == node)
+
+
+async def create(daemon: Daemon, group: str, name: str, body: bytes | None = None, **headers: str) -> Answer:
+    sent = {"Content-Type": V2, **{key.replace("_", "-"): value for key, value in headers.items()}}
+    return await daemon.post(f"/consumers/{group}", body or json.dumps({"name": name}).encode(), headers=sent)
+
+
+async def test_a_client_cannot_make_an_instance_where_it_does_not_belong(config: App, name: str) -> None:
+    async with pair(config) as (one, two):
+        chosen = name_owned_by("b", name)
+        for node in ("a", "b", "x"):
+            answer = await create(one, name, chosen, **{HOP_HEADER: node})
+            assert answer.status == 421 and "belongs to node b" in answer.json["message"]
+        made = await create(one, name, chosen)
+        assert made.status == 200, made
+        assert (await create(two, name, chosen)).status == 409, "it is at its owner"
+
+
+async def test_a_packed_body_is_forwarded(config: App, name: str) -> None:
+    async with pair(config) as (one, _):
+        chosen = name_owned_by("b", name)
+        packed = gzip.compress(json.dumps({"name": chosen}).encode())
+        answer = await create(one, name, chosen, packed, Content_Encoding="gzip")
+        assert (answer.status, answer.json.get("instance_id")) == (200, chosen), answer
+
+
+async def test_a_redirect_and_an_error_keep_credentials_back(config: App, name: str) -> None:
+    chosen = name_owned_by("b", name)
+    async with pair(config, "redirect") as (one, two):
+        answer = await create(one, name, chosen)
+        assert answer.status == 307
+        assert answer.headers["Location"] == f"http://{two.engine.addresses['rest']}/consumers/{name}"
+        assert "hunter2" not in str(answer.headers)
+
+
+async def test_a_client_with_credentials_is_forwarded_with_ours(config: App, name: str) -> None:
+    async with pair(config) as (one, _):
+        answer = await create(one, name, name_owned_by("b", name), Authorization="Basic eDp5")
+        assert answer.status == 200, answer
+
+
+async def test_only_proxies_that_are_trusted_say_who_the_client_is(config: App, name: str) -> None:
+    says = {"X_Forwarded_Host": "evil.example", "X_Forwarded_Proto": "https", "X_Forwarded_Prefix": "/x"}
+    async with serving(config) as daemon:
+        here = daemon.engine.addresses["rest"]
+        for number, headers in enumerate(
+            (says, {"Forwarded": "host=evil.example"}, {**says, HOP_HEADER: "b"})
+        ):
+            answer = await create(daemon, name, f"i{number}", **headers)
+            assert answer.json["base_uri"] == f"http://{here}/consumers/{name}/instances/i{number}"
+    async with pair(config) as (one, _):
+        for node in "ab":
+            chosen = name_owned_by(node, name)
+            answer = await create(one, name, chosen, **says)
+            assert (
+                answer.json["base_uri"]
+                == f"http://{one.engine.addresses['rest']}/consumers/{name}/instances/{chosen}"
+            )
+    for network in ("127.0.0.1", "127.0.0.0/8"):
+        config.trusted_proxies = [network]
+        async with serving(config) as daemon:
+            answer = await create(daemon, name, "i", **says)
+            assert answer.json["base_uri"] == f"https://evil.example/x/consumers/{name}/instances/i"
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "text"),
+    [
+        ("trusted_proxies", "[nobody]", "trusted_proxies 'nobody' must be an address"),
+        ("allowed_hosts", "['http://a']", "allowed_hosts 'http://a' must be a host name"),
+        ("allowed_hosts", "['a:1']", "allowed_hosts 'a:1' must be a host name"),
+    ],
+)
+def test_bad_settings_are_named(key: str, value: str, text: str) -> None:
+    from pixy.config import load_text, validate
+    from pixy.errors import ConfigError
+
+    with pytest.raises(ConfigError) as refused:
+        validate(load_text(f"{key}: {value}\nproxies: {{default: }}"))
+    assert text in str(refused.value)
