@@ -15,8 +15,10 @@ import grpc
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
 from pixy.cli.client_flags import make_parser
+from pixy.escaping import escaped
 from pixy.proto import kafkapixy_pb2 as pb
 from pixy.proto.kafkapixy_pb2_grpc import KafkaPixyStub
 
@@ -77,14 +79,18 @@ class Session:
 
     def json(self, document: Any) -> None:
         """Print one JSON document on a line of its own."""
-        sys.stdout.write(json.dumps(document, ensure_ascii=False) + "\n")
+        sys.stdout.write(escaped(json.dumps(document, ensure_ascii=False)) + "\n")
         sys.stdout.flush()
+
+    def say(self, text: str) -> None:
+        """Print a line for people on stderr."""
+        self.err.print(Text(escaped(text)))
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         """Print a table."""
         table = Table(*columns, box=None, pad_edge=False)
         for row in rows:
-            table.add_row(*[str(cell) for cell in row])
+            table.add_row(*[Text(escaped(str(cell))) for cell in row])
         self.out.print(table)
 
     def progress(self, what: str) -> Progress:
@@ -149,7 +155,7 @@ def produce(session: Session) -> int:
             settle(args.in_flight - 1)
         settle(0)
     if not args.json:
-        session.err.print(f"{written} message{'s' * (written != 1)} written to {args.topic}")
+        session.say(f"{written} message{'s' * (written != 1)} written to {args.topic}")
     return 0
 
 
@@ -194,7 +200,7 @@ def consume(session: Session) -> int:
             timeout=args.timeout,
         )
     if got < args.count:
-        session.err.print(f"{got} of {args.count} messages; nothing more came")
+        session.say(f"{got} of {args.count} messages; nothing more came")
         return EXIT_NOTHING
     return 0
 
@@ -213,7 +219,10 @@ def _print_message(session: Session, message: Any) -> None:
             }
         )
     else:
-        sys.stdout.buffer.write(message.message + b"\n")
+        value = message.message
+        if sys.stdout.isatty():  # a file or another program gets it as it is
+            value = escaped(value.decode("utf-8", "replace"), keep="\n\t").encode()
+        sys.stdout.buffer.write(value + b"\n")
         sys.stdout.buffer.flush()
 
 
@@ -298,7 +307,7 @@ def topics(session: Session) -> int:
             ],
         )
         for key, value in sorted(found[args.topic].config.items()):
-            session.out.print(f"{key} = {value}", markup=False)
+            session.out.print(Text(escaped(f"{key} = {value}")))
     else:
         session.table(
             ("topic", "partitions", "settings"),
@@ -353,7 +362,8 @@ def run(argv: Sequence[str]) -> int:
     try:
         return functions[args.command](session)
     except grpc.RpcError as error:
-        print(f"kafka-pixy {args.command}: {error.code().name}: {error.details()}", file=sys.stderr)
+        text = f"kafka-pixy {args.command}: {error.code().name}: {error.details()}"
+        print(escaped(text, keep="\n"), file=sys.stderr)
         return EXIT_ERROR
     except OSError as error:
         print(f"kafka-pixy {args.command}: {error}", file=sys.stderr)

@@ -11,12 +11,14 @@ import queue
 import re
 import socket
 import sys
+import textwrap
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pixy.cli.repeats import Repeats
 from pixy.config.model import Logger
+from pixy.escaping import escaped
 
 QUEUE_BOUND = 10_000
 """The most log records that wait for the writer; more are dropped and counted."""
@@ -54,7 +56,11 @@ class ConsoleFormatter(logging.Formatter):
             f"{time.strftime('%Y-%m-%d %H:%M:%S', moment)}.{micros:06d} {zone} "
             f"{record.levelname.lower()} <{actor}> {json.dumps(text, ensure_ascii=False)}{fields}"
         )
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        if not record.exc_info:
+            return escaped(line)
+        # An exception's text may contain what looks like a line of this log: its lines are indented.
+        trace = escaped(self.formatException(record.exc_info), keep="\n\t")
+        return f"{escaped(line)}\n{textwrap.indent(trace, '  ')}"
 
 
 def _field(value: Any) -> str:
@@ -86,7 +92,18 @@ class JsonFormatter(logging.Formatter):
             document["excType"] = record.exc_info[0].__name__
             document["excValue"] = str(record.exc_info[1])
             document["excText"] = self.formatException(record.exc_info)
-        return json.dumps(document, ensure_ascii=False, default=str)
+        return escaped(json.dumps(document, ensure_ascii=False, default=str))
+
+
+class SyslogFormatter(logging.Formatter):
+    """Format records as one line, a traceback included."""
+
+    def __init__(self) -> None:
+        super().__init__("kafka-pixy[%(process)d]: %(message)s")
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Format a record."""
+        return escaped(super().format(record))
 
 
 def _nested(fields: dict[str, Any]) -> dict[str, Any]:
@@ -127,7 +144,7 @@ def make_handlers(loggers: Sequence[Logger]) -> list[logging.Handler]:
         elif logger.name == "syslog":
             host, _, port = logger.params.get("addr", "127.0.0.1:514").rpartition(":")
             handler = logging.handlers.SysLogHandler(address=(host, int(port)))
-            handler.setFormatter(logging.Formatter("kafka-pixy[%(process)d]: %(message)s"))
+            handler.setFormatter(SyslogFormatter())
         else:
             continue
         handler.setLevel(_LEVELS[logger.severity])
@@ -160,4 +177,4 @@ def configured(loggers: Sequence[Logger]) -> Iterator[None]:
             sys.stderr.write(f"kafka-pixy: {front.dropped} log records were dropped{os.linesep}")
 
 
-__all__ = ["ConsoleFormatter", "JsonFormatter", "configured", "make_handlers"]
+__all__ = ["ConsoleFormatter", "JsonFormatter", "SyslogFormatter", "configured", "make_handlers"]

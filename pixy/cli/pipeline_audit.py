@@ -17,6 +17,7 @@ from pixy.cli.pipeline_common import (
 )
 from pixy.config import Proxy
 from pixy.config.durations import parse_duration
+from pixy.escaping import escaped
 
 DESCRIPTION = """\
 Count the messages that were lost, duplicated, out of order or late: per topic, partition, group and time window.
@@ -212,7 +213,7 @@ def _audit(args: argparse.Namespace, cluster: str, proxy: Proxy | None) -> int:
     console.print("starting Spark ...")
     spark = open_session("audit", args.master, args.jars, args.conf, verbose=args.verbose)
     try:
-        result = audit(spark, request, lambda line: console.print(line, markup=False))
+        result = audit(spark, request, lambda line: console.print(escaped(line, keep="\n"), markup=False))
     finally:
         spark.stop()
     summary = summarize(result)

@@ -10,9 +10,11 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from pixy.config import Proxy, load_app, validate
 from pixy.errors import ConfigError, PixyError, UnknownCluster
+from pixy.escaping import escaped
 
 EXIT_OK = 0
 EXIT_ERROR = 1
@@ -149,7 +151,7 @@ def report(args: argparse.Namespace, summary: dict[str, Any], code: int = EXIT_O
         if key in tables or value in (None, [], {}):
             continue
         shown = "".join(f"\n  {each}" for each in value) if isinstance(value, list) else _shown(value)
-        out.print(f"{key.replace('_', ' ')}: {shown}", markup=False)
+        out.print(Text(escaped(f"{key.replace('_', ' ')}: {shown}", keep="\n")))
     for key, rows in tables.items():
         if rows:
             # With spaces a narrow terminal breaks the names and cuts none.
@@ -160,7 +162,7 @@ def report(args: argparse.Namespace, summary: dict[str, Any], code: int = EXIT_O
                 pad_edge=False,
             )
             for row in rows:
-                table.add_row(*[_shown(cell) for cell in row.values()])
+                table.add_row(*[Text(escaped(_shown(cell))) for cell in row.values()])
             out.print(table)
     return code
 
@@ -186,7 +188,7 @@ def fail(args: argparse.Namespace, error: PixyError, code: int) -> int:
     Returns:
         ``code``.
     """
-    console.print(f"kafka-pixy pipeline {args.command}: {error}", markup=False, soft_wrap=True)
+    console.print(Text(escaped(f"kafka-pixy pipeline {args.command}: {error}", keep="\n")), soft_wrap=True)
     if args.json:
         print(
             json.dumps(

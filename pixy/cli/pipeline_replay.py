@@ -9,6 +9,7 @@ from typing import Any
 
 from pixy.cli.pipeline_archive import parse_time
 from pixy.cli.pipeline_common import common_parser, console, load_cluster, report, set_up_logging
+from pixy.escaping import escaped
 
 DESCRIPTION = """\
 Write records of a lake to a topic: same bytes, timestamps, headers and tombstones, to the same partition and
@@ -167,12 +168,12 @@ def run(args: argparse.Namespace) -> int:
         state,
         _finder(args),
         lambda progress: console.print(f"{progress.records:,} records written", markup=False),
-        lambda text: console.print(text, markup=False, soft_wrap=True),
+        lambda text: console.print(escaped(text, keep="\n"), markup=False, soft_wrap=True),
     )
     if args.dry_run:
         return report(args, _dry_run_summary(args, job.dry_run()))
     _stop_on_signals(job)
-    console.print(f"replaying {args.topic} to {args.to}; state in {state.folder}", markup=False)
+    console.print(escaped(f"replaying {args.topic} to {args.to}; state in {state.folder}"), markup=False)
     began = time.monotonic()
     result = job.run()
     return report(args, _summary(args, result, time.monotonic() - began, state.folder))

@@ -17,6 +17,7 @@ from pixy.cli.pipeline_common import (
     report,
     set_up_logging,
 )
+from pixy.escaping import escaped
 
 DESCRIPTION = """\
 Count the records of topics from the headers of their batches: check every checksum, decompress nothing.
@@ -56,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
         cluster.bounds(partitions_of(topics), committed=False).items()
     ):
         _scan(source, Range(topic, partition, start, end, topics[topic].id), rows)
-        console.print(f"{topic}/{partition}: offsets {start:,} to {end:,}", markup=False)
+        console.print(escaped(f"{topic}/{partition}: offsets {start:,} to {end:,}"), markup=False)
     bad = sum(row["bad_crc"] for row in rows.values())
     return report(
         args,

@@ -22,6 +22,7 @@ from pixy.config.exposure import exposed
 from pixy.engine.engine import Engine
 from pixy.engine.service import ListenerSpec
 from pixy.errors import ConfigError, StartError
+from pixy.escaping import escaped
 
 logger = logging.getLogger("pixy")
 
@@ -80,7 +81,7 @@ def run(args: Sequence[str]) -> int:
 
 
 def _complain(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+    print(escaped(text), file=sys.stderr, flush=True)
 
 
 def _tune_collector() -> None:
@@ -215,7 +216,7 @@ class Daemon:
         if failed.done():
             code = EXIT_BROKEN
             logger.error("a part of the service has failed for good: %s", failed.result())
-            print(f"kafka-pixy: stopping: {failed.result()}", file=sys.stderr, flush=True)
+            _complain(f"kafka-pixy: stopping: {failed.result()}")
         signalled.cancel()
         failed.cancel()
         logger.info("draining, at most %.0f s", self._app.shutdown_timeout)

@@ -8,6 +8,7 @@ import json
 import sys
 from typing import Any, Final
 
+from pixy.escaping import escaped
 from pixy.wire import frames, messages, schema
 from pixy.wire.exceptions import DecodeError, EncodeError, UnsupportedVersionError
 from pixy.wire.json_form import from_json, to_json
@@ -100,7 +101,8 @@ def _decode(args: argparse.Namespace) -> int:
         found = {"Header": header, "Body": messages.decode(name, version, data, end)}
     else:
         found = messages.decode(name, version, data)
-    print(json.dumps(to_json(found), indent=2 if args.pretty else None, ensure_ascii=False))
+    document = json.dumps(to_json(found), indent=2 if args.pretty else None, ensure_ascii=False)
+    print(escaped(document, keep="\n"))
     return 0
 
 

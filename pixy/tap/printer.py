@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.live import Live
 
 from actors import ThreadedActor, handles
+from pixy.escaping import escaped
 from pixy.tap.table import render
 
 
@@ -39,7 +40,7 @@ class JsonPrinter(ThreadedActor):
     @handles(dict)
     def _print(self, document: dict[str, Any]) -> None:
         try:
-            sys.stdout.write(json.dumps(document, ensure_ascii=False) + "\n")
+            sys.stdout.write(escaped(json.dumps(document, ensure_ascii=False)) + "\n")
             sys.stdout.flush()
         except (BrokenPipeError, ValueError):
             self._on_broken()

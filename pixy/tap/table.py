@@ -6,9 +6,11 @@ import time
 from typing import Any, Final
 
 from rich.console import Group as Lines, RenderableType
-from rich.markup import escape
+from rich.markup import escape as without_markup
 from rich.table import Table
 from rich.text import Text
+
+from pixy.escaping import escaped
 
 _COLOURS: Final = {
     "Stable": "green",
@@ -31,6 +33,11 @@ _COUNTED: Final = (
     "rewrite_failed",
     "defects",
 )
+
+
+def escape(text: str) -> str:
+    """Show a text of clients or brokers as it is: neither markup nor control characters."""
+    return without_markup(escaped(text))
 
 
 def render(snapshot: dict[str, Any], height: int, listening: str) -> RenderableType:
@@ -102,7 +109,7 @@ def _group_rows(group: dict[str, Any]) -> list[tuple[str, ...]]:
                 escape(member["software"]),
                 escape(partitions(member["partitions"])),
                 lag,
-                member["path"],
+                escape(member["path"]),
             )
         )
         head, lag = ("", "", "", ""), ""
@@ -132,12 +139,12 @@ def _short(member: str) -> str:
 
 def _coloured(state: str) -> str:
     colour = _COLOURS.get(state)
-    return f"[{colour}]{state}[/{colour}]" if colour else state
+    return f"[{colour}]{state}[/{colour}]" if colour else escape(state)
 
 
 def _anomalies(snapshot: dict[str, Any]) -> list[str]:
     return [
-        f"[red]anomaly[/red] {escape(group['group'])}: {each['kind']}: {escape(each['detail'])}"
+        f"[red]anomaly[/red] {escape(group['group'])}: {escape(each['kind'])}: {escape(each['detail'])}"
         for group in snapshot["groups"]
         for each in group["anomalies"]
     ][:5]
@@ -162,7 +169,7 @@ def _timeline(snapshot: dict[str, Any]) -> list[str]:
             f"{each['seconds']:.3f} s" if each["finished"] is not None else f"{each['seconds']:.1f} s so far"
         )
         found.append(
-            f"[dim]{when}[/dim] rebalance of {escape(each['group'])}: {each['trigger']}{escape(member)}"
+            f"[dim]{when}[/dim] rebalance of {escape(each['group'])}: {escape(each['trigger'])}{escape(member)}"
             f"{escape(reason)}, generation {each['generation_before']} to {each['generation']}, {took}"
         )
     return found

@@ -8,6 +8,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from pixy.pipeline.errors import LakeError
+from pixy.pipeline.lake.layout import is_inside
 from pixy.pipeline.lake.store import LocalStore, Store, is_local, local_path
 
 
@@ -26,6 +27,8 @@ class ArrowStore:
         self.root: str = root.rstrip("/")
 
     def _at(self, path: str) -> str:
+        if not is_inside(path):
+            raise LakeError(f"{path!r} leads out of {self.root}")
         return f"{self.root}/{path}" if path else self.root
 
     def _info(self, path: str) -> Any:

@@ -11,11 +11,29 @@ A lake holds the topics of one Kafka cluster::
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
 IDENTITY = "_lake.json"
 MANIFESTS = "_manifests"
 CHECKPOINTS = "_checkpoints"
 STAGING = "_staging"
 DATA = "data"
+
+
+TOPIC: Final = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,249}\Z")
+"""Names that Kafka allows."""
+
+
+def is_inside(path: str) -> bool:
+    """Return whether a relative path stays below the folder that it is relative to; symbolic links are not followed."""
+    return not path.startswith("/") and "\0" not in path and ".." not in path.replace("\\", "/").split("/")
+
+
+def is_data_path(path: str) -> bool:
+    """Return whether a path is one of a data file, below ``DATA`` and written in the one way that names it."""
+    folder, *below = path.split("/")
+    return folder == DATA and bool(below) and is_inside(path) and not {"", "."} & set(below)
 
 
 def manifest_path(seq: int) -> str:

@@ -7,18 +7,22 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pixy.pipeline.errors import ManifestError, UnknownVersion
 from pixy.pipeline.lake.checksum import Stats
+from pixy.pipeline.lake.layout import DATA, TOPIC, is_data_path
 
 FORMAT = "kafka-pixy-lake"
 VERSION = 1
 
 BATCH = "batch"
 COMPACTION = "compaction"
+
+_DATE = re.compile(r"[+-]?\d{4,}-\d\d-\d\d\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +192,20 @@ def _read_stats(found: dict[str, Any]) -> Stats:
     )
 
 
+def _path(path: Any) -> str:
+    """Return the path of a data file; raise ValueError for one that is not below the lake's folder of data."""
+    if not isinstance(path, str) or not is_data_path(path):
+        raise ValueError(f"a path: {path!r} is not one of a file in {DATA}/")
+    return path
+
+
+def _matching(pattern: re.Pattern[str], text: Any) -> str:
+    """Return a part of a folder's name, if it is one."""
+    if not isinstance(text, str) or not pattern.match(text):
+        raise ValueError(f"the name {text!r}")
+    return text
+
+
 def decode(data: bytes, where: str) -> Manifest:
     """Decode a manifest and check its digest.
 
@@ -226,16 +244,16 @@ def decode(data: bytes, where: str) -> Manifest:
             ),
             files=tuple(
                 DataFile(
-                    each["path"],
-                    each["topic"],
-                    each["date"],
+                    _path(each["path"]),
+                    _matching(TOPIC, each["topic"]),
+                    _matching(_DATE, each["date"]),
                     each["rows"],
                     each["size"],
                     {part["partition"]: _read_stats(part) for part in each["partitions"]},
                 )
                 for each in document["files"]
             ),
-            replaces=tuple(document["replaces"]),
+            replaces=tuple(_path(each) for each in document["replaces"]),
             digest=str(digest),
         )
     except (KeyError, TypeError, ValueError) as error:

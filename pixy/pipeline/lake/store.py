@@ -12,6 +12,7 @@ from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
 from pixy.pipeline.errors import LakeError, Published
+from pixy.pipeline.lake.layout import is_inside
 
 
 class Store(Protocol):
@@ -60,6 +61,8 @@ class LocalStore:
         self.root = str(Path(root).resolve())
 
     def _at(self, path: str) -> Path:
+        if not is_inside(path):
+            raise LakeError(f"{path!r} leads out of {self.root}")
         return Path(self.root, path)
 
     def read(self, path: str) -> bytes:

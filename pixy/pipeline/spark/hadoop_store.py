@@ -10,6 +10,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from pixy.pipeline.errors import LakeError, Published
+from pixy.pipeline.lake.layout import is_inside
 from pixy.pipeline.lake.store import LocalStore, Store, is_local, local_path
 
 
@@ -37,6 +38,8 @@ class HadoopStore:
             raise LakeError(f"cannot open {root}: {_text(error)}") from error
 
     def _at(self, path: str) -> Any:
+        if not is_inside(path):
+            raise LakeError(f"{path!r} leads out of {self.root}")
         return self._jvm.org.apache.hadoop.fs.Path(f"{self.root}/{path}" if path else self.root)
 
     def read(self, path: str) -> bytes:

@@ -30,7 +30,9 @@ ACCEPT = "application/vnd.kafka.v1+json, application/vnd.kafka+json, application
 
 
 async def test_kip80_example_post_consumers_group(kafka: Cluster, name: str) -> None:
-    async with serving(make_config(kafka.bootstrap())) as daemon:
+    config = make_config(kafka.bootstrap())
+    config.allowed_hosts = ["kafkarest1.com"]
+    async with serving(config) as daemon:
         answer = await ask(
             daemon, "POST", f"/consumers/{name}/", CREATE, accept=ACCEPT, Host="kafkarest1.com"
         )
