@@ -56,7 +56,7 @@ def run(args: Sequence[str]) -> int:
     _tune_collector()
     allow_open_files()
     sandbox = _sandbox(app, bool(options.sandbox))
-    if app.insecure and (open_to_others := exposed(app)):
+    if not app.auth.enabled and (open_to_others := exposed(app)):
         _complain(f"kafka-pixy: insecure: anybody who can reach it is served on {', '.join(open_to_others)}")
     try:
         with contextlib.ExitStack() as opened:

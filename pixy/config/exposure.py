@@ -30,7 +30,7 @@ def exposed(app: App) -> list[str]:
 
 def may_be_exposed(app: App) -> bool:
     """Whether listeners may be reached from other hosts: the one place that decides it."""
-    return app.insecure
+    return app.insecure or app.auth.enabled
 
 
 def exposure_problem(app: App) -> str:
@@ -40,7 +40,7 @@ def exposure_problem(app: App) -> str:
         return ""
     return (
         f"{found[0]} can be reached from other hosts, and the daemon asks nobody who he is: listen on 127.0.0.1, "
-        "or set `insecure: true` (--insecure) where the network keeps strangers away"
+        "set up `auth`, or say `insecure: true` (--insecure) where the network keeps strangers away"
     )
 
 

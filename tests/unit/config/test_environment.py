@@ -104,13 +104,13 @@ def test_a_variable_overrides_the_file_and_a_flag_the_variable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "pixy.yaml"
-    file.write_text("grpc_addr: a:1\ntcp_addr: b:1\nunix_addr: /c\n")
+    file.write_text("grpc_addr: localhost:1\ntcp_addr: 127.0.0.1:1\nunix_addr: /c\n")
     monkeypatch.setenv("KAFKA_PIXY_CONFIG", str(file))
-    monkeypatch.setenv("KAFKA_PIXY_TCP_ADDR", "b:2")
+    monkeypatch.setenv("KAFKA_PIXY_TCP_ADDR", "127.0.0.1:2")
     monkeypatch.setenv("KAFKA_PIXY_UNIX_ADDR", "/d")
     origins: Origins = {}
     _, app = parse(["--unixAddr=/e", "--kafkaPeers=k:1"], origins)
-    assert (app.grpc_addr, app.tcp_addr, app.unix_addr) == ("a:1", "b:2", "/e")
+    assert (app.grpc_addr, app.tcp_addr, app.unix_addr) == ("localhost:1", "127.0.0.1:2", "/e")
     assert origins == {
         "grpc_addr": f"{file}:1",
         "tcp_addr": "$KAFKA_PIXY_TCP_ADDR",
@@ -262,7 +262,7 @@ class TestShow:
         }
 
     def test_every_key_is_shown_with_its_origin(self) -> None:
-        app, origins = loaded({"KAFKA_PIXY_TCP_ADDR": "x:1"})
+        app, origins = loaded({"KAFKA_PIXY_TCP_ADDR": "localhost:1"})
         found = {row.key: row.origin for row in rows(app, origins)}
         assert set(found) == {key for key, _, _ in leaves()}
         assert {origin for key, origin in found.items() if key != "tcp_addr"} == {"default"}
@@ -280,7 +280,7 @@ class TestCommands:
         monkeypatch.chdir(tmp_path)
 
     def test_a_valid_file(self, capsys: pytest.CaptureFixture[str]) -> None:
-        Path("p.yaml").write_text("tcp_addr: x:1\n")
+        Path("p.yaml").write_text("tcp_addr: localhost:1\n")
         assert config_commands.main(["check", "--config", "p.yaml", "--kafkaPeers=k:1"]) == 0
         assert capsys.readouterr() == ("p.yaml: valid; cluster default; 2 values set\n", "")
         assert config_commands.main(["check", "--config", "p.yaml", "--sandbox"]) == 0
@@ -302,11 +302,11 @@ class TestCommands:
         assert capsys.readouterr().out == ""
 
     def test_show(self, capsys: pytest.CaptureFixture[str]) -> None:
-        assert config_commands.main(["show", "--tcpAddr=x:1", "--changed"]) == 0
-        assert capsys.readouterr().out.split() == ["tcp_addr:", "x:1", "#", "--tcpAddr"]
-        assert config_commands.main(["show", "--json", "--changed", "--tcpAddr=x:1"]) == 0
+        assert config_commands.main(["show", "--tcpAddr=localhost:1", "--changed"]) == 0
+        assert capsys.readouterr().out.split() == ["tcp_addr:", "localhost:1", "#", "--tcpAddr"]
+        assert config_commands.main(["show", "--json", "--changed", "--tcpAddr=localhost:1"]) == 0
         assert json.loads(capsys.readouterr().out) == [
-            {"key": "tcp_addr", "value": "x:1", "origin": "--tcpAddr"}
+            {"key": "tcp_addr", "value": "localhost:1", "origin": "--tcpAddr"}
         ]
 
     def test_init_writes_a_file_that_changes_nothing(self, capsys: pytest.CaptureFixture[str]) -> None:

@@ -39,6 +39,13 @@ def test_loopback_and_paths_are_allowed(address: str) -> None:
     validate(load_text(f'rest: {{addr: "{address}"}}\nproxies: {{default: }}\n'))
 
 
+def test_auth_allows_it() -> None:
+    text = "{tcp_addr: 0.0.0.0:1, auth: {enabled: true, keys_file: keys}, proxies: {default: }}"
+    assert exposed(validate(load_text(text))) == ["tcp_addr 0.0.0.0:1"]
+    with pytest.raises(ConfigError, match="can be reached from other hosts"):
+        validate(load_text(text.replace("true", "false")))
+
+
 def test_the_flag_allows_it() -> None:
     _, app = parse(["--tcpAddr=0.0.0.0:1", "--insecure"])
     assert exposed(app) == ["tcp_addr 0.0.0.0:1"]
