@@ -5,7 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help install dev pipeline-install run demo kafka pipeline-demo check format types imports unit matrix test test-times test-long test-install chaos search-actors lint docs bench bench-actors bench-pipeline chaos-topics proto messages clean
+.PHONY: help install dev pipeline-install run demo kafka pipeline-demo check format types imports unit matrix test test-times test-long test-install chaos search-actors lint docs viewer bench bench-actors bench-pipeline chaos-topics proto messages clean
 
 #: make install           install the daemon into .venv
 #: make run               serve an in-memory sandbox until Ctrl-C
@@ -29,6 +29,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 #: make proto             compile proto/kafkapixy.proto
 #: make messages          the table of Kafka's messages, from its jars
 #: make docs              the docs site, into build/site
+#: make viewer            fetch the viewer of /docs from npm (VERSION=...)
 #: make bench             the tables of docs/performance.md; also bench-actors, bench-pipeline
 #: make pipeline-install  Spark and its jars, for kafka-pixy pipeline
 #: make pipeline-demo     archive, replay and audit on a Kafka of its own
@@ -182,6 +183,16 @@ lint: $(VENV)/.dev
 docs: $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "build/site/index.html"
+
+# The viewer of /docs: Scalar's, from npm, unchanged. It is committed; VERSION changes pixy/api/openapi/page.py and viewer/LICENSE, too.
+VIEWER := pixy/api/openapi/viewer
+viewer: VERSION ?= $(shell sed -n 's/^VERSION = "\(.*\)"/\1/p' pixy/api/openapi/page.py)
+viewer:
+	rm -rf build/viewer && mkdir -p build/viewer
+	cd build/viewer && npm pack --silent @scalar/api-reference@$(VERSION) && tar xzf *.tgz
+	gzip -9nc build/viewer/package/dist/browser/standalone.js > $(VIEWER)/scalar.js.gz
+	sed -i 's/^VERSION = ".*"/VERSION = "$(VERSION)"/' pixy/api/openapi/page.py
+	sed -i '1s/api-reference [^,]*,/api-reference $(VERSION),/' $(VIEWER)/LICENSE
 
 $(VENV)/.docs: $(VENV)/.installed
 	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install -q -e '.[docs]'

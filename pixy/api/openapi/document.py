@@ -154,4 +154,15 @@ def _in_cluster(item: dict[str, Any]) -> dict[str, Any]:
     for method in _METHODS:
         if method in item:
             item[method]["operationId"] += "InCluster"
+            item[method]["x-scalar-ignore"] = True  # /docs shows each request once
     return item
+
+
+def resolve(document: dict[str, Any], part: Any) -> Any:
+    """Follow a ``$ref`` to the part it points at; return any other part unchanged."""
+    while isinstance(part, dict) and "$ref" in part:
+        found: Any = document
+        for step in part["$ref"].removeprefix("#/").split("/"):
+            found = found[step]
+        part = found
+    return part

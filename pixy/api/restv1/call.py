@@ -169,7 +169,7 @@ class Call:
             sent.update(headers)
         if self.config.gzip:
             sent["Vary"] = "Accept-Encoding"
-            if len(body) >= _GZIP_FROM and _accepts_gzip(self.request.headers.get("Accept-Encoding")):
+            if len(body) >= _GZIP_FROM and accepts_gzip(self.request.headers.get("Accept-Encoding")):
                 sent["Content-Encoding"] = "gzip"
                 # Compressing 64 KiB takes a millisecond; a longer body would delay other requests.
                 if len(body) <= _GZIP_ON_LOOP:
@@ -258,7 +258,7 @@ def _printable(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-def _accepts_gzip(accepted: str | None) -> bool:
+def accepts_gzip(accepted: str | None) -> bool:
     if not accepted:
         return False
     for element in accepted.split(","):

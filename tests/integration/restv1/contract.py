@@ -9,8 +9,7 @@ from jsonschema import Draft202012Validator
 from referencing import Registry, Resource
 from referencing.jsonschema import DRAFT202012
 
-from pixy.api.openapi.document import load
-from pixy.api.openapi.page import resolve
+from pixy.api.openapi.document import load, resolve
 
 _REGISTRY = Registry().with_resource(
     "urn:contract",

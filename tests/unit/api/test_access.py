@@ -115,6 +115,7 @@ V1: dict[tuple[str, str], Row] = {
     ("POST", "/"): Row([], status=200),
     ("GET", "/openapi.json"): Row([], status=200),
     ("GET", "/docs"): Row([], status=200),
+    ("GET", "/docs/viewer.js"): Row([], status=200),
     ("GET", "/brokers"): Row([("describe", None, None)]),
     ("GET", "/topics"): Row([("describe", None, None)]),
     ("GET", "/topics/{topic}"): Row([DESCRIBE]),
@@ -286,7 +287,11 @@ def rest_requests(listener: str) -> list[tuple[str, str, str, Row]]:
     for prefix in prefixes:
         for (method, template), row in V1.items():
             path = prefix + template.format(**fill)
-            headers = {**JSON, **row.headers} if template not in ("/docs", "/openapi.json") else {}
+            headers = (
+                {**JSON, **row.headers}
+                if template not in ("/docs", "/docs/viewer.js", "/openapi.json")
+                else {}
+            )
             sent = Row(row.needs, row.body, row.query, headers, row.status)
             found.append((f"{method} {prefix}{template}", method, path, sent))
     return found

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from html.parser import HTMLParser
 
 from pixy.api.openapi import page
-from pixy.api.openapi.document import as_json, load
+from pixy.api.openapi.document import as_json, load, resolve
 from pixy.api.rest.router import ROUTES as PIXY
 from pixy.api.restv1.app import make_routes
+from tests.support import ROOT
 
 _METHODS = {"get", "post", "put", "patch", "delete"}
 _TEMPLATES = {
@@ -66,7 +68,7 @@ def test_every_operation_is_described() -> None:
             assert operation["summary"] and operation["tags"], (method, path)
             named = set(re.findall(r"\{(\w+)\}", path))
             parameters = [
-                page.resolve(load(), each)
+                resolve(load(), each)
                 for each in (*item.get("parameters", ()), *operation.get("parameters", ()))
             ]
             assert named == {each["name"] for each in parameters if each["in"] == "path"}, (method, path)
@@ -80,24 +82,32 @@ def test_every_operation_is_described() -> None:
     } <= known
 
 
-class _Ids(HTMLParser):
+class _Loads(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
-        self.ids: set[str] = set()
         self.loads: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.ids |= {value for name, value in attrs if name == "id" and value}
-        self.loads += [value for name, value in attrs if name in ("src",) and value]
+        self.loads += [value for name, value in attrs if name in ("src", "href", "data-url") and value]
 
 
-def test_the_page_shows_every_operation_and_loads_nothing() -> None:
-    parser = _Ids()
+def test_the_page_shows_every_operation_once_and_loads_its_own_files_only() -> None:
+    parser = _Loads()
     parser.feed(page.render().decode())
-    wanted = {
-        item[method]["operationId"]
+    assert parser.loads == ["openapi.json", "openapi.json", f"docs/viewer.js?v={page.VERSION}"]
+    hidden = {
+        path
         for path, item in load()["paths"].items()
-        if not path.startswith("/clusters/")
-        for method in _METHODS & set(item)
+        for each in _METHODS & set(item)
+        if item[each].get("x-scalar-ignore")
     }
-    assert wanted <= parser.ids and not parser.loads
+    assert hidden == {path for path in load()["paths"] if path.startswith("/clusters/")}
+
+
+def test_the_viewer_is_the_version_that_its_licence_names() -> None:
+    notice = (ROOT / "pixy/api/openapi/viewer/LICENSE").read_text()
+    assert f"@scalar/api-reference {page.VERSION}, unchanged" in notice and "MIT License" in notice
+    digest = hashlib.sha256(page.viewer()).hexdigest()
+    assert digest == "bf091006bdc3af6067af77c2f534812e3e633e94a94e87138069f570f33b762c", (
+        "the npm package's own file"
+    )
