@@ -5,7 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help install dev pipeline-install run demo kafka pipeline-demo check format types imports unit matrix test test-times test-long test-install chaos search-actors lint docs viewer bench bench-actors bench-pipeline chaos-topics proto messages clean
+.PHONY: help install dev pipeline-install run demo kafka pipeline-demo check format types imports unit matrix test test-times test-long dist test-install chaos search-actors lint docs viewer bench bench-actors bench-pipeline chaos-topics proto messages clean
 
 #: make install           install the daemon into .venv
 #: make run               serve an in-memory sandbox until Ctrl-C
@@ -19,6 +19,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 #: make test              everything, on real Kafka, ZooKeeper and Spark
 #: make test-times        the slowest tests of the last make test (BEFORE=FILE: compared with an earlier run)
 #: make test-long         the tests of which make test has a short form, in full
+#: make dist              sdist and wheel of kafka-pixy and of kafka-pixy-actors, into dist
 #: make test-install      sdist and wheel from the registry: Python 3.11 and 3.13, root and another user, pipx, uv
 #: make chaos             half an hour of faults, and a checker (MINUTES=5 SEED=7 MEMBERSHIP=kafka-next FAULTS=daemon-kill,broker-kill)
 #: make search-actors     an hour of cancellations, closed loops and preempted threads on the actor runtime (MINUTES=5 SEED=7)
@@ -135,6 +136,16 @@ test-times: $(VENV)/.test
 test-long: $(VENV)/.dev build/classes/.made
 	PIXY_LONG_TESTS=1 $(BIN)/python -m pytest tests/integration/restv1/test_contract.py \
 	  tests/integration/pipeline/test_kills.py tests/integration/pipeline/test_demo.py
+
+# The archives of kafka-pixy and of kafka-pixy-actors.
+dist: $(VENV)/.release
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/python -m build --outdir dist distributions/actors
+
+$(VENV)/.release: $(VENV)/.installed
+	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install -q -e '.[release]'
+	touch $@
 
 # What is built, installed with its dependencies in every way that the docs name; the short form is in `make test`.
 test-install: $(VENV)/.test

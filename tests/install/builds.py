@@ -44,6 +44,14 @@ def build(source: Path, into: Path, *options: str) -> tuple[Path, Path]:
     return archive, wheel
 
 
+def wheel_of(archive: Path, folder: Path) -> Path:
+    """Build a wheel from a source archive with the requirements of this environment; return its folder."""
+    into = folder / "wheel"
+    options = ("--no-index", "--no-deps", "--no-build-isolation")
+    run(sys.executable, "-m", "pip", "wheel", "-q", *options, "--wheel-dir", str(into), str(archive))
+    return into
+
+
 def environment(prefix: Path) -> Path:
     """Make a virtual environment that sees the libraries of this one, but not its kafka-pixy; return its Python.
 
@@ -53,6 +61,15 @@ def environment(prefix: Path) -> Path:
     run(sys.executable, "-m", "venv", "--without-pip", str(prefix))
     [site] = prefix.glob("lib/python*/site-packages")
     (site / "libraries.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return prefix / "bin" / "python"
+
+
+def bare_environment(prefix: Path, *packages: str) -> Path:
+    """Make a virtual environment that sees nothing but the standard library and some packages of this one; return its Python."""
+    run(sys.executable, "-m", "venv", "--without-pip", str(prefix))
+    [site] = prefix.glob("lib/python*/site-packages")
+    for package in packages:
+        (site / package).symlink_to(Path(sysconfig.get_path("purelib")) / package)
     return prefix / "bin" / "python"
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import tarfile
 import zipfile
 from pathlib import Path
 
 import pytest
 
+from pixy import __version__
 from tests.install import builds
 from tests.kafka.cluster import free_port
+from tests.pages import blocks
 from tests.support import ROOT
 
 CHECK = ROOT / "tests" / "install" / "check.py"
@@ -52,3 +55,45 @@ def test_it_installs_and_runs(built: tuple[Path, Path], kind: str, tmp_path: Pat
     builds.install(python, str(built[("sdist", "wheel").index(kind)]))
     output = builds.run(str(python), "-P", str(CHECK), str(free_port()), str(free_port()), cwd=tmp_path)
     assert output.endswith("works\n")
+
+
+@pytest.fixture(scope="module")
+def actors(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("actors")
+    source = builds.copy_source(folder / "source")
+    return builds.build(source / "distributions" / "actors", folder / "dist", "--no-isolation")
+
+
+class TestActors:
+    """The actor runtime as a distribution of its own, which needs pykka only."""
+
+    def test_it_has_every_file_of_the_package_and_nothing_else(self, actors: tuple[Path, Path]) -> None:
+        with zipfile.ZipFile(actors[1]) as wheel:
+            found = {name for name in wheel.namelist() if ".dist-info" not in name}
+            [metadata] = [name for name in wheel.namelist() if name.endswith("METADATA")]
+            needs = re.findall(r"^Requires-Dist: ([^;\n]*)$", wheel.read(metadata).decode(), re.MULTILINE)
+        assert found == {
+            str(path.relative_to(ROOT))
+            for path in (ROOT / "actors").rglob("*")
+            if path.suffix in (".py", ".typed")
+        }
+        assert [need.split("<")[0].split(">")[0] for need in needs] == ["pykka"]
+        assert actors[1].name == f"kafka_pixy_actors-{__version__}-py3-none-any.whl"
+
+    @pytest.mark.parametrize("kind", ["sdist", "wheel"])
+    def test_with_pykka_alone_its_programs_run(
+        self, actors: tuple[Path, Path], kind: str, tmp_path: Path
+    ) -> None:
+        python = builds.bare_environment(tmp_path / "env", "pykka")
+        archive = str(actors[("sdist", "wheel").index(kind)])
+        if kind == "sdist":  # a build needs setuptools, which the environment has not
+            archive = str(next(builds.wheel_of(Path(archive), tmp_path).glob("*.whl")))
+        builds.install(python, archive)
+        [program] = [each for each in blocks("distributions/actors/README.md") if each.language == "python"]
+        assert program.expected is not None
+        assert builds.run(str(python), "-P", "-c", program.text, cwd=tmp_path) == program.expected.text
+        for example in ("actors_workers.py", "actors_ported.py"):
+            output = builds.run(str(python), "-P", str(ROOT / "examples" / example), cwd=tmp_path)
+            assert output.endswith("Good news everyone!\n")
+        modules = "import actors.patterns, actors.process, actors.remote, actors.testing, actors.tracing"
+        builds.run(str(python), "-P", "-c", modules, cwd=tmp_path)

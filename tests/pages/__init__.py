@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-NOT_TESTED = "# Not tested: "
+NOT_TESTED = re.compile(r"# Not tested(?: here)?: (?P<reason>.*)")
 _FENCE = re.compile(
     r"^(?P<indent> *)```(?P<info>[^\n`]*)\n(?P<text>.*?)^(?P=indent)```[ ]*$", re.MULTILINE | re.DOTALL
 )
@@ -47,7 +47,8 @@ class Block:
     def reason(self) -> str:
         """Why it is not run; empty: it is."""
         first, _, _ = self.text.partition("\n")
-        return first.removeprefix(NOT_TESTED) if first.startswith(NOT_TESTED) else ""
+        found = NOT_TESTED.fullmatch(first)
+        return found["reason"] if found else ""
 
     @property
     def where(self) -> str:
