@@ -25,7 +25,7 @@ from pixy.config.kinds import (
     RequiredAcks,
     seconds as _seconds,
 )
-from pixy.config.security import Auth, Rule
+from pixy.config.security import Auth, Limit, Rule
 
 DEFAULT_KAFKA_VERSION = "2.3.0"
 
@@ -289,6 +289,7 @@ class App:
     tls: Tls = field(default_factory=Tls)
     auth: Auth = field(default_factory=Auth)
     rules: list[Rule] = field(default_factory=list)
+    limits: list[Limit] = field(default_factory=list)
     diagnostics: Diagnostics = field(default_factory=Diagnostics)
     logging: list[Logger] = field(default_factory=lambda: [Logger()])
 

@@ -1,4 +1,4 @@
-"""The sections of the configuration about who may do what: ``auth``, ``rules``.
+"""The sections of the configuration about who may do what: ``auth``, ``rules``, ``limits``.
 
 :mod:`pixy.auth` gives them their meaning; docs/security.md explains them with worked set-ups.
 """
@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Annotated, Final
 
-from pixy.config.kinds import AnyDuration, PositiveDuration, PositiveInt, seconds as _seconds
+from msgspec import Meta
+
+from pixy.config.kinds import AnyDuration, AnyInt, PositiveDuration, PositiveInt, seconds as _seconds
 
 VERBS: Final = ("produce", "consume", "ack", "describe", "admin", "console")
 """What a rule may allow."""
@@ -60,3 +62,17 @@ class Rule:
     clusters: list[str] = field(default_factory=lambda: ["*"])
     topics: list[str] = field(default_factory=list)
     groups: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Limit:
+    """One element of ``limits``: what each of some principals may use. 0: no limit."""
+
+    who: list[str] = field(default_factory=list)
+    requests_per_second: Annotated[float, Meta(ge=0)] = 0.0
+    bytes_per_second: Annotated[float, Meta(ge=0)] = 0.0
+    burst: PositiveDuration = _seconds(1)
+    waiting_polls: AnyInt = 0
+    groups: AnyInt = 0
+    instances: AnyInt = 0
+    new_topics_per_minute: AnyInt = 0

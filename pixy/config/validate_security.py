@@ -1,4 +1,4 @@
-"""Check ``auth`` and ``rules``. Their patterns are checked by :mod:`pixy.auth`, which compiles them."""
+"""Check ``auth``, ``rules`` and ``limits``. Their patterns are checked by :mod:`pixy.auth`, which compiles them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ def problem_of(app: model.App) -> str:
     """Describe the first problem of the sections; empty if there is none."""
     auth = app.auth
     if not auth.enabled:
-        return "rules need auth.enabled: without it nobody is recognized" if app.rules else ""
+        for name, given in (("rules", app.rules), ("limits", app.limits)):
+            if given:
+                return f"{name} need auth.enabled: without it nobody is recognized"
+        return ""
     tokens = bool(auth.jwt.jwks_file or auth.jwt.jwks_url)
     if not (auth.keys_file or tokens or auth.certificates or auth.peer_uid or auth.anonymous):
         return "auth.enabled needs keys_file, jwt, certificates, peer_uid or anonymous: nobody would be recognized"

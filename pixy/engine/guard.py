@@ -7,9 +7,11 @@ Every transport gets its clusters from :meth:`pixy.engine.engine.Engine.cluster`
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import TracebackType
 
 from pixy.auth.authenticator import Authenticator
+from pixy.auth.limits import Limiter, Use
 from pixy.auth.principal import Caller, current
 from pixy.auth.rules import Access, Rules
 from pixy.config.model import App
@@ -19,12 +21,19 @@ from pixy.errors import Forbidden, Unauthenticated
 class Operation:
     """Something that a caller does, from its permission to its end. A context manager."""
 
-    __slots__ = ("_access", "_caller", "_guard")
+    __slots__ = ("_access", "_caller", "_limiter", "_polls", "_use")
 
-    def __init__(self, guard: Guard, caller: Caller, access: Access) -> None:
-        self._guard = guard
+    def __init__(self, limiter: Limiter, use: Use, caller: Caller, access: Access, polls: bool) -> None:
+        # The limiter that has counted the operation; the guard may have another one when it ends.
+        self._limiter = limiter
+        self._use = use
         self._caller = caller
         self._access = access
+        self._polls = polls
+
+    def carries(self, size: Callable[[], int]) -> None:
+        """Count the bytes that the operation has sent to Kafka or brought to the caller."""
+        self._limiter.spend(self._use, size)
 
     def __enter__(self) -> Operation:
         return self
@@ -32,7 +41,7 @@ class Operation:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """The operation is over."""
+        self._limiter.end(self._use, polls=self._polls)
 
 
 class Guard:
@@ -48,6 +57,7 @@ class Guard:
     def __init__(self, config: App) -> None:
         self.authenticator = Authenticator(config.auth)
         self.rules = Rules(config.rules, config.auth.groups)
+        self.limiter = Limiter(config.limits, config.auth.groups, config.max_concurrent_requests)
 
     def start(self) -> None:
         """Begin to keep keys fresh."""
@@ -77,19 +87,27 @@ class Guard:
         """Raise Forbidden unless a caller may do something."""
         self.rules.check(caller.principal, access)
 
-    def begin(self, caller: Caller, *accesses: Access) -> Operation:
+    def begin(self, caller: Caller, *accesses: Access, polls: bool = False) -> Operation:
         """Permit an operation.
 
         Args:
             caller: who.
             accesses: all that the operation does; the first one names it.
+            polls: whether it waits for messages.
 
         Raises:
+            Limited: he has used up what he may.
             Forbidden: a rule is missing.
         """
-        for access in accesses:
-            self.check(caller, access)
-        return Operation(self, caller, accesses[0])
+        limiter = self.limiter
+        use = limiter.begin(caller.principal, accesses, polls=polls)
+        try:
+            for access in accesses:
+                self.check(caller, access)
+        except Forbidden:
+            limiter.end(use, polls=polls)
+            raise
+        return Operation(limiter, use, caller, accesses[0], polls)
 
     def begin_own(self, caller: Caller, access: Access) -> Operation:
         """Permit an operation on something that belongs to the caller, whatever the rules say.
@@ -97,8 +115,12 @@ class Guard:
         Args:
             caller: who.
             access: names the operation.
+
+        Raises:
+            Limited: he has used up what he may.
         """
-        return Operation(self, caller, access)
+        use = self.limiter.begin(caller.principal, (), polls=False)
+        return Operation(self.limiter, use, caller, access, False)
 
 
 __all__ = ["Guard", "Operation"]

@@ -16,7 +16,7 @@ from pixy.engine.client import ClusterClient
 from pixy.engine.consume.long_polls import Delivery, Message
 from pixy.engine.guard import Guard
 from pixy.engine.guarded_admin import GuardedAdmin
-from pixy.engine.guarded_instances import GuardedInstances
+from pixy.engine.guarded_instances import GuardedInstances, message_size
 from pixy.engine.produce.pending_records import Record, Written
 from pixy.kafka.fetcher import Read
 from pixy.wire.types import RecordHeaders
@@ -58,19 +58,24 @@ class GuardedCluster:
         self, topic: str, value: bytes | None, key: bytes | None = None, headers: RecordHeaders = ()
     ) -> tuple[int, int]:
         """Write a message: ``produce`` on the topic."""
-        with self._guard.begin(self._caller, self._to("produce", topic)):
+        with self._guard.begin(self._caller, self._to("produce", topic)) as operation:
+            operation.carries(lambda: _size(value, key, headers))
             return await self._client.produce(topic, value, key, headers)
 
     async def produce_many(self, topic: str, records: Sequence[Record]) -> list[Written]:
         """Write records: ``produce`` on the topic."""
-        with self._guard.begin(self._caller, self._to("produce", topic)):
+        with self._guard.begin(self._caller, self._to("produce", topic)) as operation:
+            operation.carries(
+                lambda: sum(_size(each.value, each.key, each.headers or ()) for each in records)
+            )
             return await self._client.produce_many(topic, records)
 
     async def produce_async(
         self, topic: str, value: bytes | None, key: bytes | None = None, headers: RecordHeaders = ()
     ) -> None:
         """Write a message without waiting: ``produce`` on the topic."""
-        with self._guard.begin(self._caller, self._to("produce", topic)):
+        with self._guard.begin(self._caller, self._to("produce", topic)) as operation:
+            operation.carries(lambda: _size(value, key, headers))
             await self._client.produce_async(topic, value, key, headers)
 
     # -- consume ----------------------------------------------------------------------------------
@@ -82,8 +87,10 @@ class GuardedCluster:
         wanted = [self._to("consume", topic, group)]
         if auto_ack or ack is not None:
             wanted.append(self._to("ack", topic, group))
-        with self._guard.begin(self._caller, *wanted):
-            return await self._client.consume(topic, group, auto_ack=auto_ack, ack=ack)
+        with self._guard.begin(self._caller, *wanted, polls=True) as operation:
+            delivery = await self._client.consume(topic, group, auto_ack=auto_ack, ack=ack)
+            operation.carries(lambda: message_size(delivery.message))
+            return delivery
 
     async def ack(self, topic: str, group: str, partition: int, offset: int) -> None:
         """Acknowledge a message: ``ack`` on topic and group."""
@@ -92,8 +99,10 @@ class GuardedCluster:
 
     async def fetch(self, read: Read) -> list[Message]:
         """Read by offset: ``consume`` on the topic; there is no group."""
-        with self._guard.begin(self._caller, self._to("consume", read.topic)):
-            return await self._client.fetch(read)
+        with self._guard.begin(self._caller, self._to("consume", read.topic), polls=True) as operation:
+            found = await self._client.fetch(read)
+            operation.carries(lambda: sum(map(message_size, found)))
+            return found
 
     async def read_headers(self, messages: Sequence[Message]) -> None:
         """Read the headers of messages that the caller has been given already."""
@@ -141,6 +150,10 @@ class GuardedCluster:
             for name, members in found.items()
             if self._guard.allows(self._caller, self._to("describe", topic, name))
         }
+
+
+def _size(value: bytes | None, key: bytes | None, headers: RecordHeaders) -> int:
+    return len(value or b"") + len(key or b"") + sum(len(name) + len(each or b"") for name, each in headers)
 
 
 AnyCluster = ClusterClient | GuardedCluster

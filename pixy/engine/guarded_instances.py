@@ -8,6 +8,7 @@ from typing import TypeVar, cast
 
 from pixy.auth.principal import Caller
 from pixy.auth.rules import Access
+from pixy.engine.consume.long_polls import Message
 from pixy.engine.guard import Guard
 from pixy.engine.instances.client import InstanceClient
 from pixy.engine.instances.messages import (
@@ -26,12 +27,17 @@ from pixy.engine.instances.messages import (
     SubscribeTo,
     Unsubscribe,
 )
-from pixy.errors import Forbidden
+from pixy.errors import Forbidden, UnknownInstance
 
 R = TypeVar("R")
 
 _OWN = (DeleteInstance, GetAssignment, GetSubscription, Unsubscribe)
 """Requests that need no right but the instance."""
+
+
+def message_size(message: Message) -> int:
+    """The bytes of a message's key and value."""
+    return len(message.value() or b"") + len(message.key() or b"")
 
 
 class GuardedInstances:
@@ -53,15 +59,20 @@ class GuardedInstances:
         if spec.auto_commit:
             wanted.append(self._to("ack", None, group))
         with self._guard.begin(self._caller, *wanted):
-            return await self._client.create(group, name, spec, owner=self._owner)
+            most = self._guard.limiter.limit_of(self._caller.principal).instances
+            return await self._client.create(group, name, spec, owner=self._owner, most=most)
 
     async def find(self, group: str, name: str) -> object:
         """Find an instance of the caller's. Raises UnknownInstance for another's, as if there were none."""
-        return await self._client.find(group, name, owner=self._owner)
+        try:
+            return await self._client.find(group, name, owner=self._owner)
+        except UnknownInstance:
+            with self._guard.begin_own(self._caller, self._to("consume", None, group)):
+                raise  # counted; what is found is counted when it is asked
 
     async def ask(self, group: str, name: str, request: InstanceRequest[R]) -> R:
         """Send a request to an instance of the caller's; the rights depend on the request."""
-        await self.find(group, name)
+        await self._client.find(group, name, owner=self._owner)
         rights = self._rights(group, request)
         begin = self._guard.begin if rights else self._guard.begin_own
         with begin(self._caller, *(rights or [self._to("consume", None, group)])):
@@ -69,8 +80,10 @@ class GuardedInstances:
 
     async def read(self, group: str, name: str, request: ReadRecords) -> ReadBatch:
         """Read records: ``consume`` on the group and on each topic that a record is from."""
-        with self._guard.begin(self._caller, self._to("consume", request.topic, group)):
+        wanted = self._to("consume", request.topic, group)
+        with self._guard.begin(self._caller, wanted, polls=True) as operation:
             batch = await self._client.read(group, name, request, owner=self._owner)
+            operation.carries(lambda: sum(map(message_size, batch.records)))
         # The rules may be others than when the instance subscribed.
         for topic in {str(record.topic()) for record in batch.records}:
             if not self._guard.allows(self._caller, self._to("consume", topic, group)):
@@ -111,4 +124,4 @@ class GuardedInstances:
         return [self._to(verb, topic, group) for topic in dict.fromkeys(topics)]
 
 
-__all__ = ["GuardedInstances"]
+__all__ = ["GuardedInstances", "message_size"]

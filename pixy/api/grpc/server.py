@@ -19,6 +19,7 @@ from pixy.api.handlers import Handler, Handlers
 from pixy.api.listener import Listener, split_address
 from pixy.api.not_found import NotFound
 from pixy.api.tls import ServerTls
+from pixy.auth.limits import whole_seconds
 from pixy.config.model import Connections
 from pixy.engine.consume.long_polls import Delivery
 from pixy.engine.engine import Engine
@@ -62,6 +63,11 @@ def status_of(error: Exception) -> grpc.StatusCode:
         if isinstance(error, kind):
             return status
     return grpc.StatusCode.INTERNAL
+
+
+def _retry_after(error: Exception) -> tuple[tuple[str, str], ...]:
+    """The trailing metadata that tells when to try again."""
+    return (("retry-after", whole_seconds(error)),) if isinstance(error, errors.Limited) else ()
 
 
 class _Call:
@@ -111,7 +117,7 @@ def _bind(request_class: Any, handler: Handler, yields: bool, guard: Guard | Non
         try:
             answer = await handler(request, _Call(context))
         except errors.PixyError as error:
-            await context.abort(status_of(error), str(error))
+            await context.abort(status_of(error), str(error), _retry_after(error))
         except Exception as error:
             logger.exception("%s failed", handler.__name__)
             await context.abort(grpc.StatusCode.INTERNAL, f"internal error: {error!r}")

@@ -7,6 +7,7 @@ from aiohttp import web
 from pixy import errors
 from pixy.api import bodies
 from pixy.api.rest.render import printable, to_json
+from pixy.auth.limits import whole_seconds
 
 UNKNOWN_TOPIC = "Unknown topic"
 
@@ -59,6 +60,8 @@ def respond_error(error: Exception, text: str | None = None) -> web.Response:
     response = respond(to_json({"error": printable(text or str(error))}), status_of(error))
     if isinstance(error, BodyTooLarge):
         response.force_close()
+    if isinstance(error, errors.Limited):
+        response.headers["Retry-After"] = whole_seconds(error)
     return response
 
 

@@ -38,8 +38,9 @@ from pixy.api.restv1.errors import (
 from pixy.api.restv1.negotiation import Negotiated
 from pixy.api.restv1.peers import Peers
 from pixy.api.restv1.routes import Match, Route, Routes, split_cluster
+from pixy.auth.limits import whole_seconds
 from pixy.engine.engine import Engine
-from pixy.errors import PixyError, Unauthenticated
+from pixy.errors import Limited, PixyError, Unauthenticated
 
 logger = logging.getLogger("pixy.api")
 
@@ -194,7 +195,10 @@ class RestV1:
             logger.error("%s %s failed", request.method, path, exc_info=error)
             return self._error(request, INTERNAL.with_text(f"Internal Server Error: {type(error).__name__}"))
         allowed = error.allowed if isinstance(error, NotAllowed) else frozenset()
-        return self._error(request, kind_of(error), allowed)
+        response = self._error(request, kind_of(error), allowed)
+        if isinstance(error, Limited):
+            response.headers["Retry-After"] = whole_seconds(error)
+        return response
 
     def _error(
         self, request: web.BaseRequest, kind: ErrorKind, allowed: frozenset[str] = frozenset()

@@ -29,7 +29,9 @@ class InstanceClient:
         self._registry = registry
         self._known: dict[tuple[str, str, str], ActorRef[Instance]] = {}
 
-    async def create(self, group: str, name: str | None, spec: InstanceSpec, *, owner: str = "") -> str:
+    async def create(
+        self, group: str, name: str | None, spec: InstanceSpec, *, owner: str = "", most: int = 0
+    ) -> str:
         """Create an instance and return its name.
 
         Args:
@@ -37,13 +39,14 @@ class InstanceClient:
             name: None: generate one.
             spec: the options it is created with.
             owner: to whom it belongs: only calls with the same owner find it.
+            most: instances that the owner may have; 0: any number.
 
         Raises:
             InstanceExists: the group has an instance of that name.
             InvalidParameter: the name is not allowed.
             TooManyRequests: there are ``instances.max_instances`` instances.
         """
-        return await self._ask_registry(CreateInstance(group, name, spec, owner))
+        return await self._ask_registry(CreateInstance(group, name, spec, owner, most))
 
     async def count(self) -> dict[str, int]:
         """The number of instances in each state: see :class:`GetInstanceState`."""

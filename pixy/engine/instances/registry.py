@@ -28,6 +28,7 @@ from pixy.engine.instances.messages import CloseInstance, GetInstanceState, Inst
 from pixy.errors import (
     InstanceExists,
     InvalidParameter,
+    Limited,
     PixyError,
     ShuttingDown,
     TooManyRequests,
@@ -60,12 +61,14 @@ class CreateInstance(Request[str]):
         name: None: generated, ``rest-consumer-[<node>-]<uuid>``.
         spec: the options it is created with.
         owner: to whom it belongs; empty without ``auth``.
+        most: instances that the owner may have; 0: any number.
     """
 
     group: str
     name: str | None
     spec: InstanceSpec
     owner: str = ""
+    most: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +177,8 @@ class Instances(Actor):
         # Instances that are closing still hold threads and connections, so they count.
         if len(self.children) >= self._proxy.instances.max_instances:
             raise TooManyRequests("instances.max_instances")
+        if request.most and sum(each == request.owner for each in self._owners.values()) >= request.most:
+            raise Limited(f"{request.owner} may have {request.most} consumer instances (`limits`)")
         self._owners[key] = request.owner
         self._by_name[key] = self.spawn(
             Instance,

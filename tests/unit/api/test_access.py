@@ -24,11 +24,12 @@ from pixy.api.handlers import Handlers
 from pixy.api.rest.router import ROUTES
 from pixy.api.restv1.app import make_routes
 from pixy.auth.keys import make_key
+from pixy.auth.limits import Limiter
 from pixy.auth.principal import Caller, Principal, current
 from pixy.auth.rules import Rules
 from pixy.cli.serve import listeners
 from pixy.config import App, Kafka, Proxy
-from pixy.config.security import Rule
+from pixy.config.security import Limit, Rule
 from pixy.engine.client import ClusterClient
 from pixy.engine.cluster_admin import ClusterAdmin
 from pixy.engine.engine import Engine
@@ -36,7 +37,7 @@ from pixy.engine.guarded import GuardedCluster
 from pixy.engine.guarded_admin import GuardedAdmin
 from pixy.engine.guarded_instances import GuardedInstances
 from pixy.engine.instances.client import InstanceClient
-from pixy.errors import Unauthenticated, Unavailable
+from pixy.errors import Unauthenticated, Unavailable, UnknownInstance
 from pixy.kafka.sandbox import Sandbox
 from pixy.proto import kafkapixy_pb2 as pb
 from pixy.proto.kafkapixy_pb2_grpc import KafkaPixyStub
@@ -478,3 +479,75 @@ async def test_without_a_caller_in_the_context_the_engine_refuses(daemon: Guarde
         await daemon.engine.cluster().topic(T, with_partitions=False)
     current.set(None)
     await asyncio.sleep(0)
+
+
+async def test_limits_are_the_same_on_every_api_and_say_when_to_try_again(daemon: Guarded) -> None:
+    assert daemon.engine.guard is not None
+    base, right = f"http://{daemon.engine.addresses['rest']}", ("x-api-key", daemon.keys["right"])
+    daemon.allow(rule(DESCRIBE))
+    now = 0.0
+
+    def limit(**most: float) -> None:
+        assert daemon.engine.guard is not None
+        daemon.engine.guard.limiter = Limiter([Limit(["key:app"], **most)], {}, 100, lambda: now)  # type: ignore[arg-type]
+
+    async with (
+        aiohttp.ClientSession() as http,
+        grpc.aio.insecure_channel(daemon.engine.addresses["grpc"]) as channel,
+    ):
+        for path in (f"/topics/{T}", f"/rest/topics/{T}", "/topics/none"):
+            limit(requests_per_second=0.25)
+            for status in (403 if path == "/topics/none" else REACHED, 429, 429):
+                answer = await ask(http, base, "GET", path, Row([], headers=JSON), right[1])
+                assert answer.status == status, path
+            assert answer.headers["Retry-After"] == "4"
+            now += 4
+            assert (await ask(http, base, "GET", path, Row([], headers=JSON), right[1])).status != 429
+        limit(requests_per_second=0.25)
+        request = pb.GetTopicMetadataRq(topic=T)
+        assert (await call(channel, "GetTopicMetadata", request, right))[0] is grpc.StatusCode.UNAVAILABLE
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await KafkaPixyStub(channel).GetTopicMetadata(request, metadata=(right,))
+        assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert dict(refused.value.trailing_metadata() or ()) == {"retry-after": "4"}
+        # An instance that there is not is looked up in vain as often as the limit allows.
+        limit(requests_per_second=0.25)
+        daemon.behind["main"].instances = Missing()
+        for status in (404, 429):
+            path = f"/consumers/{G}/instances/nobody"
+            assert (await ask(http, base, "DELETE", path, Row([], headers=JSON), right[1])).status == status
+
+
+async def test_bytes_count_in_both_directions(daemon: Guarded) -> None:
+    assert daemon.engine.guard is not None
+    base = f"http://{daemon.engine.addresses['rest']}"
+    daemon.allow(rule(PRODUCE))
+    row = PIXY["POST", "messages"]
+    async with aiohttp.ClientSession() as http:
+        daemon.engine.guard.limiter = Limiter([Limit(["*"], bytes_per_second=100)], {}, 100, lambda: 0.0)
+        big = Row(row.needs, "x" * 1000, row.query, row.headers)
+        for status in (REACHED, 429):
+            assert (
+                await ask(http, base, "POST", f"/topics/{T}/messages", big, daemon.keys["right"])
+            ).status == status
+
+
+class Missing(Behind):
+    """There are no instances."""
+
+    async def find(self, *_args: Any, **_named: Any) -> Any:
+        raise UnknownInstance
+
+
+async def test_what_is_over_is_not_counted_any_more(daemon: Guarded) -> None:
+    assert daemon.engine.guard is not None
+    base = f"http://{daemon.engine.addresses['rest']}"
+    limiter = daemon.engine.guard.limiter
+    async with aiohttp.ClientSession() as http:
+        for _, method, path, row in rest_requests("rest"):
+            daemon.allow(*map(rule, row.needs))
+            await ask(http, base, method, path, row, daemon.keys["right"])
+            daemon.allow(rule(("console", None, None)))
+            await ask(http, base, method, path, row, daemon.keys["right"])
+    assert limiter._active == 0
+    assert {(use.active, use.polls) for use in limiter._uses.values()} == {(0, 0)}

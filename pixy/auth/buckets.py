@@ -1,0 +1,40 @@
+"""Token buckets. Pure: the time is an argument."""
+
+from __future__ import annotations
+
+
+class TokenBucket:
+    """Allows a rate on average, and more for a moment.
+
+    Args:
+        rate: tokens a second, above 0.
+        size: the most that may be there at once.
+        now: seconds.
+    """
+
+    __slots__ = ("_at", "_level", "_rate", "_size")
+
+    def __init__(self, rate: float, size: float, now: float) -> None:
+        self._rate = rate
+        self._size = size
+        self._level = size
+        self._at = now
+
+    def wait(self, wanted: float, now: float) -> float:
+        """Seconds until there are ``wanted`` tokens, or as many as fit; 0: now."""
+        self._refill(now)
+        missing = min(wanted, self._size) - self._level
+        return missing / self._rate if missing > 0 else 0.0
+
+    def spend(self, tokens: float, now: float) -> None:
+        """Take tokens, also more than there are: what is missing has to come before anything else is allowed."""
+        self._refill(now)
+        self._level -= tokens
+
+    def _refill(self, now: float) -> None:
+        if now > self._at:
+            self._level = min(self._size, self._level + (now - self._at) * self._rate)
+            self._at = now
+
+
+__all__ = ["TokenBucket"]

@@ -1,0 +1,192 @@
+"""How much each principal may use. Pure: the clock is an argument.
+
+Besides what ``limits`` give, all principals share ``max_concurrent_requests`` fairly: one may begin another request only
+while he has fewer under way than four times those that are free. So whoever takes all he can gets four fifths, and the
+others find room at any time (dynamic thresholds: Choudhury and Hahne, 1998).
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from pixy.auth.buckets import TokenBucket
+from pixy.auth.patterns import Who
+from pixy.auth.principal import Principal
+from pixy.auth.rules import Access
+from pixy.config.security import Limit
+from pixy.errors import ConfigError, Limited
+
+SHARE: Final = 4
+"""How many times the free requests one principal may have."""
+MAX_PRINCIPALS: Final = 10_000
+"""Principals that are remembered; the one that was idle the longest is forgotten first."""
+MAX_TOPICS: Final = 10_000
+"""Topics that are remembered of each principal."""
+GROUP_KEPT: Final = 60.0
+"""Seconds that a group counts after its last request; a group without requests ends sooner."""
+_UNLIMITED = Limit()
+
+
+class Use:
+    """What one principal uses.
+
+    Attributes:
+        active: his requests under way.
+        polls: those of them that wait for messages.
+    """
+
+    __slots__ = ("_groups", "_topics", "active", "bytes", "limit", "name", "new_topics", "polls", "requests")
+
+    def __init__(self, name: str, limit: Limit, now: float) -> None:
+        def bucket(rate: float) -> TokenBucket | None:
+            return TokenBucket(rate, max(1.0, rate * limit.burst), now) if rate else None
+
+        per_minute = limit.new_topics_per_minute
+        self.name = name
+        self.limit = limit
+        self.active = 0
+        self.polls = 0
+        self.requests = bucket(limit.requests_per_second)
+        self.bytes = bucket(limit.bytes_per_second)
+        self.new_topics = TokenBucket(per_minute / 60, per_minute, now) if per_minute else None
+        self._topics: dict[tuple[str, str], None] = {}
+        self._groups: dict[tuple[str, str], float] = {}
+
+    def check_rates(self, now: float) -> None:
+        """Count a request. Raises Limited."""
+        if self.requests is not None:
+            wait = self.requests.wait(1, now)
+            if wait:
+                self._refuse(f"{self.limit.requests_per_second:g} requests a second", wait)
+        if self.bytes is not None and (wait := self.bytes.wait(1, now)):
+            self._refuse(f"{self.limit.bytes_per_second:g} bytes a second", wait)
+        if self.requests is not None:
+            self.requests.spend(1, now)
+
+    def check_topic(self, key: tuple[str, str], now: float) -> None:
+        """Count a topic that the principal has not used before. Raises Limited."""
+        if self.new_topics is None or key in self._topics:
+            return
+        wait = self.new_topics.wait(1, now)
+        if wait:
+            self._refuse(f"{self.limit.new_topics_per_minute} new topics a minute", wait)
+        self.new_topics.spend(1, now)
+        if len(self._topics) >= MAX_TOPICS:
+            del self._topics[next(iter(self._topics))]
+        self._topics[key] = None
+
+    def check_group(self, key: tuple[str, str], now: float) -> None:
+        """Count a group that the principal consumes as. Raises Limited."""
+        most = self.limit.groups
+        if not most:
+            return
+        if key not in self._groups and len(self._groups) >= most:
+            self._groups = {name: at for name, at in self._groups.items() if now - at < GROUP_KEPT}
+            if len(self._groups) >= most:
+                self._refuse(f"{most} groups", GROUP_KEPT - (now - min(self._groups.values())))
+        self._groups[key] = now
+
+    def _refuse(self, what: str, wait: float) -> None:
+        raise Limited(f"{self.name} may have {what} (`limits`)", wait)
+
+
+class Limiter:
+    """Counts what each principal uses.
+
+    Args:
+        limits: the section ``limits``; the first element that names a principal counts for him.
+        groups: ``auth.groups``.
+        most: ``max_concurrent_requests``.
+        clock: seconds.
+
+    Raises:
+        ConfigError: a pattern is wrong.
+    """
+
+    def __init__(
+        self,
+        limits: Sequence[Limit],
+        groups: Mapping[str, Sequence[str]],
+        most: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._limits: list[tuple[Who, Limit]] = []
+        for number, limit in enumerate(limits):
+            try:
+                self._limits.append((Who(limit.who, groups), limit))
+            except ConfigError as error:
+                raise ConfigError(f"limits[{number}]: {error}") from None
+        self._most = most
+        self._clock = clock
+        self._active = 0
+        self._uses: dict[Principal, Use] = {}
+
+    def limit_of(self, principal: Principal) -> Limit:
+        """What a principal may use."""
+        return next((limit for who, limit in self._limits if who(principal)), _UNLIMITED)
+
+    def begin(self, principal: Principal, accesses: Sequence[Access], *, polls: bool) -> Use:
+        """Count a request; :meth:`end` must follow.
+
+        Args:
+            principal: who makes it.
+            accesses: what it does.
+            polls: whether it waits for messages.
+
+        Raises:
+            Limited: he has used up what he may.
+        """
+        now = self._clock()
+        use = self._use(principal, now)
+        if use.active >= SHARE * (self._most - self._active):
+            raise Limited("this caller's share of `max_concurrent_requests` is in use")
+        use.check_rates(now)
+        if polls and use.limit.waiting_polls and use.polls >= use.limit.waiting_polls:
+            raise Limited(f"{use.name} may have {use.limit.waiting_polls} waiting polls (`limits`)")
+        for access in accesses:
+            if access.verb == "consume" and access.group is not None:
+                use.check_group((access.cluster, access.group), now)
+            if access.verb in ("produce", "consume") and access.topic is not None:
+                use.check_topic((access.cluster, access.topic), now)
+        use.active += 1
+        use.polls += polls
+        self._active += 1
+        return use
+
+    def end(self, use: Use, *, polls: bool) -> None:
+        """The request is over."""
+        use.active -= 1
+        use.polls -= polls
+        self._active -= 1
+
+    def spend(self, use: Use, size: Callable[[], int]) -> None:
+        """Count bytes that a principal has sent or got.
+
+        Args:
+            use: his.
+            size: tells how many; not asked if nobody limits them.
+        """
+        if use.bytes is not None:
+            use.bytes.spend(size(), self._clock())
+
+    def _use(self, principal: Principal, now: float) -> Use:
+        use = self._uses.pop(principal, None)
+        if use is None:
+            if len(self._uses) >= MAX_PRINCIPALS:
+                idle = next((each for each, found in self._uses.items() if not found.active), None)
+                if idle is not None:
+                    del self._uses[idle]
+            use = Use(principal.name, self.limit_of(principal), now)
+        self._uses[principal] = use  # the last one of the dictionary has just been active
+        return use
+
+
+def whole_seconds(error: Limited) -> str:
+    """The value of Retry-After (RFC 9110, section 10.2.3)."""
+    return str(max(1, math.ceil(error.retry_after)))
+
+
+__all__ = ["GROUP_KEPT", "SHARE", "Limiter", "Use", "whole_seconds"]
