@@ -114,6 +114,7 @@ def test_the_cache_is_bounded() -> None:
     assert len(tokens._cache) == 3
 
 
+@pytest.mark.filterwarnings("ignore::joserfc.errors.SecurityWarning")
 def test_signatures_that_are_none() -> None:
     tokens = verifier()
     right = token()
