@@ -5,7 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help install dev pipeline-install run demo kafka pipeline-demo check format types imports unit matrix test test-times test-long dist test-install chaos search-actors lint docs viewer bench bench-actors bench-pipeline chaos-topics proto messages clean
+.PHONY: help install dev pipeline-install run demo kafka pipeline-demo check format types imports unit matrix test test-times test-long lock audit-deps dist test-install chaos search-actors lint docs viewer bench bench-actors bench-pipeline chaos-topics proto messages clean
 
 #: make install           install the daemon into .venv
 #: make run               serve an in-memory sandbox until Ctrl-C
@@ -19,6 +19,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 #: make test              everything, on real Kafka, ZooKeeper and Spark
 #: make test-times        the slowest tests of the last make test (BEFORE=FILE: compared with an earlier run)
 #: make test-long         the tests of which make test has a short form, in full
+#: make lock              requirements.lock: the daemon's dependencies with hashes
+#: make audit-deps        known holes in those
 #: make dist              sdist and wheel of kafka-pixy and of kafka-pixy-actors, into dist
 #: make test-install      sdist and wheel from the registry: Python 3.11 and 3.13, root and another user, pipx, uv
 #: make chaos             half an hour of faults, and a checker (MINUTES=5 SEED=7 MEMBERSHIP=kafka-next FAULTS=daemon-kill,broker-kill)
@@ -136,6 +138,19 @@ test-times: $(VENV)/.test
 test-long: $(VENV)/.dev build/classes/.made
 	PIXY_LONG_TESTS=1 $(BIN)/python -m pytest tests/integration/restv1/test_contract.py \
 	  tests/integration/pipeline/test_kills.py tests/integration/pipeline/test_demo.py
+
+# The daemon's dependencies with hashes, at the versions of constraints.txt, for every platform and Python from 3.11 on.
+lock: $(VENV)/.audit
+	$(BIN)/uv pip compile setup.cfg -c constraints.txt --universal --python-version 3.11 --generate-hashes \
+	  --no-annotate --quiet --custom-compile-command 'make lock' -o requirements.lock
+
+# Known holes in what requirements.lock pins. It fails, too, where pip-audit does not reach its data.
+audit-deps: $(VENV)/.audit
+	$(BIN)/pip-audit --strict --require-hashes --disable-pip -r requirements.lock
+
+$(VENV)/.audit: $(VENV)/.installed
+	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install -q -e '.[audit]'
+	touch $@
 
 # The archives of kafka-pixy and of kafka-pixy-actors.
 dist: $(VENV)/.release
