@@ -40,17 +40,28 @@ class Authenticator:
         self._tokens = Tokens(jwt) if jwt.jwks_file or jwt.jwks_url else None
         self._remote: jwks.RemoteKeys | None = None
         self._fresh: asyncio.Task[None] | None = None
-        self.load()
+        self.read()()
 
-    def load(self) -> None:
-        """Read the files of keys, again if they were read before. Raises ConfigError, and then uses the earlier ones."""
+    def read(self) -> Callable[[], None]:
+        """Read the files of keys. Blocks; any thread may call.
+
+        Returns:
+            A function that makes the keys count; it is to be called where callers are recognized.
+
+        Raises:
+            ConfigError: a file cannot be read.
+        """
         keys = load_keys(self._config.keys_file) if self._config.keys_file else None
         path = self._config.jwt.jwks_file
         public = jwks.load(path) if path else None
-        if keys is not None:
-            self._keys = keys
-        if public is not None and self._tokens is not None:
-            self._tokens.use(public)
+
+        def use() -> None:
+            if keys is not None:
+                self._keys = keys
+            if public is not None and self._tokens is not None:
+                self._tokens.use(public)
+
+        return use
 
     def start(self) -> None:
         """Begin to fetch ``jwks_url``."""

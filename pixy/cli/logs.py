@@ -23,6 +23,8 @@ from pixy.escaping import escaped
 QUEUE_BOUND = 10_000
 """The most log records that wait for the writer; more are dropped and counted."""
 
+_current: list[logging.Handler] = []
+"""The handlers of the context that :func:`configured` has entered."""
 _LEVELS = {
     "debug": logging.DEBUG,
     "info": logging.INFO,
@@ -148,8 +150,18 @@ def make_handlers(loggers: Sequence[Logger]) -> list[logging.Handler]:
         else:
             continue
         handler.setLevel(_LEVELS[logger.severity])
+        handler.name = logger.name
         handlers.append(handler)
     return handlers
+
+
+def set_severities(loggers: Sequence[Logger]) -> None:
+    """Change the severities of the loggers that :func:`configured` has set up."""
+    severities = {logger.name: _LEVELS[logger.severity] for logger in loggers}
+    for handler in _current:
+        handler.setLevel(severities.get(handler.name or "", handler.level))
+    if _current:
+        logging.getLogger().setLevel(min(handler.level for handler in _current))
 
 
 @contextlib.contextmanager
@@ -162,6 +174,7 @@ def configured(loggers: Sequence[Logger]) -> Iterator[None]:
     front = _BoundedQueueHandler(records)
     writer = logging.handlers.QueueListener(records, *handlers, respect_handler_level=True)
     root.handlers[:] = [front]
+    _current[:] = handlers
     root.setLevel(min((handler.level for handler in handlers), default=logging.CRITICAL + 1))
     library = logging.getLogger("pixy.kafka.librdkafka")
     repeats = Repeats()
@@ -172,9 +185,17 @@ def configured(loggers: Sequence[Logger]) -> Iterator[None]:
     finally:
         library.removeFilter(repeats)
         writer.stop()
+        _current.clear()
         root.handlers[:], root.level = before[0], before[1]
         if front.dropped:
             sys.stderr.write(f"kafka-pixy: {front.dropped} log records were dropped{os.linesep}")
 
 
-__all__ = ["ConsoleFormatter", "JsonFormatter", "SyslogFormatter", "configured", "make_handlers"]
+__all__ = [
+    "ConsoleFormatter",
+    "JsonFormatter",
+    "SyslogFormatter",
+    "configured",
+    "make_handlers",
+    "set_severities",
+]

@@ -16,8 +16,10 @@ from typing import Any
 
 from pixy.cli import flags as command_line
 from pixy.cli.logs import configured
+from pixy.cli.reloading import Reloader
 from pixy.cli.waiting import kafka_answers
 from pixy.config import App
+from pixy.config.environment import CONFIG
 from pixy.config.exposure import exposed
 from pixy.engine.engine import Engine
 from pixy.engine.service import ListenerSpec
@@ -34,7 +36,7 @@ EXIT_BROKEN = 4
 EXIT_SIGNAL = 128
 """Plus the number of the signal: a second signal ends the process at once."""
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT)
 _SWITCH_INTERVAL = 0.0002
 _COLLECT_AFTER = (50_000, 20, 50)
 
@@ -55,6 +57,9 @@ def run(args: Sequence[str]) -> int:
     sys.setswitchinterval(_SWITCH_INTERVAL)
     _tune_collector()
     allow_open_files()
+    reloader = Reloader(
+        app, lambda: command_line.parse(args)[1], options.config or os.environ.get(CONFIG, "")
+    )
     sandbox = _sandbox(app, bool(options.sandbox))
     if not app.auth.enabled and (open_to_others := exposed(app)):
         _complain(f"kafka-pixy: insecure: anybody who can reach it is served on {', '.join(open_to_others)}")
@@ -70,7 +75,11 @@ def run(args: Sequence[str]) -> int:
                 os._exit(code)
 
             daemon = Daemon(
-                app, abandon, announce=bool(options.sandbox), wait_for_kafka=bool(options.waitForKafka)
+                app,
+                abandon,
+                reloader,
+                announce=bool(options.sandbox),
+                wait_for_kafka=bool(options.waitForKafka),
             )
             code = _run_loop(daemon.run)
     except (ConfigError, OSError, ValueError) as error:
@@ -172,6 +181,7 @@ class Daemon:
         app: its configuration.
         abandon: ends the process with an exit code, whatever still runs in it. After a stop that was not clean, tasks and
             threads are stuck, some of them in librdkafka: unwinding them could wait for ever, or crash.
+        reloader: reads everything again on SIGHUP, and when a file has changed.
         announce: print how to use the sandbox.
         wait_for_kafka: wait until the brokers answer, instead of failing to start.
     """
@@ -180,12 +190,14 @@ class Daemon:
         self,
         app: App,
         abandon: Callable[[int], None],
+        reloader: Reloader,
         *,
         announce: bool = False,
         wait_for_kafka: bool = False,
     ) -> None:
         self._app = app
         self._abandon = abandon
+        self._reloader = reloader
         self._announce = announce
         self._wait_for_kafka = wait_for_kafka
         self._signalled = asyncio.Event()
@@ -195,6 +207,7 @@ class Daemon:
         loop = asyncio.get_running_loop()
         for number in _SIGNALS:
             loop.add_signal_handler(number, self._signal, number)
+        loop.add_signal_handler(signal.SIGHUP, self._reloader.request)
         if self._wait_for_kafka and not await kafka_answers(self._app.proxies, self._signalled):
             return EXIT_OK
         engine = Engine(self._app)
@@ -209,6 +222,7 @@ class Daemon:
         return await self._serve(engine)
 
     async def _serve(self, engine: Engine) -> int:
+        reloading = asyncio.create_task(self._reloader.run(engine))
         signalled = asyncio.create_task(self._signalled.wait())
         failed = asyncio.create_task(engine.failed())
         await asyncio.wait((signalled, failed), return_when=asyncio.FIRST_COMPLETED)
@@ -217,8 +231,8 @@ class Daemon:
             code = EXIT_BROKEN
             logger.error("a part of the service has failed for good: %s", failed.result())
             _complain(f"kafka-pixy: stopping: {failed.result()}")
-        signalled.cancel()
-        failed.cancel()
+        for task in (signalled, failed, reloading):
+            task.cancel()
         logger.info("draining, at most %.0f s", self._app.shutdown_timeout)
         result = await engine.stop()
         if not result.clean:

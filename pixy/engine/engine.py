@@ -14,7 +14,7 @@ from pixy.engine.client import ClusterClient
 from pixy.engine.diagnostics import Diagnostics
 from pixy.engine.guard import Guard
 from pixy.engine.guarded import AnyCluster, GuardedCluster
-from pixy.engine.service import Listen, ListenerSpec, Service, Shutdown, Start
+from pixy.engine.service import Listen, ListenerSpec, Reload, Service, Shutdown, Start
 from pixy.errors import PixyError, StartError, UnknownCluster
 
 logger = logging.getLogger("pixy.engine")
@@ -131,6 +131,25 @@ class Engine:
         if client is None:
             raise UnknownCluster(name)
         return GuardedCluster(client, guard, caller, name)
+
+    def reload_rules(self, config: App) -> None:
+        """Use the rules, limits and groups of callers of a configuration from now on. Any thread may call.
+
+        Raises:
+            ConfigError: one of them is wrong; all stay as they were.
+        """
+        if self.guard is not None:
+            self.guard.reload(config)
+
+    async def reload_keys(self) -> None:
+        """Read the files of API keys and of tokens' keys again. Raises ConfigError, and then the earlier ones stay in use."""
+        if self.guard is not None:
+            use = await asyncio.to_thread(self.guard.authenticator.read)
+            use()
+
+    async def reload_certificates(self) -> None:
+        """Read the listeners' certificates again. Raises StartError, and then the earlier ones stay in use."""
+        await self._service.ask(Reload(), block=False)
 
     async def failed(self) -> Exception:
         """Wait until the service fails for good. Return the error."""

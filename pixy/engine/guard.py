@@ -55,9 +55,23 @@ class Guard:
     """
 
     def __init__(self, config: App) -> None:
+        self._config = config
         self.authenticator = Authenticator(config.auth)
         self.rules = Rules(config.rules, config.auth.groups)
         self.limiter = Limiter(config.limits, config.auth.groups, config.max_concurrent_requests)
+
+    def reload(self, config: App) -> None:
+        """Use other rules, limits and groups from now on. What callers have used up counts on if the limits are the same.
+
+        Raises:
+            ConfigError: one of them is wrong; all stay as they were.
+        """
+        auth, earlier = config.auth, self._config
+        rules = Rules(config.rules, auth.groups)
+        if (config.limits, auth.groups) != (earlier.limits, earlier.auth.groups):
+            self.limiter = Limiter(config.limits, auth.groups, earlier.max_concurrent_requests)
+        self.rules = rules
+        self._config = config
 
     def start(self) -> None:
         """Begin to keep keys fresh."""

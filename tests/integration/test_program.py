@@ -86,7 +86,7 @@ class Running:
         )
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGQUIT])
 def test_a_signal_drains_and_exits_with_0(kafka: Cluster, name: str, tmp_path: Path, number: int) -> None:
     kafka.create_topic(name)
     pid_file, unix = tmp_path / "pid", tmp_path / "s"

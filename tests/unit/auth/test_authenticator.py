@@ -124,13 +124,15 @@ def test_loading_again_takes_new_keys_and_keeps_the_old_ones_if_it_fails(config:
     authenticator = Authenticator(config, lambda: NOW)
     second, stored = make_key("second")
     Path(config.keys_file).write_text(stored.line())
-    authenticator.load()
+    use = authenticator.read()
+    assert authenticator.recognize(Credentials(api_key=KEY)).name == "key:app"
+    use()
     assert authenticator.recognize(Credentials(api_key=second)).name == "key:second"
     with pytest.raises(Unauthenticated):
         authenticator.recognize(Credentials(api_key=KEY))
     Path(config.keys_file).write_text("nonsense")
     with pytest.raises(ConfigError):
-        authenticator.load()
+        authenticator.read()
     assert authenticator.recognize(Credentials(api_key=second)).name == "key:second"
 
 

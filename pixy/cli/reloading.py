@@ -1,0 +1,134 @@
+"""Read the configuration, keys and certificates again while the daemon serves: on SIGHUP, and when a file changes.
+
+What is read again is used at once: rules, limits, groups of callers, severities of loggers; API keys and keys of tokens;
+certificates, for new connections. Other changed keys are named in the log: they need a restart. What is wrong is said
+in one line, and the part that it belongs to stays as it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import os
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+from pixy.cli.logs import set_severities
+from pixy.config import App
+from pixy.config.secrets import sections
+from pixy.engine.engine import Engine
+from pixy.errors import PixyError
+
+logger = logging.getLogger("pixy")
+
+_APPLIED = ("rules", "limits", "auth.groups", "logging")
+"""Keys whose changes are applied."""
+_GENERATED = "client_id"
+
+Fingerprint = tuple[tuple[int, int, int] | None, ...]
+
+
+def values_of(app: App) -> dict[str, Any]:
+    """Every value of a configuration by its key, in a form that later changes of ``app`` do not reach."""
+    return {
+        f"{path}{field.name}": repr(getattr(section, field.name))
+        for section, path in sections(app)
+        for field in dataclasses.fields(section)
+        if not dataclasses.is_dataclass(getattr(section, field.name)) and field.name != "proxies"
+    }
+
+
+def changed_keys(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    """The keys whose changes need a restart. A generated client id is another one each time."""
+    return sorted(
+        key
+        for key in before.keys() | after.keys()
+        if key not in _APPLIED
+        and before.get(key) != after.get(key)
+        and not (
+            key.endswith(_GENERATED) and "'kp_" in str(before.get(key)) and "'kp_" in str(after.get(key))
+        )
+    )
+
+
+def fingerprint(paths: Iterable[str]) -> Fingerprint:
+    """What shows whether files have changed: time, size and inode of each; None if it is not there. Blocks."""
+
+    def of(path: str) -> tuple[int, int, int] | None:
+        try:
+            found = os.stat(path)
+        except OSError:
+            return None
+        return found.st_mtime_ns, found.st_size, found.st_ino
+
+    return tuple(map(of, paths))
+
+
+class Reloader:
+    """Reads everything again for one engine.
+
+    Args:
+        app: the configuration that the engine was started with, as it was read.
+        read: reads the configuration again. Blocks. Raises ConfigError.
+        config_file: its path; empty if there is none.
+    """
+
+    def __init__(self, app: App, read: Callable[[], App], config_file: str) -> None:
+        self._running = values_of(app)
+        self._read = read
+        self._interval = app.reload_interval
+        auth, tls = app.auth, app.tls
+        keys = (auth.keys_file, auth.jwt.jwks_file)
+        certificates = (tls.certificate_path, tls.key_path, tls.client_ca_path)
+        self._paths = tuple(filter(None, (config_file, *keys, *certificates)))
+        self._wanted = asyncio.Event()
+
+    def request(self) -> None:
+        """Reload soon. Several requests in a row are one."""
+        self._wanted.set()
+
+    async def run(self, engine: Engine) -> None:
+        """Reload whenever it is requested or a file has changed, until cancelled."""
+        seen = await asyncio.to_thread(fingerprint, self._paths)
+        while True:
+            try:
+                async with asyncio.timeout(self._interval or None):
+                    await self._wanted.wait()
+            except TimeoutError:
+                now = await asyncio.to_thread(fingerprint, self._paths)
+                if now == seen:
+                    continue
+            # Cleared first: a request during the reload may be about a file that it has read already.
+            self._wanted.clear()
+            seen = await asyncio.to_thread(fingerprint, self._paths)
+            await self.reload(engine)
+
+    async def reload(self, engine: Engine) -> None:
+        """Read everything again, and log what came of it."""
+        try:
+            app = await asyncio.to_thread(self._read)
+        except PixyError as error:
+            _complain("rules, limits and severities", error)
+        else:
+            await self._try("rules and limits", lambda: asyncio.to_thread(engine.reload_rules, app))
+            set_severities(app.logging)
+            changed = changed_keys(self._running, values_of(app))
+            if changed:
+                logger.warning("reloading: these changes need a restart: %s", ", ".join(changed))
+        await self._try("keys", engine.reload_keys)
+        await self._try("certificates", engine.reload_certificates)
+        logger.info("reloaded the configuration, keys and certificates")
+
+    async def _try(self, what: str, step: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await step()
+        except PixyError as error:
+            _complain(what, error)
+
+
+def _complain(what: str, error: Exception) -> None:
+    logger.error("reloading: the %s stay as they were: %s", what, " ".join(str(error).split()))
+
+
+__all__ = ["Reloader", "changed_keys", "fingerprint", "values_of"]

@@ -1,0 +1,227 @@
+"""Reloading: what is read again while the daemon serves, and what happens if it is wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pixy.auth.keys import make_key
+from pixy.auth.principal import Credentials, Principal
+from pixy.auth.rules import Access
+from pixy.cli.logs import configured, set_severities
+from pixy.cli.reloading import Reloader, changed_keys, fingerprint, values_of
+from pixy.config import App, Logger, Proxy, load_file, load_text, validate
+from pixy.engine.engine import Engine
+from pixy.errors import ConfigError, StartError, Unauthenticated
+from tests.kafka.cluster import free_port
+from tests.support import Program, eventually
+
+APP = Principal("key:app")
+
+
+class Daemon:
+    """An engine that was not started, its files, and what reloads them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.file, self.keys = folder / "c.yaml", folder / "keys"
+        self.key, stored = make_key("app")
+        self.keys.write_text(stored.line())
+        self.write("orders")
+        app = self.read()
+        self.engine: Any = Engine(app)
+        self.certificates: Callable[[], None] = lambda: None
+        self.engine.reload_certificates = self._certificates
+        self.reloader = Reloader(app, self.read, str(self.file))
+
+    def write(self, topic: str, *more: str) -> None:
+        rules = f"rules: [{{who: ['key:app'], verbs: [produce], topics: [{topic}]}}]"
+        start = f"reload_interval: 10ms\nauth: {{enabled: true, keys_file: '{self.keys}'}}"
+        self.file.write_text("\n".join([start, rules, "proxies: {default: {}}", *more]))
+
+    def read(self) -> App:
+        return validate(load_file(str(self.file)))
+
+    async def _certificates(self) -> None:
+        self.certificates()
+
+    def allows(self, topic: str) -> bool:
+        return bool(self.engine.guard.rules.allows(APP, Access("produce", "default", topic)))
+
+    def knows(self, key: str) -> bool:
+        try:
+            self.engine.guard.authenticator.recognize(Credentials(api_key=key))
+        except Unauthenticated:
+            return False
+        return True
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Daemon:
+    return Daemon(tmp_path)
+
+
+async def test_rules_limits_and_keys_count_at_once(daemon: Daemon) -> None:
+    limiter = daemon.engine.guard.limiter
+    daemon.write("payments")
+    new, stored = make_key("app")
+    daemon.keys.write_text(stored.line())
+    await daemon.reloader.reload(daemon.engine)
+    assert not daemon.allows("orders") and daemon.allows("payments")
+    assert daemon.knows(new) and not daemon.knows(daemon.key)
+    assert daemon.engine.guard.limiter is limiter, "what callers have used up would be forgotten"
+    daemon.write("payments", "limits: [{who: ['*'], instances: 3}]")
+    await daemon.reloader.reload(daemon.engine)
+    assert daemon.engine.guard.limiter.limit_of(APP).instances == 3
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ("rules: [", "rules, limits and severities stay as they were"),
+        ("nope: 1", "rules, limits and severities stay as they were: failed to parse config"),
+        ("limits: [{who: ['a*b']}]", "rules and limits stay as they were: limits[0]: bad pattern"),
+    ],
+)
+async def test_a_wrong_file_changes_nothing_but_keys_are_read(
+    daemon: Daemon, caplog: pytest.LogCaptureFixture, wrong: str, said: str
+) -> None:
+    daemon.write("payments", wrong)
+    new, stored = make_key("new")
+    daemon.keys.write_text(stored.line())
+    await daemon.reloader.reload(daemon.engine)
+    assert daemon.allows("orders") and not daemon.allows("payments")
+    assert daemon.knows(new)
+    assert said in caplog.text
+
+
+async def test_wrong_keys_or_certificates_leave_the_earlier_ones(
+    daemon: Daemon, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse() -> None:
+        raise StartError("tls: cert.pem: no such file")
+
+    daemon.certificates = refuse
+    daemon.keys.write_text("nonsense")
+    daemon.write("payments")
+    await daemon.reloader.reload(daemon.engine)
+    assert daemon.allows("payments") and daemon.knows(daemon.key)
+    assert "the keys stay as they were" in caplog.text
+    assert "the certificates stay as they were: tls: cert.pem: no such file" in caplog.text
+
+
+async def test_what_needs_a_restart_is_named(daemon: Daemon, caplog: pytest.LogCaptureFixture) -> None:
+    daemon.write("payments", "tcp_addr: 127.0.0.1:7", "logging: [{name: json, severity: error}]")
+    await daemon.reloader.reload(daemon.engine)
+    assert "these changes need a restart: tcp_addr" in caplog.text
+
+
+def test_which_changes_need_a_restart() -> None:
+    def loaded(text: str) -> dict[str, Any]:
+        return values_of(load_text("proxies: {default: {client_id: a}}\n" + text))
+
+    before = loaded("")
+    assert changed_keys(before, loaded("")) == []
+    assert (
+        changed_keys(before, loaded("rules: [{who: [a]}]\nlimits: [{who: [a]}]\nauth: {groups: {a: [b]}}"))
+        == []
+    )
+    assert changed_keys(before, loaded("rest: {prefix: /x}\nauth: {basic: true}")) == [
+        "auth.basic",
+        "rest.prefix",
+    ]
+    other = values_of(load_text("proxies: {default: {client_id: a}, more: {}}"))
+    assert "proxies.more.kafka.seed_peers" in changed_keys(before, other)
+    generated = values_of(App(proxies={"default": Proxy(client_id="kp_a")}))
+    assert changed_keys(generated, values_of(App(proxies={"default": Proxy(client_id="kp_b")}))) == []
+
+
+def test_a_secret_that_has_changed_is_noticed() -> None:
+    before, after = App(proxies={"default": Proxy()}), App(proxies={"default": Proxy()})
+    after.proxies["default"].client_id = before.proxies["default"].client_id
+    after.proxies["default"].net.sasl.password = "x"
+    assert changed_keys(values_of(before), values_of(after)) == ["proxies.default.net.sasl.password"]
+
+
+def test_a_file_that_was_replaced_or_is_gone_looks_different(tmp_path: Path) -> None:
+    file, other = tmp_path / "a", tmp_path / "b"
+    file.write_text("x")
+    first = fingerprint([str(file)])
+    assert fingerprint([str(file)]) == first
+    other.write_text("y")
+    other.replace(file)
+    second = fingerprint([str(file)])
+    assert second != first
+    file.unlink()
+    assert fingerprint([str(file)]) == (None,) != second
+
+
+@pytest.fixture
+async def running(daemon: Daemon) -> AsyncIterator[Daemon]:
+    task = asyncio.create_task(daemon.reloader.run(daemon.engine))
+    yield daemon
+    task.cancel()
+
+
+async def test_a_change_of_a_file_is_noticed(running: Daemon) -> None:
+    running.write("payments")
+
+    async def allowed() -> bool:
+        return running.allows("payments")
+
+    await eventually(allowed)
+
+
+async def test_a_request_reloads_though_no_file_has_changed(running: Daemon) -> None:
+    done = asyncio.Event()
+    running.certificates = done.set
+    running.reloader.request()
+    await asyncio.wait_for(done.wait(), 60)
+
+
+def test_severities_change_and_the_loggers_stay(capsys: pytest.CaptureFixture[str]) -> None:
+    log = logging.getLogger("pixy.test")
+    with configured([Logger("console", "error")]):
+        log.info("one")
+        set_severities([Logger("console", "debug"), Logger("json", "debug")])
+        log.debug("two")
+    with configured([Logger("console", "debug")]):
+        set_severities([Logger("console", "warning")])
+        log.info("three")
+    set_severities([Logger("console", "debug")])
+    shown = capsys.readouterr().out
+    assert "two" in shown and "one" not in shown and "three" not in shown
+
+
+def test_a_hangup_reloads_and_does_not_end_the_daemon(tmp_path: Path) -> None:
+    """The whole program: the log says what was done, and a signal afterwards still drains."""
+    file, port = tmp_path / "c.yaml", free_port()
+    file.write_text(f"tcp_addr: 127.0.0.1:{port}\ngrpc_addr: ''\nreload_interval: 0\n")
+    with Program("--config", str(file), "--sandbox") as program:
+        assert program.process.stdout is not None
+        lines = iter(program.process.stdout.readline, "")
+        assert any("Ctrl-C stops it." in line for line in lines)
+        file.write_text(f"tcp_addr: 127.0.0.1:{port}\ngrpc_addr: ''\nmax_concurrent_requests: 7\n")
+        program.process.send_signal(signal.SIGHUP)
+        found = []
+        for line in lines:
+            found.append(line)
+            if "reloaded the configuration" in line:
+                break
+        assert any(
+            "these changes need a restart: max_concurrent_requests, reload_interval" in line for line in found
+        ), found
+        program.process.send_signal(signal.SIGTERM)
+        code, output = program.wait()
+    assert code == 0, output
+
+
+def test_what_is_wrong_at_the_start_is_an_error() -> None:
+    app = load_text("auth: {enabled: true, keys_file: /nowhere}\nproxies: {default: {}}")
+    with pytest.raises(ConfigError, match="no such file"):
+        Engine(app)
