@@ -102,10 +102,15 @@ class ThreadedCell(Cell):
     def run(self) -> None:
         """Handle the messages that wait, in the thread."""
         while self.state is RUNNING and not self._halted:
-            handler = self.handling_context().run(self._work, 1)
+            try:
+                handler = self.handling_context().run(self.work, 1)
+            except BaseException as error:  # a defect of the runtime: the thread goes on
+                report(self, error, "on_receive")
+                self.broken_off(error)
+                return
             if handler is not None:
                 self._refuse(handler)
-            elif self.mailbox.empty() and self._falls_asleep():
+            elif self.mailbox.empty() and self.falls_asleep():
                 return
 
     def _refuse(self, handler: CoroutineType[Any, Any, Any]) -> None:
@@ -113,7 +118,7 @@ class ThreadedCell(Cell):
         assert envelope is not None
         error = _no_coroutine(handler)
         account(self, envelope, self.began, error)
-        self._handler_failed(envelope, error)
+        self.handler_failed(envelope, error)
 
     # -- what is left to the loop -----------------------------------------------------------------
 

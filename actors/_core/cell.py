@@ -29,14 +29,14 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pykka import ActorDeadError
 
-from actors._core import actions, supervision, termination
+from actors._core import actions, following, supervision, termination
 from actors._core.accounting import account, begin_recent, count_long, report_slow
-from actors._core.begun import begun, pause
-from actors._core.context import bare, current, handle, of_spawner, within
+from actors._core.begun import begun
+from actors._core.context import bare, current, handle, of_spawner
 from actors._core.interruption import as_failure, interrupted
 from actors._core.lifecycle import NEW, NO_CHILDREN, RUNNING, StopFlag, pykka_logger
 from actors._core.mailbox import Mailbox
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from actors._actor import Actor
     from actors._core.envelope import Envelope
     from actors._core.instruments import Hooks
+    from actors._core.standby import Standby
     from actors._core.supervision import Restart
     from actors._future import Future
     from actors._policy import RestartHistory, Supervision
@@ -128,6 +129,8 @@ class Cell:
     reply: Future[Any] | None = field(init=False, default=None)
     """The reply that the handler owes: None for a tell, or when the handler has taken it over."""
     handler: CoroutineType[Any, Any, Any] | None = field(init=False, default=None)
+    standby: Standby | None = field(init=False, default=None)
+    """The task that will run the next coroutine handler, if there is one already."""
     trace: TraceContext | None = field(init=False, default=None)
     waiting_on: Future[Any] | None = field(init=False, default=None)
     """The reply that the handler itself waits for; see ``deadlock``."""
@@ -254,9 +257,9 @@ class Cell:
             self.system.check_loop()
 
     def resume(self) -> None:
-        """Begin to handle messages, with ``on_receive``."""
+        """Be ready to handle messages, with ``on_receive``."""
         self.receive = self.behaviours = self.handling = None
-        self.wake()
+        self.state = RUNNING  # the last: from now on a sender's thread may wake the actor's own
 
     async def call(self, hook: str, *args: Any) -> None:
         """Run one of the actor's first hooks, plain or coroutine, in the current task."""
@@ -331,26 +334,27 @@ class Cell:
         if self.task is not None or self.state is not RUNNING:
             return  # the end of the task, or the start of the next life, wakes the cell again
         try:
-            handler = self._work(THROUGHPUT)
+            handler = self.work(THROUGHPUT)
         except BaseException as error:  # Ctrl-C between two handlers; or a defect of the runtime
-            self._broken_off(error)
+            self.broken_off(error)
             raise
         if handler is not None:
-            self._begin_following(handler)
-        elif self.state is RUNNING and not (self.mailbox.empty() and self._falls_asleep()):
-            self.wake()
+            following.begin(self, handler)
+        else:
+            self.go_on()
 
     def step(self) -> bool:
         """Handle one message, for a dispatcher; tell whether another one can be handled at once."""
         if self.task is not None or self.state is not RUNNING:
             return False
-        handler = self.handling_context().run(self._work, 1)
+        handler = self.handling_context().run(self.work, 1)
         if handler is not None:
-            self._begin_following(handler)
+            following.begin(self, handler)
             return False
-        return self.state is RUNNING and not (self.mailbox.empty() and self._falls_asleep())
+        return self.state is RUNNING and not (self.mailbox.empty() and self.falls_asleep())
 
-    def _falls_asleep(self) -> bool:
+    def falls_asleep(self) -> bool:
+        """Sleep, unless a message has come; tell whether the actor sleeps."""
         # The order matters: if a thread puts a message in between, either the thread sees the flag or
         # this cell sees the message.
         self.mailbox.asleep = True
@@ -359,7 +363,7 @@ class Cell:
         self.mailbox.asleep = False
         return False
 
-    def _work(self, limit: int, until: int = 0) -> CoroutineType[Any, Any, Any] | None:
+    def work(self, limit: int, until: int = 0) -> CoroutineType[Any, Any, Any] | None:
         """Handle up to ``limit`` messages; stop at the first coroutine handler and return its coroutine.
 
         Ends earlier when the actor's turn is over: at the time ``until``, in ns, which is compared with the
@@ -429,69 +433,15 @@ class Cell:
         if run > self.system.slow_ns:
             report_slow(self, type(envelope[0]), run)
         if error is not None:
-            self._handler_failed(envelope, error)
+            self.handler_failed(envelope, error)
 
-    def _begin_following(self, handler: CoroutineType[Any, Any, Any]) -> None:
-        self.handler = handler
-        following = self._follow(handler)
-        following.send(None)  # to its first line, which the task continues: see there
-        self.task = self.loop.create_task(following, context=self.handling)
+    def go_on(self) -> None:
+        """At the end of a turn: take another one if messages wait, else sleep."""
+        if self.state is RUNNING and not (self.mailbox.empty() and self.falls_asleep()):
+            self.wake()
 
-    async def _follow(self, handler: CoroutineType[Any, Any, Any]) -> None:
-        """Await a handler, then handle messages until the turn is over or the mailbox is empty."""
-        error: BaseException | None = None
-        try:
-            # A task that is cancelled before its first step would not run any of this code. (A callback at
-            # the task's end would show that, too, and take 6 % of an ask.)
-            await pause()
-        except asyncio.CancelledError as failure:
-            error = failure
-            handler.close()
-        task, turns = cast("asyncio.Task[None]", self.task), self.system.turns
-        number, until = turns.number, self.clock() + self.turn_ns
-        try:
-            while self.task is task:
-                if error is None:
-                    try:
-                        result = await (handler if self.carried is None else within(self.carried, handler))
-                    except GeneratorExit:  # the loop is gone
-                        raise
-                    except BaseException as failure:
-                        error = failure
-                if self.task is not task:
-                    return  # this life has ended: the cell's state is the next life's
-                envelope = cast("Envelope", self.envelope)
-                if error is None:
-                    if self.reply is not None:
-                        self.reply.try_set(result)
-                elif self.state is not RUNNING and isinstance(error, asyncio.CancelledError):
-                    self.cut_off()  # its actor stops, and has waited long enough
-                    return
-                self.handler = None
-                account(self, envelope, self.began, error)
-                if error is not None:
-                    self._handler_failed(envelope, error)
-                if task.cancelling():
-                    break  # whoever cancels all tasks waits for their end: go on in another one
-                following = self._work(self.left, until) if self.system.dispatcher is None else None
-                if following is None:
-                    break
-                handler, error = following, None
-                self.handler = handler
-        except BaseException as failure:  # Ctrl-C between two handlers; or a defect of the runtime
-            if self.task is task and not isinstance(failure, GeneratorExit):
-                self.task = None
-                self._broken_off(failure)
-            raise
-        if turns.number == number:  # else the handler waited for something
-            turns.took(self.began - until + self.turn_ns)
-        if self.task is task:
-            self.task = None
-            if self.state is RUNNING:
-                self.wake()
-
-    def _broken_off(self, error: BaseException) -> None:
-        """Answer for a message whose handling has ended without a result."""
+    def broken_off(self, error: BaseException) -> None:
+        """Answer for a message whose handling ``error`` has ended outside of the actor's code."""
         if not isinstance(error, Exception):
             error = interrupted(self, error)
         handler, self.handler = self.handler, None
@@ -500,11 +450,17 @@ class Cell:
         envelope, self.envelope = self.envelope, None
         if envelope is not None:
             account(self, envelope, self.began, error)
-            self._handler_failed(envelope, error)
+            self.handler_failed(envelope, error)
         if self.task is None and self.state is RUNNING:
             self.wake()
 
-    def _handler_failed(self, envelope: Envelope, error: BaseException) -> None:
+    def handler_failed(self, envelope: Envelope, error: BaseException) -> None:
+        """Tell the asker, or let supervision decide, about a handler's failure.
+
+        Args:
+            envelope: the message that was handled.
+            error: what the handler has raised.
+        """
         self.failed += 1
         self.reply = self.envelope = self.trace = None
         error = as_failure(self, error)

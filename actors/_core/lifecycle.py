@@ -152,14 +152,14 @@ def _start_ended(cell: Cell, hook: str, error: BaseException | None) -> None:
 def _running(cell: Cell) -> None:
     if cell.state is not STARTING:
         return
-    cell.state = RUNNING
+    cell.resume()
     waiters, cell.start_waiters = cell.start_waiters, None
     for future in waiters or ():
         future.try_set(cell.ref)
     events = cell.system.events
     if events.wants(ActorStarted):
         events.publish(ActorStarted(cell.path, cell.actor_class.__name__, cell.restarts))
-    cell.resume()
+    cell.wake()
 
 
 async def started(cell: Cell) -> ActorRef[Any]:

@@ -27,6 +27,9 @@ def forget(cell: Cell) -> None:
     cell.recent = cell.failed_message = cell.handler = cell.reply = cell.trace = cell.carried = None
     cell.receive = cell.behaviours = cell.stashed = cell.stashed_last = cell.tasks = cell.owed = None
     cell.watching = cell.watchers = cell.history = cell.children_history = None
+    if cell.standby is not None:
+        cell.standby.dismiss()
+        cell.standby = None
     if not cell.threaded:  # an abandoned thread's handler may be there yet
         cell.envelope = None
 

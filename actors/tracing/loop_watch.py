@@ -17,6 +17,7 @@ import traceback
 from types import FrameType
 from typing import TYPE_CHECKING
 
+from actors._core import following
 from actors._core.cell import Cell
 from actors._events import LoopBlocked
 
@@ -136,8 +137,9 @@ class LoopWatch:
 def running_cell(frame: FrameType | None) -> Cell | None:
     """Find the innermost actor whose code runs in this frame or in one of its callers."""
     while frame is not None:
-        if str(frame.f_globals.get("__name__", "")).startswith("actors._"):
-            owner = frame.f_locals.get("self")
+        module = str(frame.f_globals.get("__name__", ""))
+        if module.startswith("actors._"):
+            owner = frame.f_locals.get("cell" if module == following.__name__ else "self")
             if isinstance(owner, Cell):
                 return owner
         frame = frame.f_back

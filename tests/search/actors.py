@@ -40,7 +40,7 @@ from actors import (
 from actors.testing import SimLoop, simulate
 from actors.testing.preempt import Preempted, simulate_threads
 
-RUNTIMES_TASKS = ("Cell._follow", "_run_start_hooks", "_outcome", "pipe.<locals>.piping")
+RUNTIMES_TASKS = ("_follow", "_run_start_hooks", "_outcome", "pipe.<locals>.piping")
 """The coroutines of tasks that run actors' code."""
 
 

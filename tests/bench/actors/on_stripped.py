@@ -54,14 +54,14 @@ def without(parts: tuple[str, ...]) -> type[Any]:
     Raises:
         LookupError: a part is not in the source of the hot path.
     """
-    source = inspect.getsource(cell_module.Cell._work)
+    source = inspect.getsource(cell_module.Cell.work)
     for part in parts:
         if part not in source:
             raise LookupError(f"not in the hot path any more:\n{part}")
         source = source.replace(part, "")
     made: dict[str, Any] = {}
     exec(compile(textwrap.dedent(source), "<variant>", "exec"), vars(cell_module), made)
-    variant = type("Variant", (cell_module.Cell,), {"__slots__": (), "_work": made["_work"]})
+    variant = type("Variant", (cell_module.Cell,), {"__slots__": (), "work": made["work"]})
     return type("Variant", (EchoActor,), {"_cell_class": variant})
 
 

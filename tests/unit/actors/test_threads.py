@@ -15,6 +15,7 @@ from actors import (
     Actor,
     ActorDeadError,
     ActorRegistry,
+    ActorStarted,
     ActorSystem,
     AskCycle,
     AskCycleFound,
@@ -27,6 +28,9 @@ from actors import (
     WouldDeadlock,
     get_all,
 )
+
+LIMIT = 30.0
+"""Seconds after which something hangs."""
 
 SOON = Supervision(backoff=Backoff(first=0.001, most=0.002))
 
@@ -374,3 +378,48 @@ def test_each_future_is_settled_by_one_of_many_threads() -> None:
     assert all(
         each.value() == by.index(True) for each, by in zip(futures, zip(*won, strict=True), strict=True)
     )
+
+
+async def test_a_message_that_comes_while_a_new_life_begins_is_handled_and_the_next_too() -> None:
+    """The thread begins with it at once; what the loop had left to do then ended the thread."""
+    entered, go_on = threading.Event(), threading.Event()
+
+    class Holding(ThreadedActor):
+        use_daemon_thread = True
+
+        def on_receive(self, message: Any) -> Any:
+            if message == "crash":
+                raise OSError(message)
+            if message == "hold":
+                entered.set()
+                assert go_on.wait(LIMIT)
+            return message
+
+    async with ActorSystem() as system:
+        ref = await system.spawn(Holding, supervision=SOON)
+        assert await ref.ask("first life", block=False) == "first life"
+
+        class InTheMiddle(type(system.events)):  # type: ignore[misc]
+            def wants(self, kind: type) -> bool:
+                if kind is ActorStarted and ref._cell.restarts and not entered.is_set():
+                    ref.tell("hold")
+                    assert entered.wait(LIMIT)
+                return bool(super().wants(kind))
+
+        system.events.__class__ = InTheMiddle
+        ref.tell("crash")
+        await asyncio.to_thread(entered.wait, LIMIT)
+        go_on.set()
+        assert await ref.ask("on", block=False, timeout=LIMIT) == "on"
+
+
+async def test_a_defect_of_the_runtime_ends_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with ActorSystem() as system:
+        ref = await system.spawn(Blocking)
+
+        def defect(_: object) -> None:
+            monkeypatch.undo()
+            raise TypeError("a defect")
+
+        monkeypatch.setattr("actors._core.cell.begin_recent", defect)
+        assert await ref.ask("echo", block=False, timeout=LIMIT) == 1

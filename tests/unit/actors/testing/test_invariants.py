@@ -69,7 +69,7 @@ def test_two_messages_handled_at_a_time_are_reported() -> None:
         async def on_receive(self, message: Any) -> None:
             if message == "first":
                 self._cell.mailbox.normal.append(("second", None, 0, None, None, None))
-                self._cell._work(1).close()
+                self._cell.work(1).close()
                 await asyncio.sleep(1)
 
     async def scenario(sim: Sim) -> None:
@@ -173,11 +173,11 @@ def test_actors_and_timers_left_behind_are_reported(monkeypatch: pytest.MonkeyPa
 
 
 def test_wrong_counters_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    failed = Cell._handler_failed
+    failed = Cell.handler_failed
 
     def twice(self: Any, envelope: Any, error: BaseException) -> None:
         self.failed += 1
         failed(self, envelope, error)
 
-    monkeypatch.setattr(Cell, "_handler_failed", twice)
+    monkeypatch.setattr(Cell, "handler_failed", twice)
     caught(talk, "counters: /echo counts 2 failed, 1 were seen")

@@ -48,7 +48,7 @@ def test_a_lost_wake_up_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for module in (_overflow, _ref):
         monkeypatch.setattr(module, "wait_for_room", wait_for_room)
-    monkeypatch.setattr(Cell, "_falls_asleep", falls_asleep)
+    monkeypatch.setattr(Cell, "falls_asleep", falls_asleep)
     _, failures = search(["preempt"], range(400), most=1)
     assert failures and "wait for ever" in failures[0]
     again = search(["preempt"], range(int(failures[0].split()[2].rstrip(":")), 400), most=1)[1]
@@ -69,11 +69,11 @@ def test_a_thread_that_goes_on_after_a_failure_is_found(monkeypatch: pytest.Monk
     assert failures and "an instance that has failed" in failures[0]
 
 
-def test_a_thread_that_falls_asleep_beside_a_message_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thread_thatfalls_asleep_beside_a_message_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     # In the file of the cell, so that the search may preempt it at any line.
     names = dict(vars(cell))
     exec(compile(ASLEEP_TOO_LATE, cell.__file__, "exec"), names)
-    monkeypatch.setattr(Cell, "_falls_asleep", names["falls_asleep"])
+    monkeypatch.setattr(Cell, "falls_asleep", names["falls_asleep"])
     assert search(["threaded"], range(1000), most=1)[1]
 
 

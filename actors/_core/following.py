@@ -1,0 +1,148 @@
+"""Coroutine handlers: a task awaits them, and handles the messages after them until the turn is over.
+
+The first coroutine handler of an actor gets a task of its own; the task then stands by for the next one, whose
+first step runs at once (see ``standby``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any, cast
+
+from actors._core.accounting import account
+from actors._core.begun import pause
+from actors._core.context import within
+from actors._core.lifecycle import RUNNING
+from actors._core.standby import MAX_STANDBYS, Handler, Standby
+
+if TYPE_CHECKING:
+    from actors._core.cell import Cell
+    from actors._core.envelope import Envelope
+
+
+def begin(cell: Cell, handler: CoroutineType[Any, Any, Any]) -> None:
+    """Begin to await a handler's coroutine. In the actor's context, on the loop's thread.
+
+    Args:
+        cell: the actor's.
+        handler: what its handler has returned.
+    """
+    cell.handler = handler
+    standby = cell.standby
+    if standby is not None and standby.idle and standby.context is cell.handling:
+        cell.task = standby.task
+        standby.take(handler)
+        return
+    following = _follow(cell, handler)
+    following.send(None)  # to its first line, which the task continues: see there
+    cell.task = cell.loop.create_task(following, context=cell.handling)
+
+
+async def _follow(cell: Cell, handler: CoroutineType[Any, Any, Any]) -> None:
+    """Take the turns that begin with a coroutine handler, as long as the task may stand by for the next one."""
+    error: BaseException | None = None
+    try:
+        # A task that is cancelled before its first step would not run any of this code. (A callback at
+        # the task's end would show that, too, and take 6 % of an ask.)
+        await pause()
+    except asyncio.CancelledError as failure:
+        error = failure
+        handler.close()
+    task = cast("asyncio.Task[None]", cell.task)
+    standby = _standby(cell, task) if await _take_turn(cell, task, handler, error) else None
+    if standby is None:
+        return
+    del handler, error
+    try:
+        while (following := await standby) is not None:
+            try:
+                stays = await _take_turn(cell, task, following, None, standby)
+            except BaseException as failure:  # not the handler's
+                if not standby.driven:
+                    raise
+                standby.failure, stays = failure, False
+            del following
+            if stays:
+                continue
+            if not standby.driven:
+                return
+            standby.ends = True
+    finally:
+        cell.system.turns.standbys -= 1
+
+
+def _standby(cell: Cell, task: asyncio.Task[None]) -> Standby | None:
+    turns, before = cell.system.turns, cell.standby
+    if turns.standbys >= MAX_STANDBYS:
+        return None
+    if before is not None:
+        before.dismiss()  # it is for another context
+    turns.standbys += 1
+    cell.standby = made = Standby(task, cell.handling)
+    return made
+
+
+async def _take_turn(
+    cell: Cell,
+    task: asyncio.Task[None],
+    handler: Handler,
+    error: BaseException | None,
+    standby: Standby | None = None,
+) -> bool:
+    """Await a handler, then handle messages until the turn is over or the mailbox is empty.
+
+    Args:
+        cell: the actor's.
+        task: the task that runs this.
+        handler: the coroutine that a handler has returned.
+        error: what has ended it already, if anything.
+        standby: the task's, if it has stood by for this handler.
+
+    Returns:
+        whether the task may handle more messages.
+    """
+    turns = cell.system.turns
+    number, until = turns.number, cell.clock() + cell.turn_ns
+    try:
+        while cell.task is task:
+            if error is None:
+                try:
+                    result = await (handler if cell.carried is None else within(cell.carried, handler))
+                except GeneratorExit:  # the loop is gone
+                    raise
+                except BaseException as failure:
+                    error = failure
+            if cell.task is not task:
+                return False  # this life has ended: the cell's state is the next life's
+            envelope = cast("Envelope", cell.envelope)
+            if error is None:
+                if cell.reply is not None:
+                    cell.reply.try_set(result)
+            elif cell.state is not RUNNING and isinstance(error, asyncio.CancelledError):
+                cell.cut_off()  # its actor stops, and has waited long enough
+                return False
+            cell.handler = None
+            account(cell, envelope, cell.began, error)
+            if error is not None:
+                cell.handler_failed(envelope, error)
+            if task.cancelling():
+                break  # whoever cancels all tasks waits for their end: go on in another one
+            following = cell.work(cell.left, until) if cell.system.dispatcher is None else None
+            if following is None:
+                break
+            handler, error = following, None
+            cell.handler = handler
+    except BaseException as failure:  # Ctrl-C between two handlers; or a defect of the runtime
+        if cell.task is task and not isinstance(failure, GeneratorExit):
+            cell.task = None
+            cell.broken_off(failure)
+        raise
+    # A turn in which a handler has waited, or that is part of an actor's own, is not one of a task.
+    if turns.number == number and (standby is None or not standby.driven):
+        turns.took(cell.began - until + cell.turn_ns)
+    if cell.task is not task:
+        return False
+    cell.task = None
+    cell.go_on()
+    return cell.state is RUNNING and not task.cancelling()
