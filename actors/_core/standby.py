@@ -17,12 +17,13 @@ from asyncio.tasks import _enter_task, _leave_task
 from collections.abc import Coroutine, Generator
 from contextlib import suppress
 from contextvars import Context
-from typing import Any
+from types import CoroutineType
+from typing import Any, TypeAlias
 
 MAX_STANDBYS = 1_000
 """Tasks of one system that stand by; about 1 KiB each. The other actors make a task per turn."""
 
-Handler = Coroutine[Any, Any, Any]
+Handler: TypeAlias = "CoroutineType[Any, Any, Any]"
 """What a coroutine handler has returned."""
 
 

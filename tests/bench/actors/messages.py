@@ -17,16 +17,18 @@ ROUNDS = 11
 def on_the_loop(report: Report) -> None:
     """Measure ask and tell with the actor and its caller on one loop."""
     _add_row_against_pykka(report, "asks awaited one by one", "ask", ASKS, 6)
-    ours, bare = map(
+    plain, coroutine, bare = map(
         column,
         in_turn(
             [
                 Scenario("actors", "ask", ASKS),
+                Scenario("actors", "ask_coroutine", ASKS),
                 Scenario("asyncio", "ask", ASKS),
             ]
         ),
     )
-    report.times("asks awaited one by one, against a bare asyncio queue and future", 0.6, ours, bare)
+    report.times("asks awaited one by one, against a bare asyncio queue and future", 1.0, plain, bare)
+    report.times("the same, of a coroutine handler", 0.8, coroutine, bare)
     _add_row_against_pykka(report, f"{TELLS:,} tells, until all are handled", "tell", TELLS, 4)
 
 

@@ -33,12 +33,19 @@ class CounterActor(Counter, Actor):
     mailbox_capacity = 1_000_000
 
 
-def ask(count: int) -> Result:
+class CoroutineEchoActor(Actor):
+    """Answers as :class:`EchoActor` does, from a coroutine."""
+
+    async def on_receive(self, message: Any) -> Any:
+        return message
+
+
+def ask(count: int, kind: type[Actor] = EchoActor) -> Result:
     """Await asks one by one."""
 
     async def main() -> Result:
         async with ActorSystem() as system:
-            ref = system.spawn(EchoActor)
+            ref = system.spawn(kind)
 
             async def work(calls: int) -> None:
                 for _ in range(calls):
@@ -48,6 +55,11 @@ def ask(count: int) -> Result:
             return await rate_async(work, count)
 
     return asyncio.run(main())
+
+
+def ask_coroutine(count: int) -> Result:
+    """Await asks of a coroutine handler one by one."""
+    return ask(count, CoroutineEchoActor)
 
 
 def tell(count: int) -> Result:
