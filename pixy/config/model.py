@@ -110,7 +110,7 @@ class Consumer:
     offsets_refresh_interval: PositiveDuration = _seconds(86_400)
     subscription_timeout: PositiveDuration = _seconds(15)
     retry_backoff: PositiveDuration = _seconds(0.5)
-    fetch_max_wait: AnyDuration = _seconds(0.05)
+    fetch_max_wait: AnyDuration = _seconds(0.25)
     rebalance_delay: AnyDuration = _seconds(0.25)
     initial_offset: str = "newest"
     membership: str = "kafka"

@@ -22,6 +22,7 @@ from pixy.kafka.errors import TRANSIENT_CODES, error_of
 from pixy.kafka.settings import Settings
 from pixy.kafka.topics import Topics
 from pixy.wire.client import GroupClient, Member
+from pixy.wire.connection import Broker
 from pixy.wire.group import NOBODY
 from pixy.wire.types import TopicPartition
 
@@ -184,6 +185,11 @@ class GroupOffsets:
         """
         wanted = {"Topics": [{"Name": each} for each in names], "AllowAutoTopicCreation": False}
         return self._patiently(lambda client: Topics(client.call("Metadata", wanted)), patience)
+
+    @property
+    def coordinator(self) -> Broker | None:
+        """The coordinator, as far as it is known."""
+        return None if self._client is None else self._client.broker
 
     def close(self) -> None:
         """Close the connection, if there is one; the next call opens another."""

@@ -15,6 +15,7 @@ oldest message.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -32,8 +33,11 @@ from pixy.wire.types import TopicPartition
 
 logger = logging.getLogger("pixy.membership")
 
-_POLL, _POLL_STARTING = 0.1, 0.01
-"""Seconds; a poll cannot be interrupted, so polls are short while a lookup runs."""
+_POLL, _POLL_STARTING, _POLL_QUIET = 0.1, 0.01, 0.5
+"""Seconds. A poll cannot be interrupted, so polls are short while partitions wait for their beginnings, and longer when
+nothing has come for a while: 1,000 idle groups that polled ten times a second would take all of a processor."""
+_QUIET_AFTER = 3.0
+"""Seconds without a message or a command."""
 _BATCH = 256
 DRAIN_SLACK = 0.5
 """Seconds that a session waits longer than the owners for a drain."""
@@ -60,6 +64,8 @@ class FetchingSession(MemberThread[Event]):
             self._conf.prefetch_max_messages, self._conf.fetch_max_bytes
         )
         self._subscribed = False
+        self._busy_at = time.monotonic()
+        """When the last message or command came."""
         self._before_end = 0
         """A partition that was assigned later than this number is not the one whose last position is committed."""
         self._lookups = StartLookups(made, group)
@@ -95,6 +101,7 @@ class FetchingSession(MemberThread[Event]):
 
     def _command(self, command: Callable[[], None]) -> None:
         self._commands.append(command)
+        self._busy_at = time.monotonic()
         self._wake_up()
 
     def _wake_up(self) -> None:
@@ -123,13 +130,19 @@ class FetchingSession(MemberThread[Event]):
                 return
         # Without demand a poll still serves rebalances. It may return one message too many; flow
         # control pauses the partition before these add up.
-        first = self._client.poll((_POLL_STARTING if self._lookups.running else _POLL) if demand else 0)
+        first = self._client.poll(self._poll_time() if demand else 0)
         if first is not None:
+            self._busy_at = time.monotonic()
             more = self._client.take(min(demand, _BATCH) - 1) if demand > 1 else []
             self._post_fetched([first, *more])
         elif demand:
             self._partitions.nothing_came()
         self._pause_and_resume()
+
+    def _poll_time(self) -> float:
+        if self._partitions.waiting:
+            return _POLL_STARTING
+        return _POLL if time.monotonic() - self._busy_at < _QUIET_AFTER else _POLL_QUIET
 
     def _post_fetched(self, messages: list[Any]) -> None:
         batches: dict[TopicPartition, tuple[int, list[Any]]] = {}

@@ -19,7 +19,7 @@ from pixy.kafka.errors import not_fetched, translate
 from pixy.kafka.flow import FlowControl
 from pixy.kafka.group_offsets import GroupOffsets
 from pixy.kafka.partition_logs import Log
-from pixy.kafka.topics import differ
+from pixy.kafka.topics import Topics, differ
 from pixy.membership import Assigned, AssignedPartition, Event, Fetched, Lost
 from pixy.membership.kafka.recreated import begin_anew, recreated
 from pixy.membership.kafka.start_lookups import MOST, Found, StartLookups
@@ -96,7 +96,8 @@ class SessionPartitions:
         self._made_again: set[str] = set()
         """The topics of which it has met another id since."""
         self._unheard = Unheard()
-        self._compare_at = 0.0
+        self._compare_at = self._changed_at = 0.0
+        """When to compare the ids of topics, and when the last one of them was learned."""
         self._known: dict[str, int] = {}
         """The number of partitions that each topic had when it was subscribed to."""
         self._established: set[str] = set()
@@ -272,6 +273,11 @@ class SessionPartitions:
 
     # -- where partitions begin ----------------------------------------------------------------------
 
+    @property
+    def waiting(self) -> bool:
+        """Whether partitions wait until it is known where they begin."""
+        return bool(self._waiting)
+
     def look_up(self) -> None:
         """Begin a lookup that is due. Call it often."""
         self._waiting.look_up()
@@ -279,10 +285,12 @@ class SessionPartitions:
         if self._fetching and now >= self._compare_at and not self._lookups.running:
             self._compare_at = now + _COMPARE_IDS
             known = {partition: each.topic_id for partition, each in self._fetching.items()}
-            self._lookups.describe(
-                {topic for topic, _ in known},
-                lambda topics: self._command(lambda: self._begin_anew(recreated(known, topics.ids))),
-            )
+
+            def described(topics: Topics) -> None:
+                if changed := recreated(known, topics.ids):
+                    self._command(lambda: self._begin_anew(changed))
+
+            self._lookups.describe({topic for topic, _ in known}, described, self._changed_at)
         if self._lookups.running < MOST and (silent := self._unheard.due(now)):
             self._lookups.logs(silent, self._take_logs)
 
@@ -305,6 +313,7 @@ class SessionPartitions:
                 self._fetching[partition] = _Fetching(start.epoch, start.position, found.log.topic_id)
                 begun.append(start)
         if begun:
+            self._changed_at = time.monotonic()
             starts = {(each.topic, each.partition): each.position for each in begun}
             self._client.assign(starts.items())
             # librdkafka keeps the pause of a partition that was revoked and comes back.

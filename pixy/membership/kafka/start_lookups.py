@@ -7,6 +7,7 @@ Every partition has its own outcome: what answers is reported at once, what does
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from pixy.kafka.errors import translate
 from pixy.kafka.group_offsets import Committed, GroupOffsets
 from pixy.kafka.partition_logs import FirstAttempt, Log, PartitionLogs
 from pixy.kafka.settings import Settings
+from pixy.kafka.shared_topics import SHARED
 from pixy.kafka.topics import Topics
 from pixy.wire.types import TopicPartition
 
@@ -63,6 +65,7 @@ class StartLookups:
 
     def __init__(self, settings: Settings, group: str) -> None:
         self._group = group
+        self._cluster = settings.get("bootstrap.servers"), settings.get("sasl.username")
         self._offsets = GroupOffsets(settings, group)
         self._logs = PartitionLogs(Brokers(settings))
         self._coordinator = threading.Lock()
@@ -107,24 +110,38 @@ class StartLookups:
 
         self._start(job, failed)
 
-    def describe(self, topics: Iterable[str], found: Callable[[Topics], None]) -> None:
+    def describe(
+        self, topics: Iterable[str], found: Callable[[Topics], None], since: float = math.inf
+    ) -> None:
         """Begin to ask the coordinator about topics; a failure is logged.
+
+        Groups with the same coordinator ask together, so that idle ones cost little.
 
         Args:
             topics: their names.
-            found: called in another thread.
+            found: called in this or another thread.
+            since: an answer that another group has got after this moment, in seconds of ``time.monotonic``, will do.
         """
-        names = set(topics)
+        names, coordinator = set(topics), self._offsets.coordinator
+        if coordinator is None:
+            self._start(lambda: found(self._ask(names)), self._not_described)
+            return
+        key = self._cluster, str(coordinator)
+        if not SHARED.wants(key, self, names, since, found):
+            return
 
-        def job() -> None:
-            with self._coordinator:
-                topics = self._offsets.topics(names)
-            found(topics)
+        def ask(names: frozenset[str]) -> Topics | None:
+            answer = self._ask(names)
+            return answer if self._offsets.coordinator == coordinator else None
 
-        self._start(
-            job,
-            lambda error: logger.info("group %s: describing its topics failed: %s", self._group, error),
-        )
+        self._start(lambda: SHARED.ask(key, ask), self._not_described)
+
+    def _ask(self, names: Iterable[str]) -> Topics:
+        with self._coordinator:
+            return self._offsets.topics(names)
+
+    def _not_described(self, error: PixyError) -> None:
+        logger.info("group %s: describing its topics failed: %s", self._group, error)
 
     def logs(
         self,

@@ -35,7 +35,7 @@ class Case:
             raise self.error
         return dict(self.ids)
 
-    def describe(self, _topics: Iterable[str], found: Callable[[Any], None]) -> None:
+    def describe(self, _topics: Iterable[str], found: Callable[[Any], None], _since: float = 0.0) -> None:
         self.described += 1
         found(SimpleNamespace(ids=self.ids))
 

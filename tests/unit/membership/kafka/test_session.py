@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterable
 from types import SimpleNamespace
@@ -153,7 +154,7 @@ class FakeLookups:
     def established(self, _partitions: Iterable[TopicPartition]) -> set[str]:
         return set()
 
-    def describe(self, _topics: Iterable[str], found: Callable[[Any], None]) -> None:
+    def describe(self, _topics: Iterable[str], found: Callable[[Any], None], _since: float = 0.0) -> None:
         found(self)
 
     def close(self) -> None:
@@ -510,3 +511,26 @@ async def test_a_partition_that_goes_and_comes_back_before_it_has_a_leader_begin
     (late,) = (await case.event(Assigned)).partitions
     assert (late.partition, late.position, late.new) == (1, 40, True)
     await case.session.close((), 10)
+
+
+async def test_a_group_in_which_nothing_happens_polls_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until a message or a command comes. While a partition waits for its beginning, polls are short."""
+    case = Case(monkeypatch)
+    clock = time.monotonic
+    later = 0.0
+    monkeypatch.setattr(session_module.time, "monotonic", lambda: clock() + later)
+    case.lookups.down = {FULL}
+    assert await case.join()
+    assert case.session._poll_time() == session_module._POLL_STARTING
+    case.lookups.down.clear()
+    await case.until(lambda: not case.session._partitions.waiting)
+    assert case.session._poll_time() == session_module._POLL
+    later += 2 * session_module._QUIET_AFTER
+    assert case.session._poll_time() == session_module._POLL_QUIET
+    case.poll(FakeMessage(1, 0))
+    await case.event(Assigned)
+    await case.event(Fetched)
+    assert case.session._poll_time() == session_module._POLL
+    later += 2 * session_module._QUIET_AFTER
+    case.session.seek(OTHER, 0, case.session.next_epoch())
+    assert case.session._poll_time() == session_module._POLL

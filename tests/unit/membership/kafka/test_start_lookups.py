@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from types import SimpleNamespace
@@ -13,6 +14,7 @@ import pytest
 from pixy.errors import KafkaError
 from pixy.kafka.group_offsets import Committed
 from pixy.kafka.partition_logs import FirstAttempt, Log
+from pixy.kafka.shared_topics import SharedTopics
 from pixy.membership.kafka import start_lookups as module
 from pixy.membership.kafka.start_lookups import Found, Outcomes, StartLookups
 from pixy.wire.types import TopicPartition
@@ -32,6 +34,8 @@ class Coordinator:
         self.refused: dict[TopicPartition, KafkaError] = {}
         self.failure: Exception | None = None
         self.closed = False
+        self.coordinator: str | None = None
+        self.described: list[set[str]] = []
 
     def fetch(
         self, partitions: Iterable[TopicPartition], **_: Any
@@ -43,6 +47,7 @@ class Coordinator:
         return found, {each: self.refused[each] for each in wanted if each in self.refused}
 
     def topics(self, names: Iterable[str], **_: Any) -> Any:
+        self.described.append(set(names))
         return SimpleNamespace(counts={each: COUNTS[each] for each in names}, ids={})
 
     def close(self) -> None:
@@ -171,3 +176,41 @@ def test_a_lookup_waits_for_the_commit_in_progress(monkeypatch: pytest.MonkeyPat
     landed.set()
     assert done.wait(LONG)
     assert case.outcomes["t", 0].committed.offset == 7
+
+
+def described(case: Case, since: float = 0.0) -> bool:
+    """Describe a topic; tell whether the answer came."""
+    came = threading.Event()
+    case.lookups.describe({"t"}, lambda _: came.set(), since)
+    for thread in case.lookups._threads:
+        thread.join(LONG)
+    return came.is_set()
+
+
+def test_groups_with_one_coordinator_ask_it_about_their_topics_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "SHARED", SharedTopics())
+    one, other, elsewhere, unknown = (Case(monkeypatch) for _ in range(4))
+    one.coordinator.coordinator = other.coordinator.coordinator = "b1"
+    elsewhere.coordinator.coordinator = "b2"
+    for case in (one, other, elsewhere, unknown):
+        assert described(case)
+    assert [len(each.coordinator.described) for each in (one, other, elsewhere, unknown)] == [1, 0, 1, 1]
+    assert described(other, since=time.monotonic()), "that answer is too old for it"
+    assert len(other.coordinator.described) == 1
+
+
+def test_a_group_whose_coordinator_moves_while_it_asks_asks_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SHARED", SharedTopics())
+    case = Case(monkeypatch)
+    case.coordinator.coordinator = "b1"
+    ask = case.coordinator.topics
+
+    def moves(names: Iterable[str], **options: Any) -> Any:
+        case.coordinator.coordinator = "b2"
+        return ask(names, **options)
+
+    monkeypatch.setattr(case.coordinator, "topics", moves)
+    assert not described(case)
+    assert described(case)
