@@ -10,12 +10,12 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from pixy.cli import flags as command_line
 from pixy.cli.logs import configured
+from pixy.cli.pid_file import pid_file
 from pixy.cli.reloading import Reloader
 from pixy.cli.waiting import kafka_answers
 from pixy.config import App
@@ -66,7 +66,7 @@ def run(args: Sequence[str]) -> int:
     try:
         with contextlib.ExitStack() as opened:
             opened.enter_context(configured(app.logging))
-            opened.enter_context(_pid_file(options.pidFile))
+            opened.enter_context(pid_file(options.pidFile))
 
             def abandon(code: int) -> None:
                 opened.close()
@@ -135,20 +135,6 @@ def _sandbox(app: App, wanted: bool) -> object:
         if proxy.kafka.seed_peers == command_line.SANDBOX_SEEDS:
             proxy.kafka.seed_peers = sandbox.seed_peers
     return sandbox
-
-
-@contextlib.contextmanager
-def _pid_file(path: str) -> Iterator[None]:
-    if not path:
-        yield
-        return
-    file = Path(path)
-    file.write_text(str(os.getpid()))
-    file.chmod(0o644)
-    try:
-        yield
-    finally:
-        file.unlink(missing_ok=True)
 
 
 def listeners(engine: Engine, app: App) -> list[ListenerSpec]:

@@ -22,7 +22,7 @@ from typing import Any
 import yaml
 
 from pixy.config import model
-from pixy.config.load import Origins, Walk
+from pixy.config.load import Origins, Walk, yaml_problem
 from pixy.errors import ConfigError
 
 PREFIX = "KAFKA_PIXY_"
@@ -142,7 +142,7 @@ class _Variable:
         try:
             node = self._node(kind)
         except yaml.YAMLError as error:
-            self._wrong(f"not YAML: {getattr(error, 'problem', None) or error}")
+            self._wrong(f"not YAML: {yaml_problem(error)}")
             return
         value = walk.value(kind, node, f"{path}{key}.")
         self._errors += walk.errors

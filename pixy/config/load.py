@@ -89,8 +89,7 @@ def load_text(text: str, origins: Origins | None = None, name: str = "") -> mode
     except yaml.YAMLError as error:
         where = getattr(error, "problem_mark", None)
         line = f"line {where.line + 1}: " if where is not None else ""
-        problem = getattr(error, "problem", None) or str(error)
-        raise ConfigError(f"failed to parse config: yaml: {line}{problem}") from error
+        raise ConfigError(f"failed to parse config: yaml: {line}{yaml_problem(error)}") from None
     walk = Walk()
     app = walk.mapping(model.App, root, "") if root is not None else model.App()
     if walk.errors:
@@ -98,6 +97,11 @@ def load_text(text: str, origins: Origins | None = None, name: str = "") -> mode
     if origins is not None:
         origins.update((path, f"{name}:{line}") for path, line in walk.lines.items())
     return typing.cast(model.App, app)
+
+
+def yaml_problem(error: yaml.YAMLError) -> str:
+    """Return what is wrong with a text, without quoting from it: what YAML takes for an alias may be a password."""
+    return _QUOTED.sub("", getattr(error, "problem", None) or "it is not readable")
 
 
 def check_kafka_version(text: str) -> str:
@@ -115,6 +119,7 @@ def _one_of(allowed: tuple[str, ...], text: str) -> str:
     return text
 
 
+_QUOTED = re.compile(r" '.{2,}'", re.S)
 _CONSTRUCT: Any = yaml.SafeLoader("")
 _GO_TYPES = {
     str: "string",
@@ -145,9 +150,9 @@ class Walk:
     def _wrong(self, node: yaml.Node, problem: str) -> None:
         self.errors.append(f"{self._place or f'line {node.start_mark.line + 1}'}: {problem}")
 
-    def _cannot(self, node: yaml.Node, wanted: str) -> None:
+    def _cannot(self, node: yaml.Node, wanted: str, *, shows: bool = True) -> None:
         tag = node.tag.replace("tag:yaml.org,2002:", "!!")
-        shown = f" `{node.value}`" if isinstance(node, yaml.ScalarNode) else ""
+        shown = f" `{node.value}`" if shows and isinstance(node, yaml.ScalarNode) else ""
         self._wrong(node, f"cannot unmarshal {tag}{shown} into {wanted}")
 
     def mapping(self, kind: type, node: yaml.Node, where: str) -> Any:
@@ -156,7 +161,8 @@ class Walk:
         if _is_null(node):
             return made
         if not isinstance(node, yaml.MappingNode):
-            self._cannot(node, f"config.{kind.__name__}")
+            # What stands in the place of a section may be one of its secrets.
+            self._cannot(node, f"config.{kind.__name__}", shows=False)
             return made
         types = typing.get_type_hints(kind)
         seen: set[str] = set()

@@ -20,6 +20,7 @@ GROUP_PROTOCOLS = ("classic", "consumer")
 ZOOKEEPER_CHROOT = re.compile(r"(/[A-Za-z0-9._-]+)*/?\Z")
 SASL_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 TOPIC = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,249}\Z")
+_USER_INFO = re.compile(r"[^/\s]*@")
 HOST = re.compile(r"(\*|\.?[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?)\Z")
 UNIX_MODE = re.compile(r"0?[0-7]{3}\Z")
 SEVERITIES = ("debug", "info", "warning", "error")
@@ -142,7 +143,7 @@ def _peers_problem(rest: model.Rest) -> str:
     urls |= {f"rest.peers.{name}": url for name, url in rest.peers.items()}
     for name, url in urls.items():
         if not url.startswith(("http://", "https://")) or not url.partition("//")[2].strip("/"):
-            return f"{name} {url!r} must be a base URL such as http://host:19092"
+            return f"{name} {_USER_INFO.sub('', url)!r} must be a base URL such as http://host:19092"
     return ""
 
 

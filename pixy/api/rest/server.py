@@ -14,13 +14,12 @@ import asyncio
 import errno
 import html
 import logging
-import os
 import socket
 import ssl
-import stat
 
 from aiohttp import web
 
+from pixy.api.edge import sockets
 from pixy.api.edge.acceptor import Acceptor
 from pixy.api.edge.edge import Edge
 from pixy.api.edge.http_protocol import HttpServer
@@ -107,14 +106,14 @@ class RestServer(Listener):
         if tls.certificate_path:
             self.tls = await asyncio.to_thread(ServerTls, tls)
             context = self.tls.context()
-        self._socket = await asyncio.to_thread(_listen_tcp, host, port)
+        self._socket = await asyncio.to_thread(sockets.listen_tcp, host, port)
         await self._accept(self._socket, context)
         return f"{host or '0.0.0.0'}:{self._socket.getsockname()[1]}"
 
     async def _bind_unix(self) -> str:
         mode = int(self._engine.config.unix_mode, 8)
-        self._socket = await asyncio.to_thread(_listen_unix, self._address, mode)
-        self._inode = await asyncio.to_thread(_inode, self._address)
+        self._socket = await asyncio.to_thread(sockets.listen_unix, self._address, mode)
+        self._inode = await asyncio.to_thread(sockets.inode, self._address)
         await self._accept(self._socket, None)
         return self._address
 
@@ -230,7 +229,7 @@ class RestServer(Listener):
             await self._server.shutdown(_GRACE)
         await self._rest_v1.close()
         if self._inode is not None:
-            await asyncio.to_thread(_unlink, self._address, self._inode)
+            await asyncio.to_thread(sockets.unlink, self._address, self._inode)
 
 
 class RestV1Server(RestServer):
@@ -271,58 +270,6 @@ def _redirect(request: web.BaseRequest, path: str) -> web.Response:
         status=301,
         headers={"Location": location, "Content-Type": "text/html; charset=utf-8"},
     )
-
-
-def _listen_tcp(host: str | None, port: int) -> socket.socket:
-    infos = socket.getaddrinfo(host or "0.0.0.0", port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    family, _, _, _, address = infos[0]
-    listener = socket.create_server(
-        address[:2] if family == socket.AF_INET else address, family=family, backlog=1024
-    )
-    listener.setblocking(False)
-    return listener
-
-
-def _listen_unix(path: str, mode: int) -> socket.socket:
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        _remove_stale(path)
-        listener.bind(path)
-        # Nobody can connect before listen(), so nobody gets in by the mode that the umask leaves.
-        os.chmod(path, mode)
-        listener.listen(1024)
-    except BaseException:
-        listener.close()
-        raise
-    listener.setblocking(False)
-    return listener
-
-
-def _remove_stale(path: str) -> None:
-    """Remove a socket file that a crash has left: nobody listens on it."""
-    if not (os.path.exists(path) and stat.S_ISSOCK(os.stat(path).st_mode)):
-        return  # if it is in the way, bind fails and says why
-    probe = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        probe.settimeout(1.0)
-        probe.connect(path)
-    except ConnectionRefusedError:
-        os.unlink(path)
-    finally:
-        probe.close()
-
-
-def _inode(path: str) -> tuple[int, int]:
-    found = os.stat(path)
-    return found.st_dev, found.st_ino
-
-
-def _unlink(path: str, inode: tuple[int, int]) -> None:
-    try:
-        if _inode(path) == inode:
-            os.unlink(path)
-    except OSError:
-        pass
 
 
 __all__ = ["RestServer", "RestV1Server", "is_unix"]

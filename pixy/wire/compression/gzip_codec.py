@@ -25,6 +25,10 @@ class _Member:
     def unused_data(self) -> bytes:
         return self._zlib.unused_data
 
+    @property
+    def needs_input(self) -> bool:
+        return not self._zlib.unconsumed_tail
+
     def decompress(self, data: bytes, max_length: int) -> bytes:
         return self._zlib.decompress(data or self._zlib.unconsumed_tail, max_length)
 

@@ -9,7 +9,10 @@ from pixy.wire.compression import too_large
 from pixy.wire.exceptions import DecodeError, TruncatedError
 
 _FIRST_STEP = 64 * 1024
-_USUAL_RATIO = 8
+"""Bytes of output that a frame may give at first: lz4 allocates as much as it is allowed to produce."""
+_FIRST_WINDOW = 1024
+"""Bytes of input that a frame gets at first. A library copies what follows its frame, so a frame that gets all the rest
+makes a series of small frames cost the square of its length."""
 
 
 class Stream(Protocol):
@@ -18,6 +21,10 @@ class Stream(Protocol):
     @property
     def eof(self) -> bool:
         """True once the frame has ended."""
+
+    @property
+    def needs_input(self) -> bool:
+        """False while it has input that it has not decompressed."""
 
     @property
     def unused_data(self) -> bytes | None:
@@ -41,27 +48,28 @@ def decompress_frames(
     Raises:
         DecodeError: ``data`` is malformed, cut off (TruncatedError), or expands to more than ``max_size`` bytes.
     """
-    rest, parts, left = data, [], max_size
-    # lz4 allocates as much as it is allowed to produce, so raise the allowance step by step.
-    step = _FIRST_STEP + _USUAL_RATIO * len(data)
-    while rest:
-        stream = make()
-        start = len(data) - len(rest)
+    parts: list[bytes] = []
+    position, left = 0, max_size
+    while position < len(data):
+        stream, start = make(), position
+        window, step = _FIRST_WINDOW, _FIRST_STEP
         while not stream.eof:
+            given = data[position : position + window] if stream.needs_input else b""
+            position += len(given)
             try:
                 # One byte beyond the limit tells output that fills it from output that exceeds it.
-                part = stream.decompress(rest, min(left + 1, step))
+                part = stream.decompress(given, min(left + 1, step))
             except failures as error:
                 raise DecodeError(f"not readable: {error}", start) from None
             left -= len(part)
             if left < 0:
                 raise too_large(max_size)
-            if not part and not stream.eof:
+            stuck = not part and not given and not stream.eof
+            if stuck and (position == len(data) or not stream.needs_input):
                 raise TruncatedError("compressed data is cut off", len(data))
             parts.append(part)
-            rest = b""
-            step *= 2
-        rest = stream.unused_data or b""
+            window, step = 2 * window, 2 * step
+        position -= len(stream.unused_data or b"")
     if not parts:
         raise TruncatedError("compressed data is empty", 0)
     return parts[0] if len(parts) == 1 else b"".join(parts)

@@ -6,6 +6,7 @@ import gzip
 import struct
 import subprocess
 import sys
+import time
 
 import cramjam
 import lz4.frame
@@ -220,3 +221,21 @@ def test_a_missing_library_is_named(name: str, module: str) -> None:
     assert first == "b'x'"
     package = "backports.zstd" if module == "backports" else module
     assert second.startswith(f"codec {name} needs {module}") and second.endswith(f"pip install {package}")
+
+
+@pytest.mark.parametrize("name", ["gzip", "lz4", "zstd"])
+@pytest.mark.parametrize("content", [b"", b"x"])
+def test_many_small_frames_cost_their_number(name: str, content: bytes) -> None:
+    """Not the square of it. Both are measured in processor time, in the same run."""
+    codec = compression.get(name)
+    frame = codec.compress(content)
+
+    def cost(count: int) -> float:
+        data = frame * count
+        begun = time.process_time()
+        assert codec.decompress(data, 1 << 20) == content * count
+        return time.process_time() - begun
+
+    cost(100)
+    few = min(cost(1000) for _ in range(5))
+    assert cost(100_000) < 100 * few * 3

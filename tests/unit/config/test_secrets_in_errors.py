@@ -1,0 +1,35 @@
+"""An error in the configuration names the place, never a secret in it."""
+
+from __future__ import annotations
+
+import pytest
+
+from pixy.config import load_text, validate
+from pixy.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "proxies: {a: {net: {sasl: hunter2}}}",
+        "proxies: {a: {net: hunter2}}",
+        "proxies: {a: hunter2}",
+        "auth: hunter2",
+        "tls: hunter2",
+        "proxies: {a: {net: {sasl: {password: *hunter2}}}}",
+        "proxies: {a: {net: {sasl: {password: !hunter2!x}}}}",
+        "proxies: {a: {net: {sasl: {password: &hunter2}}}}: x",
+        "rest: {node_id: a, peers: {b: 'user:hunter2@host'}}\nproxies: {a: }",
+        "rest: {node_id: a, peers: {b: 'ftp://user:hunter2@host'}}\nproxies: {a: }",
+        "rest: {advertised_url: 'https:/user:hunter2@host'}\nproxies: {a: }",
+    ],
+)
+def test_an_error_keeps_secrets_back(text: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        validate(load_text(text))
+    assert "hunter2" not in str(refused.value) and str(refused.value)
+
+
+def test_what_cannot_be_a_secret_is_shown() -> None:
+    with pytest.raises(ConfigError, match=r"cannot unmarshal !!str `soon` into time.Duration"):
+        load_text("shutdown_timeout: soon")
