@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from pixy.auth.principal import Caller, Credentials, current
 from pixy.engine.guard import Guard
@@ -26,11 +26,26 @@ def single(values: Sequence[str], name: str) -> str | None:
     return values[0] if values else None
 
 
-async def enter(guard: Guard, seen: Credentials) -> None:
-    """Recognize a caller, and remember him for the rest of this task. Raises Unauthenticated."""
+async def enter(guard: Guard, collect: Callable[[], Credentials], address: str) -> None:
+    """Recognize a caller, and remember him for the rest of this task.
+
+    Args:
+        guard: recognizes him.
+        collect: what the transport has seen of him. Raises Unauthenticated.
+        address: of the peer.
+
+    Raises:
+        Unauthenticated: he is not recognized.
+    """
     current.set(None)
-    principal = await guard.authenticator.identify(seen)
-    current.set(Caller(principal, seen.address, seen.trace))
+    seen = Credentials()
+    try:
+        seen = collect()
+        principal = await guard.authenticator.identify(seen)
+    except Unauthenticated as error:
+        guard.unknown(address, seen.trace, error)
+        raise
+    current.set(Caller(principal, address, seen.trace))
 
 
 def leave_nobody() -> None:

@@ -42,7 +42,6 @@ class Credentials:
         api_key: the header or metadata ``X-API-Key``.
         certificate: the client certificate that the TLS handshake has verified, in PEM or DER.
         uid: the peer's user id, on a unix socket.
-        address: the peer's, for the audit log.
         trace: the caller's W3C ``traceparent``.
     """
 
@@ -50,7 +49,6 @@ class Credentials:
     api_key: str | None = None
     certificate: bytes | None = field(default=None, repr=False)
     uid: int | None = None
-    address: str = ""
     trace: str = ""
 
 

@@ -25,7 +25,7 @@ from pixy.config.kinds import (
     RequiredAcks,
     seconds as _seconds,
 )
-from pixy.config.security import Auth, Limit, Rule
+from pixy.config.security import Audit, Auth, Limit, Rule
 
 DEFAULT_KAFKA_VERSION = "2.3.0"
 
@@ -291,6 +291,7 @@ class App:
     auth: Auth = field(default_factory=Auth)
     rules: list[Rule] = field(default_factory=list)
     limits: list[Limit] = field(default_factory=list)
+    audit: Audit = field(default_factory=Audit)
     diagnostics: Diagnostics = field(default_factory=Diagnostics)
     logging: list[Logger] = field(default_factory=lambda: [Logger()])
 

@@ -1,4 +1,4 @@
-"""The sections of the configuration about who may do what: ``auth``, ``rules``, ``limits``.
+"""The sections of the configuration about who may do what: ``auth``, ``rules``, ``limits``, ``audit``.
 
 :mod:`pixy.auth` gives them their meaning; docs/security.md explains them with worked set-ups.
 """
@@ -76,3 +76,13 @@ class Limit:
     groups: AnyInt = 0
     instances: AnyInt = 0
     new_topics_per_minute: AnyInt = 0
+
+
+@dataclass(slots=True)
+class Audit:
+    """``audit``: the log of what callers do."""
+
+    path: str = ""
+    verbs: list[str] = field(default_factory=lambda: ["admin"])
+    sample: Annotated[float, Meta(ge=0, le=1)] = 0.0
+    max_queued: PositiveInt = 10_000

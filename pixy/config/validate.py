@@ -48,6 +48,7 @@ def validate(app: model.App) -> model.App:
         or _bounds("rest.", app.rest)
         or _rest_problem(app.rest)
         or _bounds("auth.jwt.", app.auth.jwt)
+        or _bounds("audit.", app.audit)
         or next(filter(None, (_bounds(f"limits[{at}].", each) for at, each in enumerate(app.limits))), "")
         or validate_security.problem_of(app)
         or _unix_problem(app.unix_mode)

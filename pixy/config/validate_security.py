@@ -5,7 +5,7 @@ from __future__ import annotations
 from urllib.parse import urlsplit
 
 from pixy.config import model
-from pixy.config.security import ALGORITHMS, CERTIFICATE_NAMES, Jwt
+from pixy.config.security import ALGORITHMS, CERTIFICATE_NAMES, VERBS, Jwt
 
 CLIENT_CERTIFICATES = ("required", "optional")
 TLS_VERSIONS = ("1.2", "1.3")
@@ -16,10 +16,12 @@ def problem_of(app: model.App) -> str:
     """Describe the first problem of the sections; empty if there is none."""
     auth = app.auth
     if not auth.enabled:
-        for name, given in (("rules", app.rules), ("limits", app.limits)):
+        for name, given in (("rules", app.rules), ("limits", app.limits), ("audit.path", app.audit.path)):
             if given:
                 return f"{name} need auth.enabled: without it nobody is recognized"
         return ""
+    if not set(app.audit.verbs) <= {*VERBS, "*"}:
+        return f"audit.verbs must be among *, {', '.join(VERBS)}"
     tokens = bool(auth.jwt.jwks_file or auth.jwt.jwks_url)
     if not (auth.keys_file or tokens or auth.certificates or auth.peer_uid or auth.anonymous):
         return "auth.enabled needs keys_file, jwt, certificates, peer_uid or anonymous: nobody would be recognized"

@@ -80,12 +80,12 @@ class Engine:
         Raises:
             StartError: a cluster or a listener failed; nothing keeps running.
         """
+        if self.guard is not None:
+            self.guard.start()
         settings = self.config.diagnostics
         self._system = ActorSystem("pixy", slow_handler=settings.slow_handler)
         self.diagnostics = Diagnostics(self._system, settings)
         self.diagnostics.start()
-        if self.guard is not None:
-            self.guard.start()
         self._service = self._system.spawn(Service, self.config, name="service", supervision=ESCALATE)
         try:
             clusters = await self._service.ask(Start(), block=False)

@@ -7,29 +7,35 @@ Every transport gets its clusters from :meth:`pixy.engine.engine.Engine.cluster`
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from types import TracebackType
 
+from pixy.auth.audit import AuditLog
 from pixy.auth.authenticator import Authenticator
 from pixy.auth.limits import Limiter, Use
 from pixy.auth.principal import Caller, current
 from pixy.auth.rules import Access, Rules
 from pixy.config.model import App
-from pixy.errors import Forbidden, Unauthenticated
+from pixy.errors import Forbidden, Limited, StartError, Unauthenticated
 
 
 class Operation:
     """Something that a caller does, from its permission to its end. A context manager."""
 
-    __slots__ = ("_access", "_caller", "_limiter", "_polls", "_use")
+    __slots__ = ("_access", "_audit", "_began", "_caller", "_limiter", "_polls", "_use")
 
-    def __init__(self, limiter: Limiter, use: Use, caller: Caller, access: Access, polls: bool) -> None:
+    def __init__(
+        self, limiter: Limiter, use: Use, audit: AuditLog | None, caller: Caller, access: Access, polls: bool
+    ) -> None:
         # The limiter that has counted the operation; the guard may have another one when it ends.
         self._limiter = limiter
         self._use = use
         self._caller = caller
         self._access = access
         self._polls = polls
+        self._audit = audit if audit is not None and audit.wants(access.verb) else None
+        self._began = 0.0 if self._audit is None else time.monotonic()
 
     def carries(self, size: Callable[[], int]) -> None:
         """Count the bytes that the operation has sent to Kafka or brought to the caller."""
@@ -42,6 +48,8 @@ class Operation:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._limiter.end(self._use, polls=self._polls)
+        if self._audit is not None:
+            self._audit.done(self._caller, self._access, time.monotonic() - self._began, error)
 
 
 class Guard:
@@ -58,6 +66,7 @@ class Guard:
         self._config = config
         self.authenticator = Authenticator(config.auth)
         self.rules = Rules(config.rules, config.auth.groups)
+        self.audit = AuditLog(config.audit) if config.audit.path else None
         self.limiter = Limiter(config.limits, config.auth.groups, config.max_concurrent_requests)
 
     def reload(self, config: App) -> None:
@@ -74,12 +83,21 @@ class Guard:
         self._config = config
 
     def start(self) -> None:
-        """Begin to keep keys fresh."""
+        """Begin to keep keys fresh, and to write the audit log. Raises StartError."""
+        if self.audit is not None:
+            try:
+                self.audit.start()
+            except OSError as error:
+                raise StartError(
+                    f"audit.path: {self._config.audit.path}: {(error.strerror or str(error)).lower()}"
+                ) from error
         self.authenticator.start()
 
     def stop(self) -> None:
         """End what :meth:`start` has begun."""
         self.authenticator.stop()
+        if self.audit is not None:
+            self.audit.stop()
 
     def caller(self) -> Caller:
         """The caller of the request that is being answered. Raises Unauthenticated."""
@@ -91,7 +109,10 @@ class Guard:
     def admit(self, caller: Caller, cluster: str) -> None:
         """Raise Forbidden unless a caller may do anything in a cluster, whether it exists or not."""
         if not self.rules.knows_cluster(caller.principal, cluster):
-            raise Forbidden(f"{caller.principal.name} may not use cluster {cluster}")
+            error = Forbidden(f"{caller.principal.name} may not use cluster {cluster}")
+            if self.audit is not None:
+                self.audit.refused(caller, Access("describe", cluster), error)
+            raise error
 
     def allows(self, caller: Caller, access: Access) -> bool:
         """Whether a caller may do something."""
@@ -113,15 +134,7 @@ class Guard:
             Limited: he has used up what he may.
             Forbidden: a rule is missing.
         """
-        limiter = self.limiter
-        use = limiter.begin(caller.principal, accesses, polls=polls)
-        try:
-            for access in accesses:
-                self.check(caller, access)
-        except Forbidden:
-            limiter.end(use, polls=polls)
-            raise
-        return Operation(limiter, use, caller, accesses[0], polls)
+        return self._begin(caller, accesses[0], accesses, polls)
 
     def begin_own(self, caller: Caller, access: Access) -> Operation:
         """Permit an operation on something that belongs to the caller, whatever the rules say.
@@ -133,8 +146,33 @@ class Guard:
         Raises:
             Limited: he has used up what he may.
         """
-        use = self.limiter.begin(caller.principal, (), polls=False)
-        return Operation(self.limiter, use, caller, access, False)
+        return self._begin(caller, access, (), False)
+
+    def _begin(self, caller: Caller, name: Access, accesses: Sequence[Access], polls: bool) -> Operation:
+        limiter, audit = self.limiter, self.audit
+        use: Use | None = None
+        try:
+            use = limiter.begin(caller.principal, accesses, polls=polls)
+            for access in accesses:
+                self.check(caller, access)
+        except (Forbidden, Limited) as error:
+            if use is not None:
+                limiter.end(use, polls=polls)
+            if audit is not None:
+                audit.refused(caller, name, error)
+            raise
+        return Operation(limiter, use, audit, caller, name, polls)
+
+    def unknown(self, address: str, trace: str, error: Unauthenticated) -> None:
+        """Record that a caller was not recognized.
+
+        Args:
+            address: of the peer.
+            trace: his W3C ``traceparent``, or empty.
+            error: why.
+        """
+        if self.audit is not None:
+            self.audit.unauthenticated(address, trace, error)
 
 
 __all__ = ["Guard", "Operation"]

@@ -25,7 +25,6 @@ def credentials(context: Any) -> Credentials:
         authorization=single(sent.get("authorization", []), "authorization"),
         api_key=single(sent.get(API_KEY.lower(), []), API_KEY.lower()),
         certificate=certificates[0] if certificates else None,
-        address=context.peer(),
         trace=sent.get("traceparent", [""])[0],
     )
 
@@ -33,7 +32,7 @@ def credentials(context: Any) -> Credentials:
 async def recognize(guard: Guard, context: Any) -> None:
     """Recognize the caller of a call, or abort it with UNAUTHENTICATED."""
     try:
-        await enter(guard, credentials(context))
+        await enter(guard, lambda: credentials(context), context.peer())
     except Unauthenticated as error:
         await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(error))
 

@@ -20,21 +20,23 @@ def credentials(request: web.BaseRequest) -> Credentials:
     """Collect what a request and its connection show of the caller. Raises Unauthenticated."""
     headers, transport = request.headers, request.transport
     certificate = uid = None
-    address = ""
     if transport is not None:
         tls = transport.get_extra_info("ssl_object")
         certificate = _certificate(tls) if tls is not None else None
-        peer = transport.get_extra_info("peername")
-        address = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else "unix"
-        uid = None if isinstance(peer, tuple) else _uid(transport.get_extra_info("socket"))
+        uid = _uid(transport.get_extra_info("socket"))
     return Credentials(
         authorization=single(headers.getall("Authorization", ()), "Authorization"),
         api_key=single(headers.getall(API_KEY, ()), API_KEY),
         certificate=certificate,
         uid=uid,
-        address=address,
         trace=headers.get("traceparent", ""),
     )
+
+
+def address_of(request: web.BaseRequest) -> str:
+    """The address of the peer; ``unix`` on a unix socket."""
+    peer = request.transport.get_extra_info("peername") if request.transport is not None else None
+    return f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else "unix"
 
 
 def _certificate(tls: ssl.SSLObject) -> bytes | None:
@@ -52,4 +54,4 @@ def _uid(connection: socket.socket | None) -> int | None:
     return int(_PEER.unpack(found)[1])
 
 
-__all__ = ["credentials"]
+__all__ = ["address_of", "credentials"]

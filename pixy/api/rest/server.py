@@ -27,7 +27,7 @@ from pixy.api.identity import enter, leave_nobody
 from pixy.api.listener import Listener, split_address
 from pixy.api.rest import router
 from pixy.api.rest.endpoints import Endpoints
-from pixy.api.rest.identity import credentials
+from pixy.api.rest.identity import address_of, credentials
 from pixy.api.rest.render import printable, to_json
 from pixy.api.rest.responses import respond, respond_error
 from pixy.api.restv1.app import RestV1
@@ -156,7 +156,7 @@ class RestServer(Listener):
             leave_nobody()
             return None
         try:
-            await enter(guard, credentials(request))
+            await enter(guard, lambda: credentials(request), address_of(request))
         except Unauthenticated as error:
             v1 = isinstance(match, V1Match | ApiError)
             response = self._rest_v1.unauthenticated(request, error) if v1 else respond_error(error)

@@ -23,13 +23,14 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from pixy.api.handlers import Handlers
 from pixy.api.rest.router import ROUTES
 from pixy.api.restv1.app import make_routes
+from pixy.auth.audit import AuditLog
 from pixy.auth.keys import make_key
 from pixy.auth.limits import Limiter
 from pixy.auth.principal import Caller, Principal, current
 from pixy.auth.rules import Rules
 from pixy.cli.serve import listeners
 from pixy.config import App, Kafka, Proxy
-from pixy.config.security import Limit, Rule
+from pixy.config.security import Audit, Limit, Rule
 from pixy.engine.client import ClusterClient
 from pixy.engine.cluster_admin import ClusterAdmin
 from pixy.engine.engine import Engine
@@ -551,3 +552,37 @@ async def test_what_is_over_is_not_counted_any_more(daemon: Guarded) -> None:
             await ask(http, base, method, path, row, daemon.keys["right"])
     assert limiter._active == 0
     assert {(use.active, use.polls) for use in limiter._uses.values()} == {(0, 0)}
+
+
+async def test_each_refusal_and_each_operation_leaves_a_line(daemon: Guarded, tmp_path: Path) -> None:
+    guard, path = daemon.engine.guard, tmp_path / "audit"
+    assert guard is not None
+    guard.audit = AuditLog(Audit(str(path), verbs=["produce"]))
+    guard.audit.start()
+    daemon.allow(rule(PRODUCE), rule(DESCRIBE))
+    right = ("x-api-key", daemon.keys["right"])
+    base = f"http://{daemon.engine.addresses['rest']}"
+    trace = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
+    async with aiohttp.ClientSession() as http:
+        sent = PIXY["POST", "messages"]
+        row = Row(sent.needs, sent.body, sent.query, {**sent.headers, **trace})
+        await ask(http, base, "POST", f"/topics/{T}/messages", row, right[1])
+        await ask(http, base, "POST", "/topics/none/messages", row, right[1])
+        await ask(http, base, "GET", f"/topics/{T}", Row([]), right[1])
+        await ask(http, base, "GET", "/clusters/other/topics", Row([]), right[1])
+        await ask(http, base, "GET", "/topics", Row([]), "kp_wrong")
+    async with grpc.aio.insecure_channel(daemon.engine.addresses["grpc"]) as channel:
+        await call(channel, "SetOffsets", pb.SetOffsetsRq(topic=T, group=G), right)
+        await call(channel, "ListTopics", pb.ListTopicRq(), right, right)
+    guard.audit.stop()
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [(line["result"], line.get("verb"), line.get("topic"), line.get("reason")) for line in lines] == [
+        ("Reached", "produce", T, None),
+        ("Forbidden", "produce", "none", None),
+        ("Forbidden", "describe", None, None),
+        ("Unauthenticated", None, None, "unknown_key"),
+        ("Forbidden", "admin", T, None),
+        ("Unauthenticated", None, None, "ambiguous"),
+    ]
+    assert lines[0]["trace"] == trace["traceparent"] and lines[0]["principal"] == "key:app"
+    assert all(line["address"] for line in lines)
