@@ -164,6 +164,8 @@ $(VENV)/.release: $(VENV)/.installed
 
 # What is built, installed with its dependencies in every way that the docs name; the short form is in `make test`.
 test-install: $(VENV)/.test
+	test -x build/bin/helm || GOBIN=$(CURDIR)/build/bin go install helm.sh/helm/v3/cmd/helm@v3.19.0 || echo "!!! the chart is not rendered: no helm, no go !!!"
+	$(BIN)/python -m pytest -q tests/unit/deploy tests/integration/test_deploy.py
 	$(BIN)/python -m tests.install
 
 # With these the JVMs of the tests start in half the time.

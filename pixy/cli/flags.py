@@ -123,7 +123,9 @@ def _flag_of(key: str, flags: argparse.Namespace) -> str:
     """Return the name of the flag that has set a key."""
     if key.endswith("kafka.seed_peers"):
         return "kafkaPeers" if flags.kafkaPeers else "sandbox"
-    return "zookeeperPeers" if ".zoo_keeper." in key else _FLAGS[key.rpartition(".")[2]]
+    if ".zoo_keeper." in key:
+        return "zookeeperPeers"
+    return "insecure" if key == "insecure" else _FLAGS[key.rpartition(".")[2]]
 
 
 def _parse(args: Sequence[str]) -> argparse.Namespace:

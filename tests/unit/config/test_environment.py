@@ -13,7 +13,7 @@ import yaml
 from hypothesis import given, strategies as st
 
 from pixy.cli import config_commands
-from pixy.cli.flags import parse
+from pixy.cli.flags import make_parser, parse
 from pixy.config import App, Proxy, load_app, load_text, validate
 from pixy.config.durations import format_duration, parse_duration
 from pixy.config.effective import as_yaml, rows
@@ -117,6 +117,19 @@ def test_a_variable_overrides_the_file_and_a_flag_the_variable(
         "unix_addr": "--unixAddr",
         "proxies.default.kafka.seed_peers": "--kafkaPeers",
     }
+
+
+def test_every_flag_is_an_origin(tmp_path: Path) -> None:
+    values = {
+        "grpcAddr": "127.0.0.1:1", "tcpAddr": "127.0.0.1:2", "unixAddr": "/x", "kafkaPeers": "k:1", "zookeeperPeers": "z:1/c",
+        "logging": "[]", "caCertFile": "/x", "clientCertFile": "/x", "clientCertKeyFile": "/x", "insecure": "true", "insecureTLS": "true",
+    }  # fmt: skip
+    origins: Origins = {}
+    parse([f"--{flag}={value}" for flag, value in values.items()], origins)
+    assert set(origins.values()) == {f"--{flag}" for flag in values}
+    assert (origins["insecure"], origins["proxies.default.kafka.insecure"]) == ("--insecure", "--insecureTLS")
+    others = {"config", "pidFile", "tls", "sandbox", "waitForKafka"}
+    assert {action.dest for action in make_parser()._actions} - {"help", "version"} == set(values) | others
 
 
 def test_clusters_of_the_file_are_found_without_case_and_others_are_added(tmp_path: Path) -> None:

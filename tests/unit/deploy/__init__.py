@@ -1,0 +1,1 @@
+"""What stands in deploy/: container, compose, systemd, Helm."""
