@@ -283,6 +283,7 @@ class App:
     shutdown_timeout: PositiveDuration = _seconds(60)
     max_concurrent_requests: PositiveInt = 16_384
     body_timeout: PositiveDuration = _seconds(60)
+    max_buffered_bytes: Annotated[int, Meta(ge=1_048_576)] = 268_435_456
     reload_interval: AnyDuration = _seconds(10)
     proxies: dict[str, Proxy] = field(default_factory=dict)
     connections: Connections = field(default_factory=Connections)

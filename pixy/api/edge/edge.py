@@ -6,6 +6,7 @@ import logging
 import time
 
 from pixy.api.edge.browsers import Browsers
+from pixy.api.edge.budget import Budget
 from pixy.api.edge.connections import Book, bounds
 from pixy.api.edge.heads import Heads
 from pixy.api.edge.proxies import TrustedProxies
@@ -31,6 +32,8 @@ class Edge:
         """gRPC's core counts its connections by itself."""
         self.book = Book(found.http, found.per_address)
         self.heads = Heads(settings.max_unfinished_headers)
+        self.budget = Budget(app.max_buffered_bytes, "max_buffered_bytes")
+        """For the bodies of Kafka-Pixy's own API."""
         self.browsers = Browsers(app)
         self.proxies = TrustedProxies(app)
         self.refusals = Refusals(time.monotonic)

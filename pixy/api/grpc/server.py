@@ -13,6 +13,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from pixy import errors
+from pixy.api.edge.callers import Shares, caller_of_call
 from pixy.api.edge.edge import Edge
 from pixy.api.grpc.identity import GuardReflection, recognize
 from pixy.api.handlers import Handler, Handlers
@@ -32,6 +33,8 @@ SERVICE = "KafkaPixy"
 MIN_RECEIVE = 1024 * 1024
 _SLACK = 64 * 1024
 _GRACE = 1.0
+_SMALL = 1024
+"""Bytes of a request that the byte budget does not count: so many requests hold little together."""
 _unstoppable: list[Any] = []
 """Servers whose own tasks somebody has cancelled with all others (``asyncio.run`` does at its end).
 
@@ -100,12 +103,30 @@ def _in_trace(handler: Handler, engine: Engine) -> Handler:
     return functools.wraps(handler)(traced)
 
 
-def _bind(request_class: Any, handler: Handler, yields: bool, guard: Guard | None) -> Any:
+def _bind(
+    request_class: Any, handler: Handler, yields: bool, guard: Guard | None, edge: Edge, shares: Shares
+) -> Any:
     parse = request_class.FromString
 
-    async def behaviour(raw: bytes, context: Any) -> Any:
+    async def bounded(raw: bytes, context: Any) -> Any:
         if guard is not None:
             await recognize(guard, context)
+        caller = caller_of_call(context)
+        if not shares.enter(caller):
+            error = errors.TooManyRequests("max_concurrent_requests")
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
+        try:
+            with edge.budget.share(caller) as share:
+                if len(raw) > _SMALL:
+                    try:
+                        share.take(len(raw))
+                    except errors.OverBudget as error:
+                        await context.abort(status_of(error), str(error))
+                return await behaviour(raw, context)
+        finally:
+            shares.leave(caller)
+
+    async def behaviour(raw: bytes, context: Any) -> Any:
         # Parsed here, because grpc answers INTERNAL for bytes that it cannot parse.
         try:
             request = parse(raw)
@@ -128,7 +149,7 @@ def _bind(request_class: Any, handler: Handler, yields: bool, guard: Guard | Non
         return answer
 
     return grpc.unary_unary_rpc_method_handler(
-        behaviour, response_serializer=lambda answer: answer.SerializeToString()
+        bounded, response_serializer=lambda answer: answer.SerializeToString()
     )
 
 
@@ -184,6 +205,7 @@ class GrpcServer(Listener):
         config = self._engine.config
         largest = max(proxy.producer.max_message_bytes for proxy in config.proxies.values())
         guard = self._engine.guard
+        shares = Shares(config.max_concurrent_requests)
         self._server = grpc.aio.server(
             interceptors=[] if guard is None else [GuardReflection(guard)],
             maximum_concurrent_rpcs=config.max_concurrent_requests,
@@ -204,6 +226,8 @@ class GrpcServer(Listener):
                 _in_trace(handler, self._engine) if self._engine.diagnostics.traced else handler,
                 name == "ConsumeNAck",
                 guard,
+                self._edge,
+                shares,
             )
             for name, (request_class, handler) in Handlers(self._engine).methods().items()
         }

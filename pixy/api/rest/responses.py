@@ -6,9 +6,12 @@ from aiohttp import web
 
 from pixy import errors
 from pixy.api import bodies
+from pixy.api.edge.budget import Share
 from pixy.api.rest.render import printable, to_json
 from pixy.auth.limits import whole_seconds
 
+SHARE = "share"
+"""The key of a request's :class:`~pixy.api.edge.budget.Share`."""
 UNKNOWN_TOPIC = "Unknown topic"
 
 # The first class that matches decides.
@@ -90,18 +93,26 @@ async def read_body(request: web.BaseRequest, limit: int, failed: str, timeout: 
         InvalidParameter: the connection broke, or the body is malformed.
     """
 
-    def grows(total: int) -> None:
+    share: Share | None = request.get(SHARE)
+
+    def promised(total: int) -> None:
         if total > limit:
             raise BodyTooLarge(request.content_length, limit)
 
+    def grows(total: int) -> None:
+        promised(total)
+        if share is not None and total > share.held:
+            share.take(total - share.held)
+
     try:
-        return await bodies.read(request, grows, timeout=timeout)
+        return await bodies.read(request, grows, promised, timeout=timeout)
     except (bodies.UnreadableBody, ConnectionError) as error:
         raise errors.InvalidParameter(failed.format(error)) from error
 
 
 __all__ = [
     "EMPTY",
+    "SHARE",
     "UNKNOWN_TOPIC",
     "BodyTooLarge",
     "query_of",

@@ -21,6 +21,7 @@ from aiohttp import web
 
 from pixy.api.edge import sockets
 from pixy.api.edge.acceptor import Acceptor
+from pixy.api.edge.callers import Shares, caller_of_request
 from pixy.api.edge.edge import Edge
 from pixy.api.edge.http_protocol import HttpServer
 from pixy.api.identity import enter, leave_nobody
@@ -29,7 +30,7 @@ from pixy.api.rest import router
 from pixy.api.rest.endpoints import Endpoints
 from pixy.api.rest.identity import address_of, credentials
 from pixy.api.rest.render import printable, to_json
-from pixy.api.rest.responses import respond, respond_error
+from pixy.api.rest.responses import SHARE, respond, respond_error
 from pixy.api.restv1.app import RestV1
 from pixy.api.restv1.errors import ApiError
 from pixy.api.restv1.routes import Match as V1Match
@@ -72,6 +73,7 @@ class RestServer(Listener):
         self._endpoints = Endpoints(engine)
         self._guard = engine.guard
         self._active = 0
+        self._shares = Shares(engine.config.max_concurrent_requests)
         self._edge = edge
         self._server: HttpServer | None = None
         self._acceptor: Acceptor | None = None
@@ -186,20 +188,24 @@ class RestServer(Listener):
         return match
 
     async def _serve_v1(self, request: web.BaseRequest, match: V1Match | ApiError) -> web.StreamResponse:
-        if self._active >= self._engine.config.max_concurrent_requests:
+        caller = self._enter(request)
+        if caller is None:
             return self._rest_v1.busy(request)
-        self._active += 1
         try:
-            return await self._rest_v1.serve(request, match)
+            return await self._rest_v1.serve(request, match, caller)
         finally:
-            self._active -= 1
+            self._leave(caller)
 
     async def _serve_pixy(self, request: web.BaseRequest, match: router.Match) -> web.StreamResponse:
-        if self._active >= self._engine.config.max_concurrent_requests:
+        caller = self._enter(request)
+        if caller is None:
             return respond_error(TooManyRequests("max_concurrent_requests"))
-        self._active += 1
         try:
-            with self._engine.diagnostics.context(request.headers.get("traceparent")):
+            with (
+                self._engine.diagnostics.context(request.headers.get("traceparent")),
+                self._edge.budget.share(caller) as share,
+            ):
+                request[SHARE] = share
                 return await self._endpoints.serve(request, match)
         except (asyncio.CancelledError, ConnectionError):
             raise  # the client is gone
@@ -207,7 +213,19 @@ class RestServer(Listener):
             logger.exception("%s %s failed", request.method, _path(request))
             return respond(to_json({"error": f"internal error: {error!r}"}), 500)
         finally:
-            self._active -= 1
+            self._leave(caller)
+
+    def _enter(self, request: web.BaseRequest) -> str | None:
+        """Take a place among the concurrent requests; return the caller, or None if there is no place for him."""
+        caller = caller_of_request(request, self._edge.proxies)
+        if self._active >= self._engine.config.max_concurrent_requests or not self._shares.enter(caller):
+            return None
+        self._active += 1
+        return caller
+
+    def _leave(self, caller: str) -> None:
+        self._active -= 1
+        self._shares.leave(caller)
 
     # -- the listener's life ----------------------------------------------------------------------
 

@@ -19,9 +19,9 @@ import logging
 
 from aiohttp import web
 
+from pixy.api.edge.budget import Budget, Share
 from pixy.api.edge.proxies import TrustedProxies
 from pixy.api.restv1 import consumers, metadata, negotiation, operations, produce, reads
-from pixy.api.restv1.budget import Budget, Share
 from pixy.api.restv1.call import Call, error_answer
 from pixy.api.restv1.cors import Cors
 from pixy.api.restv1.errors import (
@@ -118,17 +118,20 @@ class RestV1:
 
     # -- answering --------------------------------------------------------------------------------
 
-    async def serve(self, request: web.BaseRequest, match: Match | ApiError) -> web.StreamResponse:
+    async def serve(
+        self, request: web.BaseRequest, match: Match | ApiError, caller: str = ""
+    ) -> web.StreamResponse:
         """Answer a request.
 
         Args:
             request: aiohttp's.
             match: its route; or an error, which is answered like any other.
+            caller: whose share of the byte budget it counts against.
         """
         preflight = self.cors.preflight(request)
         if preflight is not None:
             return preflight
-        with self.budget.share() as share:
+        with self.budget.share(caller) as share:
             call: Call | None = None
             try:
                 call = self._call(request, match, share)

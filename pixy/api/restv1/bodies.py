@@ -10,8 +10,8 @@ import msgspec
 from aiohttp import web
 
 from pixy.api import bodies as reading
+from pixy.api.edge.budget import Share
 from pixy.api.restv1 import errors
-from pixy.api.restv1.budget import Share
 from pixy.api.restv1.errors import ApiError
 from pixy.config.model import Rest
 

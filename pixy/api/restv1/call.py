@@ -11,8 +11,8 @@ from urllib.parse import parse_qsl
 import msgspec
 from aiohttp import web
 
+from pixy.api.edge.budget import Share
 from pixy.api.restv1 import bodies, errors
-from pixy.api.restv1.budget import Share
 from pixy.api.restv1.errors import ApiError, ErrorKind
 from pixy.api.restv1.negotiation import Negotiated
 from pixy.api.restv1.peers import Peers

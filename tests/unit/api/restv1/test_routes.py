@@ -10,9 +10,9 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
+from pixy.api.edge.budget import Budget
 from pixy.api.restv1 import bodies
 from pixy.api.restv1.app import make_routes
-from pixy.api.restv1.budget import Budget
 from pixy.api.restv1.call import to_integer
 from pixy.api.restv1.errors import ApiError, NotAllowed
 from pixy.api.restv1.routes import Match

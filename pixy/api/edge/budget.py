@@ -1,0 +1,97 @@
+"""The bytes that the bodies of all requests and answers of the process may hold together."""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from pixy.errors import OverBudget
+
+
+class Budget:
+    """Counts the bytes held and refuses more than the limit. For one event loop, so it needs no lock.
+
+    One caller may hold three quarters of it by several requests, or all of it by one; so others find room.
+
+    Args:
+        limit: bytes.
+        key: of the limit in the configuration, for errors.
+    """
+
+    __slots__ = ("_callers", "_key", "held", "limit", "most", "refused")
+
+    def __init__(self, limit: int, key: str = "rest.max_buffered_bytes") -> None:
+        self.limit = limit
+        self._key = key
+        self._callers: dict[str, int] = {}
+        self.held = 0
+        self.most = 0
+        """The largest sum so far."""
+        self.refused = 0
+        """How many times bytes were refused."""
+
+    def share(self, caller: str = "") -> Share:
+        """A new share that holds nothing. As a context manager it gives everything back at the end.
+
+        Args:
+            caller: who holds it; empty: somebody unknown, whose shares are not added up.
+        """
+        return Share(self, caller)
+
+    def change(self, caller: str, size: int) -> None:
+        """Count ``size`` more bytes, or fewer, for a caller."""
+        self.held += size
+        self.most = max(self.most, self.held)
+        if caller:
+            held = self._callers.get(caller, 0) + size
+            if held:
+                self._callers[caller] = held
+            else:
+                self._callers.pop(caller, None)
+
+    def check(self, caller: str, held: int, size: int) -> None:
+        """Raise OverBudget if a caller may not have ``size`` more bytes by a request that holds ``held``."""
+        others = self._callers.get(caller, 0) - held if caller else 0
+        unfair = others > 0 and others + held + size > self.limit - self.limit // 4
+        if unfair or self.held + size > self.limit:
+            self.refused += 1
+            raise OverBudget(self._key)
+
+
+class Share:
+    """The bytes that one request holds."""
+
+    __slots__ = ("_budget", "_caller", "held")
+
+    def __init__(self, budget: Budget, caller: str) -> None:
+        self._budget = budget
+        self._caller = caller
+        self.held = 0
+
+    def take(self, size: int) -> None:
+        """Hold ``size`` more bytes. Raises OverBudget, and then holds as many as before."""
+        self._budget.check(self._caller, self.held, size)
+        self._budget.change(self._caller, size)
+        self.held += size
+
+    def give_back(self, size: int | None = None) -> None:
+        """Release ``size`` bytes, or all."""
+        size = self.held if size is None else min(size, self.held)
+        if size:
+            self._budget.change(self._caller, -size)
+            self.held -= size
+
+    def hold(self, size: int) -> None:
+        """Hold exactly ``size`` bytes, even above the limit, because they exist already."""
+        self._budget.change(self._caller, size - self.held)
+        self.held = size
+
+    def __enter__(self) -> Share:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.give_back()

@@ -1,0 +1,79 @@
+"""Whose share of what all callers share a request counts against.
+
+The principal, once one is recognized (``auth``); otherwise the address: of the connection, or the one that a trusted proxy
+names as its own peer.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import unquote
+
+from aiohttp import web
+
+from pixy.api.edge.connections import share_of
+from pixy.api.edge.proxies import TrustedProxies
+from pixy.auth.principal import ANONYMOUS, current
+
+
+def caller_of_request(request: web.BaseRequest, proxies: TrustedProxies) -> str:
+    """Name the caller of an HTTP request."""
+    principal = _principal()
+    if principal:
+        return principal
+    forwarded = request.headers.get("X-Forwarded-For")
+    if forwarded is not None and proxies.trusts(request):
+        return share_of(forwarded.rpartition(",")[2].strip())
+    slot = getattr(request.protocol, "slot", None)
+    return slot.caller if slot is not None else ""
+
+
+def caller_of_call(context: Any) -> str:
+    """Name the caller of a gRPC call."""
+    return _principal() or _peer(context.peer())
+
+
+def _principal() -> str:
+    caller = current.get()
+    return "" if caller is None or caller.principal is ANONYMOUS else caller.principal.name
+
+
+def _peer(peer: str) -> str:
+    """The share of gRPC's ``ipv4:127.0.0.1:5``, ``ipv6:%5B::1%5D:5`` or ``unix:``."""
+    kind, _, address = peer.partition(":")
+    if kind == "ipv4":
+        return address.rpartition(":")[0]
+    if kind == "ipv6":
+        return share_of(unquote(address).rpartition(":")[0].strip("[]"))
+    return kind
+
+
+class Shares:
+    """Lets one caller have at most three quarters of a number of places, so that some remain for others.
+
+    Args:
+        most: all places.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._each = most - most // 4
+        self._held: dict[str, int] = {}
+
+    def enter(self, caller: str) -> bool:
+        """Take a place; return False if the caller has too many."""
+        held = self._held.get(caller, 0)
+        if held >= self._each:
+            return False
+        self._held[caller] = held + 1
+        return True
+
+    def leave(self, caller: str) -> None:
+        """Give a place back."""
+        held = self._held[caller] - 1
+        if held:
+            self._held[caller] = held
+        else:
+            del self._held[caller]
+
+
+__all__ = ["Shares", "caller_of_call", "caller_of_request"]

@@ -1,0 +1,98 @@
+"""What all callers share: one of them cannot take all of it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from pixy.config import App
+from pixy.proto import kafkapixy_pb2 as pb
+from tests.integration.edge.raw import Raw
+from tests.support import Daemon, eventually, serving, status_of
+
+
+def edge_of(daemon: Daemon) -> Any:
+    found = daemon.engine.system.lookup("/service/rest")
+    assert found is not None
+    return found._cell.actor._edge
+
+
+async def test_bodies_that_arrive_slowly_have_a_budget(config: App, name: str, tmp_path: Path) -> None:
+    config.max_buffered_bytes = 1 << 20
+    config.unix_addr = str(tmp_path / "s")
+    head = f"POST /topics/{name}/messages HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\nContent-Length: 700000\r\n\r\n"
+    async with serving(config) as daemon, contextlib.AsyncExitStack() as opened:
+        budget = edge_of(daemon).budget
+        slow = []
+        for _ in range(2):
+            raw = await opened.enter_async_context(await Raw.to(daemon))
+            await raw.send(head.encode() + b"x" * 350_000)
+            slow.append(raw)
+
+        async def held() -> int:
+            return int(budget.held)
+
+        await eventually(held, lambda size: size == 700_000)
+        more = await opened.enter_async_context(await Raw.to(daemon))
+        await more.send(head.encode() + b"x" * 300_000)
+        answer = await more.rest()
+        assert answer.startswith(b"HTTP/1.1 503 ") and b"`max_buffered_bytes`" in answer
+        small = await opened.enter_async_context(await Raw.to(daemon))
+        path = f"/topics/{name}/messages?sync"
+        assert (await small.ask(path, "POST", b"x" * 50_000, Content_Type="text/plain"))[0] == 200
+        unix = await opened.enter_async_context(await Raw.to(daemon, "rest-unix"))
+        body = b"x" * 300_000
+        assert (await unix.ask(path, "POST", body, Content_Type="text/plain"))[0] == 200, (
+            "another caller has room"
+        )
+        for raw in slow:
+            raw.close()
+        await eventually(held, lambda size: size == 0)
+
+
+async def test_bodies_of_grpc_count_too(config: App, name: str) -> None:
+    config.max_buffered_bytes = 1 << 20
+    async with serving(config) as daemon:
+        budget = edge_of(daemon).budget
+        request = pb.ProdRq(topic=name, message=b"x" * 50_000, key_undefined=True)
+        with budget.share("somebody") as share:
+            share.take(1_000_000)
+            status, text = await status_of(daemon.stub.Produce(request))
+            assert status is grpc.StatusCode.UNAVAILABLE and "`max_buffered_bytes`" in text
+            await daemon.stub.Produce(pb.ProdRq(topic=name, message=b"x", key_undefined=True))
+        await daemon.stub.Produce(request)
+        assert budget.held == 0
+
+
+async def test_one_address_leaves_places_for_others(config: App, name: str, tmp_path: Path) -> None:
+    config.max_concurrent_requests = 8
+    config.unix_addr = str(tmp_path / "s")
+    proxy = config.proxies["default"]
+    proxy.consumer.long_polling_timeout = 60.0
+    config.trusted_proxies = ["127.0.0.1"]
+    async with serving(config) as daemon:
+        await daemon.produce(name, b"x")
+        await daemon.consume(name, "g", auto_ack=True)
+        path = f"/topics/{name}/messages?group=g"
+        waiting = [asyncio.create_task(daemon.get(path)) for _ in range(6)]
+        await daemon.polls_wait(name, "g", 6)
+        answer = await daemon.get("/topics")
+        assert answer.status == 429 and "max_concurrent_requests" in answer.error
+        behind = await daemon.get("/topics", headers={"X-Forwarded-For": "10.9.9.9, 10.0.0.7"})
+        assert behind.status == 200, "another client of a trusted proxy"
+        calls = [asyncio.create_task(daemon.consume(name, "g")) for _ in range(6)]
+        await daemon.polls_wait(name, "g", 12)
+        status, text = await status_of(daemon.stub.ListTopics(pb.ListTopicRq()))
+        assert status is grpc.StatusCode.RESOURCE_EXHAUSTED and "max_concurrent_requests" in text
+        for task in (*waiting, *calls):
+            task.cancel()
+        await asyncio.gather(*waiting, *calls, return_exceptions=True)
+
+        async def again() -> bool:
+            return (await daemon.get("/topics")).status == 200
+
+        await eventually(again)

@@ -1,0 +1,59 @@
+"""Whose share a request counts against."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from pixy.api.edge.budget import Budget
+from pixy.api.edge.callers import Shares, caller_of_call
+from pixy.auth.principal import ANONYMOUS, Caller, Principal, current
+from pixy.errors import OverBudget
+
+
+@pytest.mark.parametrize(
+    ("peer", "caller"),
+    [
+        ("ipv4:10.0.0.1:55", "10.0.0.1"),
+        ("ipv6:%5B2001:db8::9%5D:55", "2001:db8::/64"),
+        ("ipv6:[::ffff:10.0.0.1]:5", "10.0.0.1"),
+        ("unix:", "unix"),
+    ],
+)
+def test_a_call_counts_for_its_address_or_its_principal(peer: str, caller: str) -> None:
+    context = cast(Any, SimpleNamespace(peer=lambda: peer))
+    assert caller_of_call(context) == caller
+    for principal, expected in ((Principal("key:a"), "key:a"), (ANONYMOUS, caller)):
+        token = current.set(Caller(principal))
+        try:
+            assert caller_of_call(context) == expected
+        finally:
+            current.reset(token)
+
+
+def test_a_caller_gets_three_quarters_of_the_places() -> None:
+    shares = Shares(8)
+    assert [shares.enter("a") for _ in range(7)] == [True] * 6 + [False]
+    assert shares.enter("b")
+    shares.leave("a")
+    assert shares.enter("a") and not shares.enter("a")
+    assert Shares(1).enter("a")
+
+
+def test_one_request_may_use_the_whole_budget_several_of_a_caller_may_not() -> None:
+    budget = Budget(1000, "key")
+    with budget.share("a") as first:
+        first.take(500)
+        first.take(500)
+    assert budget.held == 0
+    with budget.share("a") as first, budget.share("a") as second, budget.share("b") as other:
+        first.take(500)
+        second.take(250)
+        with pytest.raises(OverBudget, match="`key`"):
+            second.take(1)
+        other.take(250)
+        with pytest.raises(OverBudget):
+            other.take(1)
+    assert budget.held == 0 and budget._callers == {}
