@@ -5,7 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help install dev pipeline-install run demo kafka pipeline-demo check format types imports unit matrix test test-times test-long lock audit-deps dist test-install chaos search-actors lint docs viewer bench bench-actors bench-pipeline chaos-topics proto messages clean
+.PHONY: help install dev pipeline-install run demo kafka pipeline-demo check format types imports unit matrix test test-times test-long lock audit-deps dist release test-install chaos search-actors lint docs viewer bench bench-actors bench-pipeline chaos-topics proto messages clean
 
 #: make install           install the daemon into .venv
 #: make run               serve an in-memory sandbox until Ctrl-C
@@ -22,6 +22,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 #: make lock              requirements.lock: the daemon's dependencies with hashes
 #: make audit-deps        known holes in those
 #: make dist              sdist and wheel of kafka-pixy and of kafka-pixy-actors, into dist
+#: make release           build, check and tag a version (VERSION=1.0.0)
 #: make test-install      sdist and wheel from the registry: Python 3.11 and 3.13, root and another user, pipx, uv
 #: make chaos             half an hour of faults, and a checker (MINUTES=5 SEED=7 MEMBERSHIP=kafka-next FAULTS=daemon-kill,broker-kill)
 #: make search-actors     an hour of cancellations, closed loops and preempted threads on the actor runtime (MINUTES=5 SEED=7)
@@ -71,7 +72,7 @@ $(VENV)/.unit: $(VENV)/.installed
 
 # Without Java or Maven this says so, and the tests that need them skip; in CI it fails.
 $(VENV)/.dev: $(VENV)/.unit pixy/pipeline/spark/pom.xml
-	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install -q -e '.[test,lint,pipeline]'
+	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install -q -e '.[test,lint,pipeline,release]'
 	$(BIN)/python -m pixy.pipeline.spark.jars || test -z "$$CI"
 	$(BIN)/python -m tests.integration.actors.nats_server || test -z "$$CI"
 	touch $@
@@ -157,6 +158,10 @@ dist: $(VENV)/.release
 	rm -rf dist
 	$(BIN)/python -m build --outdir dist .
 	$(BIN)/python -m build --outdir dist distributions/actors
+
+# Builds, checks, commits and tags; publishes nothing: make release VERSION=1.0.0
+release: $(VENV)/.release
+	$(BIN)/python distributions/release.py $(VERSION)
 
 $(VENV)/.release: $(VENV)/.installed
 	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install -q -e '.[release]'
