@@ -125,9 +125,18 @@ def _origin(origins: Origins, key: str) -> str:
 
 
 def _shown(kind: Any, name: str, value: Any) -> Any:
+    """Return a value as it is written in the file, secrets masked."""
     if kind is Duration:
         return format_duration(value)
-    return secrets.masked(name, value)
+    if isinstance(value, list):
+        return [_shown(typing.get_args(kind)[0], name, item) for item in value]
+    if isinstance(value, dict):
+        return {key: _shown(typing.get_args(kind)[1], str(key), item) for key, item in value.items()}
+    if dataclasses.is_dataclass(value):
+        kinds = typing.get_type_hints(type(value))
+        fields = dataclasses.fields(value)
+        return {each.name: _shown(kinds[each.name], each.name, getattr(value, each.name)) for each in fields}
+    return secrets.masked(name, value) if isinstance(value, str) else value
 
 
 def _scalar(value: Any) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import typing
 from collections.abc import Iterator
 from typing import Any
 
@@ -57,17 +56,6 @@ def sections(section: Any, path: str = "") -> Iterator[tuple[Any, str]]:
                     yield from sections(item, f"{path}{field.name}.{key}.")
 
 
-def masked(name: str, value: Any) -> Any:
-    """Return a value as it may be shown: secrets are masked, and so are users and passwords in URLs."""
-    if isinstance(value, str):
-        return MASK if value and _SECRET.search(name) else _USER_INFO.sub(MASK, value)
-    if isinstance(value, list):
-        return [masked(name, item) for item in value]
-    if isinstance(value, dict):
-        return {key: masked(str(key), item) for key, item in value.items()}
-    if dataclasses.is_dataclass(value):
-        return {
-            field.name: masked(field.name, getattr(value, field.name))
-            for field in dataclasses.fields(typing.cast(Any, value))
-        }
-    return value
+def masked(name: str, text: str) -> str:
+    """Return a text as it may be shown: secrets are masked, and so are users and passwords in URLs."""
+    return MASK if text and _SECRET.search(name) else _USER_INFO.sub(MASK, text)

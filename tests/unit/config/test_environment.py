@@ -268,6 +268,20 @@ class TestShow:
         )
         shown = as_yaml(app, origins)
         assert dataclasses.asdict(load_text(shown)) == dataclasses.asdict(app)
+        app, origins = loaded(
+            {
+                "KAFKA_PIXY_LIMITS": "[{who: [key:a], burst: 90s}]",
+                "KAFKA_PIXY_RULES": "[{who: [key:a], verbs: [consume]}]",
+                "KAFKA_PIXY_AUTH__GROUPS": "{ops: [key:a]}",
+            }
+        )
+        assert "burst: 1m30s" in as_yaml(app, origins)
+        assert dataclasses.asdict(load_text(as_yaml(app, origins))) == dataclasses.asdict(app)
+
+    def test_only_what_differs_is_shown_on_request(self) -> None:
+        app, origins = loaded(
+            {"KAFKA_PIXY_PROXIES__A_B__CONSUMER__ACK_TIMEOUT": "90s", "KAFKA_PIXY_LOGGING": "[]"}
+        )
         changed = as_yaml(app, origins, changed=True)
         assert yaml.safe_load(changed) == {
             "proxies": {"a_b": {"consumer": {"ack_timeout": "1m30s"}}},
