@@ -94,6 +94,8 @@ class Authenticator:
             UnknownTokenKey: the token's issuer may have newer keys.
             Unauthenticated: the credential is wrong, or there is none and ``anonymous`` is off.
         """
+        if seen.principal is not None:
+            return seen.principal
         now = self._wall()
         if seen.api_key is not None:
             if seen.authorization is not None:

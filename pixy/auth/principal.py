@@ -43,6 +43,7 @@ class Credentials:
         certificate: the client certificate that the TLS handshake has verified, in PEM or DER.
         uid: the peer's user id, on a unix socket.
         trace: the caller's W3C ``traceparent``.
+        principal: whom a peer has recognized, and proves to have; nothing else counts then.
     """
 
     authorization: str | None = None
@@ -50,6 +51,7 @@ class Credentials:
     certificate: bytes | None = field(default=None, repr=False)
     uid: int | None = None
     trace: str = ""
+    principal: Principal | None = None
 
 
 @dataclass(frozen=True, slots=True)

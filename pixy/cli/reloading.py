@@ -83,6 +83,8 @@ class Reloader:
         certificates = (tls.certificate_path, tls.key_path, tls.client_ca_path)
         self._paths = tuple(filter(None, (config_file, *keys, *certificates)))
         self._wanted = asyncio.Event()
+        # At once: a change between now and the first look must not be taken for the state that was read.
+        self._seen = fingerprint(self._paths)
 
     def request(self) -> None:
         """Reload soon. Several requests in a row are one."""
@@ -90,18 +92,17 @@ class Reloader:
 
     async def run(self, engine: Engine) -> None:
         """Reload whenever it is requested or a file has changed, until cancelled."""
-        seen = await asyncio.to_thread(fingerprint, self._paths)
         while True:
             try:
                 async with asyncio.timeout(self._interval or None):
                     await self._wanted.wait()
             except TimeoutError:
                 now = await asyncio.to_thread(fingerprint, self._paths)
-                if now == seen:
+                if now == self._seen:
                     continue
             # Cleared first: a request during the reload may be about a file that it has read already.
             self._wanted.clear()
-            seen = await asyncio.to_thread(fingerprint, self._paths)
+            self._seen = await asyncio.to_thread(fingerprint, self._paths)
             await self.reload(engine)
 
     async def reload(self, engine: Engine) -> None:

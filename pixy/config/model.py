@@ -256,6 +256,8 @@ class Rest:
     node_id: str = ""
     peers: dict[str, str] = field(default_factory=dict)
     peer_requests: str = "forward"
+    peer_secret: str = ""
+    peer_secret_file: str = ""
     peer_timeout: PositiveDuration = _seconds(5)
 
 

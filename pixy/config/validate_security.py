@@ -9,12 +9,15 @@ from pixy.config.security import ALGORITHMS, CERTIFICATE_NAMES, VERBS, Jwt
 
 CLIENT_CERTIFICATES = ("required", "optional")
 TLS_VERSIONS = ("1.2", "1.3")
+MIN_SECRET = 32
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 def problem_of(app: model.App) -> str:
     """Describe the first problem of the sections; empty if there is none."""
     auth = app.auth
+    if app.rest.peer_secret and len(app.rest.peer_secret) < MIN_SECRET:
+        return f"rest.peer_secret must have {MIN_SECRET} characters or more"
     if not auth.enabled:
         for name, given in (("rules", app.rules), ("limits", app.limits), ("audit.path", app.audit.path)):
             if given:
@@ -31,8 +34,8 @@ def problem_of(app: model.App) -> str:
         return f"auth.certificate_name must be one of {', '.join(CERTIFICATE_NAMES)}"
     if auth.certificates and not app.tls.client_ca_path:
         return "auth.certificates needs tls.client_ca_path: the CA of the clients' certificates"
-    if app.rest.peers and app.rest.peer_requests == "forward":
-        return "auth with rest.peers needs rest.peer_requests: redirect"
+    if app.rest.peers and app.rest.peer_requests == "forward" and not app.rest.peer_secret:
+        return "auth with rest.peers needs rest.peer_secret, or rest.peer_requests: redirect"
     if auth.anonymous and not app.rules:
         return "auth.anonymous needs rules: without any, everybody may do everything"
     return _jwt_problem(auth.jwt) if tokens else ""

@@ -35,6 +35,7 @@ from pixy.api.restv1.app import RestV1
 from pixy.api.restv1.errors import ApiError
 from pixy.api.restv1.routes import Match as V1Match
 from pixy.api.tls import ServerTls
+from pixy.auth.principal import Credentials
 from pixy.engine.engine import Engine
 from pixy.engine.guard import Guard
 from pixy.errors import StartError, TooManyRequests, Unauthenticated
@@ -158,7 +159,7 @@ class RestServer(Listener):
             leave_nobody()
             return None
         try:
-            await enter(guard, lambda: credentials(request), address_of(request))
+            await enter(guard, lambda: self._forwarded(request) or credentials(request), address_of(request))
         except Unauthenticated as error:
             v1 = isinstance(match, V1Match | ApiError)
             response = self._rest_v1.unauthenticated(request, error) if v1 else respond_error(error)
@@ -176,6 +177,13 @@ class RestServer(Listener):
             response = respond(to_json({"error": printable(problem)}), 403)
         response.force_close()  # the body is not read
         return response
+
+    def _forwarded(self, request: web.BaseRequest) -> Credentials | None:
+        """The caller of a request that a peer has forwarded, as the peer proves; None: no peer has. Raises Unauthenticated."""
+        hop = self._rest_v1.peers.hop(request)
+        if hop is None or hop.principal is None:
+            return None
+        return Credentials(principal=hop.principal, trace=request.headers.get("traceparent", ""))
 
     def _match(self, request: web.BaseRequest, raw_path: str) -> Matched:
         """Find the API and the endpoint of a request."""

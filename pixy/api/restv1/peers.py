@@ -8,6 +8,7 @@ daemons, and finding its owner takes no lookup.
 from __future__ import annotations
 
 import hashlib
+from typing import Any
 from urllib.parse import quote, urlsplit
 
 import aiohttp
@@ -17,6 +18,8 @@ from yarl import URL
 from pixy.api.edge.proxies import FORWARDED, HOP_HEADER, TrustedProxies
 from pixy.api.restv1 import errors
 from pixy.api.restv1.errors import ApiError
+from pixy.auth.hops import PROOF_HEADER, Hop, Hops
+from pixy.auth.principal import current
 from pixy.config.model import Rest
 from pixy.engine.instances.registry import node_of
 
@@ -36,8 +39,12 @@ _HOP_BY_HOP = frozenset(
         # The body was unpacked.
         "content-encoding",
         "x-kafka-pixy-forwarded-by",
+        PROOF_HEADER.lower(),
     }
 )
+_CREDENTIALS = frozenset({"authorization", "x-api-key"})
+# aiohttp has typed keys since 3.14.
+_HOP: Any = web.RequestKey("pixy_hop", Hop) if hasattr(web, "RequestKey") else "pixy_hop"
 _MAX_CONNECTIONS = 1024
 _CHUNK = 64 * 1024
 
@@ -58,6 +65,31 @@ class Peers:
         self._advertised = config.advertised_url.rstrip("/")
         self._urls = {name: url.rstrip("/") for name, url in config.peers.items() if name != self._node}
         self._session: aiohttp.ClientSession | None = None
+        secret = config.peer_secret
+        self._hops = Hops(secret, self._node, self._urls) if secret and self._urls else None
+
+    def hop(self, request: web.BaseRequest) -> Hop | None:
+        """Check who has forwarded a request.
+
+        Returns:
+            What the peer has proved; None: it does not prove to be forwarded.
+
+        Raises:
+            Unauthenticated: its proof is wrong.
+        """
+        known = request.get(_HOP)
+        proof = request.headers.get(PROOF_HEADER)
+        if known is None and proof is not None and self._hops is not None:
+            known = request[_HOP] = self._hops.verify(proof, request.method, request.raw_path)
+        return known
+
+    def _was_forwarded(self, request: web.BaseRequest, body: bytes) -> bool:
+        if self._hops is None:
+            return HOP_HEADER in request.headers
+        hop = self.hop(request)
+        if hop is not None:
+            hop.check_body(body)
+        return hop is not None
 
     def owner(self, group: str, name: str | None) -> str | None:
         """The peer that owns an instance; None: this daemon owns it.
@@ -92,9 +124,10 @@ class Peers:
             ApiError: 503, the owner cannot be reached; 421, it was forwarded, and would make what belongs elsewhere.
         """
         owner = self.owner(group, name)
+        forwarded = self._was_forwarded(request, body)
         if owner is None:
             return None
-        if HOP_HEADER in request.headers:
+        if forwarded:
             # From a peer that has other `rest.peers`, or from a client that says what only peers say.
             if creates:
                 raise ApiError(errors.MISDIRECTED, f"the consumer instance belongs to node {owner}")
@@ -117,7 +150,8 @@ class Peers:
             async with self._session.request(
                 request.method,
                 URL(url, encoded=True),
-                headers=self._headers(request, "@" in urlsplit(url).netloc),
+                headers=self._headers(request, "@" in urlsplit(url).netloc)
+                | self._proof(request, owner, url, body),
                 data=body or None,
                 allow_redirects=False,
             ) as answer:
@@ -149,12 +183,22 @@ class Peers:
             if name.lower() not in _HOP_BY_HOP
             and (trusted or name.lower() not in FORWARDED)
             and not (name.lower() == "authorization" and authorized)  # the peer gets ours
+            # The proof says who calls; his credentials stay here.
+            and not (name.lower() in _CREDENTIALS and self._hops is not None and current.get() is not None)
         }
         headers[HOP_HEADER] = self._node
         if "Forwarded" not in headers:
             headers.setdefault("X-Forwarded-Host", _host(request))
             headers.setdefault("X-Forwarded-Proto", request.scheme)
         return headers
+
+    def _proof(self, request: web.BaseRequest, owner: str, url: str, body: bytes) -> dict[str, str]:
+        if self._hops is None:
+            return {}
+        caller = current.get()
+        principal = caller.principal if caller is not None else None
+        target = URL(url, encoded=True).raw_path_qs
+        return {PROOF_HEADER: self._hops.sign(owner, request.method, target, principal, body)}
 
     def _trusts(self, request: web.BaseRequest) -> bool:
         return self._proxies is not None and self._proxies.trusts(request)

@@ -168,7 +168,7 @@ async def running(daemon: Daemon) -> AsyncIterator[Daemon]:
     task.cancel()
 
 
-async def test_a_change_of_a_file_is_noticed(running: Daemon) -> None:
+async def test_a_change_of_a_file_is_noticed_also_before_the_first_look(running: Daemon) -> None:
     running.write("payments")
 
     async def allowed() -> bool:
