@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from actors._events import ActorFailed
+from actors.tracing._switch import Switch
 from actors.tracing.protocol import MAX_STACK, Redact, plain, text, type_name
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ FINGERPRINT_FRAMES = 3
 """Number of innermost frames that tell failures apart."""
 
 
-class Crashes:
+class Crashes(Switch):
     """Collect :class:`actors.ActorFailed` events between :meth:`start` and :meth:`stop`.
 
     Also a context manager.
@@ -44,13 +45,6 @@ class Crashes:
         """Number of reports that were discarded because of ``MAX_GROUPS``."""
         self._reports: OrderedDict[str, dict[str, Any]] = OrderedDict()
         self._unsubscribe: Callable[[], None] | None = None
-
-    def __enter__(self) -> Crashes:
-        self.start()
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        self.stop()
 
     def start(self) -> None:
         """Start collecting; do nothing if already started."""

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from actors._core import following
 from actors._core.cell import Cell
 from actors._events import LoopBlocked
+from actors.tracing._switch import Switch
 
 if TYPE_CHECKING:
     from actors._system import ActorSystem
@@ -30,7 +31,7 @@ MAX_FRAMES = 30
 """Most frames of a reported stack, counted from the innermost."""
 
 
-class LoopWatch:
+class LoopWatch(Switch):
     """Watch one system's event loop: ``with LoopWatch(system): ...``, or call ``start`` and ``stop``.
 
     A block of twice the threshold is always found, a block of the threshold only sometimes: asking for a sign
@@ -56,13 +57,6 @@ class LoopWatch:
         self._loop_thread: int | None = None
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
-
-    def __enter__(self) -> LoopWatch:
-        self.start()
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        self.stop()
 
     def start(self) -> None:
         """Start watching; do nothing if already started. Callable from any thread."""

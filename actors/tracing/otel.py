@@ -17,6 +17,8 @@ try:
 except ImportError as error:
     raise ImportError("actors.tracing.otel needs OpenTelemetry: pip install opentelemetry-api") from error
 
+from actors.tracing._switch import Switch
+
 if TYPE_CHECKING:
     from actors._system import ActorSystem
     from actors.tracing.spans import Tracer
@@ -26,7 +28,7 @@ SCOPE = "actors"
 """The instrumentation scope of the spans."""
 
 
-class OTelExporter:
+class OTelExporter(Switch):
     """Hand the finished traces of a :class:`~actors.tracing.Tracer` to OpenTelemetry.
 
     Also a context manager. Spans are created on the thread where the trace ends, mostly the event loop's: use
@@ -54,13 +56,6 @@ class OTelExporter:
         self._ids = ids if isinstance(ids, _Ids) else _Ids(ids)
         self._otel.id_generator = self._ids
         self._unlisten: Callable[[], None] | None = None
-
-    def __enter__(self) -> OTelExporter:
-        self.start()
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        self.stop()
 
     def start(self) -> None:
         """Export the traces that finish from now on; do nothing if already started."""

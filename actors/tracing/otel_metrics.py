@@ -19,6 +19,7 @@ except ImportError as error:
 
 from actors._core.instruments import Instrument
 from actors._events import ActorFailed, ActorStarted, DeadLetter, Dropped
+from actors.tracing._switch import Switch
 
 if TYPE_CHECKING:
     from actors._core.cell import Cell
@@ -55,7 +56,7 @@ class _Class:
         self.ran += ran
 
 
-class OTelMetrics(Instrument):
+class OTelMetrics(Switch, Instrument):
     """Counts messages, failures and restarts, and shows living actors and their mailboxes. Also a context manager.
 
     The gauges are read in the thread of the SDK's reader, whenever it collects.
@@ -122,13 +123,6 @@ class OTelMetrics(Instrument):
             "1",
             "The fullest mailbox: its messages by its capacity.",
         )
-
-    def __enter__(self) -> OTelMetrics:
-        self.start()
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        self.stop()
 
     def start(self) -> None:
         """Count from now on; do nothing if already started."""

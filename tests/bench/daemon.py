@@ -43,7 +43,7 @@ def process(*args: str, wait_port: int) -> Iterator[subprocess.Popen[bytes]]:
         yield child
     finally:
         child.terminate()
-        child.wait(30)
+        child.wait(90)  # it leaves its groups, 60 s at most
 
 
 def _wait_for(port: int, child: subprocess.Popen[bytes]) -> None:

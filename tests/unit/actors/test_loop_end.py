@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from actors import Actor, ActorDeadError, ActorSystem, Terminated, ThreadedActor
+from tests.alone import run_alone
 
 
 class Echo(Actor):
@@ -215,11 +216,5 @@ print("done")
 
 
 def test_a_stop_that_the_loop_does_not_see_the_end_of_is_abandoned_without_a_crash() -> None:
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-X", "faulthandler", "-c", ABANDONED],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = run_alone(ABANDONED)
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr[-3000:]

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
-
-ROOT = Path(__file__).resolve().parents[3]
+from tests.alone import run_alone
 
 CANCELLED = '''
 import asyncio, gc
@@ -53,13 +49,6 @@ print("done")
 
 
 def test_a_server_whose_tasks_were_cancelled_stops_without_writing_into_freed_memory() -> None:
-    ended = subprocess.run(
-        [sys.executable, "-W", "ignore", "-X", "faulthandler", "-c", CANCELLED],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    ended = run_alone(CANCELLED)
     assert (ended.returncode, ended.stdout.split()) == (0, ["stopped", "True", "done"]), ended.stderr[-3000:]
     assert "its tasks were cancelled, it cannot be stopped" in ended.stderr
