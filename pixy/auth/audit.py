@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from pixy.auth.buckets import TokenBucket
 from pixy.auth.principal import Caller
-from pixy.auth.rules import Access
+from pixy.auth.rules import MAX_NAME, Access
 from pixy.config.security import Audit
 from pixy.errors import Limited, PixyError, Unauthenticated
 
@@ -118,7 +118,7 @@ class AuditLog:
                 {
                     "result": "Unauthenticated",
                     "address": address,
-                    "trace": trace,
+                    "trace": trace[:MAX_NAME],
                     "reason": error.reason,
                     "error": str(error),
                 }
@@ -138,11 +138,11 @@ class AuditLog:
                 "result": result,
                 "principal": caller.principal.name,
                 "verb": access.verb,
-                "cluster": access.cluster,
-                "topic": access.topic,
-                "group": access.group,
+                "cluster": access.cluster[:MAX_NAME],
+                "topic": access.topic and access.topic[:MAX_NAME],
+                "group": access.group and access.group[:MAX_NAME],
                 "address": caller.address,
-                "trace": caller.trace,
+                "trace": caller.trace[:MAX_NAME],
                 **more,
             }
         )

@@ -15,7 +15,7 @@ from typing import Final
 from pixy.auth.buckets import TokenBucket
 from pixy.auth.patterns import Who
 from pixy.auth.principal import Principal
-from pixy.auth.rules import Access
+from pixy.auth.rules import MAX_NAME, Access
 from pixy.config.security import Limit
 from pixy.errors import ConfigError, Limited
 
@@ -23,7 +23,7 @@ SHARE: Final = 4
 """How many times the free requests one principal may have."""
 MAX_PRINCIPALS: Final = 10_000
 """Principals that are remembered; the one that was idle the longest is forgotten first."""
-MAX_TOPICS: Final = 10_000
+MAX_TOPICS: Final = 2_000
 """Topics that are remembered of each principal."""
 GROUP_KEPT: Final = 60.0
 """Seconds that a group counts after its last request; a group without requests ends sooner."""
@@ -68,8 +68,8 @@ class Use:
 
     def check_topic(self, key: tuple[str, str], now: float) -> None:
         """Count a topic that the principal has not used before. Raises Limited."""
-        if self.new_topics is None or key in self._topics:
-            return
+        if self.new_topics is None or key in self._topics or len(key[1]) > MAX_NAME:
+            return  # the engine refuses a longer name
         wait = self.new_topics.wait(1, now)
         if wait:
             self._refuse(f"{self.limit.new_topics_per_minute} new topics a minute", wait)

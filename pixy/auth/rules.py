@@ -17,6 +17,8 @@ from pixy.config.security import VERBS, Rule
 from pixy.errors import ConfigError, Forbidden
 
 _MAX_CACHED: Final = 10_000
+MAX_NAME: Final = 255
+"""Characters of a name that are shown and remembered; Kafka's topics have 249 at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +38,15 @@ class Access:
     group: str | None = None
 
     def __str__(self) -> str:
-        """As in the text of a refusal."""
-        topic = f" topic {self.topic}" if self.topic is not None else ""
-        group = f" as group {self.group}" if self.group is not None else ""
-        return f"{self.verb}{topic}{group} in cluster {self.cluster}"
+        """As in the text of a refusal, which does not repeat long names."""
+        topic = f" topic {self.topic[:MAX_NAME]}" if self.topic is not None else ""
+        group = f" as group {self.group[:MAX_NAME]}" if self.group is not None else ""
+        return f"{self.verb}{topic}{group} in cluster {self.cluster[:MAX_NAME]}"
+
+    @property
+    def longest(self) -> int:
+        """The length of the longest name."""
+        return max(len(self.cluster), len(self.topic or ""), len(self.group or ""))
 
 
 class _Compiled:
@@ -96,6 +103,8 @@ class Rules:
         decided = self._decided.get((principal, access))
         if decided is None:
             decided = any(not rule.misses(principal, access) for rule in self._rules)
+            if access.longest > MAX_NAME:
+                return decided  # no name that Kafka has; thousands of them would fill the memory
             if len(self._decided) >= _MAX_CACHED:
                 self._decided.clear()
             self._decided[principal, access] = decided
@@ -122,4 +131,4 @@ class Rules:
         return lines + [f"  {rule.name} does not match in `{missed}`" for rule, missed in found]
 
 
-__all__ = ["Access", "Rules"]
+__all__ = ["MAX_NAME", "Access", "Rules"]

@@ -15,7 +15,7 @@ from pixy.auth.audit import AuditLog
 from pixy.auth.authenticator import Authenticator
 from pixy.auth.limits import Limiter, Use
 from pixy.auth.principal import Caller, current
-from pixy.auth.rules import Access, Rules
+from pixy.auth.rules import MAX_NAME, Access, Rules
 from pixy.config.model import App
 from pixy.errors import Forbidden, Limited, StartError, Unauthenticated
 
@@ -109,7 +109,7 @@ class Guard:
     def admit(self, caller: Caller, cluster: str) -> None:
         """Raise Forbidden unless a caller may do anything in a cluster, whether it exists or not."""
         if not self.rules.knows_cluster(caller.principal, cluster):
-            error = Forbidden(f"{caller.principal.name} may not use cluster {cluster}")
+            error = Forbidden(f"{caller.principal.name} may not use cluster {cluster[:MAX_NAME]}")
             if self.audit is not None:
                 self.audit.refused(caller, Access("describe", cluster), error)
             raise error

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -586,3 +587,20 @@ async def test_each_refusal_and_each_operation_leaves_a_line(daemon: Guarded, tm
     ]
     assert lines[0]["trace"] == trace["traceparent"] and lines[0]["principal"] == "key:app"
     assert all(line["address"] for line in lines)
+
+
+async def test_the_kernel_names_the_user_behind_a_unix_socket(daemon: Guarded) -> None:
+    """And nobody's word counts for it on TCP."""
+    assert daemon.engine.guard is not None
+    daemon.engine.guard.authenticator._config.peer_uid = True
+    daemon.allow(Rule([f"uid:{os.getuid()}"], ["describe"], topics=[T]), rule(("console", None, None)))
+    row = Row([])
+    async with aiohttp.ClientSession(connector=aiohttp.UnixConnector(str(daemon.socket))) as http:
+        assert (await ask(http, "http://localhost", "GET", f"/topics/{T}", row, None)).status == REACHED
+        assert (await ask(http, "http://localhost", "GET", "/topics/none", row, None)).status == 403
+        assert (await ask(http, "http://localhost", "GET", f"/topics/{T}", row, "kp_wrong")).status == 401
+        other = await ask(http, "http://localhost", "GET", f"/topics/{T}", row, daemon.keys["right"])
+        assert other.status == 403, "a key counts before the user"
+    async with aiohttp.ClientSession() as http:
+        base = f"http://{daemon.engine.addresses['rest']}"
+        assert (await ask(http, base, "GET", f"/topics/{T}", row, None)).status == 401

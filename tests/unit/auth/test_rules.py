@@ -107,6 +107,17 @@ def test_a_star_is_everybody_who_is_recognized_but_not_anonymous() -> None:
     assert not Rules([rule(who="anonymous")], {}).allows(APP, access)
 
 
+def test_long_names_of_strangers_fill_neither_the_memory_nor_an_answer() -> None:
+    rules = Rules([rule(topics="*", groups="*")], {})
+    for number in range(100):
+        long = str(number) * 10_000
+        for access in (Access("produce", "c", long), Access("ack", long), Access("ack", "c", "t", long)):
+            allowed = access.verb == "produce"
+            assert rules.allows(APP, access) is allowed
+            assert len(str(access)) < 600
+    assert rules._decided == {}
+
+
 names = st.sampled_from(["a", "ab", "b", "a*", "*"])
 lists = st.lists(names, max_size=2)
 
