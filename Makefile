@@ -138,7 +138,7 @@ test-times: $(VENV)/.test
 # With more requests that are made up, more kills and more messages (tests/effort.py).
 test-long: $(VENV)/.dev build/classes/.made
 	PIXY_LONG_TESTS=1 $(BIN)/python -m pytest tests/integration/restv1/test_contract.py \
-	  tests/integration/pipeline/test_kills.py tests/integration/pipeline/test_demo.py
+	  tests/integration/pipeline/test_kills.py tests/integration/pipeline/test_demo.py tests/integration/docs
 
 # The daemon's dependencies with hashes, at the versions of constraints.txt, for every platform and Python from 3.11 on.
 lock: $(VENV)/.audit

@@ -24,7 +24,7 @@ from tests.pages import ROOT, Block, blocks, developing, differences
 
 STARTING = ("README.md", "docs/install.md")
 """The pages that say how to set the PATH; the others assume that it is set."""
-TIMEOUT = 120
+TIMEOUT = 600
 """Seconds that one block may take, and a terminal to be ready."""
 LINKED = ("config", "docs", "examples", "proto", "pixy", "actors", "deploy", "README.md")
 MAKE = f"""#!/bin/bash

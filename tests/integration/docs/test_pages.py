@@ -33,7 +33,7 @@ def namespaces_work() -> bool:
 @pytest.mark.skipif(
     not namespaces_work(), reason="!!! pages are not run: unshare --net, ip or curl is missing !!!"
 )
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1500)
 @pytest.mark.parametrize("page", PAGES + (LONG_PAGES if LONG else ()))
 def test_a_page_works_as_printed(page: str) -> None:
     done = subprocess.run(
@@ -52,6 +52,6 @@ def test_a_page_works_as_printed(page: str) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=590,
+        timeout=1490,
     )
     assert done.returncode == 0, done.stdout + done.stderr
