@@ -83,6 +83,7 @@ def cost(bootstrap: str, groups: int) -> Cost:
     arguments = ("-m", "pixy.cli.main", "--config", str(config(bootstrap, port, groups)))
     with process(*arguments, wait_port=port) as daemon:
         asyncio.run(join(port, groups))
+        time.sleep(SECONDS)  # until all are idle
         before = processor_time(daemon.pid)
         time.sleep(SECONDS)
         return Cost(

@@ -37,7 +37,7 @@ _POLL, _POLL_STARTING, _POLL_QUIET = 0.1, 0.01, 0.5
 """Seconds. A poll cannot be interrupted, so polls are short while partitions wait for their beginnings, and longer when
 nothing has come for a while: 1,000 idle groups that polled ten times a second would take all of a processor."""
 _QUIET_AFTER = 3.0
-"""Seconds without a message or a command."""
+"""Seconds without a message, a command or a rebalance."""
 _BATCH = 256
 DRAIN_SLACK = 0.5
 """Seconds that a session waits longer than the owners for a drain."""
@@ -65,7 +65,7 @@ class FetchingSession(MemberThread[Event]):
         )
         self._subscribed = False
         self._busy_at = time.monotonic()
-        """When the last message or command came."""
+        """When the last message, command or rebalance came."""
         self._before_end = 0
         """A partition that was assigned later than this number is not the one whose last position is committed."""
         self._lookups = StartLookups(made, group)
@@ -139,10 +139,15 @@ class FetchingSession(MemberThread[Event]):
             self._partitions.nothing_came()
         self._pause_and_resume()
 
+    @property
+    def _quiet(self) -> bool:
+        """Whether nothing has happened in the group for a while."""
+        return time.monotonic() - self._busy_at >= _QUIET_AFTER
+
     def _poll_time(self) -> float:
         if self._partitions.waiting:
             return _POLL_STARTING
-        return _POLL if time.monotonic() - self._busy_at < _QUIET_AFTER else _POLL_QUIET
+        return _POLL_QUIET if self._quiet else _POLL
 
     def _post_fetched(self, messages: list[Any]) -> None:
         batches: dict[TopicPartition, tuple[int, list[Any]]] = {}

@@ -51,14 +51,17 @@ class KafkaSession(FetchingSession):
     def _step(self) -> None:
         super()._step()
         now = time.monotonic()
-        if self._subscribed and now - self._woken >= self._wake_every:
+        if self._subscribed and now - self._woken >= self._wake_every and not self._quiet:
             # With 64 partitions and three members, a joining one got its partitions after 0.6 instead of 1.1 s.
+            # Not in a quiet group: this holds the GIL until librdkafka's thread answers, and a thousand groups that did
+            # it twice a second kept each other, and the loop, from running.
             self._woken = now
             self._client.wake()
 
     # -- callbacks, in the thread -----------------------------------------------------------------
 
     def _assign(self, partitions: list[TopicPartition]) -> None:
+        self._busy_at = time.monotonic()
         self._client.assign(())  # those that can be fetched follow
         if not partitions:
             self._post(Assigned(()))
@@ -66,6 +69,7 @@ class KafkaSession(FetchingSession):
         self._partitions.add(partitions, first=self._client.generation() <= 1)
 
     def _revoke(self, partitions: list[TopicPartition]) -> None:
+        self._busy_at = time.monotonic()
         if not self._closing and partitions:
             self._commit_finally(self._partitions.new_starts(partitions))
             timeout = self._conf.drain_timeout + DRAIN_SLACK

@@ -71,6 +71,7 @@ class FakeConsumer:
     """The part of :class:`pixy.kafka.consumer.ConsumerClient` that a session calls."""
 
     def __init__(self, _settings: object, **callbacks: Callable[[list[TopicPartition]], None]) -> None:
+        self.polls = self.woken = 0
         self.callbacks = callbacks
         self.steps: queue.Queue[Callable[[], Any]] = queue.Queue()
         """Run inside ``poll``, in the session's thread; the result is the message."""
@@ -81,6 +82,7 @@ class FakeConsumer:
         """The codes of errors that answer the next commits."""
 
     def poll(self, _timeout: float) -> Any:
+        self.polls += 1
         try:
             return self.steps.get(timeout=0.01)()
         except queue.Empty:
@@ -108,7 +110,7 @@ class FakeConsumer:
         self.calls.append(("resume", list(partitions)))
 
     def wake(self) -> None:
-        pass
+        self.woken += 1
 
     def generation(self) -> int:
         return self.at
@@ -527,6 +529,9 @@ async def test_a_group_in_which_nothing_happens_polls_less_often(monkeypatch: py
     assert case.session._poll_time() == session_module._POLL
     later += 2 * session_module._QUIET_AFTER
     assert case.session._poll_time() == session_module._POLL_QUIET
+    case.consumer.polls, woken = 0, case.consumer.woken
+    await case.until(lambda: case.consumer.polls > 30)
+    assert case.consumer.woken <= woken + 1, "librdkafka is woken for nobody"
     case.poll(FakeMessage(1, 0))
     await case.event(Assigned)
     await case.event(Fetched)
