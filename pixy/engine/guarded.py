@@ -39,10 +39,16 @@ class GuardedCluster:
         self._guard = guard
         self._caller = caller
         self._cluster = cluster
-        self.instances = GuardedInstances(client.instances, guard, caller, cluster)
+
+    @property
+    def instances(self) -> GuardedInstances:
         """The caller's consumer instances."""
-        self.admin = GuardedAdmin(client.admin, guard, caller, cluster)
+        return GuardedInstances(self._client.instances, self._guard, self._caller, self._cluster)
+
+    @property
+    def admin(self) -> GuardedAdmin:
         """Topics and groups."""
+        return GuardedAdmin(self._client.admin, self._guard, self._caller, self._cluster)
 
     @property
     def proxy(self) -> Proxy:

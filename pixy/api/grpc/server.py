@@ -10,12 +10,12 @@ from typing import Any
 import grpc
 from google.protobuf.message import DecodeError
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection
+from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
 from pixy import errors
 from pixy.api.edge.callers import Shares, caller_of_call
 from pixy.api.edge.edge import Edge
-from pixy.api.grpc.identity import GuardReflection, recognize
+from pixy.api.grpc.identity import GuardedRegistration, recognize
 from pixy.api.handlers import Handler, Handlers
 from pixy.api.listener import Listener, split_address
 from pixy.api.not_found import NotFound
@@ -207,7 +207,6 @@ class GrpcServer(Listener):
         guard = self._engine.guard
         shares = Shares(config.max_concurrent_requests)
         self._server = grpc.aio.server(
-            interceptors=[] if guard is None else [GuardReflection(guard)],
             maximum_concurrent_rpcs=config.max_concurrent_requests,
             options=[
                 ("grpc.so_reuseport", 0),  # or a second daemon would bind the same port silently
@@ -236,8 +235,9 @@ class GrpcServer(Listener):
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         await self._set_health(health_pb2.HealthCheckResponse.SERVING)
         assert pb.DESCRIPTOR.services_by_name[SERVICE]
-        reflection.enable_server_reflection(
-            (SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME), self._server
+        reflection_pb2_grpc.add_ServerReflectionServicer_to_server(
+            reflection.aio.ReflectionServicer((SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME)),
+            self._server if guard is None else GuardedRegistration(self._server, guard),
         )
         port = await self._listen()
         await self._server.start()
