@@ -37,7 +37,7 @@ EXIT_SIGNAL = 128
 """Plus the number of the signal: a second signal ends the process at once."""
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT)
-_SWITCH_INTERVAL = 0.0002
+_SWITCH_INTERVAL = 0.001
 _COLLECT_AFTER = (50_000, 20, 50)
 
 
@@ -53,7 +53,7 @@ def run(args: Sequence[str]) -> int:
         _complain(f"Failed to load config: err=({' '.join(str(error).split())})")
         return EXIT_FAILED_TO_START
     # The loop shares the GIL with librdkafka's callback threads; a shorter interval lets them
-    # alternate sooner (see docs/performance.md for what it is worth).
+    # alternate sooner. Too short a one costs much where many wait (see docs/performance.md).
     sys.setswitchinterval(_SWITCH_INTERVAL)
     _tune_collector()
     allow_open_files()
