@@ -6,6 +6,7 @@ It resolves an actor's ref once and keeps it; each call then costs one message a
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
@@ -39,15 +40,19 @@ from pixy.engine.record_headers import read_headers
 from pixy.engine.topic_names import check_topic
 from pixy.errors import (
     HeadersUnsupported,
+    KafkaError,
     NotConsumed,
     PixyError,
     ShuttingDown,
     TooManyRequests,
     Unavailable,
+    UnknownTopic,
 )
 from pixy.kafka.fetcher import Read
 from pixy.kafka.settings import group_id, record_headers_unsupported
 from pixy.wire.types import RecordHeaders
+
+logger = logging.getLogger("pixy.engine")
 
 R = TypeVar("R")
 A = TypeVar("A", bound=Actor)
@@ -129,9 +134,12 @@ class ClusterClient:
         ref = self._producers.get(topic)
         if ref is None:
             check_topic(topic)
-        return await self._with_ref(
-            self._producers, topic, GetProducer(topic), message, "producer.channel_buffer_size"
-        )
+        try:
+            return await self._with_ref(
+                self._producers, topic, GetProducer(topic), message, "producer.channel_buffer_size"
+            )
+        except KafkaError as error:  # of the look-up: there is no such topic, or no answer
+            return [error] * len(records)
 
     async def produce_async(
         self, topic: str, value: bytes | None, key: bytes | None = None, headers: RecordHeaders = ()
@@ -146,7 +154,12 @@ class ClusterClient:
         message = self._produce_message(topic, value, key, headers)
         ref = self._producers.get(topic)
         if ref is None or not ref.is_alive():
-            ref = await self._resolve(self._producers, topic, GetProducer(topic))
+            try:
+                ref = await self._resolve(self._producers, topic, GetProducer(topic, patient=False))
+            except UnknownTopic as error:
+                # Nobody waits for the message: as any other that Kafka refuses later.
+                logger.error("%s: an asynchronous message is lost: %s", topic, error)
+                return
         try:
             ref.tell(message)
         except MailboxFull as error:

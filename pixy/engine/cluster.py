@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Mapping
@@ -45,7 +46,7 @@ from pixy.errors import (
     TooManyRequests,
 )
 from pixy.kafka import settings
-from pixy.kafka.errors import OUT_OF_BROKERS
+from pixy.kafka.errors import OUT_OF_BROKERS, unknown_topic
 from pixy.kafka.fetcher import FetchClient
 from pixy.kafka.producer import ProducerClient
 from pixy.kafka.producer_messages import Report
@@ -65,6 +66,10 @@ logger = logging.getLogger("pixy.engine")
 
 _REACH_SLICE = 1.0
 _GIVE_UP_DOWN = 3
+_PATIENCE = 1.0
+"""Seconds that an asynchronous message waits for the look-up of its topic, before a producer keeps it."""
+_CROWD = 64
+"""Topics that are looked up at the same time, beyond which a producer keeps no message for one that is not found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +215,7 @@ class Cluster(Actor):
     # -- producing ------------------------------------------------------------------------------
 
     @handles(GetProducer)
-    def _get_producer(self, request: GetProducer) -> ActorRef[TopicProducer]:
+    def _get_producer(self, request: GetProducer) -> ActorRef[TopicProducer] | None:
         ref = self._producers.get(request.topic)
         if ref is not None and ref.is_alive():
             return ref
@@ -220,19 +225,48 @@ class Cluster(Actor):
             )
         if self._draining:
             raise ShuttingDown
+        if self._lookups.waiting + len(self._producers) >= self._proxy.producer.max_topics:
+            raise TooManyRequests("producer.max_topics")
+        self.start_task(self._find(request, self.take_reply()))
+        return None
+
+    async def _find(self, request: GetProducer, reply: Future[Any]) -> None:
+        """Start a producer once the topic is found: a name that no topic has costs no actor."""
+        try:
+            async with asyncio.timeout(None if request.patient else _PATIENCE):
+                found = await self._lookups.resolve(request.topic)
+        except TimeoutError:
+            if self._lookups.waiting > _CROWD:
+                reply.try_fail(TooManyRequests("producer.max_topics"))
+                return
+        else:
+            if found.partitions is None and (found.error is None or request.patient):
+                reply.try_fail(found.error or unknown_topic())
+                return
+        try:
+            reply.try_set(self._producer(request.topic))
+        except PixyError as error:
+            reply.try_fail(error)
+
+    def _producer(self, topic: str) -> ActorRef[TopicProducer]:
+        ref = self._producers.get(topic)
+        if ref is not None and ref.is_alive():
+            return ref
+        if self._draining:
+            raise ShuttingDown
         if len(self._producers) >= self._proxy.producer.max_topics:
             raise TooManyRequests("producer.max_topics")
         ref = self.spawn(
             TopicProducer,
-            request.topic,
+            topic,
             self._proxy.producer,
             self._client,
             self._lookups.writable,
             legacy=settings.record_headers_unsupported(self._proxy),
             journal=self._journal,
-            name=self.free_name(f"{request.topic}.producer"),
+            name=self.free_name(f"{topic}.producer"),
         )
-        self._producers[request.topic] = ref
+        self._producers[topic] = ref
         return ref
 
     def _deliver(self, reports: list[Report]) -> None:

@@ -14,9 +14,15 @@ from pixy.engine.produce.topic_producer import TopicProducer
 
 @dataclass(frozen=True, slots=True)
 class GetProducer(Request[ActorRef[TopicProducer]]):
-    """Ask for the producer of a topic; it is started if there is none."""
+    """Ask for the producer of a topic; it is started if there is none, and the topic exists. Otherwise: UnknownTopic.
+
+    Attributes:
+        topic: of the producer.
+        patient: whether to fail if Kafka does not answer. An asynchronous message is kept by the producer then.
+    """
 
     topic: str
+    patient: bool = True
 
 
 @dataclass(frozen=True, slots=True)

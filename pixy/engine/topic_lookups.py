@@ -3,6 +3,10 @@
 A group looks a topic up until it exists; a producer tries three times (:mod:`pixy.engine.produce.topic_lookup`).
 So the look-ups of groups are shared and bounded, and after one that finds no topic the next one waits. Without this,
 a thousand clients that ask a thousand groups for one misspelt topic would send Kafka two thousand requests a second.
+
+Topics that nobody has found yet (strangers) have few threads of those that ask Kafka. While those are taken, a topic is
+first sought in a list of all topics, which one request brings; one that is in the list does not queue behind strangers.
+So clients that name thousands of topics that do not exist delay each other, and nobody else.
 """
 
 from __future__ import annotations
@@ -11,18 +15,23 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from pixy.errors import PixyError, UnknownTopic
+from pixy.engine.produce.topic_lookup import Resolved, look_up
+from pixy.errors import PixyError, ShuttingDown, UnknownTopic
 from pixy.kafka.errors import TRANSIENT_CODES, translate
 
 _TIMEOUT = 5.0
 """Seconds for one request."""
-_AT_ONCE = 16
-"""Look-ups for groups at the same time; further ones wait. Each takes a thread while Kafka does not answer."""
+_AT_ONCE = 8
+"""Look-ups of strangers at the same time; further ones wait. Each takes a thread, of 16, while Kafka does not answer."""
+_LIST_EVERY = 1.0
+"""Seconds between two requests for all topics."""
+_FRESH = 1.0
+"""Seconds for which the result of :meth:`TopicLookups.resolve` need not be asked for again."""
 _MANY = 1000
 """Remembered answers beyond which those that are too old are dropped."""
 
-Metadata = Callable[[str, float], Awaitable[dict[str, Any]]]
-"""Asks for one topic, with a timeout in seconds: :meth:`pixy.kafka.producer.ProducerClient.metadata`."""
+Metadata = Callable[[str | None, float], Awaitable[dict[str, Any]]]
+"""Asks for one topic, or all, with a timeout in seconds: :meth:`pixy.kafka.producer.ProducerClient.metadata`."""
 
 
 class TopicLookups:
@@ -41,6 +50,43 @@ class TopicLookups:
         self._under_way: dict[str, asyncio.Task[int | None]] = {}
         self._failed: dict[str, tuple[float, PixyError | None]] = {}
         self._room = asyncio.Semaphore(_AT_ONCE)
+        self._known: frozenset[str] = frozenset()
+        self._listed = float("-inf")
+        self._listing: asyncio.Task[None] | None = None
+        self._resolving: dict[str, asyncio.Task[Resolved]] = {}
+        self._fresh: dict[str, tuple[float, tuple[int, ...]]] = {}
+
+    @property
+    def waiting(self) -> int:
+        """Topics that are being looked up for producers."""
+        return len(self._resolving)
+
+    async def resolve(self, topic: str) -> Resolved:
+        """For the first message to a topic: find out whether there is one, before an actor is started for it.
+
+        Askers share a look-up. After one that found no topic, the next one does not try three times.
+        """
+        task = self._resolving.get(topic)
+        if task is None:
+            task = self._resolving[topic] = asyncio.get_running_loop().create_task(self._resolve(topic))
+            task.add_done_callback(lambda _done: self._resolving.pop(topic, None))
+        return await asyncio.shield(task)
+
+    async def _resolve(self, topic: str) -> Resolved:
+        missing = self._failed.get(topic, (0.0, None))
+        attempts = {"attempts": 1} if self._now() < missing[0] and missing[1] is None else {}
+        try:
+            found = await look_up(self.writable, topic, **attempts)
+        except asyncio.CancelledError:  # by close()
+            return Resolved(None, ShuttingDown())
+        now = self._now()
+        if found.partitions:
+            if len(self._fresh) >= _MANY:
+                self._fresh = {name: entry for name, entry in self._fresh.items() if entry[0] > now}
+            self._fresh[topic] = (now + _FRESH, found.partitions)
+        elif found.partitions is None and found.error is None:
+            self._remember(topic, None)
+        return found
 
     async def writable(self, topic: str) -> tuple[int, ...] | None:
         """For a producer: the partitions that have a leader, sorted; None without such a topic.
@@ -48,6 +94,9 @@ class TopicLookups:
         Raises:
             PixyError: no broker answers, or the topic is being made and has no leader yet.
         """
+        fresh = self._fresh.pop(topic, None)
+        if fresh is not None and self._now() < fresh[0]:
+            return fresh[1]
         found = await self._metadata_of(topic)
         if found is None:
             return None
@@ -71,15 +120,40 @@ class TopicLookups:
         return await asyncio.shield(task)  # one asker that gives up does not end it for the others
 
     async def _look_up(self, topic: str) -> int | None:
-        async with self._room:
-            found = await self._metadata_of(topic)
+        found = await self._metadata_of(topic)
         return None if found is None or found.error is not None else len(found.partitions) or None
 
     async def _metadata_of(self, topic: str) -> Any:
+        if topic not in self._known and self._room.locked():
+            await self._list()
+        if topic in self._known:
+            return await self._ask(topic)
+        async with self._room:
+            return await self._ask(topic)
+
+    async def _ask(self, topic: str) -> Any:
         try:
             return (await self._metadata(topic, _TIMEOUT)).get(topic)
         except UnknownTopic:
             return None
+
+    async def _list(self) -> None:
+        """Learn which topics there are, at most once in ``_LIST_EVERY``."""
+        if self._listing is None:
+            if self._now() < self._listed + _LIST_EVERY:
+                return
+            self._listing = asyncio.get_running_loop().create_task(self._ask_for_all())
+        await asyncio.shield(self._listing)
+
+    async def _ask_for_all(self) -> None:
+        try:
+            found = await self._metadata(None, _TIMEOUT)
+            self._known = frozenset(name for name, info in found.items() if info.error is None)
+        except PixyError:
+            pass  # then everybody is a stranger
+        finally:
+            self._listed = self._now()
+            self._listing = None
 
     def _end(self, topic: str, task: asyncio.Task[int | None]) -> None:
         del self._under_way[topic]
@@ -90,16 +164,20 @@ class TopicLookups:
         if not failed:
             self._failed.pop(topic, None)
             return
+        self._remember(topic, error if isinstance(error, PixyError) else None)
+
+    def _remember(self, topic: str, error: PixyError | None) -> None:
         if len(self._failed) >= _MANY:
             now = self._now()
             self._failed = {name: entry for name, entry in self._failed.items() if entry[0] > now}
-        until = self._now() + self._interval
-        self._failed[topic] = (until, error if isinstance(error, PixyError) else None)
+        self._failed[topic] = (self._now() + self._interval, error)
 
     def close(self) -> None:
         """End the look-ups that are under way."""
-        for task in self._under_way.values():
+        for task in (*self._under_way.values(), *self._resolving.values()):
             task.cancel()
+        if self._listing is not None:
+            self._listing.cancel()
 
 
 __all__ = ["TopicLookups"]

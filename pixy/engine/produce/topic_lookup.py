@@ -27,15 +27,16 @@ class Resolved:
     error: PixyError | None = None
 
 
-async def look_up(writable: Writable, topic: str) -> Resolved:
+async def look_up(writable: Writable, topic: str, attempts: int = LOOKUPS) -> Resolved:
     """Look a topic up.
 
     Args:
         writable: asks a broker; a PixyError that it raises is part of the result.
         topic: which one.
+        attempts: how often, until it is found.
     """
     found = Resolved(None)
-    for attempt in range(LOOKUPS):
+    for attempt in range(attempts):
         if attempt:
             await asyncio.sleep(LOOKUP_PAUSE)
         try:

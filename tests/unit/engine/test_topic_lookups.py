@@ -10,8 +10,9 @@ import pytest
 from confluent_kafka import KafkaError as LibraryError
 
 from actors.testing import Sim, simulate
+from pixy.engine.produce.topic_lookup import Resolved
 from pixy.engine.topic_lookups import TopicLookups
-from pixy.errors import KafkaError, UnknownTopic
+from pixy.errors import KafkaError, ShuttingDown, UnknownTopic
 
 INTERVAL = 0.5
 TOPIC = SimpleNamespace(error=None, partitions={0: SimpleNamespace(leader=1), 1: SimpleNamespace(leader=-1)})
@@ -91,7 +92,7 @@ def test_look_ups_at_the_same_time_are_bounded_and_so_is_the_memory_of_failed_on
         for first in (0, 1500, 3000):
             await asyncio.gather(*(kafka.lookups.partitions(f"t{n}") for n in range(first, first + 1500)))
             await asyncio.sleep(INTERVAL)
-        assert kafka.most_at_once == 16
+        assert kafka.most_at_once == 9, "eight, and one that asks for all topics"
         assert len(kafka.lookups._failed) < 1500
 
     simulate(scenario, seed=1)
@@ -110,5 +111,58 @@ def test_a_topic_that_is_being_made_is_not_missing(code: int) -> None:
         else:
             assert await kafka.lookups.writable("missing") is None
         assert await kafka.lookups.partitions("new") is None
+
+    simulate(scenario, seed=1)
+
+
+def test_a_topic_that_exists_does_not_wait_behind_thousands_that_do_not() -> None:
+    async def scenario(sim: Sim) -> None:
+        kafka = Kafka(sim)
+
+        async def metadata(topic: str | None, timeout: float) -> dict[str, Any]:
+            if topic is None:
+                await asyncio.sleep(0.1)
+                kafka.requests.append("all")
+                return {"honest": TOPIC}
+            return {"honest": TOPIC} if topic == "honest" else await kafka.metadata(topic, timeout)
+
+        lookups = TopicLookups(metadata, INTERVAL, sim.loop.time)
+        strangers = [asyncio.create_task(lookups.resolve(f"none{number}")) for number in range(2000)]
+        await asyncio.sleep(0.35)
+        begun = sim.loop.time()
+        assert (await lookups.resolve("honest")).partitions == (0,)
+        assert sim.loop.time() - begun < 0.2, "virtual seconds"
+        assert not strangers[-1].done() and kafka.most_at_once == 8
+        assert all(found.partitions is None for found in await asyncio.gather(*strangers))
+        assert kafka.requests.count("all") <= sim.loop.time() + 1
+
+    simulate(scenario, seed=1)
+
+
+def test_a_topic_that_was_missing_lately_is_sought_once_and_found_as_soon_as_it_exists() -> None:
+    async def scenario(sim: Sim) -> None:
+        kafka = Kafka(sim)
+        assert await asyncio.gather(*(kafka.lookups.resolve("t") for _ in range(9))) == [Resolved(None)] * 9
+        assert kafka.requests == ["t"] * 3, "for all askers together"
+        assert await kafka.lookups.resolve("t") == Resolved(None)
+        assert len(kafka.requests) == 4
+        kafka.answer = TOPIC
+        assert await kafka.lookups.resolve("t") == Resolved((0,))
+        assert len(kafka.requests) == 5
+        assert await kafka.lookups.writable("t") == (0,)
+        assert len(kafka.requests) == 5, "its producer need not ask again"
+        assert await kafka.lookups.writable("t") == (0,)
+        assert len(kafka.requests) == 6
+
+    simulate(scenario, seed=1)
+
+
+def test_look_ups_under_way_end_with_their_cluster() -> None:
+    async def scenario(sim: Sim) -> None:
+        kafka = Kafka(sim)
+        asking = asyncio.create_task(kafka.lookups.resolve("t"))
+        await asyncio.sleep(0.05)
+        kafka.lookups.close()
+        assert isinstance((await asking).error, ShuttingDown)
 
     simulate(scenario, seed=1)

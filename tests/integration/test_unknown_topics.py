@@ -1,0 +1,59 @@
+"""Clients that name topics which do not exist: they hold up nobody else, and cost no actor."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import grpc
+
+from pixy.proto import kafkapixy_pb2 as pb
+from tests.integration.restv1.support import b64, produce
+from tests.kafka.cluster import Cluster
+from tests.support import eventually, make_config, serving, status_of
+
+
+async def test_an_honest_produce_beside_thousands_of_unknown_topics(kafka: Cluster, name: str) -> None:
+    kafka.create_topic(name)
+    many = 400
+    async with serving(make_config(kafka.bootstrap())) as daemon:
+        cluster = daemon.engine.system.lookup("/service/default")
+        assert cluster is not None
+        lookups = cluster._cell.actor._lookups  # type: ignore[attr-defined]
+        asked: list[str | None] = []
+        metadata = lookups._metadata
+
+        async def counted(topic: str | None, timeout: float) -> Any:
+            asked.append(topic)
+            return await metadata(topic, timeout)
+
+        lookups._metadata = counted
+        strangers = [
+            asyncio.create_task(
+                status_of(daemon.stub.Produce(pb.ProdRq(topic=f"{name}-{number}", message=b"x")))
+            )
+            for number in range(many)
+        ]
+
+        async def begun() -> int:
+            return len(asked)
+
+        before = await eventually(begun)
+        assert await daemon.produce(name, b"x", b"k") == (0, 0)
+        between = len(asked) - before
+        assert between < many // 4, f"Kafka was asked {between} times first: it waited behind the others"
+        paths = [path for path in daemon.engine.system.paths() if path.endswith(".producer")]
+        assert paths == [f"/service/default/{name}.producer"]
+        for status, _ in await asyncio.gather(*strangers):
+            assert status is grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_every_way_to_produce_costs_no_actor(kafka: Cluster, name: str) -> None:
+    async with serving(make_config(kafka.bootstrap())) as daemon:
+        assert (await daemon.post(f"/topics/{name}/messages?sync", b"x")).status == 404
+        assert (await daemon.post(f"/topics/{name}/messages", b"x")).status == 200
+        assert (await produce(daemon, name, [{"value": b64(b"x")}])).status == 404
+        assert not [path for path in daemon.engine.system.paths() if path.endswith(".producer")]
+        kafka.create_topic(name)
+        partition, offset = await daemon.produce(name, b"x")
+        assert (partition, offset) == (0, 0), "it is found as soon as it exists"
