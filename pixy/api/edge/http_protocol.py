@@ -12,11 +12,13 @@ closing                aborted after :data:`_LINGER`, if the client does not tak
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Any
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import RequestHandler
 
@@ -24,6 +26,8 @@ from pixy.api.edge.acceptor import refusal
 from pixy.api.edge.connections import Slot
 from pixy.api.edge.heads import Heads
 from pixy.config.model import Connections
+
+logger = logging.getLogger("pixy.api")
 
 _MAX_LINE = 64 * 1024
 _LINGER = 10.0
@@ -176,7 +180,8 @@ class HttpConnection(RequestHandler):
         transport = self.transport
         if self._close or transport is None:
             return
-        idle = not self._request_in_progress and not self._messages
+        waits = self._waiter is not None and not self._waiter.done()
+        idle = waits or not self._request_count  # a request may have been taken and not begun yet
         self._close = True  # what comes is no longer read
         if not idle:
             return  # it ends after the requests that are in progress
@@ -205,6 +210,16 @@ class HttpConnection(RequestHandler):
     def _abort(self) -> None:
         if self.transport is not None:
             self.transport.abort()
+
+    def log_exception(self, *args: Any, **kw: Any) -> None:
+        """Log an error of ours. Neither what a client has malformed nor one that has gone is a reason for a traceback."""
+        error = kw.get("exc_info")
+        if isinstance(error, ConnectionError):
+            logger.debug("a client has gone: %s", error)
+        elif isinstance(error, HttpProcessingError):
+            logger.debug("a malformed request: %s", error.message.partition("\n")[0])
+        else:
+            super().log_exception(*args, **kw)
 
     # -- the end ----------------------------------------------------------------------------------
 
