@@ -24,6 +24,7 @@ from tests.pages import ROOT, Block, blocks, developing, differences
 
 STARTING = ("README.md", "docs/install.md")
 """The pages that say how to set the PATH; the others assume that it is set."""
+IN_ANOTHER = "With `make run` in another terminal"
 TIMEOUT = 600
 """Seconds that one block may take, and a terminal to be ready."""
 LINKED = ("config", "docs", "examples", "proto", "pixy", "actors", "deploy", "README.md")
@@ -197,8 +198,14 @@ def run_page(page: str, folder: Path) -> Iterator[str]:
 
 
 def runnable(page: str) -> Iterator[Block]:
-    """Yield the blocks that are run: of the shell, and the clients in Python (other tests run the programs of actors)."""
-    for block in blocks(page):
+    """Yield the blocks that are run: of the shell, and the clients in Python (other tests run the programs of actors).
+
+    A page that only says that ``make run`` runs in another terminal begins with that.
+    """
+    found = blocks(page)
+    if IN_ANOTHER in (ROOT / page).read_text() and not any("terminal" in block.options for block in found):
+        yield Block(page, 0, "sh", ("terminal",), "make run\n")
+    for block in found:
         if (block.language == "sh" and not block.reason and not developing(block)) or (
             block.language == "python" and "KafkaPixyStub" in block.text
         ):

@@ -12,7 +12,11 @@ import pytest
 from tests.effort import LONG
 from tests.support import ROOT
 
-PAGES = ("README.md", "docs/install.md", "docs/configuration.md")
+PAGES = tuple(
+    page
+    for page in ("README.md", "docs/install.md", "docs/configuration.md", "docs/shell.md")
+    if (ROOT / page).exists()
+)
 LONG_PAGES = ("docs/pipeline.md",)
 """These start Kafka and Spark: minutes."""
 NAMESPACE = ["unshare", "--net", *([] if os.geteuid() == 0 else ["--map-root-user"])]
