@@ -79,7 +79,7 @@ async def test_kafka_pixy_s_own_api_answers_as_before(kafka: Cluster, name: str)
             ("GET", "/nothing", 404, b"404 page not found\n"),
             ("GET", "/topics/", 404, b"404 page not found\n"),
             ("GET", f"/topics/{name}/", 404, b"404 page not found\n"),
-            ("PUT", f"/topics/{name}", 405, b""),
+            ("PUT", f"/topics/{name}/messages", 405, b""),
             ("POST", "/topics", 405, b""),
             ("HEAD", "/topics", 405, b""),
             ("POST", f"/topics/{name}/", 404, b"404 page not found\n"),
