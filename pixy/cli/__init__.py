@@ -1,13 +1,24 @@
 """The ``kafka-pixy`` program: the daemon, and client commands that talk to one."""
 
+COMPLETE = "_KAFKA_PIXY_COMPLETE"
+"""The environment variable by which a shell's completion script calls the program."""
+
 COMMANDS = {
     "produce": "write messages to a topic",
-    "consume": "read messages as a member of a group",
+    "consume": "read messages, as a member of a group or without one",
+    "topic": "list, create, describe, change and delete topics",
+    "group": "list, describe, reset and delete consumer groups",
     "ack": "acknowledge a message",
     "offsets": "show or set a group's offsets",
     "topics": "list topics, or show one",
     "consumers": "show who consumes a topic",
+    "status": "show a daemon's version, and whether its brokers answer",
+    "doctor": "check what a daemon needs here, and say what to do",
+    "version": "show the version",
+    "completion": "print the completion script of a shell",
+    "man": "write man pages",
 }
+"""Commands of the shell, by name: ``pixy.cli.shell.app`` knows the module of each."""
 
 PROGRAMS = {
     "config": "check, show or write the daemon's configuration",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import json
 import logging
 import logging.handlers
@@ -46,7 +47,7 @@ class ConsoleFormatter(logging.Formatter):
     """``2022-07-27 10:00:00.000000 Z info </service/default> "some text" k=v``"""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Format a record as one line; a traceback follows on further lines."""
+        """Format a record as one line; a traceback, or the record's ``block``, follows on further lines."""
         moment = time.localtime(record.created)
         zone = "Z" if moment.tm_gmtoff == 0 else f"{moment.tm_gmtoff // 3600:+03d}"
         micros = int(record.created % 1 * 1e6)
@@ -58,11 +59,14 @@ class ConsoleFormatter(logging.Formatter):
             f"{time.strftime('%Y-%m-%d %H:%M:%S', moment)}.{micros:06d} {zone} "
             f"{record.levelname.lower()} <{actor}> {json.dumps(text, ensure_ascii=False)}{fields}"
         )
+        line = escaped(line)
+        if block := getattr(record, "block", ""):
+            line = f"{line}\n{textwrap.indent(escaped(block, keep=chr(10)), '  ')}"
         if not record.exc_info:
-            return escaped(line)
+            return line
         # An exception's text may contain what looks like a line of this log: its lines are indented.
         trace = escaped(self.formatException(record.exc_info), keep="\n\t")
-        return f"{escaped(line)}\n{textwrap.indent(trace, '  ')}"
+        return f"{line}\n{textwrap.indent(trace, '  ')}"
 
 
 def _field(value: Any) -> str:
@@ -90,6 +94,8 @@ class JsonFormatter(logging.Formatter):
             "pid": record.process,
             "tid": record.thread,
         }
+        if block := getattr(record, "block", ""):
+            document["block"] = block
         if record.exc_info and record.exc_info[0] is not None:
             document["excType"] = record.exc_info[0].__name__
             document["excValue"] = str(record.exc_info[1])
@@ -134,6 +140,17 @@ class _BoundedQueueHandler(logging.handlers.QueueHandler):
         return record  # formatted by the writer's thread; nothing leaves the process
 
 
+class _Syslog(logging.handlers.SysLogHandler):
+    """Sends a record's ``block`` line by line: a datagram is short."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        super().emit(record)
+        for line in getattr(record, "block", "").splitlines():
+            part = copy.copy(record)
+            part.msg, part.args = "%s", (line,)
+            super().emit(part)
+
+
 def make_handlers(loggers: Sequence[Logger]) -> list[logging.Handler]:
     """Make the handlers of the configured loggers. Unknown names are ignored, as in the original."""
     handlers: list[logging.Handler] = []
@@ -145,7 +162,7 @@ def make_handlers(loggers: Sequence[Logger]) -> list[logging.Handler]:
             handler.setFormatter(JsonFormatter() if logger.name == "json" else ConsoleFormatter())
         elif logger.name == "syslog":
             host, _, port = logger.params.get("addr", "127.0.0.1:514").rpartition(":")
-            handler = logging.handlers.SysLogHandler(address=(host, int(port)))
+            handler = _Syslog(address=(host, int(port)))
             handler.setFormatter(SyslogFormatter())
         else:
             continue

@@ -51,6 +51,21 @@ def _parser(wanted: str | None) -> argparse.ArgumentParser:
     return parser
 
 
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser with the options of all commands that can be imported: those without Spark, if it is missing."""
+    parser = argparse.ArgumentParser(
+        prog="kafka-pixy pipeline",
+        description="Archive topics to a lake with Spark, replay them, and prove both.",
+    )
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    for name, (module, text) in MODULES.items():
+        try:
+            importlib.import_module(module).add_parser(commands)
+        except ImportError:
+            commands.add_parser(name, help=text)
+    return parser
+
+
 def run(argv: Sequence[str]) -> int:
     """Run a command; return its exit code."""
     wanted = argv[0] if argv and argv[0] in MODULES else None

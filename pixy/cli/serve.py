@@ -14,6 +14,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from pixy.cli import flags as command_line
+from pixy.cli.leftovers import Leftovers
 from pixy.cli.logs import configured
 from pixy.cli.pid_file import pid_file
 from pixy.cli.reloading import Reloader
@@ -80,8 +81,13 @@ def run(args: Sequence[str]) -> int:
                 reloader,
                 announce=bool(options.sandbox),
                 wait_for_kafka=bool(options.waitForKafka),
+                pid_file=options.pidFile,
             )
             code = _run_loop(daemon.run)
+    except StartError as error:
+        # Here, because now the log is written: this is the last line.
+        _complain(f"Failed to start service: err=({error})")
+        code = EXIT_FAILED_TO_START
     except (ConfigError, OSError, ValueError) as error:
         _complain(f"Failed to initialize: err=({error})")
         code = EXIT_FAILED_TO_START
@@ -170,6 +176,7 @@ class Daemon:
         reloader: reads everything again on SIGHUP, and when a file has changed.
         announce: print how to use the sandbox.
         wait_for_kafka: wait until the brokers answer, instead of failing to start.
+        pid_file: its path, or empty.
     """
 
     def __init__(
@@ -180,6 +187,7 @@ class Daemon:
         *,
         announce: bool = False,
         wait_for_kafka: bool = False,
+        pid_file: str = "",
     ) -> None:
         self._app = app
         self._abandon = abandon
@@ -187,6 +195,7 @@ class Daemon:
         self._announce = announce
         self._wait_for_kafka = wait_for_kafka
         self._signalled = asyncio.Event()
+        self._leftovers = Leftovers(pid_file, app.unix_addr)
 
     async def run(self) -> int:
         """Start, wait for a signal or a failure, drain, stop; return the exit code."""
@@ -201,8 +210,9 @@ class Daemon:
         try:
             await engine.start(listeners(engine, self._app))
         except StartError as error:
-            _complain(f"Failed to start service: err=({error})")
-            return EXIT_FAILED_TO_START
+            logger.error("failed to start: %s", error)
+            raise
+        self._leftovers.made()
         if self._announce:
             print(_welcome(self._app), flush=True)
         return await self._serve(engine)
@@ -229,16 +239,18 @@ class Daemon:
                 flush=True,
             )
             code = code or EXIT_NOT_DRAINED
+            self._leftovers.remove()
             self._abandon(code)
+        logger.info("stopped, exit code %d", code)
         return code
 
     def _dump(self, engine: Engine) -> None:
         if hasattr(engine, "diagnostics"):
-            for line in engine.diagnostics.dump().splitlines():
-                logger.warning("dump: %s", line)
+            logger.warning("dump (SIGUSR1)", extra={"block": engine.diagnostics.dump()})
 
     def _signal(self, number: int) -> None:
         if self._signalled.is_set():
+            self._leftovers.remove()
             os._exit(EXIT_SIGNAL + number)
         self._signalled.set()
 

@@ -10,7 +10,7 @@ import contextlib
 import json
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 
 from actors import ActorSystem, SlowHandler, TraceContext, trace_as
@@ -28,6 +28,15 @@ MAX_SLOW = 1_000
 
 MAX_CRASHES = 20
 """How many kinds of failures a dump shows, the latest first."""
+
+
+def _indented(dump: str) -> Iterator[str]:
+    """Indent each actor, and what stands below it, by its depth in the tree."""
+    depth = 1
+    for line in dump.splitlines():
+        if line.startswith("/"):
+            depth = line.partition(" ")[0].count("/")
+        yield "  " * depth + line
 
 
 class Diagnostics:
@@ -84,7 +93,11 @@ class Diagnostics:
     def dump(self) -> str:
         """Describe all actors and what each is doing, who waits for whom, and which failures occurred."""
         graph = wait_graph(self._system)
-        lines = ["actors:", self._system.dump(), f"asks under way: {len(graph['asks']) + graph['hidden']}"]
+        lines = [
+            "actors:",
+            *_indented(self._system.dump()),
+            f"asks under way: {len(graph['asks']) + graph['hidden']}",
+        ]
         lines += [
             f"  {ask['asker'] or 'outside'} -> {ask['target']} {ask['message']} {ask['state']} "
             f"{ask['age']:.3f} s{' IN A CIRCLE' if ask['cycle'] else ''}"

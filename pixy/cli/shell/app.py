@@ -1,0 +1,108 @@
+"""Runs a command of the shell: finds its module, and turns what a person caused into one line."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any, Final, cast
+
+import click
+
+from pixy.cli import COMMANDS, COMPLETE, PROGRAMS
+from pixy.cli.shell.errors import (
+    EXIT_BROKEN_PIPE,
+    EXIT_INTERRUPTED,
+    EXIT_USAGE,
+    ShellError,
+)
+from pixy.cli.shell.framework import Group
+from pixy.escaping import escaped
+
+PROGRAM: Final = "kafka-pixy"
+
+_MODULES: Final = {
+    "produce": "produce",
+    "consume": "consume",
+    "topic": "topic",
+    "group": "group",
+    "ack": "offsets",
+    "offsets": "offsets",
+    "topics": "lists",
+    "consumers": "lists",
+    "status": "about",
+    "doctor": "doctor",
+    "version": "about",
+    "completion": "about",
+    "man": "about",
+}
+"""The module of each command, in this package; it has a click command of that name."""
+
+
+class Root(Group):
+    """All commands. One that runs is imported when it is named."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """List the commands of the shell, and the programs beside it."""
+        return [*COMMANDS, *PROGRAMS]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command."""
+        if cmd_name in PROGRAMS:
+            from pixy.cli.shell.bridge import program
+
+            return program(cmd_name)
+        if cmd_name not in _MODULES:
+            return None
+        found: Any = importlib.import_module(f"pixy.cli.shell.{_MODULES[cmd_name]}")
+        return cast(click.Command, getattr(found, cmd_name))
+
+
+ROOT: Final = Root(PROGRAM, help="gRPC and REST proxy for Apache Kafka. Without a command it serves.")
+
+
+def run(argv: Sequence[str]) -> int:
+    """Run one command; return the exit code."""
+    name = " ".join([PROGRAM, *argv[:1]])
+    try:
+        with ROOT.make_context(PROGRAM, list(argv)) as ctx:
+            code = ROOT.invoke(ctx)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except click.exceptions.Exit as error:
+        return error.exit_code
+    except click.exceptions.NoArgsIsHelpError as error:
+        _complain(error.format_message())
+        return EXIT_USAGE
+    except click.ClickException as error:
+        where = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else name
+        text = " ".join(error.format_message().split()).removesuffix(".")
+        _complain(f"{where}: {text} (see {where} --help)")
+        return EXIT_USAGE
+    except ShellError as error:
+        _complain(f"{name}: {error}")
+        return error.code
+    except BrokenPipeError:
+        # The reader is gone (`| head`): keep the interpreter from flushing again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_BROKEN_PIPE
+    except OSError as error:
+        _complain(f"{name}: {error}")
+        return 1
+    except (KeyboardInterrupt, click.Abort):
+        return EXIT_INTERRUPTED
+
+
+def complete() -> int:
+    """Answer a shell's completion script."""
+    from click.shell_completion import shell_complete
+
+    return shell_complete(ROOT, {}, PROGRAM, COMPLETE, os.environ[COMPLETE])
+
+
+def _complain(text: str) -> None:
+    print(escaped(text, keep="\n"), file=sys.stderr, flush=True)
+
+
+__all__ = ["COMPLETE", "PROGRAM", "ROOT", "complete", "run"]

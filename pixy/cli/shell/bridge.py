@@ -1,0 +1,87 @@
+"""The programs beside the shell (``tap``, ``wire``, ``pipeline``, ``config``, ``serve``) as click sees them.
+
+They parse their command lines with argparse. For completion, help and man pages their options become click's; when one runs, it gets its
+arguments as they are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+from typing import Any, Final
+
+import click
+
+from pixy.cli import MODULES, PROGRAMS
+
+_PARSERS: Final = {
+    "tap": ("pixy.cli.tap_flags", "make_parser"),
+    "wire": ("pixy.cli.wire", "make_parser"),
+    "pipeline": ("pixy.cli.pipeline", "make_parser"),
+    "config": ("pixy.cli.config_commands", "_parser"),
+}
+"""Where the argparse parser of a program is made."""
+
+
+def program(name: str) -> click.Command:
+    """Return a program as a click command."""
+    module = importlib.import_module(f"pixy.cli.{MODULES.get(name, name)}")
+    where, function = _PARSERS[name]
+    parser: argparse.ArgumentParser = getattr(importlib.import_module(where), function)()
+    command = of_parser(parser, name, PROGRAMS[name])
+
+    def invoke(ctx: click.Context) -> int:
+        return int(module.run(ctx.args))
+
+    command.invoke = invoke  # type: ignore[method-assign]
+    return command
+
+
+def of_parser(parser: argparse.ArgumentParser, name: str, short_help: str = "") -> click.Command:
+    """Return a click command with the options of an argparse parser, for completion and man pages."""
+    params: list[click.Parameter] = []
+    commands: dict[str, click.Command] = {}
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            helps = {each.dest: each.help or "" for each in action._choices_actions}
+            for each, sub in action.choices.items():
+                commands[each] = of_parser(sub, each, helps.get(each, ""))
+        elif action.option_strings:
+            if not isinstance(action, argparse._HelpAction):
+                params.append(_option(action))
+        elif action.help is not argparse.SUPPRESS:
+            params.append(click.Argument([action.dest], required=False, nargs=1))
+    options: dict[str, Any] = {
+        "name": name,
+        "params": params,
+        "help": parser.description or short_help,
+        "short_help": short_help or None,
+        "epilog": parser.epilog,
+        "context_settings": {"ignore_unknown_options": True, "allow_extra_args": True},
+    }
+    return click.Group(commands=commands, **options) if commands else click.Command(**options)
+
+
+def _option(action: argparse.Action) -> click.Option:
+    switch = action.nargs == 0
+    kind: Any = (
+        click.Choice([str(each) for each in action.choices]) if action.choices and not switch else None
+    )
+    metavar = action.metavar if isinstance(action.metavar, str) else None
+    text = "" if action.help in (None, argparse.SUPPRESS) else str(action.help)
+    text = (
+        text.replace("%(default)s", str(action.default))
+        .replace("%(default)g", str(action.default))
+        .replace("%%", "%")
+    )
+    return click.Option(
+        [*action.option_strings, f"x_{action.dest}"],
+        is_flag=switch,
+        type=kind,
+        metavar=None if switch else metavar,
+        help=text,
+        hidden=action.help is argparse.SUPPRESS,
+    )
+
+
+__all__ = ["of_parser", "program"]

@@ -1,0 +1,169 @@
+"""``kafka-pixy consume``: reads messages, as a member of a group or without one."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+import click
+
+from pixy.cli.shell.errors import EXIT_INTERRUPTED, EXIT_NOTHING, EXIT_USAGE, DaemonGone, ShellError
+from pixy.cli.shell.framework import EXITS, Command, connected
+from pixy.cli.shell.message_format import Message, formatter
+from pixy.cli.shell.names import GROUP, TOPIC
+from pixy.cli.shell.output import note
+from pixy.cli.shell.progress import Bar
+from pixy.cli.shell.readers import BEGIN, GroupReader, PartitionReader, Reader
+from pixy.cli.shell.session import Session
+from pixy.cli.shell.times import milliseconds
+from pixy.escaping import escaped
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 5.0
+"""Seconds between two attempts to reach a daemon that has gone."""
+
+EXAMPLES: Final = {
+    "kafka-pixy consume foo -g bar --from-beginning": "a new group begins at its oldest message, not at the end",
+    "kafka-pixy consume foo -g bar --follow --json | jq .value": "until Ctrl-C, also over a restart of the daemon",
+    "kafka-pixy consume foo --until-end --format '%p %o %T %k: %s\\n'": "the whole topic, without a group, as with kcat",
+    "kafka-pixy consume foo --partition 0 --since 15m -n 0": "",
+}
+
+
+@click.command(
+    "consume",
+    cls=Command,
+    examples=EXAMPLES,
+    exits={**EXITS, 4: "fewer messages came than -n asks for", 141: "the reader of the output has gone"},
+    help="Read messages. With --group as a member of a group, which remembers what was read; without it from the oldest message on, "
+    "and nothing is remembered.",
+)
+@click.argument("topic", shell_complete=TOPIC)
+@click.option("-g", "--group", default="", shell_complete=GROUP, help="Consumer group.")
+@click.option(
+    "-n",
+    "--count",
+    type=click.IntRange(min=0),
+    help="Messages to read; 0: no end.  [default: 1, or with --follow or --until-end no end]",
+)
+@click.option("--follow", is_flag=True, help="Wait on when nothing comes, and for a daemon that has gone.")
+@click.option(
+    "--from-beginning",
+    is_flag=True,
+    help="Begin at the oldest message, unless the group has committed offsets.",
+)
+@click.option("--until-end", is_flag=True, help="Stop after the messages that are there now.")
+@click.option(
+    "-p",
+    "--partition",
+    "partitions",
+    multiple=True,
+    type=click.IntRange(min=0),
+    help="Only this one (without a group); may be repeated.",
+)
+@click.option(
+    "--since", help="Begin at a time (without a group): 2026-11-22T10:00, 15m (ago), now, or milliseconds."
+)
+@click.option(
+    "--ack",
+    type=click.Choice(["explicit", "auto", "none"]),
+    default="explicit",
+    show_default=True,
+    help="Acknowledge each message once it was printed, when it is sent, or not.",
+)
+@click.option(
+    "--format",
+    "form",
+    help="As kcat's: %t %p %o %k %K %s %S %R %T %h %% and \\n \\t \\xNN.  [default: '%s\\n']",
+)
+@connected
+def consume(session: Session, topic: str, **given: Any) -> int:
+    """Read messages."""
+    if given["group"] and (given["partitions"] or given["since"]):
+        flag = "--partition" if given["partitions"] else "--since"
+        raise ShellError(
+            f"{flag} is for reading without a group; kafka-pixy group reset sets where a group goes on",
+            EXIT_USAGE,
+        )
+    if given["form"] is not None and session.out.structured:
+        raise ShellError("--format and --output cannot be given together", EXIT_USAGE)
+    shape = formatter(given["form"] or r"%s\n")
+    since = milliseconds(given["since"], "--since") if given["since"] else BEGIN
+    count = given["count"]
+    if count is None:
+        count = 0 if given["follow"] or given["until_end"] else 1
+
+    def open_reader() -> Reader:
+        session.topic(topic)  # asking a group for a topic that does not exist might create it
+        if given["group"]:
+            return GroupReader(
+                session, topic, given["group"], given["ack"], from_beginning=given["from_beginning"]
+            )
+        return PartitionReader(session, topic, given["partitions"], since)
+
+    reader = open_reader()
+    with Bar("consuming", messages=count or None, prints=True) as bar:
+        loop = _Loop(session, reader, shape, bar)
+        try:
+            got = loop.run(count, follow=given["follow"], until_end=given["until_end"])
+        except KeyboardInterrupt:
+            reader.close()
+            return EXIT_INTERRUPTED
+    if got < count and not (given["until_end"] and reader.finished()):
+        hint = ""
+        if isinstance(reader, GroupReader) and reader.is_new and not got:
+            hint = "; a new group begins at the end of a topic: --from-beginning reads what is there"
+        note(f"{got} of {count} messages; nothing more came{hint}")
+        return EXIT_NOTHING
+    return 0
+
+
+class _Loop:
+    def __init__(self, session: Session, reader: Reader, shape: Callable[[Message], bytes], bar: Bar) -> None:
+        self._session, self._reader, self._shape, self._bar = session, reader, shape, bar
+        self._pause = 0.0
+
+    def run(self, count: int, *, follow: bool, until_end: bool) -> int:
+        """Read and print until the count, the end or Ctrl-C; return how many there were."""
+        got = 0
+        while not (count and got >= count) and not (until_end and self._reader.finished()):
+            try:
+                message = self._reader.next()
+            except DaemonGone as error:
+                if not follow:
+                    raise
+                self._wait(error)
+                continue
+            if self._pause:
+                note(f"the daemon at {self._session.server} is back")
+                self._pause = 0.0
+            if message is None:
+                if follow or (not count and not until_end):
+                    continue
+                break
+            self._print(message)
+            self._reader.done(message)
+            got += 1
+            self._bar.update(got)
+        self._reader.close()
+        return got
+
+    def _wait(self, error: DaemonGone) -> None:
+        if not self._pause:
+            note(f"{error.details}; trying again until Ctrl-C")
+        self._pause = min(_LONGEST_PAUSE, 2 * self._pause or _FIRST_PAUSE)
+        time.sleep(self._pause)
+
+    def _print(self, message: Message) -> None:
+        if self._session.out.structured:
+            self._session.out.document(message.view())
+            return
+        shown = self._shape(message)
+        if sys.stdout.isatty():  # a file or another program gets it as it is
+            shown = escaped(shown.decode("utf-8", "replace"), keep="\n\t").encode()
+        sys.stdout.buffer.write(shown)
+        sys.stdout.buffer.flush()
+
+
+__all__ = ["consume"]

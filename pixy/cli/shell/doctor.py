@@ -1,0 +1,245 @@
+"""``kafka-pixy doctor``: checks what a daemon needs here, and says what to do about what it lacks."""
+
+from __future__ import annotations
+
+import resource
+import socket
+import time
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+import click
+
+from pixy.cli.shell.errors import CallError
+from pixy.cli.shell.framework import Command
+from pixy.cli.shell.output import FORMS, Output
+from pixy.config.model import App, Proxy
+
+OK, WARN, FAIL = "ok", "warn", "fail"
+_FEW_FILES: Final = 4096
+"""Open files that some 400 groups need: each has about eight."""
+_PATIENCE: Final = 5.0
+"""Seconds that a broker or a daemon has to answer."""
+_CLOCK: Final = 2.0
+"""Seconds that two clocks may differ."""
+_NEVER: Final = "kafka-pixy-doctor"
+"""A topic that is only checked, never created."""
+
+
+class Finding(NamedTuple):
+    """One thing that was checked.
+
+    Attributes:
+        result: ``ok``, ``warn`` or ``fail``.
+        check: what was checked.
+        found: what is so.
+        todo: what to do about it; empty if nothing.
+    """
+
+    result: str
+    check: str
+    found: str
+    todo: str = ""
+
+
+@click.command(
+    "doctor",
+    cls=Command,
+    examples={
+        "kafka-pixy doctor": "the default configuration, and a daemon at localhost:19091",
+        "kafka-pixy doctor --config /etc/kafka-pixy.yaml --json": "",
+    },
+    exits={
+        0: "nothing failed",
+        1: "something failed: the last column says what to do",
+        2: "wrong command line",
+    },
+    help="Check the configuration, ports, open files, Kafka (reachability, versions, rights), and the clock of a running daemon. "
+    "Nothing is changed.",
+)
+@click.option(
+    "--config", default="", metavar="FILE", help="The daemon's configuration.  [default: $KAFKA_PIXY_CONFIG]"
+)
+@click.option("--kafkaPeers", "peers", default="", help="As the daemon's flag.")
+@click.option(
+    "--server",
+    envvar="KAFKA_PIXY_SERVER",
+    default="localhost:19091",
+    show_default=True,
+    show_envvar=True,
+    help="A running daemon.",
+)
+@click.option(
+    "--output",
+    type=click.Choice(FORMS),
+    default="table",
+    show_default=True,
+    help="For people, or for programs.",
+)
+@click.option("--json", "as_json", is_flag=True, help="The same as --output json.")
+def doctor(config: str, peers: str, server: str, output: str, as_json: bool) -> int:
+    """Check everything; return 1 if something failed."""
+    findings = list(check(config, peers, server))
+    rows = [list(each) for each in findings]
+    documents = [each._asdict() for each in findings]
+    Output("json" if as_json else output).result(documents, ("result", "check", "found", "what to do"), rows)
+    return int(any(each.result == FAIL for each in findings))
+
+
+def check(config: str, peers: str, server: str) -> Iterator[Finding]:
+    """Make all checks.
+
+    Args:
+        config: a file, or empty.
+        peers: seed brokers that override the file's, or empty.
+        server: a daemon's gRPC address.
+    """
+    from pixy.cli import flags
+    from pixy.errors import ConfigError
+
+    arguments = [f"--config={config}"] if config else []
+    arguments += [f"--kafkaPeers={peers}"] if peers else []
+    try:
+        _, app = flags.parse(arguments)
+    except ConfigError as error:
+        yield Finding(
+            FAIL,
+            "configuration",
+            " ".join(str(error).split()),
+            "correct it: kafka-pixy config check says more",
+        )
+        return
+    yield Finding(
+        OK, "configuration", f"{config or 'defaults and environment'}: {len(app.proxies)} cluster(s)"
+    )
+    yield _open_files()
+    running = _daemon(server)
+    yield running
+    yield from _ports(app, running.result == OK)
+    for name, proxy in app.proxies.items():
+        yield from _kafka(name, proxy)
+
+
+def _open_files() -> Finding:
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if most == resource.RLIM_INFINITY or most >= _FEW_FILES:
+        shown = "unlimited" if most == resource.RLIM_INFINITY else str(most)
+        return Finding(OK, "open files", f"at most {shown}")
+    return Finding(
+        WARN, "open files", f"at most {most}", "each group takes about 8: raise it (ulimit -Hn, LimitNOFILE)"
+    )
+
+
+def _daemon(server: str) -> Finding:
+    from pixy.cli.shell.session import Session, Settings
+    from pixy.proto import kafkapixy_pb2 as pb
+
+    began = time.time()
+    try:
+        with Session(Settings(server)) as session:
+            found = session.call("GetStatus", pb.GetStatusRq(), _PATIENCE)
+    except CallError as error:
+        return Finding(WARN, "daemon", error.details, "start one (kafka-pixy), or name it with --server")
+    ahead = found.time / 1000 - (began + time.time()) / 2
+    if abs(ahead) > _CLOCK:
+        return Finding(
+            WARN, "daemon", f"its clock is {ahead:+.1f} s from this machine's", "synchronize the clocks (NTP)"
+        )
+    return Finding(OK, "daemon", f"{server} answers: version {found.version}, up {found.uptime:.0f} s")
+
+
+def _ports(app: App, running: bool) -> Iterator[Finding]:
+    for key, address in (
+        ("grpc_addr", app.grpc_addr),
+        ("tcp_addr", app.tcp_addr),
+        ("rest.addr", app.rest.addr),
+    ):
+        if not address:
+            continue
+        host, _, port = address.rpartition(":")
+        try:
+            with socket.create_server((host.strip("[]") or "0.0.0.0", int(port))):
+                yield Finding(OK, key, f"{address} is free")
+        except (OSError, ValueError, OverflowError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            if running:
+                yield Finding(OK, key, f"{address}: {reason.lower()} (a daemon runs here)")
+            else:
+                yield Finding(FAIL, key, f"{address}: {reason.lower()}", f"free it, or set another {key}")
+
+
+def _kafka(name: str, proxy: Proxy) -> Iterator[Finding]:
+    from pixy.errors import PixyError
+    from pixy.kafka import settings
+    from pixy.kafka.brokers import Brokers
+
+    what = f"kafka ({name})"
+    peers = ",".join(proxy.kafka.seed_peers)
+    try:
+        brokers = Brokers(settings.admin(proxy), _PATIENCE, keep=1)
+    except (OSError, PixyError) as error:
+        yield Finding(FAIL, what, str(error), "correct kafka.tls and its files")
+        return
+    try:
+        found = brokers.topics()
+    except (OSError, PixyError) as error:
+        yield Finding(
+            FAIL, what, f"{peers}: {error}", "is it running, and does kafka.seed_peers name its listener?"
+        )
+        return
+    try:
+        yield Finding(
+            OK,
+            what,
+            f"{peers}: {len(found.brokers)} broker(s), {len(found.partitions) + len(found.errors)} topics",
+        )
+        yield _protocols(what, proxy, brokers)
+        yield _rights(what, brokers)
+    finally:
+        brokers.close()
+
+
+def _protocols(what: str, proxy: Proxy, brokers: Any) -> Finding:
+    """Which group protocols the brokers know, and whether the configured one is among them."""
+    from pixy.errors import PixyError
+    from pixy.wire.exceptions import UnsupportedVersionError
+
+    def asked(connection: Any) -> bool:
+        try:
+            connection.version("ConsumerGroupHeartbeat")
+        except UnsupportedVersionError:
+            return False
+        return True
+
+    try:
+        new = brokers.ask_any(asked)
+    except PixyError as error:
+        return Finding(FAIL, f"{what}: versions", str(error))
+    shown = "classic and KIP-848 groups" if new else "classic groups only (before Kafka 4, or switched off)"
+    if proxy.consumer.kafka_protocol == "consumer" and not new:
+        return Finding(FAIL, f"{what}: versions", shown, "set consumer.membership: kafka")
+    return Finding(OK, f"{what}: versions", shown)
+
+
+def _rights(what: str, brokers: Any) -> Finding:
+    from pixy.errors import InvalidParameter, PixyError
+    from pixy.kafka.errors import UNSUPPORTED_CODES
+    from pixy.kafka.topic_changes import NewTopic, TopicChanges
+
+    where = f"{what}: rights"
+    try:
+        TopicChanges(brokers).create(NewTopic(_NEVER, 1, 1), validate_only=True)
+    except InvalidParameter as error:
+        return Finding(OK, where, f"topics can be created; a policy refused the trial: {error}")
+    except PixyError as error:
+        if getattr(error, "code", 0) in UNSUPPORTED_CODES:
+            return Finding(OK, where, "the brokers cannot say (a sandbox?)")
+        if "authorized" in str(error) or "authorization" in str(error).lower():
+            return Finding(
+                WARN, where, "topics may not be created", "grant Create, or set admin_changes: false"
+            )
+        return Finding(WARN, where, str(error))
+    return Finding(OK, where, "topics may be listed and created")
+
+
+__all__ = ["doctor"]

@@ -1,0 +1,126 @@
+"""What goes wrong in the shell, as one line that says what to do."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Any, Final
+
+import grpc
+
+from pixy.errors import ShuttingDown
+
+EXIT_ERROR: Final = 1
+EXIT_USAGE: Final = 2
+EXIT_NOTHING: Final = 4
+"""``consume`` ended with fewer messages than requested."""
+EXIT_INTERRUPTED: Final = 130
+EXIT_BROKEN_PIPE: Final = 141
+"""128 and the number of SIGPIPE, as other programs end whose reader has gone."""
+
+
+class ShellError(Exception):
+    """A command failed; the text is one line."""
+
+    def __init__(self, text: str, code: int = EXIT_ERROR) -> None:
+        super().__init__(" ".join(text.split()))
+        self.code = code
+
+
+class CallError(ShellError):
+    """The daemon refused a call.
+
+    Attributes:
+        status: gRPC's status code.
+        details: the daemon's own words.
+    """
+
+    def __init__(self, status: grpc.StatusCode, details: str, hint: str = "") -> None:
+        super().__init__(f"{status.name}: {details}{f'; {hint}' if hint else ''}")
+        self.status = status
+        self.details = details
+
+    def with_hint(self, hint: str) -> CallError:
+        """Return the same error with a hint at its end."""
+        return CallError(self.status, self.details, hint)
+
+
+class DaemonGone(CallError):
+    """No daemon answers at the address, or it has ended meanwhile."""
+
+
+def of_call(error: Any, server: str, method: str) -> CallError:
+    """Translate gRPC's error.
+
+    Args:
+        error: a ``grpc.RpcError`` of a call.
+        server: the daemon's address, as the person gave it.
+        method: of the call.
+    """
+    status, details = error.code(), " ".join((error.details() or "").split())
+    if status is grpc.StatusCode.UNAVAILABLE and _is_transport(details):
+        return DaemonGone(
+            status,
+            f"no daemon answers at {server}: {_cause(details)}",
+            "start one (kafka-pixy --sandbox), or name another with --server or KAFKA_PIXY_SERVER",
+        )
+    if status is grpc.StatusCode.UNAVAILABLE and details == str(ShuttingDown()):
+        return DaemonGone(status, f"the daemon at {server} is stopping")
+    if status is grpc.StatusCode.DEADLINE_EXCEEDED:
+        return CallError(
+            status, f"{server} did not answer {method} in time", "--timeout sets the seconds to wait"
+        )
+    if status is grpc.StatusCode.UNIMPLEMENTED:
+        return CallError(
+            status, f"the daemon at {server} does not know {method}", "it is older than this shell: update it"
+        )
+    return CallError(status, details)
+
+
+def _is_transport(details: str) -> bool:
+    """Whether gRPC itself speaks, and not the daemon."""
+    known = (
+        "failed to connect",
+        "Socket closed",
+        "connection",
+        "Connection",
+        "DNS",
+        "unavailable",
+        "handshake",
+    )
+    return not details or any(each in details for each in known) or "recvmsg" in details
+
+
+def _cause(details: str) -> str:
+    for known, shown in (
+        ("refused", "connection refused"),
+        ("DNS", "no such host"),
+        ("resolution", "no such host"),
+        ("CERTIFICATE_VERIFY_FAILED", "its certificate is not trusted (--ca names another CA)"),
+        ("handshake", "the TLS handshake failed"),
+        ("Socket closed", "it closed the connection"),
+        ("reset", "it closed the connection"),
+    ):
+        if known in details:
+            return shown
+    return details or "no answer"
+
+
+def nearest(wrong: str, known: Iterable[str]) -> str:
+    """Return ``did you mean 'x'?`` for the name that resembles a wrong one most; empty if none does."""
+    close = difflib.get_close_matches(wrong, list(known), 1)
+    return f"did you mean {close[0]!r}?" if close else ""
+
+
+__all__ = [
+    "EXIT_BROKEN_PIPE",
+    "EXIT_ERROR",
+    "EXIT_INTERRUPTED",
+    "EXIT_NOTHING",
+    "EXIT_USAGE",
+    "CallError",
+    "DaemonGone",
+    "ShellError",
+    "nearest",
+    "of_call",
+]

@@ -1,0 +1,157 @@
+"""The shape of a command: help with examples and exit codes, and the options that all commands share."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import click
+
+from pixy.cli.shell.output import FORMS
+from pixy.cli.shell.profiles import use_profile
+from pixy.cli.shell.session import Session, Settings
+
+EXITS: Final = {
+    0: "done",
+    1: "failed; stderr names the reason",
+    2: "wrong command line",
+    130: "ended by Ctrl-C",
+}
+"""Exit codes that most commands have."""
+_WIDTH: Final = 100
+
+
+class Command(click.Command):
+    """A command whose help ends with examples and exit codes.
+
+    Args:
+        examples: command lines without the program's name, each with what it does.
+        exits: exit codes and their meaning.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        examples: Mapping[str, str] | None = None,
+        exits: Mapping[int, str] = EXITS,
+        **options: Any,
+    ) -> None:
+        options.setdefault(
+            "context_settings", {"help_option_names": ["-h", "--help"], "max_content_width": _WIDTH}
+        )
+        super().__init__(*args, **options)
+        self.examples = examples or {}
+        self.exits = exits
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the examples and the exit codes."""
+        program = ctx.find_root().info_name or "kafka-pixy"
+        if self.examples:
+            with formatter.section("Examples"):
+                for line, meaning in self.examples.items():
+                    formatter.write(f"  {line.replace('kafka-pixy', program)}\n")
+                    if meaning:
+                        formatter.write(f"      {meaning}\n")
+        if self.exits:
+            with formatter.section("Exit codes"):
+                formatter.write_dl([(str(code), meaning) for code, meaning in self.exits.items()])
+
+
+class Group(click.Group):
+    """A group of commands; without one it prints its help."""
+
+    command_class = Command
+    group_class = type
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        options.setdefault(
+            "context_settings", {"help_option_names": ["-h", "--help"], "max_content_width": _WIDTH}
+        )
+        super().__init__(*args, **options)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """List the commands in the order in which they were added."""
+        return list(self.commands)
+
+
+_OPTIONS: Final = (
+    click.option(
+        "--profile",
+        envvar="KAFKA_PIXY_PROFILE",
+        default="default",
+        show_default=True,
+        show_envvar=True,
+        is_eager=True,
+        expose_value=False,
+        callback=use_profile,
+        help="Section of the profile file (docs/shell.md) whose values are the defaults.",
+    ),
+    click.option(
+        "--server",
+        envvar="KAFKA_PIXY_SERVER",
+        default="localhost:19091",
+        show_default=True,
+        show_envvar=True,
+        help="gRPC address of the daemon.",
+    ),
+    click.option(
+        "--cluster",
+        envvar="KAFKA_PIXY_CLUSTER",
+        default="",
+        show_envvar=True,
+        help="Cluster of the daemon's configuration.  [default: the first one]",
+    ),
+    click.option("--tls", is_flag=True, envvar="KAFKA_PIXY_TLS", show_envvar=True, help="Connect over TLS."),
+    click.option(
+        "--ca",
+        envvar="KAFKA_PIXY_CA",
+        default="",
+        show_envvar=True,
+        metavar="FILE",
+        help="CA certificate of the server (implies --tls).",
+    ),
+    click.option("--cert", default="", metavar="FILE", help="Client certificate, with --ca."),
+    click.option("--cert-key", default="", metavar="FILE", help="Key of the client certificate."),
+    click.option(
+        "--token-file",
+        default="",
+        metavar="FILE",
+        help="A file with an API key or a token.  [default: the environment variable KAFKA_PIXY_TOKEN]",
+    ),
+    click.option(
+        "--timeout",
+        type=click.FloatRange(min=0, min_open=True),
+        default=90.0,
+        show_default=True,
+        help="Seconds that a call may take.",
+    ),
+    click.option(
+        "--output",
+        type=click.Choice(FORMS),
+        default="table",
+        show_default=True,
+        help="For people, or for programs.",
+    ),
+    click.option("--json", "as_json", is_flag=True, help="The same as --output json."),
+)
+
+
+def connected(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the shared options to a command's function, and pass it a :class:`Session` first."""
+
+    @functools.wraps(function)
+    def called(**values: Any) -> Any:
+        form = "json" if values.pop("as_json") else values.pop("output")
+        values.pop("output", None)
+        names = ("server", "cluster", "tls", "ca", "cert", "cert_key", "token_file", "timeout")
+        settings = Settings(form=form, **{name: values.pop(name) for name in names})
+        with Session(settings) as session:
+            return function(session, **values)
+
+    for option in reversed(_OPTIONS):
+        called = option(called)
+    return called
+
+
+__all__ = ["EXITS", "Command", "Group", "connected"]

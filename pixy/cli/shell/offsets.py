@@ -1,0 +1,113 @@
+"""``kafka-pixy ack`` and ``kafka-pixy offsets``."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import click
+import grpc
+
+from pixy.cli.shell.errors import CallError
+from pixy.cli.shell.framework import Command, connected
+from pixy.cli.shell.names import GROUP, TOPIC
+from pixy.cli.shell.readers import BEGIN, END
+from pixy.cli.shell.session import Session
+from pixy.proto import kafkapixy_pb2 as pb
+
+COLUMNS: Final = ("partition", "begin", "end", "count", "offset", "lag", "metadata", "sparse_acks")
+_NAMED: Final = {"begin": BEGIN, "end": END}
+
+
+class _PartitionOffset(click.ParamType[tuple[int, int]]):
+    name = "PARTITION=OFFSET"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, int]:
+        partition, equals, offset = str(value).partition("=")
+        try:
+            if not equals or int(partition) < 0:
+                raise ValueError
+            found = _NAMED[offset] if offset in _NAMED else int(offset)
+            if found < BEGIN:
+                raise ValueError
+            return int(partition), found
+        except ValueError:
+            self.fail(f"{value!r} is not PARTITION=OFFSET, such as 0=100, 0=begin or 0=end", param, ctx)
+
+
+@click.command(
+    "ack",
+    cls=Command,
+    examples={"kafka-pixy ack foo -g bar -p 0 -o 17": "after kafka-pixy consume foo -g bar --ack none"},
+    help="Acknowledge one message. It must have been consumed through this daemon, and its partition must still be assigned to it.",
+)
+@click.argument("topic", shell_complete=TOPIC)
+@click.option("-g", "--group", required=True, shell_complete=GROUP, help="Consumer group.")
+@click.option(
+    "-p", "--partition", type=click.IntRange(min=0), required=True, help="Partition of the message."
+)
+@click.option("-o", "--offset", type=click.IntRange(min=0), required=True, help="Offset of the message.")
+@connected
+def ack(session: Session, topic: str, group: str, partition: int, offset: int) -> int:
+    """Acknowledge one message."""
+    request = pb.AckRq(cluster=session.cluster, topic=topic, group=group, partition=partition, offset=offset)
+    try:
+        session.call("Ack", request)
+    except CallError as error:
+        raise _explained(session, error, topic, partition) from None
+    if session.out.structured:
+        session.out.document({})
+    return 0
+
+
+def _explained(session: Session, error: CallError, topic: str, partition: int) -> CallError:
+    """Say what a person can do where the daemon's text is the original's."""
+    if error.status is not grpc.StatusCode.FAILED_PRECONDITION:
+        return error
+    known = len(session.topic(topic).partitions)
+    if partition >= known:
+        last = f"partitions 0 to {known - 1}" if known > 1 else "partition 0 only"
+        return error.with_hint(f"topic {topic} has {last}")
+    return error.with_hint(
+        "consume the message through this daemon first (kafka-pixy consume --ack none); unacknowledged messages come again"
+    )
+
+
+@click.command(
+    "offsets",
+    cls=Command,
+    examples={
+        "kafka-pixy offsets foo -g bar": "",
+        "kafka-pixy offsets foo -g bar --set 0=begin --set 1=100": "kafka-pixy group reset sets all partitions",
+    },
+    help="Show a group's offsets in each partition of a topic, or set them. An offset of -1: nothing is committed; -2: the beginning.",
+)
+@click.argument("topic", shell_complete=TOPIC)
+@click.option("-g", "--group", required=True, shell_complete=GROUP, help="Consumer group.")
+@click.option(
+    "--set",
+    "wanted",
+    multiple=True,
+    type=_PartitionOffset(),
+    help="An offset, 'begin' or 'end'; nobody may consume as the group meanwhile.",
+)
+@connected
+def offsets(session: Session, topic: str, group: str, wanted: tuple[tuple[int, int], ...]) -> int:
+    """Show a group's offsets, or change them with --set."""
+    place = {"cluster": session.cluster, "topic": topic, "group": group}
+    if wanted:
+        changes = [pb.PartitionOffset(partition=number, offset=offset) for number, offset in wanted]
+        session.call("SetOffsets", pb.SetOffsetsRq(**place, offsets=changes))
+    try:
+        found = session.call("GetOffsets", pb.GetOffsetsRq(**place)).offsets
+    except CallError as error:
+        if error.status is grpc.StatusCode.NOT_FOUND:
+            session.topic(topic)
+        raise
+    rows = [[getattr(each, column) for column in COLUMNS] for each in found]
+    session.out.result([dict(zip(COLUMNS, row, strict=True)) for row in rows], COLUMNS, rows)
+    return 0
+
+
+__all__ = ["ack", "offsets"]

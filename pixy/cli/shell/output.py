@@ -1,0 +1,138 @@
+"""Results on standard output: tables for people, JSON and YAML for programs; remarks on standard error."""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any, Final
+
+from pixy.escaping import escaped
+
+FORMS: Final = ("table", "json", "yaml")
+_PIPED_WIDTH: Final = 100_000
+"""Columns of a table that is not shown on a terminal: nothing is cut or broken."""
+_MUCH_LAG: Final = 1_000
+
+
+class Output:
+    """Prints the result of one command.
+
+    Args:
+        form: one of FORMS.
+    """
+
+    def __init__(self, form: str) -> None:
+        self.form = form
+
+    @property
+    def structured(self) -> bool:
+        """Whether a program reads the result."""
+        return self.form != "table"
+
+    def document(self, document: Any) -> None:
+        """Print one document: JSON on a line of its own, YAML after a separator."""
+        if self.form == "yaml":
+            import yaml
+
+            text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, explicit_start=True)
+        else:
+            text = escaped(json.dumps(document, ensure_ascii=False)) + "\n"
+        write(text)
+
+    def result(self, document: Any, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        """Print a document, or the table of the same content for people.
+
+        Args:
+            document: for programs.
+            columns: the table's headings.
+            rows: its cells; numbers are right-aligned, and a column ``lag`` is coloured.
+        """
+        if self.structured:
+            self.document(document)
+        else:
+            table(columns, rows)
+
+    def fields(self, document: dict[str, Any]) -> None:
+        """Print a document, or for people a line for each of its fields."""
+        if self.structured:
+            self.document(document)
+            return
+        width = max((len(name) for name in document), default=0)
+        for name, value in document.items():
+            write(f"{name.replace('_', ' '):<{width}}  {plain(value)}\n")
+
+
+def write(text: str) -> None:
+    """Write to standard output at once."""
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def note(text: str) -> None:
+    """Print a remark on standard error."""
+    sys.stderr.write(f"{escaped(text)}\n")
+    sys.stderr.flush()
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """Print a table. A terminal breaks long cells; elsewhere each row is one line, whole.
+
+    Args:
+        columns: the headings.
+        rows: cells; None is shown as ``-``.
+    """
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    terminal = sys.stdout.isatty()
+    console = Console(file=sys.stdout, highlight=False, width=None if terminal else _PIPED_WIDTH)
+    shown = Table(box=None, pad_edge=False, header_style="bold")
+    for at, name in enumerate(columns):
+        cells = [row[at] for row in rows]
+        numbers = bool(cells) and all(isinstance(cell, int | None) for cell in cells)
+        # A number is never broken; what is broken is text, and all of it stays on the screen.
+        shown.add_column(name, justify="right" if numbers else "left", no_wrap=numbers, overflow="fold")
+    for row in rows:
+        shown.add_row(
+            *(
+                Text(plain(cell), style=_lag_style(cell) if name == "lag" else "")
+                for name, cell in zip(columns, row, strict=True)
+            )
+        )
+    if terminal:
+        console.print(shown)
+        return
+    with console.capture() as captured:
+        console.print(shown)
+    write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
+
+
+def _lag_style(lag: Any) -> str:
+    if not isinstance(lag, int):
+        return ""
+    return "green" if lag <= 0 else "yellow" if lag < _MUCH_LAG else "red"
+
+
+def plain(value: Any) -> str:
+    """Return a value as text in which nothing commands a terminal."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return escaped(",".join(map(str, value)))
+    return escaped(str(value))
+
+
+def bytes_view(value: bytes) -> dict[str, str]:
+    """Show bytes as text if they are UTF-8, else as base64, so that nothing is lost."""
+    try:
+        return {"text": value.decode()}
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(value).decode()}
+
+
+__all__ = ["FORMS", "Output", "bytes_view", "note", "plain", "table", "write"]

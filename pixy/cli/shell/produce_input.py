@@ -1,0 +1,191 @@
+"""Turns input into records: lines with or without keys, JSON lines, whole files. Reads ahead in a thread."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import queue
+import threading
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO, Final
+
+from pixy.cli.shell.errors import EXIT_USAGE, ShellError, nearest
+from pixy.proto import kafkapixy_pb2 as pb
+
+_AHEAD: Final = 10_000
+"""Lines that are read before they are written."""
+_KNOWN: Final = ("key", "value", "headers", "partition", "timestamp", "offset", "topic")
+"""Fields of a JSON line; the last two are what ``consume --json`` prints, and are left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How a line becomes a record.
+
+    Attributes:
+        key: of all records; None for none.
+        key_delimiter: separates key and value; empty if lines have no keys.
+        json_lines: a line is a JSON document.
+        headers: of all records.
+        partition: where to write all records; None leaves the choice to the key.
+        empty_is_null: an empty value is a tombstone.
+    """
+
+    key: bytes | None = None
+    key_delimiter: bytes = b""
+    json_lines: bool = False
+    headers: tuple[tuple[str, bytes], ...] = field(default=())
+    partition: int | None = None
+    empty_is_null: bool = False
+
+
+def header(text: str) -> tuple[str, bytes]:
+    """Parse ``NAME=VALUE``. Raises ShellError."""
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise ShellError(f"-H {text}: NAME=VALUE is expected, such as -H source=shell", EXIT_USAGE)
+    return name, value.encode()
+
+
+def to_record(line: bytes, number: int, shape: Shape) -> pb.Record:
+    """Make a record of a line.
+
+    Args:
+        line: without its end.
+        number: the line's, from 1, for errors.
+        shape: see there.
+
+    Raises:
+        ShellError: the line does not have the shape.
+    """
+    if shape.json_lines:
+        record = _of_json(line, number, shape)
+    else:
+        key, value = shape.key, line
+        if shape.key_delimiter:
+            before, found, after = line.partition(shape.key_delimiter)
+            if found:
+                key, value = before, after
+        record = _record(key, None if shape.empty_is_null and not value else value)
+    for name, content in shape.headers:
+        record.headers.add(key=name, value=content)
+    if shape.partition is not None:
+        record.partition = shape.partition
+    return record
+
+
+def _record(key: bytes | None, value: bytes | None) -> pb.Record:
+    return pb.Record(key=key, key_undefined=key is None, value=value, tombstone=value is None)
+
+
+def _of_json(line: bytes, number: int, shape: Shape) -> pb.Record:
+    try:
+        found = json.loads(line)
+    except ValueError as error:
+        raise ShellError(f"line {number}: not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise ShellError(f'line {number}: an object such as {{"key": "k", "value": "v"}} is expected')
+    for name in found:
+        if name not in _KNOWN:
+            raise ShellError(
+                f"line {number}: unknown field {name!r}; {nearest(name, _KNOWN) or f'known are {_KNOWN}'}"
+            )
+    key = _bytes(found["key"], number, "key") if "key" in found else shape.key
+    value = _bytes(found.get("value"), number, "value")
+    record = _record(key, None if shape.empty_is_null and not value else value)
+    for name, content in _headers(found.get("headers"), number):
+        record.headers.add(key=name, value=content)
+    for name in ("partition", "timestamp"):
+        at = found.get(name)
+        if at is None:
+            continue
+        if not isinstance(at, int) or isinstance(at, bool) or at < 0:
+            raise ShellError(f"line {number}: {name} {at!r} is not a number from 0 on")
+        setattr(record, name, at)
+    return record
+
+
+def _headers(found: Any, number: int) -> Iterator[tuple[str, bytes]]:
+    if isinstance(found, dict):
+        found = [{"key": name, "value": value} for name, value in found.items()]
+    if not isinstance(found, list | None):
+        raise ShellError(f"line {number}: headers are neither an object nor a list")
+    for each in found or ():
+        if not isinstance(each, dict) or not isinstance(each.get("key"), str):
+            raise ShellError(f'line {number}: a header is {{"key": "name", "value": "text"}}')
+        yield each["key"], _bytes(each.get("value"), number, "header") or b""
+
+
+def _bytes(value: Any, number: int, what: str) -> bytes | None:
+    """Convert a string, ``{"text"}``, ``{"base64"}``, null, or any other JSON, which stays JSON."""
+    match value:
+        case None:
+            return None
+        case str():
+            return value.encode()
+        case {"text": str(text)} if len(value) == 1:
+            return text.encode()
+        case {"base64": str(text)} if len(value) == 1:
+            try:
+                return base64.b64decode(text, validate=True)
+            except binascii.Error as error:
+                raise ShellError(f"line {number}: {what}: not base64: {error}") from None
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+class ReadAhead:
+    """Reads lines in a thread, so that a batch holds what is there and waits for nothing more.
+
+    Args:
+        stream: binary; each line is a message, without its end.
+        skip: lines to leave out.
+    """
+
+    def __init__(self, stream: BinaryIO | Iterable[bytes], skip: int = 0) -> None:
+        self._lines: queue.Queue[tuple[bytes, int] | BaseException | None] = queue.Queue(_AHEAD)
+        self._ended = False
+        self.skipped = 0
+        threading.Thread(target=self._read, args=(stream, skip), daemon=True, name="input").start()
+
+    def _read(self, stream: Iterable[bytes], skip: int) -> None:
+        try:
+            for line in stream:
+                if self.skipped < skip:
+                    self.skipped += 1
+                    continue
+                self._lines.put((line.rstrip(b"\r\n"), len(line)))
+        except BaseException as error:
+            self._lines.put(error)
+        else:
+            self._lines.put(None)
+
+    def batch(self, most: int, max_bytes: int) -> tuple[list[bytes], int]:
+        """Wait for a line, and take with it those that are there.
+
+        Args:
+            most: lines.
+            max_bytes: of all lines but the last.
+
+        Returns:
+            The lines, none at the end of the input; and how many bytes of the input they are.
+        """
+        lines: list[bytes] = []
+        size = 0
+        while not self._ended and len(lines) < most and size < max_bytes:
+            try:
+                found = self._lines.get(block=not lines)
+            except queue.Empty:
+                break
+            if found is None:
+                self._ended = True
+            elif isinstance(found, BaseException):
+                raise found
+            else:
+                lines.append(found[0])
+                size += found[1]
+        return lines, size
+
+
+__all__ = ["ReadAhead", "Shape", "header", "to_record"]

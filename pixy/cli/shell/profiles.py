@@ -1,0 +1,72 @@
+"""The profile file: values of the shared options, by profile.
+
+``$KAFKA_PIXY_PROFILES``, or else ``kafka-pixy/profiles.yaml`` in ``$XDG_CONFIG_HOME`` (``~/.config``). A flag overrides an environment
+variable, which overrides the profile.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from pixy.cli.shell.errors import EXIT_USAGE, ShellError, nearest
+
+KEYS: Final = ("server", "cluster", "tls", "ca", "cert", "cert_key", "token_file", "timeout", "output")
+
+
+def path() -> Path:
+    """Where the profiles are."""
+    given = os.environ.get("KAFKA_PIXY_PROFILES")
+    if given:
+        return Path(given)
+    base = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    return Path(base) / "kafka-pixy" / "profiles.yaml"
+
+
+def load(name: str) -> dict[str, Any]:
+    """Return the values of a profile; none if there is no file.
+
+    Raises:
+        ShellError: the file is not readable, lacks the profile, or has an unknown key.
+    """
+    file = path()
+    try:
+        text = file.read_text()
+    except FileNotFoundError:
+        if name == "default":
+            return {}
+        raise ShellError(f"--profile {name}: there is no {file}", EXIT_USAGE) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ShellError(f"{file}: {error}", EXIT_USAGE) from None
+    import yaml
+
+    try:
+        found = yaml.safe_load(text) or {}
+    except yaml.YAMLError as error:
+        raise ShellError(f"{file}: not YAML: {error}", EXIT_USAGE) from None
+    if not isinstance(found, dict):
+        raise ShellError(f"{file}: profiles by name are expected", EXIT_USAGE)
+    if name not in found and name != "default":
+        known = nearest(name, map(str, found)) or f"it has {', '.join(map(str, found)) or 'none'}"
+        raise ShellError(f"{file}: no profile {name!r}; {known}", EXIT_USAGE)
+    values = found.get(name) or {}
+    if not isinstance(values, dict):
+        raise ShellError(f"{file}: profile {name!r} is not a mapping", EXIT_USAGE)
+    for key in values:
+        if key not in KEYS:
+            hint = nearest(str(key), KEYS) or f"known are {', '.join(KEYS)}"
+            raise ShellError(f"{file}: unknown key {key!r} in profile {name!r}; {hint}", EXIT_USAGE)
+    return {str(key): value for key, value in values.items()}
+
+
+def use_profile(ctx: click.Context, _param: click.Parameter, name: str) -> str:
+    """Make a profile's values the defaults of the command's other options."""
+    if not ctx.resilient_parsing:
+        ctx.default_map = {**(ctx.default_map or {}), **load(name)}
+    return name
+
+
+__all__ = ["KEYS", "load", "path", "use_profile"]

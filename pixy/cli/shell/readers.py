@@ -1,0 +1,213 @@
+"""Two ways to read a topic: as a member of a group, and partition by partition without one.
+
+A reader's ``next`` waits some seconds for a message and returns None if none comes; ``finished`` says whether everything that was
+there at the beginning has been read.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from typing import Any, Final, Protocol
+
+import grpc
+
+from pixy.cli.shell.errors import CallError, DaemonGone
+from pixy.cli.shell.message_format import Message
+from pixy.cli.shell.output import note
+from pixy.cli.shell.session import Session
+from pixy.proto import kafkapixy_pb2 as pb
+
+BEGIN, END = -2, -1
+"""Times of ``FindOffsets`` and offsets of ``SetOffsets``: the beginning and the end."""
+_LONG_POLL: Final = 60.0
+_WAIT: Final = 3.0
+"""Seconds that a reader without a group waits for a message, as long as a long poll."""
+_LOOK: Final = 0.3
+"""Seconds between two looks at the ends of partitions."""
+_FETCH: Final = 500
+_FETCH_WAIT_MS: Final = 1000
+
+
+class Reader(Protocol):
+    """Reads messages of one topic."""
+
+    def next(self) -> Message | None:
+        """Wait for the next message. Raises CallError."""
+
+    def finished(self) -> bool:
+        """Whether all messages that were there at the beginning have been read."""
+
+    def done(self, message: Message) -> None:
+        """The message was printed."""
+
+    def close(self) -> None:
+        """Acknowledge what was printed. Raises CallError."""
+
+
+class GroupReader:
+    """Reads as a member of a group, and acknowledges each message with the request for the next one.
+
+    Args:
+        session: the connection.
+        topic: where to read.
+        group: as whom.
+        ack: ``explicit``, ``auto`` or ``none``.
+        from_beginning: a group without committed offsets begins at the oldest message.
+    """
+
+    def __init__(self, session: Session, topic: str, group: str, ack: str, *, from_beginning: bool) -> None:
+        self._session, self._topic, self._group, self._ack = session, topic, group, ack
+        self._last: Message | None = None
+        self._place: dict[str, Any] = {"cluster": session.cluster, "topic": topic, "group": group}
+        found = session.call("GetOffsets", pb.GetOffsetsRq(**self._place)).offsets
+        if from_beginning:
+            self._begin(found)
+        self.is_new = all(each.offset == END for each in found) and not from_beginning
+        """Nothing is committed, so the group begins where new groups do."""
+        self._left = {
+            each.partition: each.end for each in found if self._position(each, from_beginning) < each.end
+        }
+
+    def _position(self, found: Any, from_beginning: bool) -> int:
+        if found.offset == BEGIN or (found.offset == END and from_beginning):
+            return int(found.begin)
+        return int(found.end if found.offset == END else max(found.offset, found.begin))
+
+    def _begin(self, found: Any) -> None:
+        new = [
+            pb.PartitionOffset(partition=each.partition, offset=BEGIN) for each in found if each.offset == END
+        ]
+        if not new:
+            return
+        try:
+            self._session.call("SetOffsets", pb.SetOffsetsRq(**self._place, offsets=new))
+        except CallError as error:
+            if error.status is not grpc.StatusCode.FAILED_PRECONDITION:
+                raise
+            note(f"group {self._group} has members already: it goes on where it is")
+
+    def next(self) -> Message | None:
+        """See :class:`Reader`."""
+        request = pb.ConsNAckRq(**self._place, auto_ack=self._ack == "auto", no_ack=True)
+        if self._ack == "auto":
+            request.no_ack = False
+        elif self._ack == "explicit" and self._last is not None:
+            request.no_ack = False
+            request.ack_partition, request.ack_offset = self._last.partition, self._last.offset
+        try:
+            found = self._session.call("ConsumeNAck", request, _LONG_POLL)
+        except CallError as error:
+            if error.status is not grpc.StatusCode.NOT_FOUND:
+                raise
+            self._last = None  # the daemon accepted the ack anyway
+            return None
+        self._last = None
+        key = None if found.key_undefined else found.key_value
+        value = None if found.tombstone else found.message
+        headers = tuple((each.key, each.value) for each in found.headers)
+        return Message(self._topic, found.partition, found.offset, key, value, headers, found.timestamp)
+
+    def done(self, message: Message) -> None:
+        """See :class:`Reader`."""
+        self._last = message
+        if message.offset + 1 >= self._left.get(message.partition, 0):
+            self._left.pop(message.partition, None)
+
+    def finished(self) -> bool:
+        """See :class:`Reader`. Other members may have read the rest, which a wait without a message shows."""
+        return not self._left
+
+    def close(self) -> None:
+        """See :class:`Reader`."""
+        last, self._last = self._last, None
+        if last is not None and self._ack == "explicit":
+            request = pb.AckRq(**self._place, partition=last.partition, offset=last.offset)
+            self._session.call("Ack", request)
+
+
+class PartitionReader:
+    """Reads partitions by offset, in turn, outside any group: nothing is committed.
+
+    Args:
+        session: the connection.
+        topic: where to read.
+        partitions: which; none for all.
+        since: where to begin, as ``FindOffsets`` takes it.
+    """
+
+    def __init__(self, session: Session, topic: str, partitions: tuple[int, ...], since: int) -> None:
+        self._session, self._topic, self._partitions = session, topic, partitions
+        self._at = self._offsets(since)
+        self._first_ends = self._offsets(END)
+        self._ends = dict(self._first_ends)
+        self._held: deque[Message] = deque()
+        unknown = set(partitions) - set(self._at)
+        if unknown:
+            many = f"partitions 0 to {len(self._at) - 1}" if len(self._at) > 1 else "partition 0 only"
+            raise CallError(
+                grpc.StatusCode.NOT_FOUND,
+                f"topic {topic!r} has no partition {min(unknown)}",
+                f"it has {many}",
+            )
+        self._at = {number: at for number, at in self._at.items() if not partitions or number in partitions}
+
+    def _offsets(self, at: int) -> dict[int, int]:
+        request = pb.FindOffsetsRq(cluster=self._session.cluster, topic=self._topic, time=at)
+        return {each.partition: each.offset for each in self._session.call("FindOffsets", request).offsets}
+
+    def next(self) -> Message | None:
+        """See :class:`Reader`."""
+        until = time.monotonic() + _WAIT
+        while not self._held:
+            if not any(at < self._ends.get(number, 0) for number, at in self._at.items()):
+                self._ends = self._offsets(END)
+            for number, at in sorted(self._at.items()):
+                if at < self._ends.get(number, 0):
+                    self._fetch(number, at)
+            if self._held:
+                break
+            if time.monotonic() >= until:
+                return None
+            time.sleep(_LOOK)
+        return self._held.popleft()
+
+    def _fetch(self, partition: int, offset: int) -> None:
+        request = pb.FetchRq(
+            cluster=self._session.cluster,
+            topic=self._topic,
+            partition=partition,
+            offset=offset,
+            max_messages=_FETCH,
+            wait_ms=_FETCH_WAIT_MS,
+        )
+        try:
+            found = self._session.call("Fetch", request).records
+        except CallError as error:
+            if "is out of range" not in error.details:
+                raise
+            # Retention, or a topic that was made again: go on with what there is.
+            self._at[partition] = self._offsets(BEGIN)[partition]
+            return
+        for each in found:
+            key, value = None if each.key_undefined else each.key, None if each.tombstone else each.value
+            headers = tuple((header.key, header.value) for header in each.headers)
+            self._held.append(
+                Message(self._topic, partition, each.offset, key, value, headers, each.timestamp)
+            )
+            self._at[partition] = each.offset + 1
+
+    def finished(self) -> bool:
+        """See :class:`Reader`. Markers of transactions at the end of a log are no messages: a wait without one ends that."""
+        if self._held:
+            return False
+        return all(at >= self._first_ends.get(number, 0) for number, at in self._at.items())
+
+    def done(self, message: Message) -> None:
+        """See :class:`Reader`."""
+
+    def close(self) -> None:
+        """See :class:`Reader`."""
+
+
+__all__ = ["BEGIN", "END", "DaemonGone", "GroupReader", "PartitionReader", "Reader"]

@@ -1,0 +1,167 @@
+"""The connection of one command to a daemon."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Self
+
+import grpc
+
+from pixy.cli.shell.errors import CallError, ShellError, nearest, of_call
+from pixy.cli.shell.output import Output
+from pixy.proto import kafkapixy_pb2 as pb
+from pixy.proto.kafkapixy_pb2_grpc import KafkaPixyStub
+
+_OPTIONS: Final = [
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
+    # A daemon that comes back is found within a second, not after gRPC's two minutes.
+    ("grpc.max_reconnect_backoff_ms", 1000),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The options that all commands share.
+
+    Attributes:
+        server: gRPC address.
+        cluster: empty for the daemon's default cluster.
+        tls: connect over TLS.
+        ca: the file with the server's CA, or empty.
+        cert: the file with the client's certificate, or empty.
+        cert_key: the file with its key, or empty.
+        token_file: a file with an API key or a token; empty for the environment variable KAFKA_PIXY_TOKEN.
+        timeout: seconds that a call may take.
+        form: one of :data:`pixy.cli.shell.output.FORMS`.
+    """
+
+    server: str
+    cluster: str = ""
+    tls: bool = False
+    ca: str = ""
+    cert: str = ""
+    cert_key: str = ""
+    token_file: str = ""
+    timeout: float = 90.0
+    form: str = "table"
+
+
+class _Authorized(grpc.UnaryUnaryClientInterceptor):  # type: ignore[misc]
+    """Sends an API key or a token with each call."""
+
+    def __init__(self, token: str) -> None:
+        self._sent = ("authorization", f"Bearer {token}")
+
+    def intercept_unary_unary(self, continuation: Any, details: Any, request: Any) -> Any:
+        return continuation(details._replace(metadata=[*(details.metadata or ()), self._sent]), request)
+
+
+class Session:
+    """Calls a daemon, and knows how to print."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.server, self.cluster, self.timeout = settings.server, settings.cluster, settings.timeout
+        self.out = Output(settings.form)
+        if settings.ca or settings.tls:
+            credentials = grpc.ssl_channel_credentials(
+                _read("--ca", settings.ca),
+                _read("--cert-key", settings.cert_key),
+                _read("--cert", settings.cert),
+            )
+            self._channel = grpc.secure_channel(settings.server, credentials, options=_OPTIONS)
+        else:
+            self._channel = grpc.insecure_channel(settings.server, options=_OPTIONS)
+        given = _read("--token-file", settings.token_file) or os.environ.get("KAFKA_PIXY_TOKEN", "").encode()
+        token = given.strip()
+        channel = (
+            grpc.intercept_channel(self._channel, _Authorized(token.decode())) if token else self._channel
+        )
+        self.stub: Any = KafkaPixyStub(channel)  # type: ignore[no-untyped-call]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self._channel.close()
+
+    def call(self, method: str, request: Any, timeout: float | None = None) -> Any:
+        """Make a call.
+
+        Args:
+            method: of the gRPC service.
+            request: its message.
+            timeout: seconds; None for --timeout.
+
+        Raises:
+            CallError: the daemon does not answer, or refused.
+        """
+        return self.answer(self.begin(method, request, timeout), method)
+
+    def begin(self, method: str, request: Any, timeout: float | None = None) -> Any:
+        """Begin a call; :meth:`answer` waits for it."""
+        return getattr(self.stub, method).future(
+            request, timeout=self.timeout if timeout is None else timeout
+        )
+
+    def answer(self, future: Any, method: str, *, within: float | None = None, keep: bool = False) -> Any:
+        """Wait for the answer of a call.
+
+        Args:
+            future: of :meth:`begin`.
+            method: for errors.
+            within: seconds; None for as long as the call may take.
+            keep: the call goes on if the wait is interrupted.
+
+        Raises:
+            CallError: the daemon does not answer, or refused.
+        """
+        try:
+            return future.result(within)
+        except grpc.RpcError as error:
+            raise of_call(error, self.server, method) from None
+        except grpc.FutureTimeoutError:
+            raise CallError(
+                grpc.StatusCode.DEADLINE_EXCEEDED, f"{self.server} did not answer {method}"
+            ) from None
+        except BaseException:
+            if not keep:
+                future.cancel()
+            raise
+
+    def topic(self, name: str) -> Any:
+        """Return a topic's metadata with partitions; asking does not create it.
+
+        Raises:
+            CallError: there is no such topic; the text names the nearest one.
+        """
+        request = pb.GetTopicMetadataRq(cluster=self.cluster, topic=name, with_partitions=True)
+        try:
+            return self.call("GetTopicMetadata", request)
+        except CallError as error:
+            if error.status is not grpc.StatusCode.NOT_FOUND:
+                raise
+            raise self.unknown_topic(name) from None
+
+    def unknown_topic(self, name: str) -> CallError:
+        """Make the error of a topic that does not exist."""
+        hint = nearest(name, self.topics()) or f"make it: kafka-pixy topic create {name}"
+        return CallError(grpc.StatusCode.NOT_FOUND, f"topic {name!r} does not exist", hint)
+
+    def topics(self) -> list[str]:
+        """Return the names of all topics, sorted."""
+        return sorted(self.call("ListTopics", pb.ListTopicRq(cluster=self.cluster)).topics)
+
+
+def _read(flag: str, file: str) -> bytes | None:
+    if not file:
+        return None
+    try:
+        return Path(file).read_bytes()
+    except OSError as error:
+        raise ShellError(f"{flag} {file}: {error.strerror}") from None
+
+
+__all__ = ["Session", "Settings"]

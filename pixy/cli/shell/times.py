@@ -1,0 +1,54 @@
+"""Points in time as a person types them: a date, so long ago, or milliseconds since 1970."""
+
+from __future__ import annotations
+
+import re
+import time
+from datetime import UTC, datetime
+from typing import Final
+
+from pixy.cli.shell.errors import EXIT_USAGE, ShellError
+
+_AGO: Final = re.compile(r"(\d+)(ms|s|m|h|d)\Z")
+_UNITS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def milliseconds(text: str, flag: str) -> int:
+    """Return milliseconds since 1970.
+
+    Args:
+        text: ``2026-11-22T10:00`` (local time without a zone), ``15m`` (so long ago), ``now``, or milliseconds.
+        flag: for errors.
+
+    Raises:
+        ShellError: it is none of these.
+    """
+    now = int(time.time() * 1000)
+    if text == "now":
+        return now
+    if ago := _AGO.match(text):
+        return max(0, now - int(ago[1]) * _UNITS[ago[2]])
+    if text.isascii() and text.isdecimal():
+        return int(text)
+    try:
+        found = datetime.fromisoformat(text).timestamp() * 1000
+    except (ValueError, OverflowError):
+        found = -1
+    if found < 0:
+        raise ShellError(
+            f"{flag} {text}: a time such as 2026-11-22T10:00, 15m (ago), now, or milliseconds since 1970 is expected",
+            EXIT_USAGE,
+        )
+    return int(found)
+
+
+def shown(timestamp: int) -> str:
+    """Return milliseconds since 1970 as a date in UTC."""
+    return (
+        datetime.fromtimestamp(timestamp / 1000, UTC)
+        .isoformat(timespec="milliseconds")
+        .replace("+00:00", "Z")
+    )
+
+
+__all__ = ["milliseconds", "shown"]

@@ -1,0 +1,116 @@
+"""The shell without a daemon: help, completion, man pages, and the programs beside it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+
+import click
+import pytest
+
+from pixy.cli import COMMANDS, COMPLETE, PROGRAMS
+from pixy.cli.main import main
+from pixy.cli.shell import output
+from pixy.cli.shell.app import ROOT
+from pixy.cli.shell.man_pages import pages
+from tests.in_process import Finished, run_in_process
+
+
+def run(*args: str) -> Finished:
+    return run_in_process(lambda: main(list(args)))
+
+
+def every(ctx: click.Context) -> list[click.Context]:
+    found = [ctx]
+    if isinstance(ctx.command, click.Group):
+        for name in ctx.command.list_commands(ctx):
+            command = ctx.command.get_command(ctx, name)
+            assert command is not None
+            found += every(click.Context(command, info_name=name, parent=ctx))
+    return found
+
+
+def test_every_command_has_help_with_examples_and_exit_codes() -> None:
+    seen = 0
+    for ctx in every(click.Context(ROOT, info_name="kafka-pixy")):
+        name = ctx.command_path.split()[1:2]
+        if not name or name[0] not in COMMANDS:
+            continue
+        done = run(*ctx.command_path.split()[1:], "--help")
+        text = done.stdout.decode()
+        assert (done.returncode, done.stderr) == (0, b""), ctx.command_path
+        if not isinstance(ctx.command, click.Group):
+            assert "Examples:" in text and "Exit codes:" in text, ctx.command_path
+            assert max(map(len, text.splitlines())) <= 130, ctx.command_path
+            seen += 1
+    assert seen >= 18
+
+
+def test_help_without_dashes_and_a_group_without_command() -> None:
+    assert run("help", "topic", "create").stdout == run("topic", "create", "--help").stdout
+    done = run("topic")
+    assert done.returncode == 2 and b"create" in done.stderr and done.stdout == b""
+
+
+@pytest.mark.parametrize("name", ["bash", "zsh", "fish"])
+def test_completion_scripts_are_printed_and_parse(name: str) -> None:
+    done = run("completion", name)
+    script = done.stdout.decode()
+    assert done.returncode == 0 and COMPLETE in script
+    if shutil.which(name):
+        checked = subprocess.run([name, "-n"], input=script, text=True, capture_output=True, check=False)
+        assert (checked.returncode, checked.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        ("kafka-pixy ", {*COMMANDS, *PROGRAMS}),
+        ("kafka-pixy top", {"topic", "topics"}),
+        ("kafka-pixy group re", {"reset"}),
+        ("kafka-pixy consume foo --until", {"--until-end"}),
+        ("kafka-pixy consume foo --ack ", {"explicit", "auto", "none"}),
+        ("kafka-pixy tap --adv", {"--advertise"}),
+        ("kafka-pixy wire dec", {"decode"}),
+        ("kafka-pixy produce fo", set()),
+    ],
+)
+def test_words_are_completed(words: str, wanted: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a daemon no topic is completed, and nothing goes wrong."""
+    monkeypatch.setenv(COMPLETE, "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - (not words.endswith(" "))))
+    monkeypatch.setenv("KAFKA_PIXY_SERVER", "127.0.0.1:1")
+    done = run()
+    assert {line.partition(",")[2] for line in done.stdout.decode().splitlines() if line} == wanted
+    assert done.stderr == b""
+
+
+def test_every_command_has_a_man_page_that_groff_takes() -> None:
+    found = dict(pages())
+    assert {"kafka-pixy", "kafka-pixy-produce", "kafka-pixy-group-reset", "kafka-pixy-wire-decode"} <= set(
+        found
+    )
+    assert ".SH EXAMPLES" in found["kafka-pixy-consume"] and ".SH EXIT STATUS" in found["kafka-pixy-consume"]
+    if shutil.which("groff"):
+        text = "".join(found.values())
+        done = subprocess.run(
+            ["groff", "-man", "-Tutf8", "-ww", "-z"], input=text, text=True, capture_output=True, check=False
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_lag_is_coloured_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def shown(terminal: bool) -> str:
+        def program() -> int:
+            monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)
+            output.table(("topic", "lag"), [("t", 0), ("u", 5), ("v", 5000)])
+            return 0
+
+        monkeypatch.setenv("TERM", "xterm")
+        return run_in_process(program).stdout.decode()
+
+    assert shown(False) == "topic   lag\nt         0\nu         5\nv      5000\n"
+    assert "\x1b[32m" in shown(True) and "\x1b[33m" in shown(True) and "\x1b[31m" in shown(True)
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert not any(f"\x1b[{colour}m" in shown(True) for colour in (31, 32, 33))
