@@ -16,17 +16,15 @@ from pixy.cli import MODULES, PROGRAMS
 
 _PARSERS: Final = {
     "tap": ("pixy.cli.tap_flags", "make_parser"),
-    "wire": ("pixy.cli.wire", "make_parser"),
-    "pipeline": ("pixy.cli.pipeline", "make_parser"),
     "config": ("pixy.cli.config_commands", "_parser"),
 }
-"""Where the argparse parser of a program is made."""
+"""Where the argparse parser of a program is made, if that is not ``make_parser`` in its module."""
 
 
 def program(name: str) -> click.Command:
     """Return a program as a click command."""
     module = importlib.import_module(f"pixy.cli.{MODULES.get(name, name)}")
-    where, function = _PARSERS[name]
+    where, function = _PARSERS.get(name, (f"pixy.cli.{name}", "make_parser"))
     parser: argparse.ArgumentParser = getattr(importlib.import_module(where), function)()
     command = of_parser(parser, name, PROGRAMS[name])
 
