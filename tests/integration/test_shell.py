@@ -350,7 +350,7 @@ async def test_an_interrupted_run_says_where_to_go_on(name: str) -> None:
 
         await eventually(end, lambda found: found == 100)
         process.send_signal(signal.SIGINT)
-        out, err = await process.communicate()
+        out, err = await asyncio.wait_for(process.communicate(), 15)
         assert (process.returncode, out) == (130, b"")
         assert err.decode() == f"interrupted: 100 messages written to {name}; go on with --skip 100\n"
         lines = "".join(f"{at}\n" for at in range(150))
@@ -368,7 +368,7 @@ async def test_a_daemon_that_stops_leaves_a_count(name: str) -> None:
         process.stdin.write(b"one\n")
         await eventually(lambda: sh.daemon.offsets(name, "g"), lambda found: found[0].end == 1)
     process.stdin.write(b"two\n")
-    out, err = await process.communicate()
+    out, err = await asyncio.wait_for(process.communicate(), 15)
     assert (process.returncode, out) == (1, b"")
     assert re.fullmatch(
         r"kafka-pixy produce: UNAVAILABLE: (no daemon answers at .*|the daemon at .* is stopping); "
@@ -386,15 +386,15 @@ async def test_follow_outlives_its_daemon(name: str) -> None:
         await sh.good("produce", name, "-m", "first", err=f"1 message written to {name}\n")
         process = await sh.start("consume", name, "--follow")
         assert process.stdout is not None and process.stderr is not None
-        assert await asyncio.wait_for(process.stdout.readline(), 30) == b"first\n"
-    line = (await asyncio.wait_for(process.stderr.readline(), 30)).decode()
+        assert await asyncio.wait_for(process.stdout.readline(), 15) == b"first\n"
+    line = (await asyncio.wait_for(process.stderr.readline(), 15)).decode()
     assert app.grpc_addr in line and line.endswith("; trying again until Ctrl-C\n")
     async with serving(app) as daemon:
         sh = Shell(daemon)
         await sh.good("produce", name, "-m", "second", err=f"1 message written to {name}\n")
-        assert await asyncio.wait_for(process.stdout.readline(), 60) == b"second\n"
+        assert await asyncio.wait_for(process.stdout.readline(), 15) == b"second\n"
         process.send_signal(signal.SIGINT)
-        out, err = await process.communicate()
+        out, err = await asyncio.wait_for(process.communicate(), 15)
     assert (process.returncode, out) == (
         130,
         b"",

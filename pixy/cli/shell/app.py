@@ -18,6 +18,7 @@ from pixy.cli.shell.errors import (
     ShellError,
 )
 from pixy.cli.shell.framework import Group
+from pixy.cli.shell.interrupts import remembered
 from pixy.escaping import escaped
 
 PROGRAM: Final = "kafka-pixy"
@@ -66,7 +67,7 @@ def run(argv: Sequence[str]) -> int:
     """Run one command; return the exit code."""
     name = " ".join([PROGRAM, *argv[:1]])
     try:
-        with ROOT.make_context(PROGRAM, list(argv)) as ctx:
+        with remembered(), ROOT.make_context(PROGRAM, list(argv)) as ctx:
             code = ROOT.invoke(ctx)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0

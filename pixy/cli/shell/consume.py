@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import click
 
+from pixy.cli.shell import interrupts
 from pixy.cli.shell.errors import EXIT_INTERRUPTED, EXIT_NOTHING, EXIT_USAGE, DaemonGone, ShellError
 from pixy.cli.shell.framework import EXITS, Command, connected
 from pixy.cli.shell.message_format import Message, formatter
@@ -108,6 +109,7 @@ def consume(session: Session, topic: str, **given: Any) -> int:
         try:
             got = loop.run(count, follow=given["follow"], until_end=given["until_end"])
         except KeyboardInterrupt:
+            interrupts.handled()
             reader.close()
             return EXIT_INTERRUPTED
     if got < count and not (given["until_end"] and reader.finished()):
@@ -154,6 +156,7 @@ class _Loop:
             note(f"{error.details}; trying again until Ctrl-C")
         self._pause = min(_LONGEST_PAUSE, 2 * self._pause or _FIRST_PAUSE)
         time.sleep(self._pause)
+        interrupts.check()
 
     def _print(self, message: Message) -> None:
         if self._session.out.structured:

@@ -11,6 +11,7 @@ from typing import Any, BinaryIO, Final
 
 import click
 
+from pixy.cli.shell import interrupts
 from pixy.cli.shell.errors import EXIT_INTERRUPTED, EXIT_USAGE, CallError, DaemonGone, ShellError
 from pixy.cli.shell.framework import EXITS, Command, connected
 from pixy.cli.shell.names import TOPIC
@@ -177,6 +178,7 @@ class Writer:
                 self._size += size
                 self._bar.update(self.written, self._size)
         except KeyboardInterrupt:
+            interrupts.handled()
             note(self._count(skip, "interrupted"))
             return EXIT_INTERRUPTED
         except CallError as error:
@@ -208,6 +210,7 @@ class Writer:
             answer = self._session.answer(future, "ProduceMany", keep=True)
         except KeyboardInterrupt:
             # The batch is on its way: wait for it, so that the count is exact.
+            interrupts.handled()
             answer = self._session.answer(future, "ProduceMany", within=_LAST_ANSWER)
             self._settle(answer)
             raise

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
 
 import grpc
 
+from pixy.cli.shell import interrupts
 from pixy.cli.shell.errors import CallError, ShellError, nearest, of_call
 from pixy.cli.shell.output import Output
 from pixy.proto import kafkapixy_pb2 as pb
@@ -85,7 +87,8 @@ class Session:
         return self
 
     def __exit__(self, *_exc: object) -> None:
-        self._channel.close()
+        with interrupts.deferred():
+            self._channel.close()
 
     def call(self, method: str, request: Any, timeout: float | None = None) -> Any:
         """Make a call.
@@ -102,9 +105,10 @@ class Session:
 
     def begin(self, method: str, request: Any, timeout: float | None = None) -> Any:
         """Begin a call; :meth:`answer` waits for it."""
-        return getattr(self.stub, method).future(
-            request, timeout=self.timeout if timeout is None else timeout
-        )
+        interrupts.check()
+        with interrupts.deferred():
+            within = self.timeout if timeout is None else timeout
+            return getattr(self.stub, method).future(request, timeout=within)
 
     def answer(self, future: Any, method: str, *, within: float | None = None, keep: bool = False) -> Any:
         """Wait for the answer of a call.
@@ -118,18 +122,28 @@ class Session:
         Raises:
             CallError: the daemon does not answer, or refused.
         """
+        until = None if within is None else time.monotonic() + within
         try:
-            return future.result(within)
-        except grpc.RpcError as error:
-            raise of_call(error, self.server, method) from None
-        except grpc.FutureTimeoutError:
-            raise CallError(
-                grpc.StatusCode.DEADLINE_EXCEEDED, f"{self.server} did not answer {method}"
-            ) from None
-        except BaseException:
+            return self._wait(future, method, until)
+        except KeyboardInterrupt:
             if not keep:
-                future.cancel()
+                with interrupts.deferred():
+                    future.cancel()
             raise
+
+    def _wait(self, future: Any, method: str, until: float | None) -> Any:
+        while True:
+            interrupts.check()
+            try:
+                with interrupts.deferred():
+                    return future.result(interrupts.LOOK)
+            except grpc.RpcError as error:
+                raise of_call(error, self.server, method) from None
+            except grpc.FutureTimeoutError:
+                if until is not None and time.monotonic() > until:
+                    raise CallError(
+                        grpc.StatusCode.DEADLINE_EXCEEDED, f"{self.server} did not answer {method}"
+                    ) from None
 
     def topic(self, name: str) -> Any:
         """Return a topic's metadata with partitions; asking does not create it.
