@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from rich.console import Console
 
-from pixy.cli import client
+from pixy.cli.shell import app as client
 from pixy.config import App
 from pixy.proto import kafkapixy_pb2 as pb
 from pixy.tap.table import escape
