@@ -293,8 +293,9 @@ class Future(pykka.Future[T]):
     def __await__(self) -> Generator[Any, None, T]:
         if self._get_hook is not None and self._state == _PENDING:
             return (yield from self._hooked().__await__())
-        if (cell := self.target) is not None and cell.mailbox.home == get_ident():
-            cell.system.turns.at_once(cell)
+        cell = self.target
+        if cell is not None and cell.mailbox.home == get_ident() and cell.system.turns.at_once(cell):
+            yield
         if self._state == _PENDING:
             yield from self._park(asyncio.get_running_loop())
         return self._outcome()

@@ -132,8 +132,7 @@ class ActorRef(pykka.ActorRef[A], Generic[A]):
             if len(lane) > mailbox.bound:
                 mailbox.look_again(envelope)
             elif mailbox.asleep:
-                mailbox.asleep = False
-                cell.wake()
+                mailbox.rouse()
 
     def notify(self: To[Takes[M]], message: M, *, urgent: bool = False) -> bool:
         """Tell, and return whether the mailbox took the message, instead of raising.

@@ -253,6 +253,8 @@ class Cell:
             return
         try:
             self.system.turns.add(self)
+        except RecursionError:  # a RuntimeError, too
+            raise
         except RuntimeError:
             self.system.check_loop()
 

@@ -109,9 +109,9 @@ async def _take_turn(
             if error is None:
                 try:
                     result = await (handler if cell.carried is None else within(cell.carried, handler))
-                except GeneratorExit:  # the loop is gone
-                    raise
                 except BaseException as failure:
+                    if isinstance(failure, GeneratorExit) and not cell.loop.is_running():
+                        raise  # the loop is gone
                     error = failure
             if cell.task is not task:
                 return False  # this life has ended: the cell's state is the next life's

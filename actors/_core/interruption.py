@@ -29,6 +29,7 @@ def as_failure(cell: Cell, error: BaseException) -> BaseException:
     # Elsewhere no signal raises it, so it is an exception like any other.
     if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
         cell.loop.call_soon(_raise, error)
+        cell.system.turns.gives_way = True  # who awaits the reply goes on after the loop has ended
         return interrupted(cell, error)
     return error
 

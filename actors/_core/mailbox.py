@@ -286,7 +286,11 @@ class Mailbox:
         """Wake the actor if it sleeps."""
         if self.asleep:
             self.asleep = False
-            self.cell.wake()
+            try:
+                self.cell.wake()
+            except BaseException:  # a sender at its recursion limit: the next one wakes the actor
+                self.asleep = True
+                raise
 
     # -- taking ---------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ the task's wake-up, which the standby was given as any future is, goes to that, 
 from __future__ import annotations
 
 import asyncio
-from asyncio.tasks import _enter_task, _leave_task
+from asyncio.tasks import _enter_task, _leave_task, _register_task, _unregister_task
 from collections.abc import Coroutine, Generator
 from contextlib import suppress
 from contextvars import Context
@@ -90,12 +90,15 @@ class Standby:
         self._handler: Handler | None = None
         self._wake_up: Any = None
         self._waits_for: Any = None
-        self._cancelled = False
+        self._cancelled: asyncio.CancelledError | None = None
+        """The handler has cancelled its own task in its first step; it hits the next wait."""
 
     # -- the task's side ------------------------------------------------------------------------
 
     def __await__(self) -> Generator[Any, None, Handler | None]:
         """Wait for the next handler; None if there will be none."""
+        # While it stands by, the task is nobody's business: who waits for all tasks would wait for ever.
+        _unregister_task(self.task)
         self._handler, self._waits_for, self.idle = None, None, True
         self._asyncio_future_blocking = True
         try:
@@ -116,7 +119,7 @@ class Standby:
     def cancel(self, msg: Any = None) -> bool:
         """Cancel what the task waits for. Called by the task, when it is cancelled itself."""
         if self.driven:
-            self._cancelled = True
+            self._cancelled = asyncio.CancelledError() if msg is None else asyncio.CancelledError(msg)
             return True
         if self.idle:
             self._wake(Outcome(asyncio.CancelledError()))
@@ -142,6 +145,7 @@ class Standby:
                 _enter_task(loop, running)
         if waits_for is self:
             self._asyncio_future_blocking = False
+            self._cancelled = None
             if self.ends:
                 self._wake(DONE)
         else:
@@ -162,17 +166,18 @@ class Standby:
 
     def _hand_over(self, waits_for: Any) -> None:
         """Let the task wait for what its coroutine waits for, as at the end of a task's own step."""
-        cancelled, self._cancelled = self._cancelled, False
-        if getattr(waits_for, "_asyncio_future_blocking", None) and waits_for.get_loop() is self._loop:
+        _register_task(self.task)
+        error: BaseException | None
+        error, self._cancelled = self._cancelled, None
+        if waits_for is self.task:
+            error = RuntimeError(f"Task cannot await on itself: {self.task!r}")
+        elif getattr(waits_for, "_asyncio_future_blocking", None) and waits_for.get_loop() is self._loop:
             waits_for._asyncio_future_blocking = False
             waits_for.add_done_callback(self._wake_up, context=self.context)
             self._waits_for = waits_for
-            if cancelled:
-                waits_for.cancel()
+            if error is not None:
+                waits_for.cancel(*error.args)
             return
-        error: BaseException | None = None
-        if cancelled:
-            error = asyncio.CancelledError()
-        elif waits_for is not None:  # None: a bare yield
+        elif error is None and waits_for is not None:  # None: a bare yield
             error = RuntimeError(f"Task {self.task!r} got bad yield: {waits_for!r}")
         self._loop.call_soon(self._wake_up, Outcome(error), context=self.context)

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import sys
 from collections import deque
 from collections.abc import Callable
 from threading import get_ident
@@ -37,6 +38,9 @@ TURN_TIME = 0.001
 
 MAX_TURN_TIME = 60.0
 """Longest ``turn_time`` in seconds."""
+
+DEEP = 500
+"""Frames on the stack above which no actor takes its turn at once: of the 1,000 that Python allows it needs some itself."""
 
 NEVER = 1
 """A time that has passed: no actor takes a turn inside another one's."""
@@ -63,12 +67,16 @@ class Turns:
     """
 
     __slots__ = (
+        "_asked",
+        "_asker",
         "_clock",
         "_context",
         "_cost",
         "_loop",
+        "_shared",
         "_turn",
         "_until",
+        "gives_way",
         "limit",
         "number",
         "pending",
@@ -99,6 +107,10 @@ class Turns:
         """Whether a turn is scheduled. Reset before the queue is read: an actor that a thread adds is seen
         either by that turn or by the thread, which then schedules one."""
         self._cost = 0
+        self.gives_way = False
+        """Whether an interrupt, which a handler has raised, has to leave the loop first."""
+        self._asker, self._asked, self._shared = 0, -2, -2
+        """The task that was answered at once last, the turn in which that was, and the last one with several such tasks."""
         self._until = 0
         """Until when actors may take their turn at once, in ns: 0 until the first does so, ``NEVER`` during a turn."""
 
@@ -124,20 +136,46 @@ class Turns:
             self.pending = False
             raise
 
-    def at_once(self, cell: Cell) -> None:
+    def at_once(self, cell: Cell) -> bool:
         """Let an actor handle its messages now if it is the only one that has any, and there is time.
 
-        Called in the thread of the loop by code that awaits the actor's reply.
+        Called in the thread of the loop by code that awaits the actor's reply. Tasks that ask in turns get one
+        ask each: the one that comes first would take all the time otherwise.
+
+        Returns:
+            whether the caller has to let the loop go on before it looks at the reply.
         """
+        asker, number, asked = id(asyncio.current_task(self._loop)), self.number, self._asked
+        self._asked = number
+        again = asker == self._asker
+        if not again:
+            self._asker = asker
+            if number - asked <= 1:
+                self._shared = number
         ready, until, now = self.ready, self._until, self._clock()
-        if len(ready) != 1 or ready[0] is not cell or 0 < until <= now:
-            return
+        if (
+            len(ready) != 1
+            or ready[0] is not cell
+            or 0 < until <= now
+            or (again and number - self._shared <= 1)
+        ):
+            return False
+        try:
+            sys._getframe(DEEP)
+        except ValueError:  # the usual case, 0.3 us
+            pass
+        else:
+            return False  # a handler would find no room on the asker's stack
         ready.popleft()
-        self._until = NEVER
+        self._until, self.gives_way = NEVER, False
         try:
             cell.handling_context().run(cell.run)
+        except BaseException:  # a caller at its recursion limit, or Ctrl-C: the actor's turn comes again
+            ready.append(cell)
+            raise
         finally:
             self._until = until or now + self.limit
+        return self.gives_way
 
     def took(self, nanoseconds: int) -> None:
         """Take note of what a task took whose handlers did not wait."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
+import sys
 import weakref
 from contextvars import ContextVar
 from typing import Any
@@ -38,8 +40,13 @@ async def warm(system: ActorSystem, **options: Any) -> Any:
     return ref
 
 
-def parked() -> list[asyncio.Task[Any]]:
+def parked(system: ActorSystem) -> list[asyncio.Task[Any]]:
     """The tasks that stand by."""
+    return [cell.standby.task for cell in system.walk() if cell.standby is not None and cell.standby.idle]
+
+
+def shown() -> list[asyncio.Task[Any]]:
+    """Those among all tasks that run handlers."""
     return [task for task in asyncio.all_tasks() if "_follow" in repr(task.get_coro())]
 
 
@@ -248,12 +255,12 @@ async def test_errors_and_values_of_what_a_first_step_waits_for_arrive() -> None
 async def test_a_task_that_is_cancelled_while_it_stands_by_is_replaced() -> None:
     async with ActorSystem() as system:
         ref = await warm(system)
-        (task,) = parked()
+        (task,) = parked(system)
         task.cancel()
         assert await ref.ask("at once", block=False) == "at once"
         await asyncio.sleep(0.01)
         assert task.cancelled()
-        (other,) = parked()
+        (other,) = parked(system)
         assert other is not task
         assert system.turns.standbys == 1
 
@@ -262,7 +269,7 @@ async def test_a_task_that_is_cancelled_while_it_stands_by_is_replaced() -> None
 async def test_a_life_that_fails_in_a_first_step_takes_its_task_along() -> None:
     async with ActorSystem() as system:
         ref = await warm(system, supervision=Supervision())
-        (task,) = parked()
+        (task,) = parked(system)
 
         async def fails() -> None:
             raise ValueError("a tell's failure restarts the actor")
@@ -285,9 +292,8 @@ async def test_a_stopped_actors_task_ends_and_nothing_holds_the_actor() -> None:
         await asyncio.sleep(0.01)
         gc.collect()
         assert life() is None
-        assert system.turns.standbys == len(parked()) == 2
+        assert system.turns.standbys == len(parked(system)) == 2
     await asyncio.sleep(0.01)
-    assert parked() == []
     assert system.turns.standbys == 0
 
 
@@ -305,7 +311,7 @@ async def test_an_actor_that_stops_itself_in_a_first_step_stops() -> None:
             assert await ref.ask(word, block=False) == word
             await asyncio.sleep(0.01)
         assert not ref.is_alive()
-        assert parked() == []
+        assert parked(system) == []
 
 
 @virtual_time
@@ -317,7 +323,7 @@ async def test_the_tasks_that_stand_by_are_bounded(monkeypatch: pytest.MonkeyPat
             for ref in refs:
                 assert await ref.ask(number, block=False) == number
                 await asyncio.sleep(0.01)
-        assert system.turns.standbys == len(parked()) == 2
+        assert system.turns.standbys == len(parked(system)) == 2
 
 
 @virtual_time
@@ -361,3 +367,133 @@ def test_ctrl_c_in_a_first_step_leaves_the_loop_and_the_task_ends() -> None:
 
 async def _started() -> ActorSystem:
     return await ActorSystem().__aenter__()
+
+
+@virtual_time
+async def test_who_waits_for_all_tasks_does_not_wait_for_those_that_stand_by() -> None:
+    async with ActorSystem() as system:
+        ref = await warm(system)
+
+        async def waits() -> None:
+            assert len(shown()) == (asyncio.current_task() in shown())
+            await asyncio.sleep(1)
+            assert shown() == [asyncio.current_task()]
+
+        assert shown() == []
+        for _ in range(2):
+            await ref.ask(waits, block=False)
+            await asyncio.sleep(0.01)
+            assert shown() == []
+
+
+@virtual_time
+async def test_a_handler_that_awaits_its_own_task_fails() -> None:
+    async with ActorSystem() as system:
+        ref = await warm(system)
+
+        async def awaits_itself() -> None:
+            await asyncio.current_task()  # type: ignore[misc]
+
+        with pytest.raises(RuntimeError, match="cannot await on itself"):
+            await ref.ask(awaits_itself, block=False)
+        assert await ref.ask("on", block=False) == "on"
+
+
+@virtual_time
+async def test_a_cancellation_in_the_first_step_keeps_its_message() -> None:
+    async with ActorSystem() as system:
+        ref = await warm(system)
+
+        async def cancels(pause: float) -> Any:
+            asyncio.current_task().cancel("why")  # type: ignore[union-attr]
+            try:
+                await asyncio.sleep(pause)
+            except asyncio.CancelledError as error:
+                asyncio.current_task().uncancel()  # type: ignore[union-attr]
+                return error.args
+
+        for pause in (0, 1):
+            assert await ref.ask(lambda pause=pause: cancels(pause), block=False) == ("why",)
+
+
+@virtual_time
+@pytest.mark.parametrize("first", [True, False])
+async def test_a_handler_that_ends_with_generator_exit_fails(first: bool) -> None:
+    class Odd(Coroutine):
+        pass
+
+    async def exits() -> None:
+        raise GeneratorExit
+
+    async with ActorSystem() as system:
+        ref = (
+            system.spawn(Odd, supervision=Supervision())
+            if first
+            else await warm(system, supervision=Supervision())
+        )
+        with pytest.raises(GeneratorExit):
+            await ref.ask(exits, block=False, timeout=5)
+
+
+@virtual_time
+async def test_tasks_that_ask_side_by_side_get_as_much() -> None:
+    async with ActorSystem() as system:
+        ref = await system.spawn(Plain)
+        asks, over = [0] * 5, False
+
+        async def ask(who: int) -> None:
+            while not over:
+                await ref.ask(who, block=False)
+                asks[who] += 1
+
+        tasks = [asyncio.ensure_future(ask(who)) for who in range(5)]
+        for _ in range(300):
+            await asyncio.sleep(0)
+        begun = list(asks)
+        for _ in range(300):
+            await asyncio.sleep(0)
+        over = True
+        await asyncio.gather(*tasks)
+        rates = [after - before for after, before in zip(asks, begun, strict=True)]
+        assert min(rates) > 0.8 * max(rates), rates
+
+
+@virtual_time
+@pytest.mark.parametrize("kind", [Plain, Coroutine])
+@pytest.mark.parametrize("how", ["tell", "ask", "await"])
+async def test_a_sender_at_its_recursion_limit_harms_no_actor(kind: type[Actor], how: str) -> None:
+    async with ActorSystem() as system:
+        ref = await warm(system) if kind is Coroutine else await system.spawn(Plain)
+
+        async def deep(left: int) -> None:
+            if left:
+                await deep(left - 1)
+            elif how == "tell":
+                ref.tell("message")
+            elif how == "ask":
+                ref.ask("message", block=False)
+            else:
+                await ref.ask("message", block=False)
+
+        limit = sys.getrecursionlimit()
+        for left in range(limit - 150, limit):
+            with contextlib.suppress(RecursionError):
+                await asyncio.create_task(deep(left))
+            assert await ref.ask("on", block=False, timeout=5) == "on", left
+
+
+def test_ctrl_c_in_a_handler_leaves_the_loop_before_the_asker_goes_on() -> None:
+    class Interrupting(Actor):
+        def on_receive(self, message: Any) -> Any:
+            if message == "ctrl-c":
+                raise KeyboardInterrupt
+            return message
+
+    async def main() -> None:
+        async with ActorSystem() as system:
+            ref = await system.spawn(Interrupting)
+            for message in ("warm", "ctrl-c"):
+                await ref.ask(message, block=False)
+
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(main())
