@@ -7,6 +7,7 @@ killed in the middle (kill -9) and run again. Exit code 0 only if every count an
 from __future__ import annotations
 
 import argparse
+import asyncio
 import signal
 import sys
 import time
@@ -71,7 +72,9 @@ def main() -> int:
     code = EXIT_FAILED
     try:
         code = EXIT_OK if demo.run() else EXIT_FAILED
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        # The latter if Ctrl-C comes right when asyncio.run() begins: CPython 3.11 to 3.13 then resets the count of
+        # interrupts after it has cancelled the task.
         code = EXIT_INTERRUPTED
         console.print("interrupted: stopping all processes ...")
     except Exception as error:
