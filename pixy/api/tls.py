@@ -11,6 +11,7 @@ from typing import Any
 
 import grpc
 
+from pixy.config.files import refuse_pass_phrase, tls_problem
 from pixy.config.model import Tls
 from pixy.errors import StartError
 
@@ -41,10 +42,9 @@ class ServerTls:
         try:
             key, chain, ca = (Path(name).read_bytes() if name else None for name in names)
             context = self._make_context()
-        except (OSError, ssl.SSLError, ValueError) as error:
-            reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or str(error)
-            where = getattr(error, "filename", None) or ", ".join(filter(None, names))
-            raise StartError(f"tls: {where}: {str(reason).lower()}") from error
+        except Exception as error:  # whatever OpenSSL or the file system says, the files are the reason
+            reason = tls_problem(config) or f"tls: {', '.join(filter(None, names))}: {error}"
+            raise StartError(reason) from error
         self._context = context
         self._grpc = grpc.ssl_server_certificate_configuration([(key, chain)], root_certificates=ca)
         self._generation += 1
@@ -55,7 +55,7 @@ class ServerTls:
         context.minimum_version = _VERSIONS[config.min_version]
         if config.ciphers:
             context.set_ciphers(config.ciphers)
-        context.load_cert_chain(config.certificate_path, config.key_path)
+        context.load_cert_chain(config.certificate_path, config.key_path, password=refuse_pass_phrase)
         if config.client_ca_path:
             context.load_verify_locations(config.client_ca_path)
             required = config.client_certificates == "required"

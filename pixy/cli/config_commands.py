@@ -14,8 +14,10 @@ from pixy.cli import flags as command_line
 from pixy.config import default_text
 from pixy.config.effective import DEFAULT, as_yaml, rows
 from pixy.config.environment import CONFIG
+from pixy.config.files import problem_of
 from pixy.config.load import Origins
 from pixy.errors import ConfigError
+from pixy.escaping import escaped
 
 EXIT_OK = 0
 EXIT_WRONG = 1
@@ -49,6 +51,8 @@ def main(argv: Sequence[str]) -> int:
         return _complain("\n".join([f"kafka-pixy config: {first}", *more]), EXIT_WRONG)
     shown = [row for row in rows(app, origins) if not (known.changed and row.origin == DEFAULT)]
     if known.action == "check":
+        if problem := problem_of(app):
+            return _complain(escaped(f"kafka-pixy config: {problem}"), EXIT_WRONG)
         changed = sum(row.origin != DEFAULT for row in shown)
         print(_summary(flags.config or os.environ.get(CONFIG, ""), list(app.proxies), changed))
     elif known.json:
@@ -68,7 +72,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     actions = parser.add_subparsers(dest="action", required=True, metavar="check|show|init")
     check = actions.add_parser(
-        "check", help="say whether the daemon would accept its configuration", allow_abbrev=False
+        "check",
+        help="say whether the daemon would accept its configuration, its certificates and its unix socket's path",
+        allow_abbrev=False,
     )
     check.set_defaults(json=False, changed=False)
     show = actions.add_parser(

@@ -22,6 +22,7 @@ from pixy.cli.waiting import kafka_answers
 from pixy.config import App
 from pixy.config.environment import CONFIG
 from pixy.config.exposure import exposed
+from pixy.config.files import tls_problem
 from pixy.engine.engine import Engine
 from pixy.engine.service import ListenerSpec
 from pixy.errors import ConfigError, StartError
@@ -52,6 +53,9 @@ def run(args: Sequence[str]) -> int:
     except ConfigError as error:
         # The text may have several lines; the error is one.
         _complain(f"Failed to load config: err=({' '.join(str(error).split())})")
+        return EXIT_FAILED_TO_START
+    if problem := tls_problem(app.tls):  # before anything is opened, and before Kafka is waited for
+        _complain(f"Failed to start service: err=({problem})")
         return EXIT_FAILED_TO_START
     # The loop shares the GIL with librdkafka's callback threads; a shorter interval lets them
     # alternate sooner. Too short a one costs much where many wait (see docs/performance.md).

@@ -8,7 +8,7 @@ import re
 import ssl
 import typing
 
-from pixy.config import model, validate_security
+from pixy.config import files, model, validate_security
 from pixy.config.client_id import VALID
 from pixy.config.exposure import exposure_problem
 from pixy.errors import ConfigError
@@ -115,7 +115,10 @@ def _proxy_problem(proxy: model.Proxy) -> str:
     if not any(proxy.kafka.seed_peers):
         return "invalid config parameter: kafka.seed_peers must name at least one broker"
     problem = _tls_problem(proxy.kafka) if proxy.kafka.tls else ""
-    return f'invalid tls configuration: "{problem}"' if problem else ""
+    if not problem:
+        return ""
+    hint = files.kafka_tls_hint(proxy.kafka)
+    return f'invalid tls configuration: "{problem}"{hint and f" ({hint})"}'
 
 
 KAFKA_ERROR_CODES = (50001, 50002)
@@ -217,7 +220,11 @@ def _tls_problem(kafka: model.Kafka) -> str:
             return "kafka.ca_cert_file does not appear to be a valid CA certificate"
     if kafka.client_certificate_file or kafka.client_key_file:
         try:
-            context.load_cert_chain(kafka.client_certificate_file, kafka.client_key_file or None)
-        except (ssl.SSLError, OSError, ValueError):
+            context.load_cert_chain(
+                kafka.client_certificate_file,
+                kafka.client_key_file or None,
+                password=files.refuse_pass_phrase,
+            )
+        except (ssl.SSLError, OSError, ValueError, files.PassPhraseNeeded):
             return "kafka.client_cert_file and kafka.client_cert_key_file are not a valid certificate pair"
     return ""

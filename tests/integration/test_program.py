@@ -184,6 +184,11 @@ def test_a_drain_that_exceeds_its_timeout_is_reported(kafka: Cluster, name: str,
             "Failed to load config: err=(invalid config parameter: tcp_addr 0.0.0.0:0 can be reached from other hosts",
         ),
         (["--pidFile=/none/pid", "--sandbox"], "Failed to initialize: err=("),
+        (
+            ["--unixAddr=/none/s", "--grpcAddr=127.0.0.1:0", "--tcpAddr=127.0.0.1:0", "--sandbox"],
+            "listen unix /none/s: bind: no such file or directory "
+            "(the directory /none does not exist: create it, or choose another path))",
+        ),
     ],
 )
 def test_a_failed_start_is_reported_in_one_line(args: list[str], text: str) -> None:

@@ -36,6 +36,7 @@ from pixy.api.restv1.errors import ApiError
 from pixy.api.restv1.routes import Match as V1Match
 from pixy.api.tls import ServerTls
 from pixy.auth.principal import Credentials
+from pixy.config.files import unix_hint
 from pixy.engine.engine import Engine
 from pixy.engine.guard import Guard
 from pixy.errors import StartError, TooManyRequests, Unauthenticated
@@ -48,6 +49,20 @@ _GRACE = 1.0
 def is_unix(address: str) -> bool:
     """Return whether an address is a path: one with a colon is TCP (the original's rule)."""
     return ":" not in address
+
+
+def _bind_reason(error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return "address already in use"
+    return (error.strerror or str(error)).lower()
+
+
+def _hint(address: str, error: OSError) -> str:
+    """Say what to do about an address that cannot be used; empty if nothing is known. Blocks."""
+    hint = unix_hint(address) if is_unix(address) else ""
+    if not hint and error.errno == errno.EADDRINUSE:
+        return "another process listens there: stop it, or choose another address"
+    return hint
 
 
 _SHARED = frozenset({"", "!", "topic", "topics", "create_topic", "alter_topic", "delete_topic"})
@@ -91,14 +106,11 @@ class RestServer(Listener):
             else:
                 shown = await self._bind_tcp()
         except OSError as error:
-            reason = (
-                "bind: address already in use"
-                if error.errno == errno.EADDRINUSE
-                else f"bind: {(error.strerror or str(error)).lower()}"
-            )
+            reason = f"bind: {_bind_reason(error)}"
+            hint = await asyncio.to_thread(_hint, self._address, error)
             raise StartError(
                 f"failed to start {kind} based HTTP API server: failed to create listener: "
-                f"listen {network} {self._address}: {reason}"
+                f"listen {network} {self._address}: {reason}{hint and f' ({hint})'}"
             ) from error
         return shown
 

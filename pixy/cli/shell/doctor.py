@@ -95,6 +95,7 @@ def check(config: str, peers: str, server: str) -> Iterator[Finding]:
         server: a daemon's gRPC address.
     """
     from pixy.cli import flags
+    from pixy.config.files import problem_of
     from pixy.errors import ConfigError
 
     arguments = [f"--config={config}"] if config else []
@@ -112,12 +113,23 @@ def check(config: str, peers: str, server: str) -> Iterator[Finding]:
     yield Finding(
         OK, "configuration", f"{config or 'defaults and environment'}: {len(app.proxies)} cluster(s)"
     )
+    problem = problem_of(app)
+    if problem:
+        yield Finding(FAIL, "files", *_split(problem))
+    elif app.tls.certificate_path or app.unix_addr:
+        yield Finding(OK, "files", "certificates and the unix socket's path can be used")
     yield _open_files()
     running = _daemon(server)
     yield running
     yield from _ports(app, running.result == OK)
     for name, proxy in app.proxies.items():
         yield from _kafka(name, proxy)
+
+
+def _split(problem: str) -> tuple[str, str]:
+    """Split a problem that ends with what to do."""
+    found, _, todo = problem.rpartition(": ")
+    return found, todo
 
 
 def _open_files() -> Finding:

@@ -155,6 +155,6 @@ async def test_certificates_and_the_ca_of_clients_change_while_it_serves(
         await clients.http(new, shop)
     assert await clients.grpc(new, shop) is grpc.StatusCode.UNAVAILABLE
     (clients.folder / "key.pem").write_text("nonsense")
-    with pytest.raises(StartError, match=r"^tls: .*key\.pem"):
+    with pytest.raises(StartError, match=r"^tls\.key_path .*key\.pem: holds no private key"):
         await clients.engine._service.ask(Reload(), block=False)
     assert await clients.http(new, new.client("shop")) == 200, "the last certificates stay in use"

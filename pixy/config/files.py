@@ -1,0 +1,170 @@
+"""Say what is wrong with the files and paths that the daemon's own listeners need.
+
+Loading a configuration does not look at them: other programs load it, too, on machines and as users that lack the files. The daemon
+looks when it starts, and ``config check`` and ``doctor`` look where they run. Each function may block.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+import stat
+from typing import NoReturn
+
+from pixy.config.model import App, Kafka, Tls
+
+MAX_UNIX_PATH = 107
+"""Bytes of a unix socket's path on Linux: ``sun_path`` has 108, and the last one is zero."""
+
+_CERTIFICATE = b"-----BEGIN CERTIFICATE-----"
+_TRUSTED = b"-----BEGIN TRUSTED CERTIFICATE-----"
+_KEY = b"PRIVATE KEY-----"
+_MAX_FILE = 1 << 20
+
+
+class PassPhraseNeeded(Exception):
+    """A private key is encrypted."""
+
+
+def problem_of(app: App) -> str:
+    """Describe the first problem of the listeners' files: certificates and the unix socket's path; empty if there is none."""
+    problem = tls_problem(app.tls)
+    if problem or not app.unix_addr or ":" in app.unix_addr:  # one with a colon is a TCP address
+        return problem
+    hint = unix_hint(app.unix_addr)
+    return f"unix_addr {app.unix_addr}: {hint}" if hint else ""
+
+
+def tls_problem(tls: Tls) -> str:
+    """Describe the first problem of ``tls``: which key and file, what is wrong, what to do; empty if there is none."""
+    if not tls.certificate_path:
+        return ""
+    return (
+        _certificates_problem("tls.certificate_path", tls.certificate_path)
+        or _key_problem("tls.key_path", tls.key_path)
+        or _pair_problem("tls.certificate_path", tls.certificate_path, "tls.key_path", tls.key_path)
+        or (_certificates_problem("tls.client_ca_path", tls.client_ca_path) if tls.client_ca_path else "")
+        or _ciphers_problem(tls.ciphers)
+    )
+
+
+def kafka_tls_hint(kafka: Kafka) -> str:
+    """Describe the first problem of the files that ``kafka`` names for TLS; empty if there is none."""
+    if kafka.ca_certificate_file and (
+        problem := _certificates_problem("ca_certificate_file", kafka.ca_certificate_file)
+    ):
+        return problem
+    chain, key = kafka.client_certificate_file, kafka.client_key_file
+    if not chain and not key:
+        return ""
+    if not chain:
+        return f"client_key_file {key} needs client_certificate_file: set both"
+    return (
+        _certificates_problem("client_certificate_file", chain)
+        or _key_problem("client_key_file", key or chain)
+        or _pair_problem("client_certificate_file", chain, "client_key_file", key or chain)
+    )
+
+
+def unix_hint(path: str) -> str:
+    """Say why a unix socket cannot be made at a path, and what to do; empty if it can, or nothing is known."""
+    size = len(os.fsencode(path))
+    if size > MAX_UNIX_PATH:
+        return f"the path has {size} bytes, and at most {MAX_UNIX_PATH} are possible: choose a shorter one"
+    folder = os.path.dirname(path) or "."
+    try:
+        if not stat.S_ISDIR(os.stat(folder).st_mode):
+            return f"{folder} is a file: choose a path in a directory"
+    except FileNotFoundError:
+        return f"the directory {folder} does not exist: create it, or choose another path"
+    except NotADirectoryError:
+        return f"{folder} is no directory: choose another path"
+    except PermissionError:
+        return f"no right to enter {folder}: choose a path in a directory of the daemon's user"
+    if not os.access(folder, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids):
+        return f"no right to write to {folder}: choose a path in a directory of the daemon's user"
+    try:
+        taken = not stat.S_ISSOCK(os.lstat(path).st_mode)
+    except OSError:
+        return ""
+    return "something that is no socket is there: remove it, or choose another path" if taken else ""
+
+
+def _read(key: str, path: str) -> tuple[bytes, str]:
+    """Return the content of a file, or the problem."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(_MAX_FILE), ""
+    except PermissionError:
+        return b"", f"{key} {path}: permission denied: the daemon's user must be able to read it"
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        return b"", f"{key} {path}: {why}: name a file in PEM format"
+
+
+def _certificates_problem(key: str, path: str) -> str:
+    text, problem = _read(key, path)
+    if problem:
+        return problem
+    if _CERTIFICATE not in text and _TRUSTED not in text:
+        if _KEY in text:
+            return f"{key} {path}: holds a private key and no certificate: name the certificate's file"
+        return f"{key} {path}: holds no certificate in PEM format (-----BEGIN CERTIFICATE-----): convert it, or name another"
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        context.load_verify_locations(path)
+    except (ssl.SSLError, ValueError):
+        return f"{key} {path}: its certificate is damaged: write the file again"
+    return ""
+
+
+def _key_problem(key: str, path: str) -> str:
+    text, problem = _read(key, path)
+    if problem or _KEY in text:
+        return problem
+    if _CERTIFICATE in text:
+        return f"{key} {path}: holds a certificate and no private key: name the key's file"
+    return f"{key} {path}: holds no private key in PEM format (-----BEGIN PRIVATE KEY-----): convert it, or name another"
+
+
+def _pair_problem(chain_key: str, chain: str, key_key: str, key: str) -> str:
+    """Say why a certificate and a key cannot be used together. Each is the configuration's key and the file."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    where = f"{key_key} {key}"
+    try:
+        context.load_cert_chain(chain, key, password=refuse_pass_phrase)
+    except PassPhraseNeeded:
+        return f"{where}: has a pass phrase, which a daemon cannot ask for: write the key without one (openssl pkey)"
+    except (ssl.SSLError, OSError, ValueError) as error:
+        reason = getattr(error, "reason", "")
+        if reason == "KEY_VALUES_MISMATCH":
+            return f"{where}: is not the key of the certificate {chain}: name the two that were made together"
+        if reason in ("EE_KEY_TOO_SMALL", "CA_MD_TOO_WEAK"):
+            return f"{chain_key} {chain}: too weak for OpenSSL: use a longer key and SHA-256"
+        return f"{where}: cannot be used with {chain}: write both files again"
+    return ""
+
+
+def refuse_pass_phrase() -> NoReturn:
+    """Raise PassPhraseNeeded: given as the password of a key. Without it, OpenSSL asks on the terminal, and waits."""
+    raise PassPhraseNeeded("the key has a pass phrase")
+
+
+def _ciphers_problem(ciphers: str) -> str:
+    try:
+        if ciphers:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).set_ciphers(ciphers)
+    except ssl.SSLError:
+        return f"tls.ciphers {ciphers!r}: OpenSSL knows none of them: `openssl ciphers` lists them"
+    return ""
+
+
+__all__ = [
+    "MAX_UNIX_PATH",
+    "PassPhraseNeeded",
+    "kafka_tls_hint",
+    "problem_of",
+    "refuse_pass_phrase",
+    "tls_problem",
+    "unix_hint",
+]
