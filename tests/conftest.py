@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import lanes, times
+from tests import lanes, times, watchdog
 from tests.effort import examples
 from tests.kafka.cluster import Cluster, Unavailable
 
@@ -40,7 +40,8 @@ PROCESSORS = pytest.StashKey[times.Processors]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Begin to measure."""
+    """Begin to measure, and to watch."""
+    watchdog.register(config)
     config.stash[PROCESSORS] = times.Processors()
 
 

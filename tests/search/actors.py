@@ -42,6 +42,8 @@ from actors.testing.preempt import Preempted, simulate_threads
 
 RUNTIMES_TASKS = ("_follow", "_run_start_hooks", "_outcome", "pipe.<locals>.piping")
 """The coroutines of tasks that run actors' code."""
+TURNS = (1.0, 5e-6)
+"""Seconds of an actor's turn, of which each reading of the simulated clock takes a millionth: long, or two messages."""
 
 
 class Worker(Actor):
@@ -187,7 +189,9 @@ def preempt(seed: int) -> None:
     seen: list[Any] = []
 
     async def scenario(threads: Preempted) -> None:
-        system = ActorSystem(mailbox_capacity=rng.randrange(1, 3))
+        system = ActorSystem(
+            mailbox_capacity=rng.randrange(1, 3), clock=threads.clock, turn_time=rng.choice(TURNS)
+        )
         ref = await system.spawn(Small, seen)
 
         def send(who: int) -> None:
@@ -322,7 +326,13 @@ def threaded(seed: int) -> None:
     asks: list[Any] = []
 
     async def scenario(threads: Preempted) -> None:
-        system = ActorSystem(mailbox_capacity=rng.randrange(1, 3), rng=rng, stop_grace=1000.0)
+        system = ActorSystem(
+            mailbox_capacity=rng.randrange(1, 3),
+            rng=rng,
+            clock=threads.clock,
+            turn_time=rng.choice(TURNS),
+            stop_grace=1000.0,
+        )
         kinds, policies = rng.choices((Bare, Hooked), k=2), [policy(rng) for _ in range(2)]
         back = system.spawn(kinds[0], records, None, supervision=policies[0])
         # A thread that waits for an actor that is restarted together with its own waits until it is abandoned.

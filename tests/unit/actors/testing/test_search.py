@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from actors._core import cell, lifecycle, supervision, waiting
 from actors._core.cell import Cell
 from actors._system import ActorSystem
 from actors._threaded import ThreadedCell
+from actors.testing.preempt import simulate_threads
 from tests.effort import seeds
 from tests.search.actors import WORLDS, search
 
@@ -21,6 +23,27 @@ pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::Resou
 def test_nothing_is_found(world: str) -> None:
     runs, failures = search([world], seeds(40))
     assert runs >= 10 and not failures, "\n".join(failures)
+
+
+@pytest.mark.parametrize("world", ["preempt", "threaded"])
+def test_a_seed_repeats_its_run_on_a_machine_of_any_speed(
+    world: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[list[int]] = []
+    for step in (1, 10_000_000):
+        real = itertools.count(step, step)
+        defaults = {**(ActorSystem.__init__.__kwdefaults__ or {}), "clock": real.__next__}
+        monkeypatch.setattr(ActorSystem.__init__, "__kwdefaults__", defaults)
+        found.append([])
+
+        def simulated(*args: Any) -> Any:
+            value, threads = simulate_threads(*args)
+            found[-1].append(threads.switches)
+            return value, threads
+
+        monkeypatch.setattr("tests.search.actors.simulate_threads", simulated)
+        assert search([world], seeds(40))[1] == []
+    assert found[0] == found[1] and sum(found[0]) > 100
 
 
 def test_a_lost_wake_up_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
