@@ -200,27 +200,23 @@ def leaders(kafka: Cluster, topic: str) -> dict[int, int]:
 def change_leaders(kafka: Cluster, broker: wire.PartitionClient, topic: str) -> None:
     """Make each partition's second replica its preferred one, and have that one elected."""
     found = kafka.admin().list_topics(topic, timeout=20).topics[topic].partitions
-    reordered = {number: [*info.replicas[1:], info.replicas[0]] for number, info in sorted(found.items())}
-    for api, body in (
-        (
-            "AlterPartitionReassignments",
-            {
-                "Topics": [
-                    {
-                        "Name": topic,
-                        "Partitions": [
-                            {"PartitionIndex": number, "Replicas": replicas}
-                            for number, replicas in reordered.items()
-                        ],
-                    }
-                ]
-            },
-        ),
-        ("ElectLeaders", {"TopicPartitions": [{"Topic": topic, "Partitions": list(reordered)}]}),
-    ):
-        answer = broker.call(api, body)
-        if answer["ErrorCode"]:
-            raise RuntimeError(f"{api}: {answer}")
+    partitions = [
+        {"PartitionIndex": number, "Replicas": [*info.replicas[1:], info.replicas[0]]}
+        for number, info in sorted(found.items())
+    ]
+    _call(broker, "AlterPartitionReassignments", {"Topics": [{"Name": topic, "Partitions": partitions}]})
+    elect(broker, topic, list(found))
+
+
+def elect(broker: wire.PartitionClient, topic: str, partitions: list[int]) -> None:
+    """Have the preferred leaders elected that are in sync; repeat it for those that were not."""
+    _call(broker, "ElectLeaders", {"TopicPartitions": [{"Topic": topic, "Partitions": partitions}]})
+
+
+def _call(broker: wire.PartitionClient, api: str, body: dict[str, Any]) -> None:
+    answer = broker.call(api, body)
+    if answer["ErrorCode"]:
+        raise RuntimeError(f"{api}: {answer}")
 
 
 def run(topics: int, changes: int) -> bool:

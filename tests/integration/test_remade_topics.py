@@ -10,7 +10,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import NewTopic
 
 from pixy.wire.client import PartitionClient
-from tests.chaos.new_topics import Record, change_leaders, leaders, read
+from tests.chaos.new_topics import Record, change_leaders, elect, leaders, read
 from tests.integration.restv1.support import BINARY_V2, ask, b64, fetch
 from tests.kafka.cluster import Cluster
 from tests.support import Daemon, eventually, make_config, serving
@@ -39,10 +39,15 @@ async def with_elections(cluster: Cluster, topic: str) -> None:
     before = leaders(cluster, topic)
     with PartitionClient(cluster.bootstrap(), topic, 0) as broker:
         await asyncio.to_thread(change_leaders, cluster, broker, topic)
-    await eventually(
-        lambda: asyncio.to_thread(leaders, cluster, topic),
-        lambda now: all(now[at] not in (before[at], -1) for at in before),
-    )
+
+        def elected() -> dict[int, int]:
+            elect(broker, topic, list(before))  # a replica that is not in sync yet is not elected
+            return leaders(cluster, topic)
+
+        await eventually(
+            lambda: asyncio.to_thread(elected),
+            lambda now: all(now[at] not in (before[at], -1) for at in before),
+        )
 
 
 async def write(daemon: Daemon, topic: str, value: bytes) -> list[tuple[int, int]]:
