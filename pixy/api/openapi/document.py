@@ -31,8 +31,9 @@ _EMBEDDED = tuple(
 )
 _MEANING = {
     400: "The request is malformed.",
-    401: "Kafka refused the proxy's credentials.",
-    403: "Kafka does not authorize the proxy to do that.",
+    401: "The caller is not recognized (with `auth`), or Kafka refused the proxy's credentials.",
+    403: "A rule is missing (with `auth`), the host or the page's origin is foreign, changes are off (`admin_changes`), "
+    "or Kafka does not authorize the proxy.",
     404: "Not found.",
     405: "Method not allowed.",
     406: "The API has none of the content types that the client accepts.",
@@ -41,11 +42,15 @@ _MEANING = {
     413: "Too large.",
     415: "The content type of the body is not supported.",
     422: "A parameter or field is wrong; the text names it.",
-    429: "A bounded queue is full.",
+    429: "The caller has used up what he may (`limits`), or a bounded queue is full.",
     500: "Kafka refused the request; the text gives its reason.",
     503: "Unavailable now; try again.",
 }
 _RETRY = frozenset({429, 503})
+_EDGE = (403, 429)
+"""Any request may be answered so before its endpoint is asked: a foreign host or origin, too many requests at once."""
+_PROTECTED = (401, *_EDGE)
+"""The same, of an endpoint that needs a caller."""
 
 
 @functools.cache
@@ -62,7 +67,7 @@ def load() -> dict[str, Any]:
         for method in _METHODS:
             if method in item:
                 item[method] = _expanded(copy.deepcopy(item[method]))
-    document["components"].setdefault("responses", {}).update(_errors())
+    document["components"].setdefault("responses", {}).update(copy.deepcopy(_errors()))
     document["paths"] = _with_clusters(document["paths"])
     return document
 
@@ -88,27 +93,48 @@ def _expanded(operation: dict[str, Any]) -> dict[str, Any]:
     for response in responses.values():
         if "$ref" not in response:
             _expand_answer(response)
-    ours, pixys = operation.pop("x-errors", ()), operation.pop("x-pixy-errors", ())
+    ours, pixys = {*operation.pop("x-errors", ())}, {*operation.pop("x-pixy-errors", ())}
+    common = _EDGE if operation.get("security") == [] else _PROTECTED
+    # A request to a shared path without a body's type may be for the one API or the other.
+    pixy = bool(pixys) or "x-no-body" in operation
+    ours.update(common if ours or not pixy else ())
+    pixys.update(common if pixy else ())
     for status in {*ours, *pixys}:
         kind = ("Error" if status in ours else "") + ("Pixy" if status in pixys else "")
-        responses[str(status)] = {"$ref": f"#/components/responses/{kind}{status}"}
+        _add_answer(responses, str(status), f"#/components/responses/{kind}{status}")
     if "x-no-body" in operation:
         responses[str(operation.pop("x-no-body"))] = {"description": "Not without a JSON type."}
     operation["responses"] = dict(sorted(responses.items()))
     return operation
 
 
+def _add_answer(responses: dict[str, Any], status: str, error: str) -> None:
+    """Add the answer to an error; a status may have an answer of the endpoint's own beside it."""
+    own = responses.get(status)
+    if own is None:
+        responses[status] = {"$ref": error}
+        return
+    added = _errors()[error.rpartition("/")[2]]
+    own["description"] += " Or: " + added["description"]
+    own["headers"] = added.get("headers", {}) | own.get("headers", {})
+    for kind, content in added["content"].items():
+        _add_schema(own["content"], kind, content["schema"])
+
+
+@functools.cache
 def _errors() -> dict[str, Any]:
     """Make the error responses: of the REST proxies' API, of Kafka-Pixy's own API, or of both on a shared path."""
     made: dict[str, Any] = {}
     for status, meaning in _MEANING.items():
         for kind in ("Error", "Pixy", "ErrorPixy"):
             response: dict[str, Any] = {"description": meaning, "content": {}}
+            if status == 401:
+                response["headers"] = {"WWW-Authenticate": {"$ref": "#/components/headers/WWWAuthenticate"}}
+            if status == 429 or (status in _RETRY and "Error" in kind):
+                response["headers"] = {"Retry-After": {"$ref": "#/components/headers/RetryAfter"}}
             if "Error" in kind:
                 for media_type in (*_PLAIN, *_EMBEDDED):
                     _add_schema(response["content"], media_type, {"$ref": "#/components/schemas/Error"})
-                if status in _RETRY:
-                    response["headers"] = {"Retry-After": {"$ref": "#/components/headers/RetryAfter"}}
             if "Pixy" in kind:
                 _add_schema(
                     response["content"], "application/json", {"$ref": "#/components/schemas/PixyError"}

@@ -22,6 +22,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from pixy.api.handlers import Handlers
+from pixy.api.openapi.document import load, resolve
 from pixy.api.rest.router import ROUTES
 from pixy.api.restv1.app import make_routes
 from pixy.auth.audit import AuditLog
@@ -43,6 +44,7 @@ from pixy.errors import Unauthenticated, Unavailable, UnknownInstance
 from pixy.kafka.sandbox import Sandbox
 from pixy.proto import kafkapixy_pb2 as pb
 from pixy.proto.kafkapixy_pb2_grpc import KafkaPixyStub
+from tests.integration.restv1.contract import check_answer, operation_of
 from tests.support import Answer
 
 T, G = "orders", "billing"
@@ -312,6 +314,15 @@ async def ask(
         return Answer(answer.status, await answer.read(), answer.headers)
 
 
+def check_documented(method: str, path: str, answer: Answer) -> None:
+    """Fail unless the OpenAPI document has the answer of a refusal, with its headers."""
+    path = path.removeprefix("/rest") or "/"
+    check_answer(method, path, answer.status, answer.headers["Content-Type"], answer.json)
+    documented = resolve(load(), operation_of(method, path)["responses"][str(answer.status)])
+    sent = {"WWW-Authenticate", "Retry-After"} & set(answer.headers)
+    assert sent <= set(documented.get("headers", ())), (method, path, answer.status)
+
+
 def test_the_tables_name_every_route_and_rpc() -> None:
     assert set(RPCS) | {"GetStatus"} == set(Handlers(Mock()).methods())
     assert set(PIXY) | {("GET", "_ping"), ("GET", "_status")} == set(ROUTES)
@@ -342,16 +353,40 @@ async def test_rest(daemon: Guarded, listener: str) -> None:
                 answer = await ask(http, base, method, path, row, daemon.keys[case] if case else None)
                 assert answer.status == 401, (name, case, answer)
                 assert answer.headers["WWW-Authenticate"] == "Bearer"
+                check_documented(method, path, answer)
             assert daemon.reached() == [], name
             for why, rules in lacking(row.needs):
                 daemon.allow(*rules)
                 answer = await ask(http, base, method, path, row, daemon.keys["right"])
                 assert answer.status == 403, (name, why, answer)
+                check_documented(method, path, answer)
                 assert daemon.reached() == [], (name, why)
             daemon.allow(*(rule(need) for need in row.needs), rule(("console", None, None)))
             answer = await ask(http, base, method, path, row, daemon.keys["right"])
             assert answer.status == row.status, (name, answer)
             assert len(daemon.reached()) == (row.status == REACHED), name
+
+
+async def test_an_answer_429_of_every_endpoint_is_documented(daemon: Guarded) -> None:
+    assert daemon.engine.guard is not None
+    async with aiohttp.ClientSession() as http:
+        base, seen = f"http://{daemon.engine.addresses['rest']}", 0
+        for _, method, path, row in rest_requests("rest"):
+            daemon.engine.guard.limiter = Limiter(
+                [Limit(["*"], requests_per_second=0.1)], {}, 100, lambda: 0.0
+            )
+            for _ in range(2):
+                answer = await ask(http, base, method, path, row, daemon.keys["right"])
+            if row.status == REACHED:
+                assert (answer.status, answer.headers["Retry-After"]) == (429, "10"), (method, path)
+                check_documented(method, path, answer)
+                seen += 1
+        assert seen > 50
+        host = Row([], headers={"Host": "elsewhere.example"})
+        for path in ("/_ping", "/healthy", "/ready", "/openapi.json"):
+            answer = await ask(http, base, "GET", path, host, None)
+            assert answer.status == 403
+            check_documented("GET", path, answer)
 
 
 async def test_rest_probes_and_unknown_paths(daemon: Guarded) -> None:

@@ -82,6 +82,27 @@ def test_every_operation_is_described() -> None:
     } <= known
 
 
+def test_every_operation_but_probes_names_the_credentials_and_the_refusals() -> None:
+    document = load()
+    schemes = document["components"]["securitySchemes"]
+    assert {name: each["type"] for name, each in schemes.items()} == {
+        "apiKey": "apiKey",
+        "bearer": "http",
+        "basic": "http",
+        "certificate": "mutualTLS",
+    }
+    assert [list(each) for each in document["security"]] == [[], *([name] for name in schemes)]
+    for path, item in document["paths"].items():
+        for method in _METHODS & set(item):
+            responses = {code: resolve(document, each) for code, each in item[method]["responses"].items()}
+            public = path in ("/_ping", "/healthy", "/ready")
+            assert (item[method].get("security") == []) is public, path
+            wanted = {"403", "429"} if public else {"401", "403", "429"}
+            assert wanted <= set(responses), (method, path)
+            assert "401" not in responses or "WWW-Authenticate" in responses["401"]["headers"]
+            assert "Retry-After" in responses["429"]["headers"]
+
+
 class _Loads(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
