@@ -62,6 +62,8 @@ def run(args: Sequence[str]) -> int:
     sys.setswitchinterval(_SWITCH_INTERVAL)
     _tune_collector()
     allow_open_files()
+    # gRPC's core would write to stderr what clients send, as it is. Before the core begins.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     reloader = Reloader(
         app, lambda: command_line.parse(args)[1], options.config or os.environ.get(CONFIG, "")
     )

@@ -11,6 +11,7 @@ PARTS = {
     "wire": "tests.bench.wire.suite",
     "restv1": "tests.bench.restv1.suite",
     "groups": "tests.bench.idle_groups",
+    "edge": "tests.bench.edge.suite",
     "pipeline": "tests.bench.pipeline.suite",
 }
 """Each part's module, with a function ``run() -> bool``.

@@ -109,7 +109,7 @@ async def run(minutes: float, seed: int) -> None:
     from tests.kafka.cluster import free_port
 
     addresses = {name: f"127.0.0.1:{free_port()}" for name in ("rest", "grpc")}
-    with tempfile.TemporaryFile("w+") as log:
+    with tempfile.TemporaryFile("w+", errors="backslashreplace") as log:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "pixy.cli.main", "--sandbox"),
             *(f"--tcpAddr={addresses['rest']}", f"--grpcAddr={addresses['grpc']}"),

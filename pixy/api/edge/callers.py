@@ -30,7 +30,12 @@ def caller_of_request(request: web.BaseRequest, proxies: TrustedProxies) -> str:
 
 def caller_of_call(context: Any) -> str:
     """Name the caller of a gRPC call."""
-    return _principal() or _peer(context.peer())
+    return _principal() or address_of_call(context)
+
+
+def address_of_call(context: Any) -> str:
+    """Name the address of a gRPC call, whoever calls."""
+    return _peer(context.peer())
 
 
 def _principal() -> str:
@@ -48,32 +53,4 @@ def _peer(peer: str) -> str:
     return kind
 
 
-class Shares:
-    """Lets one caller have at most three quarters of a number of places, so that some remain for others.
-
-    Args:
-        most: all places.
-    """
-
-    def __init__(self, most: int) -> None:
-        self._each = most - most // 4
-        self._held: dict[str, int] = {}
-
-    def enter(self, caller: str) -> bool:
-        """Take a place; return False if the caller has too many."""
-        held = self._held.get(caller, 0)
-        if held >= self._each:
-            return False
-        self._held[caller] = held + 1
-        return True
-
-    def leave(self, caller: str) -> None:
-        """Give a place back."""
-        held = self._held[caller] - 1
-        if held:
-            self._held[caller] = held
-        else:
-            del self._held[caller]
-
-
-__all__ = ["Shares", "caller_of_call", "caller_of_request"]
+__all__ = ["address_of_call", "caller_of_call", "caller_of_request"]

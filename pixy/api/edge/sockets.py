@@ -7,13 +7,16 @@ import os
 import socket
 import stat
 
+_BACKLOG = 8192
+"""Connections that wait to be accepted; the system lowers it to its own bound. Beyond it a client tries again after a second."""
+
 
 def listen_tcp(host: str | None, port: int) -> socket.socket:
     """Listen on an address; None means all of IPv4. Raises OSError."""
     infos = socket.getaddrinfo(host or "0.0.0.0", port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     family, _, _, _, address = infos[0]
     listener = socket.create_server(
-        address[:2] if family == socket.AF_INET else address, family=family, backlog=1024
+        address[:2] if family == socket.AF_INET else address, family=family, backlog=_BACKLOG
     )
     listener.setblocking(False)
     return listener
@@ -28,7 +31,7 @@ def listen_unix(path: str, mode: int) -> socket.socket:
         os.fchmod(listener.fileno(), mode)
         listener.bind(path)
         _set_mode(path, mode)
-        listener.listen(1024)
+        listener.listen(_BACKLOG)
     except BaseException:
         listener.close()
         raise

@@ -9,13 +9,12 @@ from typing import Any
 
 import grpc
 from google.protobuf.message import DecodeError
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
 from pixy import errors
-from pixy.api.edge.callers import Shares, caller_of_call
 from pixy.api.edge.edge import Edge
-from pixy.api.grpc.identity import GuardedRegistration, recognize
+from pixy.api.grpc.gate import WINDOW, Behaviour, Gate, Gated
+from pixy.api.grpc.health import NAME as HEALTH, Health
 from pixy.api.handlers import Handler, Handlers
 from pixy.api.listener import Listener, split_address
 from pixy.api.not_found import NotFound
@@ -24,7 +23,6 @@ from pixy.auth.limits import whole_seconds
 from pixy.config.model import Connections
 from pixy.engine.consume.long_polls import Delivery
 from pixy.engine.engine import Engine
-from pixy.engine.guard import Guard
 from pixy.proto import kafkapixy_pb2 as pb
 
 logger = logging.getLogger("pixy.api")
@@ -33,6 +31,10 @@ SERVICE = "KafkaPixy"
 MIN_RECEIVE = 1024 * 1024
 _SLACK = 64 * 1024
 _GRACE = 1.0
+_LINGER = 5.0
+"""Seconds that connections may take to end; the core waits for what it has sent, also where nobody takes it."""
+_LEAST_READS = 8
+"""Messages that may be arriving at the same time, whatever ``max_buffered_bytes`` is."""
 _SMALL = 1024
 """Bytes of a request that the byte budget does not count: so many requests hold little together."""
 _unstoppable: list[Any] = []
@@ -103,28 +105,18 @@ def _in_trace(handler: Handler, engine: Engine) -> Handler:
     return functools.wraps(handler)(traced)
 
 
-def _bind(
-    request_class: Any, handler: Handler, yields: bool, guard: Guard | None, edge: Edge, shares: Shares
-) -> Any:
+def _bind(request_class: Any, handler: Handler, yields: bool, edge: Edge) -> Behaviour:
     parse = request_class.FromString
 
-    async def bounded(raw: bytes, context: Any) -> Any:
-        if guard is not None:
-            await recognize(guard, context)
-        caller = caller_of_call(context)
-        if not shares.enter(caller):
-            error = errors.TooManyRequests("max_concurrent_requests")
-            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
-        try:
-            with edge.budget.share(caller) as share:
-                if len(raw) > _SMALL:
-                    try:
-                        share.take(len(raw))
-                    except errors.OverBudget as error:
-                        await context.abort(status_of(error), str(error))
-                return await behaviour(raw, context)
-        finally:
-            shares.leave(caller)
+    async def bounded(raw: bytes, context: Any, caller: str) -> Any:
+        if len(raw) <= _SMALL:
+            return await behaviour(raw, context)
+        with edge.budget.share(caller) as share:
+            try:
+                share.take(len(raw))
+            except errors.OverBudget as error:
+                await context.abort(status_of(error), str(error))
+            return await behaviour(raw, context)
 
     async def behaviour(raw: bytes, context: Any) -> Any:
         # Parsed here, because grpc answers INTERNAL for bytes that it cannot parse.
@@ -148,9 +140,7 @@ def _bind(
             await asyncio.sleep(0)
         return answer
 
-    return grpc.unary_unary_rpc_method_handler(
-        bounded, response_serializer=lambda answer: answer.SerializeToString()
-    )
+    return bounded
 
 
 def _connection_options(settings: Connections, most: int) -> list[tuple[str, int]]:
@@ -170,6 +160,9 @@ def _connection_options(settings: Connections, most: int) -> list[tuple[str, int
         ("grpc.http2.max_ping_strikes", settings.grpc_max_ping_strikes),
         ("grpc.http2.min_ping_interval_without_data_ms", milliseconds(settings.grpc_min_ping_interval)),
         ("grpc.keepalive_permit_without_calls", 1),
+        # What of a stream may arrive before it is read: all that a call holds which is not allowed to go on.
+        ("grpc.http2.lookahead_bytes", WINDOW),
+        ("grpc.http2.bdp_probe", 0),
         # A client that has gone without a word, or that does not take its answers.
         ("grpc.keepalive_time_ms", milliseconds(settings.write_timeout)),
         ("grpc.keepalive_timeout_ms", milliseconds(settings.write_timeout)),
@@ -197,20 +190,26 @@ class GrpcServer(Listener):
         self._engine = engine
         self._address = address
         self._server: Any = None
-        self._health: Any = None
+        self._health = Health(("", SERVICE))
+        self._gate: Gate | None = None
         self._ended: asyncio.Task[Any] | None = None
 
     async def bind(self) -> str:
         """See :class:`pixy.api.listener.Listener`."""
         config = self._engine.config
         largest = max(proxy.producer.max_message_bytes for proxy in config.proxies.values())
-        guard = self._engine.guard
-        shares = Shares(config.max_concurrent_requests)
+        receive = max(MIN_RECEIVE, largest + _SLACK)
+        gate = self._gate = Gate(
+            self._engine.guard,
+            config.max_concurrent_requests,
+            max(_LEAST_READS, config.max_buffered_bytes // receive),
+            config.body_timeout,
+        )
         self._server = grpc.aio.server(
             maximum_concurrent_rpcs=config.max_concurrent_requests,
             options=[
                 ("grpc.so_reuseport", 0),  # or a second daemon would bind the same port silently
-                ("grpc.max_receive_message_length", max(MIN_RECEIVE, largest + _SLACK)),
+                ("grpc.max_receive_message_length", receive),
                 ("grpc.max_send_message_length", -1),
                 # Bounds calls that have arrived but not begun. By default the core cancels some of
                 # them at random from 1,000 on, without a reason; our own limit gives one.
@@ -220,24 +219,23 @@ class GrpcServer(Listener):
             ],
         )
         handlers = {
-            name: _bind(
-                request_class,
-                _in_trace(handler, self._engine) if self._engine.diagnostics.traced else handler,
-                name == "ConsumeNAck",
-                guard,
-                self._edge,
-                shares,
+            name: gate.unary(
+                _bind(
+                    request_class,
+                    _in_trace(handler, self._engine) if self._engine.diagnostics.traced else handler,
+                    name == "ConsumeNAck",
+                    self._edge,
+                )
             )
             for name, (request_class, handler) in Handlers(self._engine).methods().items()
         }
-        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
-        self._health = health.aio.HealthServicer()
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
-        await self._set_health(health_pb2.HealthCheckResponse.SERVING)
+        self._server.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler(SERVICE, handlers), self._health.handlers(gate))
+        )
         assert pb.DESCRIPTOR.services_by_name[SERVICE]
         reflection_pb2_grpc.add_ServerReflectionServicer_to_server(
-            reflection.aio.ReflectionServicer((SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME)),
-            self._server if guard is None else GuardedRegistration(self._server, guard),
+            reflection.aio.ReflectionServicer((SERVICE, HEALTH, reflection.SERVICE_NAME)),
+            Gated(self._server, gate),
         )
         port = await self._listen()
         await self._server.start()
@@ -261,11 +259,7 @@ class GrpcServer(Listener):
 
     async def drain(self) -> None:
         """Report NOT_SERVING to health checks from now on."""
-        await self._set_health(health_pb2.HealthCheckResponse.NOT_SERVING)
-
-    async def _set_health(self, status: Any) -> None:
-        for service in ("", SERVICE):
-            await self._health.set(service, status)
+        self._health.drain()
 
     def dead(self) -> str:
         """See :class:`pixy.api.listener.Listener`."""
@@ -279,5 +273,9 @@ class GrpcServer(Listener):
             logger.error("gRPC server on %s: its tasks were cancelled, it cannot be stopped", self._address)
             _unstoppable.append(self._server)
             return
-        # The waiter ends by itself then; cancelling it would cancel what stop() waits for.
-        await self._server.stop(_GRACE)
+        # The waiter ends by itself then; cancelling it, or this, would cancel what stop() waits for.
+        stopping = asyncio.ensure_future(self._server.stop(_GRACE))
+        _, busy = await asyncio.wait((stopping,), timeout=_GRACE + _LINGER)
+        if busy:
+            logger.warning("gRPC server on %s: clients that take nothing are left behind", self._address)
+            _unstoppable.append((self._server, stopping))

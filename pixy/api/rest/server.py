@@ -21,7 +21,7 @@ from aiohttp import web
 
 from pixy.api.edge import sockets
 from pixy.api.edge.acceptor import Acceptor
-from pixy.api.edge.callers import Shares, caller_of_request
+from pixy.api.edge.callers import caller_of_request
 from pixy.api.edge.edge import Edge
 from pixy.api.edge.http_protocol import HttpServer
 from pixy.api.identity import enter, leave_nobody
@@ -37,8 +37,10 @@ from pixy.api.restv1.routes import Match as V1Match
 from pixy.api.tls import ServerTls
 from pixy.auth.principal import Credentials
 from pixy.config.files import unix_hint
+from pixy.engine import shares
 from pixy.engine.engine import Engine
 from pixy.engine.guard import Guard
+from pixy.engine.shares import Shares
 from pixy.errors import StartError, TooManyRequests, Unauthenticated
 
 logger = logging.getLogger("pixy.api")
@@ -241,6 +243,7 @@ class RestServer(Listener):
         if self._active >= self._engine.config.max_concurrent_requests or not self._shares.enter(caller):
             return None
         self._active += 1
+        shares.caller.set(caller)
         return caller
 
     def _leave(self, caller: str) -> None:

@@ -8,8 +8,9 @@ from typing import Any, cast
 import pytest
 
 from pixy.api.edge.budget import Budget
-from pixy.api.edge.callers import Shares, caller_of_call
+from pixy.api.edge.callers import caller_of_call
 from pixy.auth.principal import ANONYMOUS, Caller, Principal, current
+from pixy.engine.shares import Shares
 from pixy.errors import OverBudget
 
 

@@ -1,0 +1,121 @@
+"""Fair parts of what all callers share: one caller never has all of it, so the others find room.
+
+A transport says for whom it works (:data:`caller`); the bounds of the engine ask. Nobody (the empty name) is a program
+that embeds the engine, whose work is not told apart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict, deque
+from contextvars import ContextVar
+from typing import Final
+
+caller: Final[ContextVar[str]] = ContextVar("pixy_share", default="")
+"""The principal, or the address without ``auth``, for whom this task works; see :mod:`pixy.api.edge.callers`."""
+
+
+def part(most: int) -> int:
+    """What one caller may have of a number of places: three quarters, and of less than four all."""
+    return most - most // 4
+
+
+class Shares:
+    """Lets one caller have at most three quarters of a number of places, so that some remain for others.
+
+    Args:
+        most: all places.
+        total: whether all callers together may have no more than ``most``; otherwise somebody else sees to it.
+    """
+
+    __slots__ = ("_each", "_held", "_most", "held")
+
+    def __init__(self, most: int, *, total: bool = False) -> None:
+        self._each = part(most)
+        self._most = most if total else None
+        self._held: dict[str, int] = {}
+        self.held = 0
+        """Places that are taken."""
+
+    def enter(self, name: str) -> bool:
+        """Take a place; return False if the caller has too many, or all are taken."""
+        held = self._held.get(name, 0)
+        if (name and held >= self._each) or (self._most is not None and self.held >= self._most):
+            return False
+        self._held[name] = held + 1
+        self.held += 1
+        return True
+
+    def leave(self, name: str) -> None:
+        """Give a place back."""
+        self.held -= 1
+        held = self._held[name] - 1
+        if held:
+            self._held[name] = held
+        else:
+            del self._held[name]
+
+
+class Turns:
+    """Places for which callers wait; whoever has none, or few waiting, does not queue behind whoever has many.
+
+    For one event loop, so it needs no lock.
+
+    Args:
+        most: all places; one caller has three quarters of them at most.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._each = part(most)
+        self._held: dict[str, int] = {}
+        self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
+        self.held = 0
+        """Places that are taken."""
+
+    async def enter(self, name: str) -> None:
+        """Take a place; wait for one if need be."""
+        if self.held < self._most and self._held.get(name, 0) < self._each and name not in self._waiting:
+            self._take(name)
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(name, deque()).append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if not turn.cancelled():
+                self.leave(name)  # it had come meanwhile
+            raise
+
+    def leave(self, name: str) -> None:
+        """Give a place back; those who wait get it in turn, caller by caller."""
+        self.held -= 1
+        held = self._held[name] - 1
+        if held:
+            self._held[name] = held
+        else:
+            del self._held[name]
+        self._next()
+
+    def _take(self, name: str) -> None:
+        self.held += 1
+        self._held[name] = self._held.get(name, 0) + 1
+
+    def _next(self) -> None:
+        for name in tuple(self._waiting):
+            if self.held >= self._most:
+                return
+            if self._held.get(name, 0) >= self._each:
+                continue
+            queue = self._waiting.pop(name)
+            while queue and (turn := queue.popleft()).done():
+                pass  # it was cancelled
+            if queue:
+                self._waiting[name] = queue  # behind the other callers
+            if not turn.done():
+                self._take(name)
+                turn.set_result(None)
+                return
+
+
+__all__ = ["Shares", "Turns", "caller", "part"]
