@@ -82,6 +82,9 @@ REBALANCING_CODES = frozenset(
 )
 """A member's group has a new generation, or is about to: what the member commits in that one is taken."""
 
+REMOVED_CODES = frozenset({_KafkaError.UNKNOWN_MEMBER_ID, _KafkaError.FENCED_MEMBER_EPOCH})
+"""The group does not know the member that commits any more."""
+
 UNSUPPORTED_CODES = frozenset(
     {
         _KafkaError._UNSUPPORTED_FEATURE,
@@ -143,6 +146,20 @@ def not_fetched(partitions: Sequence[TopicPartition]) -> errors.KafkaError:
     names = ", ".join(f"{topic}/{number}" for topic, number in sorted(partitions)[:3])
     return errors.KafkaError(
         f"kafka: the client does not fetch {names}, though there are messages",
+        int(_KafkaError._STATE),
+        "_STATE",
+        retriable=True,
+    )
+
+
+def removed(seconds: float) -> errors.KafkaError:
+    """The error of a client whose group has removed it, and that does not notice: another client may join.
+
+    Args:
+        seconds: for how long commits have been refused.
+    """
+    return errors.KafkaError(
+        f"kafka: the group removed this member, and the client has not noticed for {seconds:.0f} s",
         int(_KafkaError._STATE),
         "_STATE",
         retriable=True,

@@ -11,9 +11,12 @@ import time
 from collections.abc import Callable, Mapping
 
 from pixy.config.model import Proxy
+from pixy.errors import PixyError
 from pixy.kafka import settings
+from pixy.kafka.errors import removed
 from pixy.membership import Assigned, Event, Lost, Revoked
 from pixy.membership.kafka.fetching_session import DRAIN_SLACK, FetchingSession
+from pixy.membership.kafka.removed import Removed
 from pixy.wire.types import TopicPartition
 
 
@@ -31,6 +34,7 @@ class KafkaSession(FetchingSession):
         self._wake_every = self._conf.heartbeat_interval / 10
         self._woken = 0.0
         self._topics: dict[str, int] = {}
+        self._removed = Removed(self._conf.heartbeat_interval)
         self._thread.start()
 
     def subscribe(self, topics: Mapping[str, int]) -> None:
@@ -50,6 +54,8 @@ class KafkaSession(FetchingSession):
 
     def _step(self) -> None:
         super()._step()
+        if self._removed.unnoticed and not self._closing:
+            raise removed(self._removed.unnoticed)
         now = time.monotonic()
         if self._subscribed and now - self._woken >= self._wake_every and not self._quiet:
             # With 64 partitions and three members, a joining one got its partitions after 0.6 instead of 1.1 s.
@@ -60,8 +66,13 @@ class KafkaSession(FetchingSession):
 
     # -- callbacks, in the thread -----------------------------------------------------------------
 
+    def _committed(self, error: PixyError | None, partitions: dict[TopicPartition, PixyError]) -> None:
+        self._removed.answered([error] if error is not None else partitions.values(), time.monotonic())
+        super()._committed(error, partitions)
+
     def _assign(self, partitions: list[TopicPartition]) -> None:
         self._busy_at = time.monotonic()
+        self._removed.rebalanced()
         self._client.assign(())  # those that can be fetched follow
         if not partitions:
             self._post(Assigned(()))
@@ -70,6 +81,7 @@ class KafkaSession(FetchingSession):
 
     def _revoke(self, partitions: list[TopicPartition]) -> None:
         self._busy_at = time.monotonic()
+        self._removed.rebalanced()
         if not self._closing and partitions:
             self._commit_finally(self._partitions.new_starts(partitions))
             timeout = self._conf.drain_timeout + DRAIN_SLACK
@@ -77,6 +89,7 @@ class KafkaSession(FetchingSession):
         self._partitions.drop(partitions)
 
     def _lost(self, partitions: list[TopicPartition]) -> None:
+        self._removed.rebalanced()
         self._partitions.drop(partitions)
         self._post(Lost(tuple(partitions)))
 

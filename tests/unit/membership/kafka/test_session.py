@@ -16,7 +16,16 @@ import pytest
 from pixy.errors import KafkaError, PixyError
 from pixy.kafka.consumer import OUT_OF_RANGE, PARTITION_END, Check, Commit, Committed as CommittedOffset
 from pixy.kafka.partition_logs import Log
-from pixy.membership import Assigned, AssignedPartition, Event, Fetched, Lost, Revoked
+from pixy.membership import (
+    Assigned,
+    AssignedPartition,
+    Committed as CommittedEvent,
+    Event,
+    Fetched,
+    Lost,
+    Revoked,
+    SessionFailed,
+)
 from pixy.membership.kafka import fetching_session as session_module, member_thread
 from pixy.membership.kafka.session import KafkaSession
 from pixy.membership.kafka.start_lookups import Found, Outcomes
@@ -539,3 +548,24 @@ async def test_a_group_in_which_nothing_happens_polls_less_often(monkeypatch: py
     later += 2 * session_module._QUIET_AFTER
     case.session.seek(OTHER, 0, case.session.next_epoch())
     assert case.session._poll_time() == session_module._POLL
+
+
+async def test_a_member_that_its_group_has_removed_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If librdkafka does not notice, a refused commit is the only sign."""
+    case = Case(monkeypatch)
+    await case.join()
+    now = 1000.0
+    monkeypatch.setattr("pixy.membership.kafka.session.time", SimpleNamespace(monotonic=lambda: now))
+    gone = KafkaError("gone", 25, "UNKNOWN_MEMBER_ID")
+    for seconds in (0.0, 3.0, 4.0):
+        now = 1000.0 + seconds
+        case.session._committed(None, {FULL: gone})
+        assert (await case.event(CommittedEvent)).partitions == {FULL: gone}
+    polls = case.consumer.polls
+    await case.until(lambda: case.consumer.polls > polls + 2)
+    now += 4.0
+    case.session._committed(gone, {})
+    await case.event(CommittedEvent)
+    failed = await case.event(SessionFailed)
+    assert str(failed.error) == "kafka: the group removed this member, and the client has not noticed for 8 s"
+    await case.session.close((), 10)
