@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, settings
 from tests import lanes, times, watchdog
 from tests.effort import examples
 from tests.kafka.cluster import Cluster, Unavailable
+from tests.kafka.shared import Shared
 
 settings.register_profile(
     "tests",
@@ -53,13 +54,17 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         Path(path).write_text("".join(f"{line}\n" for line in lines))
 
 
-def _cluster(**options: Any) -> Iterator[Cluster]:
+def _made(**options: Any) -> Cluster:
     try:
-        made = Cluster(brief=True, **options)
+        return Cluster(brief=True, **options)
     except Unavailable as error:
         if os.environ.get("CI"):
             raise
         pytest.skip(f"!!! NOT TESTED on real Kafka: {error} !!!")
+
+
+def _cluster(**options: Any) -> Iterator[Cluster]:
+    made = _made(**options)
     try:
         yield made
     finally:
@@ -99,10 +104,19 @@ def old_kafka() -> Iterator[Cluster]:
     yield from _cluster(zookeeper=True)
 
 
+THREE_BROKERS = Shared("kafka3", lambda: _made(nodes=3, heap="320m"))
+
+
 @pytest.fixture(scope="module")
-def kafka3() -> Iterator[Cluster]:
-    """Three brokers; topics have three replicas, of which at least two must be in sync."""
-    yield from _cluster(nodes=3, heap="320m")
+def kafka3() -> Cluster:
+    """Three brokers; topics have three replicas, of which at least two must be in sync. A test may stop brokers."""
+    return THREE_BROKERS.get()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Stop the three brokers after the last module in the row that uses them."""
+    THREE_BROKERS.close_unless_next(item.session, nextitem)
 
 
 @pytest.fixture

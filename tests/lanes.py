@@ -1,18 +1,22 @@
 """How ``make test`` deals out test files to its processes (pytest-xdist).
 
 The pipeline's tests compute, on a Spark session that takes seconds to start; the other tests on real Kafka wait
-most of the time; unit tests are short. So one process begins with the pipeline and the others with the rest, and
-there is always something to compute. Unit tests come last, so that all processes end at about the same time.
+most of the time; unit tests are short. So one process begins with the pipeline, one with the tests that share three brokers
+(:mod:`tests.kafka.shared`), the others with the rest, and there is always something to compute. Unit tests come last, so
+that all processes end at about the same time.
 """
 
 from __future__ import annotations
 
+import functools
+from pathlib import Path
 from typing import Any
 
 import pytest
 from xdist.scheduler.loadfile import LoadFileScheduling
 from xdist.workermanage import WorkerController
 
+ROOT = Path(__file__).resolve().parents[1]
 PIPELINE = "tests/integration/pipeline/"
 DEMO = f"{PIPELINE}test_demo.py"
 """Starts a Spark of its own, so any process may have it."""
@@ -34,9 +38,9 @@ LONGEST = (
 )
 """Files and folders whose tests run first, in this order."""
 PREFERENCES = (
-    ("pipeline", "waiting", "unit"),
-    ("waiting", "pipeline", "unit"),
-    ("waiting", "unit", "pipeline"),
+    ("pipeline", "waiting", "brokers", "unit"),
+    ("waiting", "pipeline", "brokers", "unit"),
+    ("brokers", "waiting", "unit", "pipeline"),
 )
 """Which kind of files the first, the second and any other process takes first, and what then."""
 
@@ -46,8 +50,11 @@ def rank(nodeid: str) -> int:
     return next((at for at, path in enumerate(LONGEST) if nodeid.startswith(path)), len(LONGEST))
 
 
+@functools.cache
 def kind(path: str) -> str:
     """Return a file's kind, as :data:`PREFERENCES` names it."""
+    if "kafka3: Cluster" in (ROOT / path).read_text():
+        return "brokers"
     if path.startswith(PIPELINE) and path != DEMO:
         return "pipeline"
     return "unit" if rank(path) == len(LONGEST) else "waiting"

@@ -70,7 +70,7 @@ async def test_losing_a_broker_loses_no_acknowledged_message(kafka3: Cluster, na
                 except grpc.RpcError as error:
                     assert error.code() is grpc.StatusCode.INTERNAL, error
                 number += 1
-                await asyncio.sleep(0.005)
+                await asyncio.sleep(0.02)
 
         producers = [asyncio.ensure_future(produce(worker)) for worker in range(4)]
 
