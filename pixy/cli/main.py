@@ -2,43 +2,55 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
-from collections.abc import Sequence
 
 from pixy.cli import COMMANDS, COMPLETE, MODULES, PROGRAMS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    # What is imported up here is a time in which Ctrl-C prints a traceback.
+    from collections.abc import Callable, Sequence
+
+EXIT_INTERRUPTED = 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program; return its exit code."""
     try:
-        return _main(list(sys.argv[1:] if argv is None else argv))
+        from pixy.cli.importing import ending, importing
+
+        with importing():
+            command = _command(list(sys.argv[1:] if argv is None else argv))
+        code = command()
+        if argv is None:
+            ending()
+        return code
     except KeyboardInterrupt:
-        return 130  # during imports, or before a command has begun to listen to signals
+        return EXIT_INTERRUPTED  # before a command has begun to listen to signals
 
 
-def _main(args: list[str]) -> int:
+def _command(args: list[str]) -> Callable[[], int]:
+    """Import what the command line asks for."""
     # Imported late: the daemon does not pay for the commands' libraries, nor they for the daemon's.
     if COMPLETE in os.environ:
         from pixy.cli.shell.app import complete
 
-        return complete()
+        return complete
     if args and args[0] in COMMANDS:
         from pixy.cli.shell.app import run
 
-        return run(args)
+        return lambda: run(args)
     if args and args[0] in PROGRAMS:
-        module = f"pixy.cli.{MODULES.get(args[0], args[0])}"
-        return int(importlib.import_module(module).run(args[1:]))
+        import importlib
+
+        module = importlib.import_module(f"pixy.cli.{MODULES.get(args[0], args[0])}")
+        return lambda: int(module.run(args[1:]))
     if args and args[0] == "help":
-        args = [*args[1:], "--help"]
-        return main(args)
-    if args and args[0] == "serve":
-        args = args[1:]
+        return lambda: main([*args[1:], "--help"])
     from pixy.cli.serve import run as serve
 
-    return serve(args)
+    return lambda: serve(args[1:] if args and args[0] == "serve" else args)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,8 @@ import importlib
 import sys
 from collections.abc import Sequence
 
-from pixy.cli.pipeline_common import EXIT_ERROR, EXIT_USAGE, fail
+from pixy.cli.importing import importing
+from pixy.cli.pipeline_common import EXIT_ERROR, EXIT_INTERRUPTED, EXIT_USAGE, fail
 from pixy.errors import ConfigError, InvalidParameter, PixyError
 
 MODULES = {
@@ -32,6 +33,7 @@ exit codes:
   1  failed; stderr names the reason. Published batches stay as they are
   2  the command line or the configuration is wrong
   3  done, and found damage in a lake or a loss in an audit
+  130  Ctrl-C before the command could begin, or where it cannot stop in between
 """
 
 
@@ -70,7 +72,8 @@ def run(argv: Sequence[str]) -> int:
     """Run a command; return its exit code."""
     wanted = argv[0] if argv and argv[0] in MODULES else None
     try:
-        parser = _parser(wanted)
+        with importing():
+            parser = _parser(wanted)
     except ImportError as error:
         if (error.name or "").partition(".")[0] not in (
             "pyspark",
@@ -100,7 +103,13 @@ def run(argv: Sequence[str]) -> int:
         wrong = isinstance(error, UsageError | ConfigError | InvalidParameter)
         return fail(args, error, EXIT_USAGE if wrong else EXIT_ERROR)
     except KeyboardInterrupt:
-        return fail(args, PixyError("interrupted"), EXIT_ERROR)
+        return fail(args, PixyError("interrupted"), EXIT_INTERRUPTED)
+    except Exception as error:
+        if type(error).__module__.partition(".")[0] not in ("py4j", "pyspark") or args.verbose:
+            raise
+        from pixy.pipeline.spark.java_errors import cause
+
+        return fail(args, PixyError(f"Spark failed: {cause(str(error))} (-v shows all)"), EXIT_ERROR)
 
 
 __all__ = ["MODULES", "run"]

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import signal
 import time
 from datetime import UTC, datetime
 from typing import Any
 
+from pixy.cli.importing import importing
 from pixy.cli.pipeline_common import (
     add_delta_jars,
     add_topics,
     common_parser,
     console,
+    doing,
     load_cluster,
     report,
     set_up_logging,
@@ -192,27 +195,33 @@ def run(args: argparse.Namespace) -> int:
     """Run the command; return its exit code."""
     set_up_logging(args)
     # Starting Spark takes seconds: refuse first whatever can be refused.
-    from pixy.pipeline.archive.archive import Archive, admin_view
-    from pixy.pipeline.archive.metrics import Metrics
-    from pixy.pipeline.spark.session import open_session
+    with importing():
+        from pixy.pipeline.archive.archive import Archive, admin_view
+        from pixy.pipeline.archive.metrics import Metrics
+        from pixy.pipeline.spark.session import running
 
     job = _job(args)
     view = admin_view(job.proxy)
     job.subscription.find(view.topics())
     metrics = Metrics(job.name, args.metrics_file, args.metrics_port)
-    console.print("starting Spark ...")
-    spark = open_session(
-        f"archive {job.subscription}",
-        args.master,
-        args.jars,
-        args.conf,
-        verbose=args.verbose,
-        delta=(args.delta_jars or "") if job.delta else None,
-    )
-    try:
-        archive = Archive(
-            spark, job, view, lambda progress, manifest: _show_progress(metrics, progress, manifest)
+    with contextlib.ExitStack() as opened:
+        now = opened.enter_context(doing("starting Spark"))
+        session = running(
+            f"archive {job.subscription}",
+            args.master,
+            args.jars,
+            args.conf,
+            verbose=args.verbose,
+            delta=(args.delta_jars or "") if job.delta else None,
         )
+        spark = opened.enter_context(session)
+        now(f"archiving {job.subscription}: waiting for the first batch")
+
+        def on_batch(progress: Any, manifest: Any) -> None:
+            _show_progress(metrics, progress, manifest)
+            now(f"archiving {job.subscription}: {progress.records:,} records so far")
+
+        archive = Archive(spark, job, view, on_batch)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: archive.stopping.set())
         began = time.monotonic()
@@ -221,8 +230,7 @@ def run(args: argparse.Namespace) -> int:
         )
         ended = archive.run()
         seconds = time.monotonic() - began
-    finally:
-        spark.stop()
+        now("stopping Spark")
     return report(args, _summary(job, archive.progress, ended, seconds))
 
 

@@ -6,11 +6,13 @@ import argparse
 import re
 from typing import Any
 
+from pixy.cli.importing import importing
 from pixy.cli.pipeline_common import (
     EXIT_FOUND,
     EXIT_OK,
     common_parser,
     console,
+    doing,
     load_cluster,
     report,
     set_up_logging,
@@ -152,9 +154,10 @@ def run(args: argparse.Namespace) -> int:
     """Run the command; return its exit code."""
     set_up_logging(args)
     # Starting Spark takes seconds: refuse first whatever can be refused.
-    from pixy.pipeline.audit import prometheus
-    from pixy.pipeline.audit.previous_run import read_previous_run
-    from pixy.pipeline.errors import UsageError
+    with importing():
+        from pixy.pipeline.audit import prometheus
+        from pixy.pipeline.audit.previous_run import read_previous_run
+        from pixy.pipeline.errors import UsageError
 
     prometheus.check_file(args.prometheus)
     cluster, proxy = _cluster(args)
@@ -188,12 +191,13 @@ def _check_topics(args: argparse.Namespace, proxy: Proxy) -> None:
 
 
 def _audit(args: argparse.Namespace, cluster: str, proxy: Proxy | None) -> int:
-    from pixy.pipeline.audit import output, prometheus
-    from pixy.pipeline.audit.job import audit
-    from pixy.pipeline.audit.report import render
-    from pixy.pipeline.audit.request import AuditRequest
-    from pixy.pipeline.audit.summary import summarize
-    from pixy.pipeline.spark.session import open_session
+    with importing():
+        from pixy.pipeline.audit import output, prometheus
+        from pixy.pipeline.audit.job import audit
+        from pixy.pipeline.audit.report import render
+        from pixy.pipeline.audit.request import AuditRequest
+        from pixy.pipeline.audit.summary import summarize
+        from pixy.pipeline.spark.session import running
 
     request = AuditRequest(
         args.out,
@@ -210,12 +214,16 @@ def _audit(args: argparse.Namespace, cluster: str, proxy: Proxy | None) -> int:
         args.sequences,
         args.contents,
     )
-    console.print("starting Spark ...")
-    spark = open_session("audit", args.master, args.jars, args.conf, verbose=args.verbose)
-    try:
-        result = audit(spark, request, lambda line: console.print(escaped(line, keep="\n"), markup=False))
-    finally:
-        spark.stop()
+    session = running("audit", args.master, args.jars, args.conf, verbose=args.verbose)
+    with doing("starting Spark") as now, session as spark:
+
+        def step(line: str) -> None:
+            console.print(escaped(line, keep="\n"), markup=False)
+            now(line)
+
+        now("opening the sources")
+        result = audit(spark, request, step)
+        now("stopping Spark")
     summary = summarize(result)
     files = output.write(result, summary, render(result, summary))
     if args.prometheus:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import logging
 import sys
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from rich.console import Console
@@ -21,6 +23,8 @@ EXIT_ERROR = 1
 EXIT_USAGE = 2
 EXIT_FOUND = 3
 """The command did its work and found damage or loss."""
+
+EXIT_INTERRUPTED = 130
 
 console = Console(stderr=True, highlight=False)
 """For progress and remarks; stdout is for the result."""
@@ -126,7 +130,26 @@ def set_up_logging(args: argparse.Namespace) -> None:
         stream=sys.stderr,
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
-    logging.getLogger("py4j").setLevel(logging.WARNING)
+    # Py4J logs a traceback for what it also raises, such as Ctrl-C.
+    logging.getLogger("py4j").setLevel(logging.WARNING if args.verbose else logging.CRITICAL + 1)
+
+
+@contextlib.contextmanager
+def doing(what: str) -> Iterator[Callable[[str], None]]:
+    """Say on stderr what is being done: on a terminal with a spinner for as long as the context lasts, else as one line.
+
+    Args:
+        what: is done, such as ``starting Spark``.
+
+    Yields:
+        A function that changes the spinner's text; elsewhere it does nothing.
+    """
+    if not console.is_terminal:
+        console.print(Text(escaped(f"{what} ...")), soft_wrap=True)
+        yield lambda _text: None
+        return
+    with console.status(Text(escaped(what))) as status:
+        yield lambda text: status.update(Text(escaped(text)))
 
 
 def report(args: argparse.Namespace, summary: dict[str, Any], code: int = EXIT_OK) -> int:
@@ -207,12 +230,14 @@ def fail(args: argparse.Namespace, error: PixyError, code: int) -> int:
 __all__ = [
     "EXIT_ERROR",
     "EXIT_FOUND",
+    "EXIT_INTERRUPTED",
     "EXIT_OK",
     "EXIT_USAGE",
     "add_delta_jars",
     "add_topics",
     "common_parser",
     "console",
+    "doing",
     "fail",
     "load_cluster",
     "report",

@@ -6,7 +6,8 @@ import argparse
 import re
 from typing import Any
 
-from pixy.cli.pipeline_common import add_delta_jars, common_parser, console, report, set_up_logging
+from pixy.cli.importing import importing
+from pixy.cli.pipeline_common import add_delta_jars, common_parser, console, doing, report, set_up_logging
 from pixy.config.durations import parse_duration
 
 DESCRIPTION = """\
@@ -76,11 +77,12 @@ def _duration(text: str) -> float:
 def run(args: argparse.Namespace) -> int:
     """Run the command; return its exit code."""
     set_up_logging(args)
-    from pixy.pipeline.archive.compact import Compactor, plan, today
-    from pixy.pipeline.archive.delta import has_table
-    from pixy.pipeline.lake import Lake
-    from pixy.pipeline.lake.store import is_local
-    from pixy.pipeline.spark.hadoop_store import store_for
+    with importing():
+        from pixy.pipeline.archive.compact import Compactor, plan, today
+        from pixy.pipeline.archive.delta import has_table
+        from pixy.pipeline.lake import Lake
+        from pixy.pipeline.lake.store import is_local
+        from pixy.pipeline.spark.hadoop_store import store_for
 
     before, target, delta = args.before or today(), args.target_mb << 20, args.delta_jars
     if is_local(args.lake):
@@ -91,21 +93,17 @@ def run(args: argparse.Namespace) -> int:
         if args.dry_run:
             return report(args, _plan_summary(args.lake, groups))
         console.print(f"{len(groups)} days to compact", markup=False)
-    from pixy.pipeline.spark.session import open_session
+    with importing():
+        from pixy.pipeline.spark.session import running
 
-    spark = open_session(
-        f"compact {args.lake}",
-        args.master,
-        args.jars,
-        args.conf,
-        verbose=args.verbose,
-        delta=delta,
+    session = running(
+        f"compact {args.lake}", args.master, args.jars, args.conf, verbose=args.verbose, delta=delta
     )
-    try:
+    with doing("starting Spark") as now, session as spark:
+        now(f"compacting {args.lake}")
         lake = Lake.open(args.lake, store_for(args.lake, spark))
         done = Compactor(spark, lake, args.keep, delta=delta is not None).run(before, args.topic, target)
-    finally:
-        spark.stop()
+        now("stopping Spark")
     return report(
         args,
         {

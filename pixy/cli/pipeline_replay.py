@@ -7,8 +7,9 @@ import signal
 import time
 from typing import Any
 
+from pixy.cli.importing import importing
 from pixy.cli.pipeline_archive import parse_time
-from pixy.cli.pipeline_common import common_parser, console, load_cluster, report, set_up_logging
+from pixy.cli.pipeline_common import common_parser, console, doing, load_cluster, report, set_up_logging
 from pixy.escaping import escaped
 
 DESCRIPTION = """\
@@ -150,11 +151,12 @@ def _group(text: str) -> tuple[str, str]:
 def run(args: argparse.Namespace) -> int:
     """Run the command; return its exit code."""
     set_up_logging(args)
-    from pixy.kafka import settings
-    from pixy.kafka.blocking import ClusterView
-    from pixy.pipeline.lake import Lake, reading_store
-    from pixy.pipeline.replay.job import ReplayJob
-    from pixy.pipeline.replay.state import ReplayState
+    with importing():
+        from pixy.kafka import settings
+        from pixy.kafka.blocking import ClusterView
+        from pixy.pipeline.lake import Lake, reading_store
+        from pixy.pipeline.replay.job import ReplayJob
+        from pixy.pipeline.replay.state import ReplayState
 
     _, proxy = load_cluster(args)
     lake = Lake.open(args.lake, reading_store(args.lake))
@@ -246,12 +248,11 @@ def _summary(args: argparse.Namespace, result: Any, seconds: float, folder: Any)
 def _finder(args: argparse.Namespace) -> Any:
     def find(files: Any, where: str) -> Any:
         from pixy.pipeline.spark.predicate import find as by_spark
-        from pixy.pipeline.spark.session import open_session
+        from pixy.pipeline.spark.session import running
 
-        spark = open_session("replay", args.master, args.jars, args.conf, verbose=args.verbose)
-        try:
+        session = running("replay", args.master, args.jars, args.conf, verbose=args.verbose)
+        with doing("starting Spark") as now, session as spark:
+            now(f"finding the records of --where in {len(files):,} files")
             return by_spark(spark, files, where)
-        finally:
-            spark.stop()
 
     return find

@@ -7,6 +7,7 @@ import time
 from collections import defaultdict
 from typing import Any
 
+from pixy.cli.importing import importing
 from pixy.cli.pipeline_common import (
     EXIT_FOUND,
     EXIT_OK,
@@ -39,9 +40,10 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command; return its exit code."""
     set_up_logging(args)
-    from pixy.pipeline.datasource import access, options
-    from pixy.pipeline.datasource.cluster import ClusterReader, check_exist, partitions_of
-    from pixy.pipeline.datasource.plan import Range
+    with importing():
+        from pixy.pipeline.datasource import access, options
+        from pixy.pipeline.datasource.cluster import ClusterReader, check_exist, partitions_of
+        from pixy.pipeline.datasource.plan import Range
 
     _, proxy = load_cluster(args)
     chosen = {"subscribePattern": args.pattern} if args.pattern else {"subscribe": args.topics}

@@ -8,6 +8,7 @@ from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from pixy.cli.importing import importing
 from pixy.cli.pipeline_common import (
     EXIT_FOUND,
     EXIT_OK,
@@ -51,9 +52,10 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command; return its exit code."""
     set_up_logging(args)
-    from pixy.pipeline.lake import Lake
-    from pixy.pipeline.lake.arrow_store import reading_store
-    from pixy.pipeline.lake.verify import verify
+    with importing():
+        from pixy.pipeline.lake import Lake
+        from pixy.pipeline.lake.arrow_store import reading_store
+        from pixy.pipeline.lake.verify import verify
 
     lake = Lake.open(args.lake, reading_store(args.lake))
     with Progress(

@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 import click
 
 from pixy.cli import COMMANDS, COMPLETE, PROGRAMS
+from pixy.cli.importing import importing
 from pixy.cli.shell.errors import (
     EXIT_BROKEN_PIPE,
     EXIT_INTERRUPTED,
@@ -56,7 +57,8 @@ class Root(Group):
             return program(cmd_name)
         if cmd_name not in _MODULES:
             return None
-        found: Any = importlib.import_module(f"pixy.cli.shell.{_MODULES[cmd_name]}")
+        with importing():
+            found: Any = importlib.import_module(f"pixy.cli.shell.{_MODULES[cmd_name]}")
         return cast(click.Command, getattr(found, cmd_name))
 
 

@@ -64,18 +64,24 @@ def check_java() -> int:
     """Return Java's major version; raise SetupError if Java is missing or too old."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home, "bin", "java")) if home else "java"
+    needed = f"Java {OLDEST_JAVA} or later is needed; "
+    todo = f"install one (Debian: openjdk-{OLDEST_JAVA}-jre-headless), or set $JAVA_HOME to one"
     try:
-        done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=True)
+        done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.SubprocessError) as error:
-        where = "$JAVA_HOME/bin" if home else "the PATH"
+        where = f"in $JAVA_HOME/bin ({home}/bin)" if home else "on the PATH"
+        why = "" if isinstance(error, FileNotFoundError) else f" ({error})"
+        raise SetupError(f"{needed}there is no usable java {where}{why}: {todo}") from error
+    lines = (done.stderr + done.stdout).splitlines()
+    said = [line for line in lines if not line.startswith(("Picked up ", "NOTE: "))] or ["silent"]
+    match = re.search(r'version "(\d+)', "\n".join(said))
+    if match is None:
         raise SetupError(
-            f"Java {OLDEST_JAVA} or later is needed; there is no usable java in {where} ({error})"
-        ) from error
-    match = re.search(r'version "(\d+)', done.stderr + done.stdout)
-    if match is None or int(match[1]) < OLDEST_JAVA:
-        raise SetupError(
-            f"Java {OLDEST_JAVA} or later is needed; {java} is {(done.stderr or done.stdout).splitlines()[0]}"
+            f"{needed}`{java} -version` fails with exit code {done.returncode}: {said[0]}: {todo}"
         )
+    if int(match[1]) < OLDEST_JAVA:
+        found = next(line for line in said if 'version "' in line)
+        raise SetupError(f"{needed}{java} is {found}: {todo}")
     return int(match[1])
 
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from pixy.pipeline.errors import SetupError, UsageError
 from pixy.pipeline.spark import jars
+from pixy.pipeline.spark.java_errors import start_problem
+from pixy.pipeline.spark.java_process import JavaOutput, launch
 
 LOG4J = Path(__file__).with_name("log4j2.properties")
 DRIVER_MEMORY = "2g"
@@ -77,29 +82,78 @@ def open_session(
         jars.check_java()
         # Python's workers find the same packages as the driver.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.appName(name)
+    chosen = {"spark.app.name": name}
     if master or not submitted:
-        builder = builder.master(master or "local[*]")
+        chosen["spark.master"] = master or "local[*]"
     paths = jars.find(folder) if not submitted or folder else []
     if delta or (delta is not None and not submitted):
         paths += jars.find_delta(delta)
     if paths:
-        builder = builder.config("spark.jars", ",".join(paths))
-    if not submitted and (master or "local").startswith("local"):
-        for key in ("spark.driver.host", "spark.driver.bindAddress"):
-            builder = builder.config(key, "127.0.0.1")
+        chosen["spark.jars"] = ",".join(paths)
     if not submitted:
+        if (master or "local").startswith("local"):
+            chosen |= dict.fromkeys(("spark.driver.host", "spark.driver.bindAddress"), "127.0.0.1")
         level = "warn" if verbose else "fatal"
-        builder = builder.config(
-            "spark.driver.extraJavaOptions",
-            f"-Dlog4j2.configurationFile=file:{LOG4J} -Dpixy.spark.log={level}",
+        chosen["spark.driver.extraJavaOptions"] = (
+            f"-Dlog4j2.configurationFile=file:{LOG4J} -Dpixy.spark.log={level}"
         )
-    for key, value in {**({} if submitted else _DEFAULTS), **given, **_FIXED}.items():
+    return _start({**chosen, **({} if submitted else _DEFAULTS), **given, **_FIXED}, submitted, verbose)
+
+
+def _start(settings: dict[str, str], submitted: bool, verbose: bool) -> SparkSession:
+    """Start Java and Spark. Raises SetupError with the reason and what to do, in one line."""
+    builder = SparkSession.builder
+    for key, value in settings.items():
         builder = builder.config(key, value)
-    try:
+    if submitted:
         return builder.getOrCreate()
+    output = JavaOutput(keep=not verbose)
+    try:
+        launch(settings.items(), output)
+        spark = builder.getOrCreate()
     except Exception as error:
-        raise SetupError(f"Spark does not start with master {master or 'local[*]'}: {error}") from error
+        reason = start_problem(str(error), output.lines)
+        raise SetupError(f"Spark does not start with master {settings['spark.master']}: {reason}") from error
+    output.pass_on()
+    return spark
+
+
+@contextlib.contextmanager
+def running(
+    name: str,
+    master: str | None = None,
+    folder: str = "",
+    settings: Sequence[str] = (),
+    *,
+    verbose: bool = False,
+    delta: str | None = None,
+) -> Iterator[SparkSession]:
+    """Open a session as :func:`open_session` does, and stop Spark when the context ends, however it ends."""
+    spark = open_session(name, master, folder, settings, verbose=verbose, delta=delta)
+    try:
+        yield spark
+    except BaseException:
+        # Java may be gone, or the connection to it broken by Ctrl-C: what is on its way already says more.
+        with contextlib.suppress(Exception):
+            spark.stop()
+        raise
+    stop(spark)
+
+
+def stop(spark: SparkSession) -> None:
+    """Stop Spark. Ctrl-C meanwhile raises KeyboardInterrupt here, and never in one of Py4J's finalizers, where Python prints and drops it."""
+    done: Future[None] = Future()
+
+    def work() -> None:
+        try:
+            spark.stop()
+        except BaseException as error:
+            done.set_exception(error)
+        else:
+            done.set_result(None)
+
+    threading.Thread(target=work, name="spark-stop", daemon=True).start()
+    done.result()
 
 
 def _with_delta(given: dict[str, str]) -> dict[str, str]:
