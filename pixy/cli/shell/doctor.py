@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import resource
 import socket
 import time
@@ -10,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import click
 
-from pixy.cli.shell.errors import CallError
+from pixy.cli.shell.errors import CallError, DaemonGone
 from pixy.cli.shell.framework import Command
 from pixy.cli.shell.output import FORMS, Output
 from pixy.config.model import App, Proxy
@@ -151,6 +153,9 @@ def _daemon(server: str) -> Finding:
         with Session(Settings(server)) as session:
             found = session.call("GetStatus", pb.GetStatusRq(), _PATIENCE)
     except CallError as error:
+        if not isinstance(error, DaemonGone):
+            todo = "name who calls: KAFKA_PIXY_TOKEN, or ask somebody with rights"
+            return Finding(WARN, "daemon", f"{server} refuses: {error.details}", todo)
         return Finding(WARN, "daemon", error.details, "start one (kafka-pixy), or name it with --server")
     ahead = found.time / 1000 - (began + time.time()) / 2
     if abs(ahead) > _CLOCK:
@@ -173,7 +178,8 @@ def _ports(app: App, running: bool) -> Iterator[Finding]:
             with socket.create_server((host.strip("[]") or "0.0.0.0", int(port))):
                 yield Finding(OK, key, f"{address} is free")
         except (OSError, ValueError, OverflowError) as error:
-            reason = getattr(error, "strerror", None) or str(error)
+            in_use = getattr(error, "errno", 0) == errno.EADDRINUSE  # its text names the address again
+            reason = os.strerror(errno.EADDRINUSE) if in_use else getattr(error, "strerror", "") or str(error)
             if running:
                 yield Finding(OK, key, f"{address}: {reason.lower()} (a daemon runs here)")
             else:

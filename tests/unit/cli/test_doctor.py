@@ -1,0 +1,241 @@
+"""``kafka-pixy doctor``: each check passing and failing, and what it says to do."""
+
+from __future__ import annotations
+
+import json
+import resource
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import grpc
+import pytest
+import trustme
+
+from pixy.cli.main import main
+from pixy.cli.shell import doctor
+from pixy.cli.shell.doctor import FAIL, OK, WARN, Finding
+from pixy.cli.shell.errors import CallError
+from pixy.config import App, Kafka, Proxy
+from pixy.errors import KafkaError
+from pixy.kafka.sandbox import Sandbox
+from tests.in_process import Finished, run_in_process
+from tests.kafka.cluster import free_port
+
+NOBODY = "127.0.0.1:1"
+
+
+def run(*arguments: str) -> Finished:
+    return run_in_process(lambda: main(["doctor", "--server", NOBODY, *arguments]))
+
+
+def found(done: Finished) -> dict[str, Finding]:
+    return {each["check"]: Finding(**each) for each in json.loads(done.stdout)}
+
+
+@pytest.fixture(scope="module")
+def sandbox() -> Iterator[str]:
+    made = Sandbox()
+    yield made.seed_peers[0]
+    del made
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    """A configuration whose ports are free."""
+    path = tmp_path / "pixy.yaml"
+    path.write_text(f"grpc_addr: 127.0.0.1:{free_port()}\ntcp_addr: 127.0.0.1:{free_port()}\n")
+    return path
+
+
+def test_where_all_is_well_it_ends_with_0(config: Path, sandbox: str) -> None:
+    done = run("--json", "--config", str(config), "--kafkaPeers", sandbox)
+    checks = found(done)
+    assert (done.returncode, done.stderr) == (0, b""), checks
+    assert list(checks) == [
+        "configuration",
+        "open files",
+        "daemon",
+        "grpc_addr",
+        "tcp_addr",
+        "kafka (default)",
+        "kafka (default): versions",
+        "kafka (default): rights",
+    ]
+    assert {each.result for name, each in checks.items() if name != "daemon"} == {OK}
+    assert checks["configuration"].found == f"{config}: 1 cluster(s)"
+    assert checks["grpc_addr"].found.endswith("is free")
+    assert checks["kafka (default)"].found.startswith(f"{sandbox}: ")
+    assert (checks["daemon"].result, checks["daemon"].todo) == (
+        WARN,
+        "start one (kafka-pixy), or name it with --server",
+    )
+
+
+def test_a_wrong_configuration_is_the_only_finding(tmp_path: Path) -> None:
+    path = tmp_path / "wrong.yaml"
+    path.write_text("tcp_adr: 127.0.0.1:1\n")
+    done = run("--json", "--config", str(path))
+    [finding] = found(done).values()
+    assert (done.returncode, finding.result) == (1, FAIL)
+    assert "unknown key tcp_adr (did you mean tcp_addr?)" in finding.found and "config check" in finding.todo
+
+
+def test_the_table_shows_what_to_do_and_is_never_cut(config: Path) -> None:
+    done = run("--config", str(config), "--kafkaPeers", NOBODY)
+    shown = done.stdout.decode()
+    assert done.returncode == 1 and done.stderr == b""
+    lines = shown.splitlines()
+    assert lines[0].split() == ["result", "check", "found", "what", "to", "do"]
+    [line] = [line for line in lines if line.startswith("fail")]
+    assert "kafka (default)" in line and line.endswith(
+        "is it running, and does kafka.seed_peers name its listener?"
+    )
+    assert "Traceback" not in shown
+
+
+def test_a_port_in_use_fails_unless_a_daemon_has_it() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        app = App(grpc_addr=f"127.0.0.1:{taken.getsockname()[1]}", tcp_addr="")
+        [alone] = doctor._ports(app, running=False)
+        [beside] = doctor._ports(app, running=True)
+    assert (alone.result, alone.todo) == (FAIL, "free it, or set another grpc_addr")
+    assert alone.found.endswith("address already in use")
+    assert beside.result == OK and "a daemon runs here" in beside.found
+
+
+def test_files_of_the_listeners(tmp_path: Path, config: Path) -> None:
+    issued = trustme.CA().issue_cert("localhost")
+    issued.cert_chain_pems[0].write_to_path(str(tmp_path / "c.pem"))
+    issued.private_key_pem.write_to_path(str(tmp_path / "k.pem"))
+    with config.open("a") as file:
+        file.write(f"tls: {{certificate_path: {tmp_path}/c.pem, key_path: {tmp_path}/k.pem}}\n")
+    findings = doctor.check(str(config), NOBODY, NOBODY)
+    assert {each.check: each.result for each, _ in zip(findings, range(2), strict=False)}["files"] == OK
+    (tmp_path / "k.pem").unlink()
+    findings = doctor.check(str(config), NOBODY, NOBODY)
+    [finding] = [each for each, _ in zip(findings, range(2), strict=False) if each.check == "files"]
+    assert finding == Finding(
+        FAIL,
+        "files",
+        f"tls.key_path {tmp_path}/k.pem: no such file or directory",
+        "name a file in PEM format",
+    )
+
+
+@pytest.mark.parametrize(
+    ("most", "result", "shown"),
+    [
+        (resource.RLIM_INFINITY, OK, "at most unlimited"),
+        (4096, OK, "at most 4096"),
+        (4095, WARN, "at most 4095"),
+    ],
+)
+def test_open_files(most: int, result: str, shown: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _which: (1024, most))
+    finding = doctor._open_files()
+    assert (finding.result, finding.found) == (result, shown)
+    assert bool(finding.todo) is (result == WARN)
+
+
+@pytest.mark.parametrize(("ahead", "result"), [(0.0, OK), (-60.0, WARN), (60.0, WARN)])
+def test_the_daemon_s_clock(ahead: float, result: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pixy.cli.shell import session
+
+    def call(*_: Any) -> SimpleNamespace:
+        return SimpleNamespace(time=int((time.time() + ahead) * 1000), version="1.2.3", uptime=7.0)
+
+    monkeypatch.setattr(session.Session, "call", call)
+    finding = doctor._daemon(NOBODY)
+    assert finding.result == result
+    if result == OK:
+        assert finding.found == f"{NOBODY} answers: version 1.2.3, up 7 s"
+    else:
+        assert finding.found.startswith(f"its clock is {ahead:+.0f}"[:13]) and "NTP" in finding.todo
+
+
+class Answers:
+    """Brokers that answer what a test wants.
+
+    Args:
+        versions: whether the brokers know KIP-848's heartbeat; an error to raise instead.
+    """
+
+    def __init__(self, versions: bool | KafkaError = True) -> None:
+        self.versions = versions
+
+    def ask_any(self, _question: Any) -> bool:
+        if isinstance(self.versions, KafkaError):
+            raise self.versions
+        return self.versions
+
+
+@pytest.mark.parametrize(
+    ("answers", "membership", "result", "shown"),
+    [
+        (Answers(True), "kafka-next", OK, "classic and KIP-848 groups"),
+        (Answers(False), "kafka", OK, "classic groups only (before Kafka 4, or switched off)"),
+        (Answers(False), "kafka-next", FAIL, "classic groups only (before Kafka 4, or switched off)"),
+        (Answers(KafkaError("it broke", -1, "X")), "kafka", FAIL, "it broke"),
+    ],
+)
+def test_group_protocols(answers: Answers, membership: str, result: str, shown: str) -> None:
+    proxy = Proxy()
+    proxy.consumer.membership = membership
+    finding = doctor._protocols("kafka", proxy, answers)
+    assert (finding.result, finding.found) == (result, shown)
+    assert (finding.todo == "set consumer.membership: kafka") is (
+        membership == "kafka-next" and result == FAIL
+    )
+
+
+@pytest.mark.parametrize(
+    ("refusal", "result", "shown"),
+    [
+        (None, OK, "topics may be listed and created"),
+        (KafkaError("Cluster authorization failed", -1, "X"), WARN, "topics may not be created"),
+        (KafkaError("it broke", -1, "X"), WARN, "it broke"),
+    ],
+)
+def test_rights(refusal: KafkaError | None, result: str, shown: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pixy.kafka import topic_changes
+
+    def create(_self: Any, topic: Any, *, validate_only: bool) -> None:
+        assert validate_only, "nothing is changed"
+        if refusal is not None:
+            raise refusal
+
+    monkeypatch.setattr(topic_changes.TopicChanges, "create", create)
+    finding = doctor._rights("kafka", Answers())
+    assert (finding.result, finding.found) == (result, shown)
+    assert ("admin_changes: false" in finding.todo) is ("not be created" in shown)
+
+
+def test_tls_towards_kafka_that_the_library_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pixy.kafka import brokers
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise KafkaError("ssl.key.location failed", -1, "X")
+
+    monkeypatch.setattr(brokers, "Brokers", refuse)
+    [finding] = doctor._kafka("eu", Proxy(kafka=Kafka(tls=True)))
+    assert (finding.result, finding.check) == (FAIL, "kafka (eu)") and "kafka.tls" in finding.todo
+
+
+def test_a_daemon_that_refuses_the_caller_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pixy.cli.shell import session
+
+    def refuse(*_: Any) -> None:
+        raise CallError(grpc.StatusCode.UNAUTHENTICATED, "who are you?")
+
+    monkeypatch.setattr(session.Session, "call", refuse)
+    finding = doctor._daemon(NOBODY)
+    assert finding == Finding(
+        WARN,
+        "daemon",
+        f"{NOBODY} refuses: who are you?",
+        "name who calls: KAFKA_PIXY_TOKEN, or ask somebody with rights",
+    )
