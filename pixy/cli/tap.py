@@ -130,9 +130,9 @@ class _Program:
 
     async def _views(self, service: TapService) -> None:
         if self._output == "table":
-            listening = ", ".join(
+            listening = [
                 f"{show_address(address)} -> {show_address(broker)}" for address, broker in service.listening
-            )
+            ]
             self._printer = service.system.spawn(TablePrinter, listening, name="table")
         interval = self._args.interval
         while True:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,7 +47,7 @@ class JsonPrinter(ThreadedActor):
 
 
 class TablePrinter(ThreadedActor):
-    """Show the latest snapshot as a table.
+    """Show the latest snapshot as a table: on a terminal on its alternate screen, so that what was there comes back.
 
     Args:
         listening: the addresses, for the first line.
@@ -56,19 +56,34 @@ class TablePrinter(ThreadedActor):
     mailbox_capacity = 2
     use_daemon_thread = True
 
-    def __init__(self, listening: str) -> None:
+    def __init__(self, listening: Sequence[str]) -> None:
         super().__init__()
         self._listening = listening
-        self._console = Console()
-        self._live = Live(console=self._console, auto_refresh=False, screen=False, transient=False)
+        self._console = Console(highlight=False)
+        self._live = Live(
+            console=self._console,
+            auto_refresh=False,
+            screen=self._console.is_terminal,
+            vertical_overflow="crop",
+            redirect_stderr=False,
+        )
+        self._latest: dict[str, Any] | None = None
 
     @handles(Show)
     def _show(self, message: Show) -> None:
+        self._latest = message.snapshot
+        if not self._console.is_terminal:
+            return
         if not self._live.is_started:
             self._live.start()
-        self._live.update(render(message.snapshot, self._console.height, self._listening), refresh=True)
+        self._live.update(render(message.snapshot, self._console, self._listening), refresh=True)
 
     def on_stop(self) -> None:
-        """Leave the last table on the screen."""
+        """Leave the last table on the screen, or print it where there is no terminal."""
         if self._live.is_started:
             self._live.stop()
+        if self._latest is not None:
+            self._console.print(render(self._latest, self._console, self._listening))
+
+
+__all__ = ["JsonPrinter", "Show", "TablePrinter"]

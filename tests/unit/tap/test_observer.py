@@ -303,22 +303,23 @@ def test_the_table() -> None:
         "timeline": stage.timeline(),
         "clients": stage.observer.inventory.to_json(),
     }
-    console = Console(width=200, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    console.print(render(snapshot, 40, "127.0.0.1:1 -> kafka:9092"))
+    console = Console(width=200, height=40, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console.print(render(snapshot, console, ["127.0.0.1:1 -> kafka:9092"]))
     text = console.export_text()
     for part in (
         "Stable",
         "mmmmmmmmmmm..mmmmmmmm",
         "app[red] 10.0.0.1:50001",
         "librdkafka 2.16.0",
-        "t 0-2,5",
+        "t 0-2, 5",
         "6",
         "learnt",
         "Kafka 4 refuses requests of librdkafka 2.16.0: Fetch v1",
-        "rebalance of g: new member by app[red]",
+        "rebalance of g: app[red] joined",
     ):
         assert part in text, (part, text)
     assert partitions(None) == "?" and partitions({}) == "none"
     few = {**snapshot, "groups": snapshot["groups"] * 50}
-    console.print(render(few, 20, "x"))
-    assert len(console.export_text(clear=True).splitlines()) < 25
+    console.height = 20
+    console.print(render(few, console, ["x"]))
+    assert len(console.export_text(clear=True).splitlines()) < 20
