@@ -32,13 +32,18 @@ def compile_pattern(text: str) -> Matches:
             why = error.args[0] if error.args else ""
             shown = why.decode(errors="replace") if isinstance(why, bytes) else str(why)
             raise ConfigError(f"bad pattern {text!r}: {shown}") from None
-        return lambda name: expression.fullmatch(name) is not None
+        return lambda name: _is_text(name) and expression.fullmatch(name) is not None
     head, star, tail = text.partition("*")
     if tail or not text:
         raise ConfigError(
             f"bad pattern {text!r}: * stands at the end only; re:EXPRESSION matches anything else"
         )
     return (lambda name: name.startswith(head)) if star else (lambda name: name == text)
+
+
+def _is_text(name: str) -> bool:
+    """Whether a name is Unicode: RE2 takes no other, and bytes of a client that are not UTF-8 stand for themselves."""
+    return name.isascii() or not any("\ud800" <= each <= "\udfff" for each in name)
 
 
 class AnyOf:

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from actors import Actor, ActorDeadError, ActorRef, Future, MailboxFull, Request
 from pixy.config.model import Proxy
+from pixy.engine import shares
 from pixy.engine.admin import Admin
 from pixy.engine.admin_messages import (
     AdminRequest,
@@ -37,6 +38,7 @@ from pixy.engine.produce.messages import Produce, ProduceMany
 from pixy.engine.produce.pending_records import Record, Written
 from pixy.engine.produce.topic_producer import TopicProducer
 from pixy.engine.record_headers import read_headers
+from pixy.engine.shares import Shares
 from pixy.engine.topic_names import check_topic
 from pixy.errors import (
     HeadersUnsupported,
@@ -79,6 +81,7 @@ class ClusterClient:
         self._producers: dict[str, ActorRef[TopicProducer]] = {}
         self._groups: dict[str, ActorRef[GroupConsumer]] = {}
         self._admin: dict[str, ActorRef[Admin]] = {}
+        self._admin_shares = Shares(proxy.max_admin_requests)
         self._fetcher: dict[str, ActorRef[Fetcher]] = {}
         registry: dict[str, ActorRef[Instances]] = {}
         self.instances = InstanceClient(lambda: self._resolve(registry, "instances", GetInstances()))
@@ -204,7 +207,7 @@ class ClusterClient:
         for _ in range(_ATTEMPTS):
             ref = self._groups.get(group)
             if ref is None or not ref.is_alive():
-                ref = await self._resolve(self._groups, group, GetGroup(group))
+                ref = await self._resolve(self._groups, group, GetGroup(group, shares.caller.get()))
             future = ref.ask(request, block=False)
             try:
                 return await self._reply(future, "consumer.channel_buffer_size")
@@ -306,7 +309,7 @@ class ClusterClient:
         """
         check_topic(read.topic)
         return await self._with_ref(
-            self._fetcher, "fetcher", GetFetcher(), Fetch(read), "max_waiting_fetches"
+            self._fetcher, "fetcher", GetFetcher(), Fetch(read, shares.caller.get()), "max_waiting_fetches"
         )
 
     async def read_headers(self, messages: Sequence[Message]) -> None:
@@ -336,7 +339,13 @@ class ClusterClient:
     # -- plumbing ---------------------------------------------------------------------------------
 
     async def _ask_admin(self, message: AdminRequest[R]) -> R:
-        return await self._with_ref(self._admin, "admin", GetAdmin(), message, "max_admin_requests")
+        name = shares.caller.get()
+        if not self._admin_shares.enter(name):
+            raise TooManyRequests("max_admin_requests")
+        try:
+            return await self._with_ref(self._admin, "admin", GetAdmin(), message, "max_admin_requests")
+        finally:
+            self._admin_shares.leave(name)
 
     async def _with_ref(
         self,

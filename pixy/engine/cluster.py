@@ -35,6 +35,7 @@ from pixy.engine.produce.messages import DeliveryReports, DrainProducer
 from pixy.engine.produce.partitioner import LIBRDKAFKA_PARTITIONER
 from pixy.engine.produce.pending_records import ProducerLife
 from pixy.engine.produce.topic_producer import TopicProducer
+from pixy.engine.shares import part
 from pixy.engine.topic_lookups import TopicLookups
 from pixy.errors import (
     Disabled,
@@ -80,6 +81,7 @@ class _ClientFailed:
 @dataclass(slots=True)
 class _Group:
     ref: ActorRef[GroupConsumer]
+    caller: str
     leaving: bool = False
     waiting: list[Future[Any]] = field(default_factory=list)
 
@@ -208,7 +210,7 @@ class Cluster(Actor):
                 del self._groups[name]
                 for reply in group.waiting:
                     try:
-                        reply.try_set(self._group(name))
+                        reply.try_set(self._group(name, group.caller))
                     except PixyError as error:
                         reply.try_fail(error)
 
@@ -298,15 +300,17 @@ class Cluster(Actor):
         if group is not None and group.leaving:
             group.waiting.append(self.take_reply())
             return None
-        return self._group(request.group)
+        return self._group(request.group, request.caller)
 
-    def _group(self, name: str) -> ActorRef[GroupConsumer]:
+    def _group(self, name: str, caller: str) -> ActorRef[GroupConsumer]:
         group = self._groups.get(name)
         if group is not None:
             return group.ref
         if self._draining:
             raise ShuttingDown
-        if len(self._groups) >= self._proxy.consumer.max_groups:
+        most = self._proxy.consumer.max_groups
+        own = sum(each.caller == caller for each in self._groups.values()) if caller else 0
+        if len(self._groups) >= most or own >= part(most):
             raise TooManyRequests("consumer.max_groups")
         ref = self.spawn(
             GroupConsumer,
@@ -318,7 +322,7 @@ class Cluster(Actor):
             self._journal,
             name=self.free_name(name),
         )
-        self._groups[name] = _Group(ref)
+        self._groups[name] = _Group(ref, caller)
         return ref
 
     def _session(self, group: str, post: Callable[[Event], None]) -> Session:

@@ -27,9 +27,10 @@ class GetProducer(Request[ActorRef[TopicProducer]]):
 
 @dataclass(frozen=True, slots=True)
 class GetGroup(Request[ActorRef[GroupConsumer]]):
-    """Ask for the consumer of a group; it is started if there is none."""
+    """Ask for the consumer of a group; it is started if there is none, for ``caller`` (:mod:`pixy.engine.shares`)."""
 
     group: str
+    caller: str = ""
 
 
 @dataclass(frozen=True, slots=True)

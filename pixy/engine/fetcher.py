@@ -18,6 +18,7 @@ from typing import Any
 from actors import Actor, Future, Request, handles
 from pixy.config.model import Proxy
 from pixy.engine.consume.long_polls import Message
+from pixy.engine.shares import part
 from pixy.errors import FetchPoolBusy, KafkaError, PixyError
 from pixy.kafka.errors import translate
 from pixy.kafka.fetcher import FetchClient, Read
@@ -36,9 +37,10 @@ MakeClient = Callable[[], FetchClient]
 
 @dataclass(frozen=True, slots=True)
 class Fetch(Request[list[Message]]):
-    """Read messages. The reply is empty if none came within the timeout."""
+    """Read messages for a caller (:mod:`pixy.engine.shares`). The reply is empty if none came within the timeout."""
 
     read: Read
+    caller: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,7 @@ class ReadHeaders(Request[dict[int, RecordHeaders]]):
     topic: str
     partition: int
     offsets: frozenset[int]
+    caller: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,7 @@ class _Waiting:
     wanted: Read | ReadHeaders
     reply: Future[Any]
     until: float
+    caller: str
 
 
 class Fetcher(Actor):
@@ -86,6 +90,7 @@ class Fetcher(Actor):
         self._idle: list[tuple[float, FetchClient]] = []
         self._clients = 0
         self._active = 0
+        self._held: dict[str, int] = {}
         self._waiting: deque[_Waiting] = deque()
         self._stopping = False
 
@@ -111,43 +116,60 @@ class Fetcher(Actor):
 
     @handles(Fetch)
     def _fetch(self, message: Fetch) -> None:
-        self._begin_or_wait(message.read)
+        self._begin_or_wait(message.read, message.caller)
 
     @handles(ReadHeaders)
     def _read_headers(self, message: ReadHeaders) -> None:
-        self._begin_or_wait(message)
+        self._begin_or_wait(message, message.caller)
 
-    def _begin_or_wait(self, wanted: Read | ReadHeaders) -> None:
+    def _begin_or_wait(self, wanted: Read | ReadHeaders, caller: str) -> None:
         reply = self.take_reply()
-        if self._active < self._most:
-            self._begin(wanted, reply)
-        elif len(self._waiting) >= self._max_waiting:
+        if self._has_room(caller):
+            self._begin(wanted, reply, caller)
+        elif len(self._waiting) >= self._max_waiting or self._waits_too_often(caller):
             reply.try_fail(FetchPoolBusy())
         else:
             until = self.system.loop.time() + self._patience
-            self._waiting.append(_Waiting(wanted, reply, until))
+            self._waiting.append(_Waiting(wanted, reply, until, caller))
             if len(self._waiting) == 1:
                 self.set_timer("expire", self._patience, _Expire())
 
-    def _begin(self, wanted: Read | ReadHeaders, reply: Future[Any]) -> None:
+    def _has_room(self, caller: str) -> bool:
+        """Whether a consumer is free, for this caller: the last quarter of them is for others."""
+        return self._active < self._most and (not caller or self._held.get(caller, 0) < part(self._most))
+
+    def _waits_too_often(self, caller: str) -> bool:
+        own = sum(each.caller == caller for each in self._waiting) if caller else 0
+        return own >= part(self._max_waiting)
+
+    def _begin(self, wanted: Read | ReadHeaders, reply: Future[Any], caller: str) -> None:
         self._active += 1
+        self._held[caller] = self._held.get(caller, 0) + 1
         if isinstance(wanted, ReadHeaders):
-            self.start_task(self._serve_headers(wanted, reply))
+            self.start_task(self._serve_headers(wanted, reply, caller))
             return
         client = self._choose(wanted)
         if client is None:
             self._clients += 1
-        self.start_task(self._serve(wanted, reply, client))
+        self.start_task(self._serve(wanted, reply, client, caller))
 
-    async def _serve_headers(self, wanted: ReadHeaders, reply: Future[Any]) -> None:
+    async def _serve_headers(self, wanted: ReadHeaders, reply: Future[Any], caller: str) -> None:
         read = partial(self._headers.read, wanted.topic, wanted.partition, wanted.offsets)
         try:
             reply.try_set(await self.system.loop.run_in_executor(self._threads, read))
         except PixyError as error:
             reply.try_fail(error)
         finally:
-            self._active -= 1
+            self._end_for(caller)
             self._begin_waiting()
+
+    def _end_for(self, caller: str) -> None:
+        self._active -= 1
+        held = self._held[caller] - 1
+        if held:
+            self._held[caller] = held
+        else:
+            del self._held[caller]
 
     def _choose(self, read: Read) -> FetchClient | None:
         """Choose an idle consumer, or None for a new one.
@@ -167,7 +189,7 @@ class Fetcher(Actor):
             return self._idle.pop(0)[1]
         return None
 
-    async def _serve(self, read: Read, reply: Future[Any], client: FetchClient | None) -> None:
+    async def _serve(self, read: Read, reply: Future[Any], client: FetchClient | None, caller: str) -> None:
         loop = self.system.loop
         made: list[FetchClient] = [] if client is None else [client]
 
@@ -191,10 +213,10 @@ class Fetcher(Actor):
             broken = True
             reply.try_fail(translate(error))
         finally:
+            self._end_for(caller)
             self._finish(made, broken)
 
     def _finish(self, made: list[FetchClient], broken: bool) -> None:
-        self._active -= 1
         if not made or broken or self._stopping:
             self._clients -= 1
             if made:
@@ -204,10 +226,14 @@ class Fetcher(Actor):
         self._begin_waiting()
 
     def _begin_waiting(self) -> None:
-        while self._waiting and self._active < self._most:
-            waiting = self._waiting.popleft()
-            if not waiting.reply.cancelled():
-                self._begin(waiting.wanted, waiting.reply)
+        for waiting in tuple(self._waiting):
+            if self._active >= self._most:
+                return
+            if waiting.reply.cancelled():
+                self._waiting.remove(waiting)
+            elif self._has_room(waiting.caller):
+                self._waiting.remove(waiting)
+                self._begin(waiting.wanted, waiting.reply, waiting.caller)
 
     @handles(_Expire)
     def _expire(self, _message: _Expire) -> None:

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
+from pixy.engine import shares
 from pixy.engine.fetcher import ReadHeaders
 from pixy.errors import PixyError
 from pixy.kafka.record_headers import replace_headers, unreadable
@@ -29,7 +30,12 @@ async def read_headers(messages: Iterable[Any], ask: Ask) -> None:
     for partition, odd in unreadable(messages).items():
         problem: object = "no longer in the log, or it took too long"
         try:
-            replace_headers(odd, await ask(ReadHeaders(*partition, frozenset(each.offset() for each in odd))))
+            replace_headers(
+                odd,
+                await ask(
+                    ReadHeaders(*partition, frozenset(each.offset() for each in odd), shares.caller.get())
+                ),
+            )
         except PixyError as error:
             problem = error
         _report(partition, unreadable(odd).get(partition, []), problem)

@@ -43,7 +43,7 @@ class Cost:
 def config(bootstrap: str, port: int, groups: int) -> Path:
     """Write the configuration of a daemon that takes so many groups, and keeps them while nobody asks."""
     consumer = {
-        "max_groups": groups + 1,
+        "max_groups": 2 * groups + 1,  # one caller may have three quarters
         "subscription_timeout": "1h",
         "long_polling_timeout": "1s",
         "initial_offset": "oldest",

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from actors import ActorDeadError, ActorRef, MailboxFull, Request
+from pixy.engine import shares
 from pixy.engine.instances.actor import Instance
 from pixy.engine.instances.messages import InstanceRequest, InstanceSpec, ReadBatch, ReadRecords
 from pixy.engine.instances.registry import CountInstances, CreateInstance, GetInstance
@@ -46,7 +47,7 @@ class InstanceClient:
             InvalidParameter: the name is not allowed.
             TooManyRequests: there are ``instances.max_instances`` instances.
         """
-        return await self._ask_registry(CreateInstance(group, name, spec, owner, most))
+        return await self._ask_registry(CreateInstance(group, name, spec, owner, most, shares.caller.get()))
 
     async def count(self) -> dict[str, int]:
         """The number of instances in each state: see :class:`GetInstanceState`."""

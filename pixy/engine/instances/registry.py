@@ -25,6 +25,7 @@ from pixy.config.model import Proxy
 from pixy.engine.instances.actor import Instance
 from pixy.engine.instances.context import Catalogue, ReaderState, SessionFactory
 from pixy.engine.instances.messages import CloseInstance, GetInstanceState, InstanceClosing, InstanceSpec
+from pixy.engine.shares import part
 from pixy.errors import (
     InstanceExists,
     InvalidParameter,
@@ -62,6 +63,7 @@ class CreateInstance(Request[str]):
         spec: the options it is created with.
         owner: to whom it belongs; empty without ``auth``.
         most: instances that the owner may have; 0: any number.
+        caller: whose share of all instances it counts against (:mod:`pixy.engine.shares`).
     """
 
     group: str
@@ -69,6 +71,7 @@ class CreateInstance(Request[str]):
     spec: InstanceSpec
     owner: str = ""
     most: int = 0
+    caller: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +150,7 @@ class Instances(Actor):
         self._catalogue = catalogue
         self._by_name: dict[tuple[str, str], ActorRef[Instance]] = {}
         self._owners: dict[tuple[str, str], str] = {}
+        self._callers: dict[tuple[str, str], str] = {}
         self._closing = False
 
     def on_receive(self, message: Any) -> Any:
@@ -175,11 +179,14 @@ class Instances(Actor):
         if key in self._by_name:
             raise InstanceExists
         # Instances that are closing still hold threads and connections, so they count.
-        if len(self.children) >= self._proxy.instances.max_instances:
+        most = self._proxy.instances.max_instances
+        own = sum(each == request.caller for each in self._callers.values()) if request.caller else 0
+        if len(self.children) >= most or own >= part(most):
             raise TooManyRequests("instances.max_instances")
         if request.most and sum(each == request.owner for each in self._owners.values()) >= request.most:
             raise Limited(f"{request.owner} may have {request.most} consumer instances (`limits`)")
         self._owners[key] = request.owner
+        self._callers[key] = request.caller
         self._by_name[key] = self.spawn(
             Instance,
             request.group,
@@ -236,7 +243,7 @@ class Instances(Actor):
 
     def _free(self, key: tuple[str, str]) -> None:
         del self._by_name[key]
-        del self._owners[key]
+        del self._owners[key], self._callers[key]
 
     @handles(CountInstances)
     def _count(self, _query: CountInstances) -> None:

@@ -96,3 +96,65 @@ async def test_one_address_leaves_places_for_others(config: App, name: str, tmp_
             return (await daemon.get("/topics")).status == 200
 
         await eventually(again)
+
+
+async def test_one_address_leaves_groups_and_instances_for_others(
+    config: App, name: str, tmp_path: Path
+) -> None:
+    config.unix_addr = str(tmp_path / "s")
+    proxy = config.proxies["default"]
+    proxy.consumer.max_groups = proxy.instances.max_instances = 4
+    proxy.consumer.long_polling_timeout = 60.0
+    v2 = {"Content-Type": "application/vnd.kafka.v2+json"}
+    async with serving(config) as daemon, await Raw.to(daemon, "rest-unix") as other:
+        await daemon.produce(name, b"x")
+        path = f"/topics/{name}/messages?noAck&group={name}"
+        served = await asyncio.gather(*(daemon.get(f"{path}{number}") for number in range(3)))
+        assert [each.status for each in served] == [200, 200, 200]
+        answer = await daemon.get(f"{path}-more")
+        assert answer.status == 429 and "consumer.max_groups" in answer.error
+        status, body = await other.ask(f"{path}-other")
+        assert status == 200, body
+
+        made = [await daemon.post("/consumers/g", b"{}", headers=v2) for _ in range(4)]
+        assert [each.status for each in made] == [200, 200, 200, 429]
+        assert (await other.ask("/consumers/g", "POST", b"{}", Content_Type=v2["Content-Type"]))[0] == 200
+        gone = made[0].json["instance_id"]
+        assert (await daemon.call("DELETE", f"/consumers/g/instances/{gone}", headers=v2)).status == 204
+        assert (await daemon.post("/consumers/g", b"{}", headers=v2)).status == 200
+
+
+async def test_one_address_leaves_reads_by_offset_for_others(config: App, name: str, tmp_path: Path) -> None:
+    config.unix_addr = str(tmp_path / "s")
+    proxy = config.proxies["default"]
+    proxy.max_fetches, proxy.max_waiting_fetches, proxy.fetch_pool_timeout = 4, 4, 60.0
+    config.rest.max_fetch_timeout = 60.0
+    async with serving(config) as daemon, await Raw.to(daemon, "rest-unix") as other:
+        await daemon.produce(name, b"x", key=b"k")
+        read = pb.FetchRq(topic=name, partition=0, offset=0, wait_ms=60_000, max_messages=1)
+        found = await daemon.consume(name, "g", auto_ack=True)
+        read.partition, read.offset = found.partition, found.offset + 1  # the end: there is nothing to read
+        waiting = [asyncio.create_task(_fetched(daemon, read)) for _ in range(6)]
+        status, text = await eventually(lambda: _refused(daemon, read))
+        assert status is grpc.StatusCode.UNAVAILABLE and "`max_fetches`" in text, text
+        path = f"/topics/{name}/partitions/{found.partition}/records?offset={found.offset}"
+        status, body = await other.ask(path, Accept="application/vnd.kafka.binary.v2+json")
+        assert status == 200, body
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+
+
+async def _fetched(daemon: Daemon, read: pb.FetchRq) -> pb.FetchRs:
+    return await daemon.stub.Fetch(read)
+
+
+async def _refused(daemon: Daemon, read: pb.FetchRq) -> tuple[grpc.StatusCode, str] | None:
+    """Why one more read is refused at once; None if it is not."""
+    try:
+        await asyncio.wait_for(_fetched(daemon, read), 0.5)
+    except grpc.RpcError as error:
+        return error.code(), error.details()
+    except TimeoutError:
+        pass
+    return None

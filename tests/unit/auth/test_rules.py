@@ -177,3 +177,10 @@ def test_the_command_explains(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "rules need auth.enabled" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         run(["explain", "key:a", "ack", "orders", "--config", str(file)])
+
+
+def test_a_name_that_is_not_unicode_matches_no_expression() -> None:
+    """Bytes of a client that are not UTF-8; the answer was 500."""
+    rules = Rules([Rule(who=["key:a"], verbs=["produce"], topics=["re:o.*", "p*"])], {})
+    for topic, allowed in (("o\udcff", False), ("\ud800", False), ("p\udcff", True), ("oé", True)):
+        assert rules.allows(Principal("key:a"), Access("produce", "default", topic)) is allowed

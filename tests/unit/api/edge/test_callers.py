@@ -10,7 +10,6 @@ import pytest
 from pixy.api.edge.budget import Budget
 from pixy.api.edge.callers import caller_of_call
 from pixy.auth.principal import ANONYMOUS, Caller, Principal, current
-from pixy.engine.shares import Shares
 from pixy.errors import OverBudget
 
 
@@ -32,15 +31,6 @@ def test_a_call_counts_for_its_address_or_its_principal(peer: str, caller: str) 
             assert caller_of_call(context) == expected
         finally:
             current.reset(token)
-
-
-def test_a_caller_gets_three_quarters_of_the_places() -> None:
-    shares = Shares(8)
-    assert [shares.enter("a") for _ in range(7)] == [True] * 6 + [False]
-    assert shares.enter("b")
-    shares.leave("a")
-    assert shares.enter("a") and not shares.enter("a")
-    assert Shares(1).enter("a")
 
 
 def test_one_request_may_use_the_whole_budget_several_of_a_caller_may_not() -> None:
