@@ -1,21 +1,14 @@
-"""The audit log: who did what, with which result, as JSON lines in a file.
+"""The audit log: who did what, with which result, as JSON lines in a file, in a Kafka topic, or both.
 
-A request never waits for it: records go to a bounded queue, and a thread writes them. What finds the queue full, or cannot be
-written, is dropped and counted, and the next line that is written says how many. Strangers cannot fill the disk either:
-of records about callers who are not recognized, or over their limits, a hundred a second are kept.
+A request never waits for it (:mod:`pixy.json_lines`). Strangers cannot fill the disk either: of records about callers who
+are not recognized, or over their limits, a hundred a second are kept, and the others are counted.
 """
 
 from __future__ import annotations
 
-import json
-import logging
-import os
-import queue
 import random
-import threading
 import time
-from collections.abc import Callable
-from datetime import UTC, datetime
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from pixy.auth.buckets import TokenBucket
@@ -23,22 +16,18 @@ from pixy.auth.principal import Caller
 from pixy.auth.rules import MAX_NAME, Access
 from pixy.config.security import Audit
 from pixy.errors import Limited, PixyError, Unauthenticated
-
-logger = logging.getLogger("pixy.auth")
+from pixy.json_lines import File, JsonLines, Record, Target
 
 REFUSALS: Final = 100.0
 """Records a second about callers who are not recognized, or over their limits."""
-_FILE_MODE: Final = 0o600
-_STOP: Final = None
-_FLUSH_TIME: Final = 5.0
-"""Seconds that a stop waits for the last lines."""
 
 
 class AuditLog:
     """Writes records of what callers do.
 
     Args:
-        config: the section ``audit``, with a path.
+        config: the section ``audit``, with a path or a topic.
+        topic: writes to the topic, if there is one.
         wall: seconds since 1970.
         clock: seconds.
         chance: a number from 0 to 1, another one each time.
@@ -47,45 +36,37 @@ class AuditLog:
     def __init__(
         self,
         config: Audit,
+        topic: Target | None = None,
         wall: Callable[[], float] = time.time,
         clock: Callable[[], float] = time.monotonic,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        self._path = config.path
         self._verbs = frozenset(config.verbs)
         self._all = "*" in self._verbs
         self._sample = config.sample
         self._wall = wall
         self._clock = clock
         self._chance = chance
-        self._queue: queue.Queue[dict[str, Any] | None] = queue.Queue(config.max_queued)
         self._refusals = TokenBucket(REFUSALS, REFUSALS, clock())
-        self._dropped = 0  # counted by callers of this object
-        self._lost = 0  # counted by the thread
-        self._reported = 0  # by the thread, of both
-        self._reopen = False
-        self._failing = False
-        self._file = -1
-        self._thread = threading.Thread(target=self._write_all, name="audit-log", daemon=True)
+        targets: list[Target] = [File(config.path, "audit.path")] if config.path else []
+        targets += [topic] if topic is not None else []
+        # Each with a queue of its own: Kafka that is down does not hold the file up.
+        self._outputs: Sequence[JsonLines] = [JsonLines(each, config.max_queued, wall) for each in targets]
 
     def start(self) -> None:
         """Open the file and begin to write. Raises OSError."""
-        self._file = self._open()
-        self._thread.start()
+        for output in self._outputs:
+            output.start()
 
     def stop(self) -> None:
-        """Write what waits, and close the file. Waits a few seconds at most."""
-        if not self._thread.is_alive():
-            return
-        try:
-            self._queue.put(_STOP, timeout=_FLUSH_TIME)
-        except queue.Full:
-            return
-        self._thread.join(_FLUSH_TIME)
+        """Write what waits, and end. Blocks, for some seconds at most."""
+        for output in self._outputs:
+            output.stop()
 
     def reopen(self) -> None:
         """Go on in a new file of the same name: the earlier one was renamed."""
-        self._reopen = True
+        for output in self._outputs:
+            output.target.reopen()
 
     # -- records ----------------------------------------------------------------------------------
 
@@ -127,7 +108,8 @@ class AuditLog:
     def _keeps_refusal(self) -> bool:
         now = self._clock()
         if self._refusals.wait(1, now):
-            self._dropped += 1
+            for output in self._outputs:
+                output.drop()
             return False
         self._refusals.spend(1, now)
         return True
@@ -147,62 +129,14 @@ class AuditLog:
             }
         )
 
-    def _put(self, record: dict[str, Any]) -> None:
+    def _put(self, record: Record) -> None:
         record["time"] = self._wall()
-        try:
-            self._queue.put_nowait(record)
-        except queue.Full:
-            self._dropped += 1
-
-    # -- the thread -------------------------------------------------------------------------------
-
-    def _write_all(self) -> None:
-        while (record := self._queue.get()) is not _STOP:
-            self._write_one(_line(record), 1)
-        self._write_one(b"", 0)
-        os.close(self._file)
-
-    def _write_one(self, line: bytes, count: int) -> None:
-        dropped = self._dropped + self._lost
-        news = dropped - self._reported
-        if news:
-            line = _line({"result": "dropped", "count": news, "time": self._wall()}) + line
-        if not line or self._write(line):
-            self._reported = dropped
-        else:
-            self._lost += count
-
-    def _write(self, data: bytes) -> bool:
-        try:
-            if self._reopen:
-                self._reopen = False
-                opened = self._open()
-                os.close(self._file)
-                self._file = opened
-            while data:
-                data = data[os.write(self._file, data) :]
-        except OSError as error:
-            if not self._failing:
-                logger.error("audit.path: %s: %s; records are dropped", self._path, error.strerror or error)
-            self._failing = True
-            return False
-        self._failing = False
-        return True
-
-    def _open(self) -> int:
-        return os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE)
+        for output in self._outputs:
+            output.put(record)
 
 
 def _text(error: BaseException | None) -> str | None:
     return None if error is None else str(error) or None
-
-
-def _line(record: dict[str, Any]) -> bytes:
-    moment = datetime.fromtimestamp(record.pop("time"), UTC)
-    shown = {"time": moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")}
-    shown |= {name: value for name, value in record.items() if value not in (None, "")}
-    # JSON in ASCII: no text of a client can look like anything else in a terminal.
-    return json.dumps(shown, separators=(",", ":")).encode() + b"\n"
 
 
 __all__ = ["REFUSALS", "AuditLog"]

@@ -16,6 +16,7 @@ from pixy.config.effective import DEFAULT, as_yaml, rows
 from pixy.config.environment import CONFIG
 from pixy.config.files import problem_of
 from pixy.config.load import Origins
+from pixy.config.validate_security import notes_of
 from pixy.errors import ConfigError
 from pixy.escaping import escaped
 
@@ -55,6 +56,8 @@ def main(argv: Sequence[str]) -> int:
             return _complain(escaped(f"kafka-pixy config: {problem}"), EXIT_WRONG)
         changed = sum(row.origin != DEFAULT for row in shown)
         print(_summary(flags.config or os.environ.get(CONFIG, ""), list(app.proxies), changed))
+        for note in notes_of(app):
+            print(f"note: {note}")
     elif known.json:
         print(json.dumps([row._asdict() for row in shown], indent=2))
     else:

@@ -119,8 +119,7 @@ class Reloader:
                 logger.warning("reloading: these changes need a restart: %s", ", ".join(changed))
         await self._try("keys", engine.reload_keys)
         await self._try("certificates", engine.reload_certificates)
-        if engine.guard is not None and engine.guard.audit is not None:
-            engine.guard.audit.reopen()
+        engine.reopen_logs()
         logger.info("reloaded the configuration, keys and certificates")
 
     async def _try(self, what: str, step: Callable[[], Awaitable[None]]) -> None:

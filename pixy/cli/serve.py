@@ -153,7 +153,7 @@ def listeners(engine: Engine, app: App) -> list[ListenerSpec]:
     """List the configured API servers."""
     from pixy.api.edge.edge import Edge
 
-    edge = Edge(app)
+    edge = Edge(app, engine.access_log)
     specs: list[ListenerSpec] = []
     if app.grpc_addr:
         from pixy.api.grpc.server import GrpcServer

@@ -25,7 +25,7 @@ from pixy.config.kinds import (
     RequiredAcks,
     seconds as _seconds,
 )
-from pixy.config.security import Audit, Auth, Limit, Rule
+from pixy.config.security import AccessLog, Audit, Auth, Limit, Rule
 
 DEFAULT_KAFKA_VERSION = "2.3.0"
 
@@ -295,6 +295,7 @@ class App:
     rules: list[Rule] = field(default_factory=list)
     limits: list[Limit] = field(default_factory=list)
     audit: Audit = field(default_factory=Audit)
+    access_log: AccessLog = field(default_factory=AccessLog)
     diagnostics: Diagnostics = field(default_factory=Diagnostics)
     logging: list[Logger] = field(default_factory=lambda: [Logger()])
 

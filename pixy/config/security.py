@@ -1,4 +1,4 @@
-"""The sections of the configuration about who may do what: ``auth``, ``rules``, ``limits``, ``audit``.
+"""The sections of the configuration about who may do what, and who did: ``auth``, ``rules``, ``limits``, ``audit``, ``access_log``.
 
 :mod:`pixy.auth` gives them their meaning; docs/security.md explains them with worked set-ups.
 """
@@ -10,9 +10,16 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
-from pixy.config.kinds import AnyDuration, AnyInt, PositiveDuration, PositiveInt, seconds as _seconds
+from pixy.config.kinds import (
+    AnyDuration,
+    AnyInt,
+    Duration,
+    PositiveDuration,
+    PositiveInt,
+    seconds as _seconds,
+)
 
-VERBS: Final = ("produce", "consume", "ack", "describe", "admin", "console")
+VERBS: Final = ("produce", "consume", "ack", "describe", "admin")
 """What a rule may allow."""
 ALGORITHMS: Final = (
     "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519", "EdDSA",
@@ -83,6 +90,23 @@ class Audit:
     """``audit``: the log of what callers do."""
 
     path: str = ""
+    topic: str = ""
+    cluster: str = ""
+    delivery_timeout: Annotated[Duration, Meta(ge=1)] = _seconds(60)
     verbs: list[str] = field(default_factory=lambda: ["admin"])
     sample: Annotated[float, Meta(ge=0, le=1)] = 0.0
+    max_queued: PositiveInt = 10_000
+
+    @property
+    def enabled(self) -> bool:
+        """Whether records are written anywhere."""
+        return bool(self.path or self.topic)
+
+
+@dataclass(slots=True)
+class AccessLog:
+    """``access_log``: a line for each request."""
+
+    path: str = ""
+    sample: Annotated[float, Meta(ge=0, le=1)] = 1.0
     max_queued: PositiveInt = 10_000

@@ -49,8 +49,10 @@ def validate(app: model.App) -> model.App:
         or _rest_problem(app.rest)
         or _bounds("auth.jwt.", app.auth.jwt)
         or _bounds("audit.", app.audit)
+        or _bounds("access_log.", app.access_log)
         or next(filter(None, (_bounds(f"limits[{at}].", each) for at, each in enumerate(app.limits))), "")
         or validate_security.problem_of(app)
+        or _audit_problem(app)
         or _unix_problem(app.unix_mode)
         or exposure_problem(app)
         or _hosts_problem(app)
@@ -182,6 +184,19 @@ def _bounds(section: str, values: object) -> str:
                     # One name differs from its key, because the original's text does.
                     name = (meta.extra or {}).get("name", field)
                     return f"{section}{name} must be {symbol} {bound:g}"
+    return ""
+
+
+def _audit_problem(app: model.App) -> str:
+    topic, cluster = app.audit.topic, app.cluster_name(app.audit.cluster)
+    if not topic:
+        return "audit.cluster needs audit.topic" if app.audit.cluster else ""
+    if not TOPIC.match(topic):
+        return f"audit.topic {topic!r} is not a name that Kafka allows"
+    if cluster not in app.proxies:
+        return f"audit.cluster {cluster} is not among the proxies"
+    if topic == app.proxies[cluster].journal.topic:
+        return "audit.topic must be another topic than journal.topic"
     return ""
 
 

@@ -19,7 +19,7 @@ def problem_of(app: model.App) -> str:
     if app.rest.peer_secret and len(app.rest.peer_secret) < MIN_SECRET:
         return f"rest.peer_secret must have {MIN_SECRET} characters or more"
     if not auth.enabled:
-        for name, given in (("rules", app.rules), ("limits", app.limits), ("audit.path", app.audit.path)):
+        for name, given in (("rules", app.rules), ("limits", app.limits), ("audit", app.audit.enabled)):
             if given:
                 return f"{name} need auth.enabled: without it nobody is recognized"
         return ""
@@ -39,6 +39,22 @@ def problem_of(app: model.App) -> str:
     if auth.anonymous and not app.rules:
         return "auth.anonymous needs rules: without any, everybody may do everything"
     return _jwt_problem(auth.jwt) if tokens else ""
+
+
+def notes_of(app: model.App) -> list[str]:
+    """What is valid, and does less than it seems to: a line for each."""
+    tls, auth = app.tls, app.auth
+    if not (app.grpc_addr and tls.client_ca_path and tls.client_certificates == "optional"):
+        return []
+    text = (
+        "tls.client_certificates: optional has no effect on gRPC: grpcio can require a certificate or not ask for one. "
+        "gRPC asks nobody for a certificate"
+    )
+    others = auth.keys_file or auth.jwt.jwks_file or auth.jwt.jwks_url
+    if auth.enabled and not others:
+        called = "is `anonymous`" if auth.anonymous else "is refused"
+        return [f"{text}, and without keys_file and jwt every gRPC call {called}"]
+    return [f"{text}; its clients need another credential" if auth.enabled else text]
 
 
 def tls_problem_of(tls: model.Tls) -> str:

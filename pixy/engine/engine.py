@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from actors import ESCALATE, ActorDeadError, ActorRef, ActorSystem
 from pixy.config.model import App
+from pixy.engine.access_log import access_log_of
 from pixy.engine.client import ClusterClient
 from pixy.engine.diagnostics import Diagnostics
 from pixy.engine.guard import Guard
@@ -49,6 +50,8 @@ class Engine:
         self._began = time.monotonic()
         self.guard = Guard(config) if config.auth.enabled else None
         """Decides who may do what; None without ``auth``."""
+        self.access_log = access_log_of(config)
+        """Takes a line for each request; None without ``access_log.path``."""
         self.addresses: dict[str, str] = {}
         """The listeners' addresses by name, with the actual port where the configuration says 0."""
         self.diagnostics: Diagnostics
@@ -80,6 +83,8 @@ class Engine:
         Raises:
             StartError: a cluster or a listener failed; nothing keeps running.
         """
+        if self.access_log is not None:
+            self.access_log.start()
         if self.guard is not None:
             self.guard.start()
         settings = self.config.diagnostics
@@ -99,11 +104,11 @@ class Engine:
             self.addresses = await self._service.ask(Listen(tuple(listeners)), block=False)
         except ActorDeadError as error:
             cause = self._system.failure.result() if self._system.failure.done() else error
-            self._stopped()
+            await self._stopped()
             raise StartError(str(cause)) from error
         except PixyError:
             await self._system.stop()
-            self._stopped()
+            await self._stopped()
             raise
 
     def cluster(self, name: str = "") -> AnyCluster:
@@ -147,6 +152,13 @@ class Engine:
             use = await asyncio.to_thread(self.guard.authenticator.read)
             use()
 
+    def reopen_logs(self) -> None:
+        """Go on with audit log and access log in new files: the earlier ones were renamed."""
+        if self.guard is not None and self.guard.audit is not None:
+            self.guard.audit.reopen()
+        if self.access_log is not None:
+            self.access_log.reopen()
+
     async def reload_certificates(self) -> None:
         """Read the listeners' certificates again. Raises StartError, and then the earlier ones stay in use."""
         await self._service.ask(Reload(), block=False)
@@ -170,10 +182,12 @@ class Engine:
         except ActorDeadError:
             pass
         report = await self._system.stop(max(1.0, deadline - loop.time()))
-        self._stopped()
+        await self._stopped()
         return StopResult(lost, report.left, drained)
 
-    def _stopped(self) -> None:
+    async def _stopped(self) -> None:
         self.diagnostics.stop()
         if self.guard is not None:
-            self.guard.stop()
+            await self.guard.stop()
+        if self.access_log is not None:
+            await asyncio.to_thread(self.access_log.stop)

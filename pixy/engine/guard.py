@@ -7,6 +7,7 @@ Every transport gets its clusters from :meth:`pixy.engine.engine.Engine.cluster`
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Sequence
 from types import TracebackType
@@ -17,7 +18,9 @@ from pixy.auth.limits import Limiter, Use
 from pixy.auth.principal import Caller, current
 from pixy.auth.rules import MAX_NAME, Access, Rules
 from pixy.config.model import App
-from pixy.errors import Forbidden, Limited, StartError, Unauthenticated
+from pixy.errors import Forbidden, Limited, PixyError, StartError, Unauthenticated
+from pixy.kafka import settings
+from pixy.kafka.line_producer import LineProducer
 
 
 class Operation:
@@ -66,7 +69,8 @@ class Guard:
         self._config = config
         self.authenticator = Authenticator(config.auth)
         self.rules = Rules(config.rules, config.auth.groups)
-        self.audit = AuditLog(config.audit) if config.audit.path else None
+        self.audit = AuditLog(config.audit, _topic_of(config)) if config.audit.enabled else None
+        self._internal = (config.cluster_name(config.audit.cluster), config.audit.topic)
         self.limiter = Limiter(config.limits, config.auth.groups, config.max_concurrent_requests)
 
     def reload(self, config: App) -> None:
@@ -93,11 +97,11 @@ class Guard:
                 ) from error
         self.authenticator.start()
 
-    def stop(self) -> None:
-        """End what :meth:`start` has begun."""
+    async def stop(self) -> None:
+        """End what :meth:`start` has begun. Waits some seconds for the audit log at most."""
         self.authenticator.stop()
         if self.audit is not None:
-            self.audit.stop()
+            await asyncio.to_thread(self.audit.stop)
 
     def caller(self) -> Caller:
         """The caller of the request that is being answered. Raises Unauthenticated."""
@@ -110,9 +114,13 @@ class Guard:
         """Raise Forbidden unless a caller may do anything in a cluster, whether it exists or not."""
         if not self.rules.knows_cluster(caller.principal, cluster):
             error = Forbidden(f"{caller.principal.name} may not use cluster {cluster[:MAX_NAME]}")
-            if self.audit is not None:
-                self.audit.refused(caller, Access("describe", cluster), error)
+            self.note_refusal(caller, cluster, error)
             raise error
+
+    def note_refusal(self, caller: Caller, cluster: str, error: PixyError) -> None:
+        """Record that a caller may not use a cluster."""
+        if self.audit is not None:
+            self.audit.refused(caller, Access("describe", cluster), error)
 
     def allows(self, caller: Caller, access: Access) -> bool:
         """Whether a caller may do something."""
@@ -154,6 +162,7 @@ class Guard:
         try:
             use = limiter.begin(caller.principal, accesses, polls=polls)
             for access in accesses:
+                self._check_internal(access)
                 self.check(caller, access)
         except (Forbidden, Limited) as error:
             if use is not None:
@@ -162,6 +171,17 @@ class Guard:
                 audit.refused(caller, name, error)
             raise
         return Operation(limiter, use, audit, caller, name, polls)
+
+    def _check_internal(self, access: Access) -> None:
+        """Raise Forbidden if an access would change the audit log's topic: nobody forges or deletes it through the daemon."""
+        cluster, topic = self._internal
+        if (
+            topic
+            and access.topic == topic
+            and access.cluster == cluster
+            and (access.verb == "produce" or (access.verb == "admin" and access.group is None))
+        ):
+            raise Forbidden(f"only the daemon itself writes to its audit log, topic {topic}")
 
     def unknown(self, address: str, trace: str, error: Unauthenticated) -> None:
         """Record that a caller was not recognized.
@@ -173,6 +193,15 @@ class Guard:
         """
         if self.audit is not None:
             self.audit.unauthenticated(address, trace, error)
+
+
+def _topic_of(config: App) -> LineProducer | None:
+    audit = config.audit
+    if not audit.topic:
+        return None
+    proxy = config.proxies[config.cluster_name(audit.cluster)]
+    made = settings.lines(proxy, audit.delivery_timeout, audit.max_queued)
+    return LineProducer(made, audit.topic, "audit.topic")
 
 
 __all__ = ["Guard", "Operation"]

@@ -110,6 +110,28 @@ def journal(proxy: Proxy) -> Settings:
     }
 
 
+def lines(proxy: Proxy, timeout: float, most: int) -> Settings:
+    """The settings of a producer of lines (:mod:`pixy.kafka.line_producer`).
+
+    Args:
+        proxy: the cluster's configuration.
+        timeout: seconds after which a line that Kafka has not confirmed is given up.
+        most: lines that wait for Kafka at most.
+    """
+    return {
+        **common(proxy),
+        "acks": -1,
+        # An idempotent producer may end for good; with one request at a time none is needed for the order.
+        "enable.idempotence": False,
+        "max.in.flight.requests.per.connection": 1,
+        "message.timeout.ms": _ms(timeout, 1000),
+        "linger.ms": 50,
+        "compression.type": "zstd",
+        "queue.buffering.max.messages": most,
+        "queue.buffering.max.kbytes": 65_536,
+    }
+
+
 def consumer(proxy: Proxy, group: str) -> Settings:
     """The settings of a group's consumer, which does not commit by itself.
 

@@ -17,7 +17,7 @@ from contextlib import suppress
 from http import HTTPStatus
 
 from pixy.api.edge.connections import PER_ADDRESS, Book, Slot, caller_of
-from pixy.api.edge.refusals import Refusals
+from pixy.api.edge.refusals import Refusals, Refused, ignore
 
 logger = logging.getLogger("pixy.api")
 
@@ -52,6 +52,7 @@ class Acceptor:
         book: bounds the connections.
         tls: the context of the handshake, if there is one.
         handshake_timeout: seconds in which it must end.
+        refused: told the status, the address and the reason of a connection that is refused.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class Acceptor:
         book: Book,
         tls: ssl.SSLContext | None,
         handshake_timeout: float,
+        refused: Refused = ignore,
     ) -> None:
         self._listener = listener
         self._make = make
@@ -68,6 +70,7 @@ class Acceptor:
         self._tls = tls
         self._timeout = handshake_timeout if tls is not None else None
         self._loop = asyncio.get_running_loop()
+        self._refused = refused
         self._connecting: set[asyncio.Task[None]] = set()
         self._refusals = Refusals(self._loop.time)
         self._paused: asyncio.TimerHandle | None = None
@@ -131,11 +134,13 @@ class Acceptor:
 
     def _refuse(self, connection: socket.socket, caller: str, bound: str) -> None:
         self._refusals.count(f"connections are refused: {bound}, the last from {caller}", bound)
+        one = bound == PER_ADDRESS
+        status = HTTPStatus.TOO_MANY_REQUESTS if one else HTTPStatus.SERVICE_UNAVAILABLE
+        text = f"Too many connections. Consider increasing `{bound}`"
+        self._refused(status, caller, text)
         if self._tls is None:
-            one = bound == PER_ADDRESS
-            status = HTTPStatus.TOO_MANY_REQUESTS if one else HTTPStatus.SERVICE_UNAVAILABLE
             with suppress(OSError):  # nobody waits for it: what fits into an empty buffer is sent
-                connection.send(refusal(status, f"Too many connections. Consider increasing `{bound}`"))
+                connection.send(refusal(status, text))
         connection.close()
 
     async def _connect(self, connection: socket.socket, slot: Slot) -> None:

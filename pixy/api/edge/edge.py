@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import time
 
@@ -10,8 +11,9 @@ from pixy.api.edge.budget import Budget
 from pixy.api.edge.connections import Book, bounds
 from pixy.api.edge.heads import Heads
 from pixy.api.edge.proxies import TrustedProxies
-from pixy.api.edge.refusals import Refusals
+from pixy.api.edge.refusals import Refusals, Refused, ignore
 from pixy.config.model import App
+from pixy.engine.access_log import AccessLog
 
 logger = logging.getLogger("pixy.api")
 
@@ -21,9 +23,10 @@ class Edge:
 
     Args:
         app: the configuration.
+        access_log: takes a line for each request; None: there is none.
     """
 
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: App, access_log: AccessLog | None = None) -> None:
         settings = app.connections
         found = bounds(settings)
         if found.cut:
@@ -37,3 +40,8 @@ class Edge:
         self.browsers = Browsers(app)
         self.proxies = TrustedProxies(app)
         self.refusals = Refusals(time.monotonic)
+        self.access_log = access_log
+
+    def refused(self, listener: str) -> Refused:
+        """What a listener tells of connections and half requests that it refuses."""
+        return ignore if self.access_log is None else functools.partial(self.access_log.refused, listener)

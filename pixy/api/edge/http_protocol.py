@@ -25,6 +25,7 @@ from aiohttp.web_protocol import RequestHandler
 from pixy.api.edge.acceptor import refusal
 from pixy.api.edge.connections import Slot
 from pixy.api.edge.heads import Heads
+from pixy.api.edge.refusals import Refused, ignore
 from pixy.config.model import Connections
 
 logger = logging.getLogger("pixy.api")
@@ -44,6 +45,7 @@ class HttpServer(web.Server):
         handler: answers requests.
         settings: the section ``connections``.
         heads: shared by all listeners.
+        refused: told the status, the address and the reason of what is refused before it is a request.
     """
 
     def __init__(
@@ -51,10 +53,12 @@ class HttpServer(web.Server):
         handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]],
         settings: Connections,
         heads: Heads,
+        refused: Refused = ignore,
     ) -> None:
         super().__init__(handler, handler_cancellation=True, request_factory=self._make)
         self._settings = settings
         self._heads = heads
+        self.refused = refused
 
     def connection(self, slot: Slot) -> HttpConnection:
         """Make the protocol of a connection; it frees ``slot`` at its end."""
@@ -88,6 +92,7 @@ class HttpConnection(RequestHandler):
             max_field_size=_MAX_LINE,
         )
         self.slot = slot
+        self._told = server.refused
         self._settings = settings
         self._heads = heads
         self._body: StreamReader | None = None
@@ -185,6 +190,7 @@ class HttpConnection(RequestHandler):
         self._close = True  # what comes is no longer read
         if not idle:
             return  # it ends after the requests that are in progress
+        self._tell(status, text)
         transport.write(refusal(status, text))
         if transport.can_write_eof():
             # Closing it now would reset it while the client writes, and take the answer away from him.
@@ -210,6 +216,21 @@ class HttpConnection(RequestHandler):
     def _abort(self) -> None:
         if self.transport is not None:
             self.transport.abort()
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """Answer what is malformed, or an error of ours."""
+        self._tell(status, (message or repr(exc)).partition("\n")[0])
+        return super().handle_error(request, status, exc, message)
+
+    def _tell(self, status: int, text: str) -> None:
+        peer = self.transport.get_extra_info("peername") if self.transport is not None else None
+        self._told(status, f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else self.slot.caller, text)
 
     def log_exception(self, *args: Any, **kw: Any) -> None:
         """Log an error of ours. Neither what a client has malformed nor one that has gone is a reason for a traceback."""

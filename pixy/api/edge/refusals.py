@@ -7,8 +7,15 @@ from collections.abc import Callable
 
 logger = logging.getLogger("pixy.api")
 
+Refused = Callable[[int, str, str], None]
+"""Takes the status, the peer's address and the reason of what is refused before it is a request."""
+
 _EVERY = 60.0
 """Seconds between two lines about the same thing."""
+
+
+def ignore(_status: int, _address: str, _error: str) -> None:
+    """Note nothing: there is no access log."""
 
 
 class Refusals:

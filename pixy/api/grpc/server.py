@@ -13,6 +13,7 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
 from pixy import errors
 from pixy.api.edge.edge import Edge
+from pixy.api.grpc.access import UnknownMethods, recorded
 from pixy.api.grpc.gate import WINDOW, Behaviour, Gate, Gated
 from pixy.api.grpc.health import NAME as HEALTH, Health
 from pixy.api.handlers import Handler, Handlers
@@ -229,6 +230,9 @@ class GrpcServer(Listener):
             )
             for name, (request_class, handler) in Handlers(self._engine).methods().items()
         }
+        log, listener = self._edge.access_log, self.path.rpartition("/")[2]
+        if log is not None:
+            handlers = {name: recorded(log, listener, name, each) for name, each in handlers.items()}
         self._server.add_generic_rpc_handlers(
             (grpc.method_handlers_generic_handler(SERVICE, handlers), self._health.handlers(gate))
         )
@@ -237,6 +241,8 @@ class GrpcServer(Listener):
             reflection.aio.ReflectionServicer((SERVICE, HEALTH, reflection.SERVICE_NAME)),
             Gated(self._server, gate),
         )
+        if log is not None:
+            self._server.add_generic_rpc_handlers((UnknownMethods(log, listener),))  # after all others
         port = await self._listen()
         await self._server.start()
         self._ended = asyncio.ensure_future(self._server.wait_for_termination())

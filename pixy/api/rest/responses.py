@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from aiohttp import web
 
 from pixy import errors
@@ -10,8 +12,8 @@ from pixy.api.edge.budget import Share
 from pixy.api.rest.render import printable, to_json
 from pixy.auth.limits import whole_seconds
 
-SHARE = "share"
-"""The key of a request's :class:`~pixy.api.edge.budget.Share`."""
+SHARE: Final = web.RequestKey("share", Share)
+"""The key of the bytes that a request holds."""
 UNKNOWN_TOPIC = "Unknown topic"
 
 # The first class that matches decides.
@@ -93,7 +95,7 @@ async def read_body(request: web.BaseRequest, limit: int, failed: str, timeout: 
         InvalidParameter: the connection broke, or the body is malformed.
     """
 
-    share: Share | None = request.get(SHARE)
+    share = request.get(SHARE)
 
     def promised(total: int) -> None:
         if total > limit:

@@ -26,7 +26,7 @@ from pixy.api.edge.edge import Edge
 from pixy.api.edge.http_protocol import HttpServer
 from pixy.api.identity import enter, leave_nobody
 from pixy.api.listener import Listener, split_address
-from pixy.api.rest import router
+from pixy.api.rest import access, router
 from pixy.api.rest.endpoints import Endpoints
 from pixy.api.rest.identity import address_of, credentials
 from pixy.api.rest.render import printable, to_json
@@ -137,15 +137,33 @@ class RestServer(Listener):
     async def _accept(self, listener: socket.socket, context: ssl.SSLContext | None) -> None:
         settings = self._engine.config.connections
         await self._edge.proxies.start()
-        self._server = HttpServer(self._serve, settings, self._edge.heads)
+        refused = self._edge.refused(self._name)
+        self._server = HttpServer(self._serve, settings, self._edge.heads, refused)
         self._acceptor = Acceptor(
-            listener, self._server.connection, self._edge.book, context, settings.handshake_timeout
+            listener, self._server.connection, self._edge.book, context, settings.handshake_timeout, refused
         )
         self._acceptor.start()
 
     # -- requests ---------------------------------------------------------------------------------
 
+    @property
+    def _name(self) -> str:
+        """The listener's name."""
+        return self.path.rpartition("/")[2]
+
     async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
+        log = self._edge.access_log
+        if log is None:
+            return await self._answer(request)
+        leave_nobody()
+        began, response = log.clock(), None
+        try:
+            response = await self._answer(request)
+            return response
+        finally:
+            access.note(log, self._name, request, response, began)
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         path = _path(request)
         match = self._match(request, path)
         problem = self._edge.browsers.problem(request, path, self._inode is None)

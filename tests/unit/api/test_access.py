@@ -47,6 +47,8 @@ from pixy.proto.kafkapixy_pb2_grpc import KafkaPixyStub
 from tests.integration.restv1.contract import check_answer, operation_of
 from tests.support import Answer
 
+pytestmark = pytest.mark.filterwarnings("error::aiohttp.web_exceptions.NotAppKeyWarning")
+
 T, G = "orders", "billing"
 REACHED = 503
 
@@ -66,6 +68,8 @@ class Row:
     """Of an allowed request; other than 503 where the engine is not asked."""
 
 
+NOTHING = ("admin", None, None)
+"""A right on topics and groups that no request is about: some rule lets the caller into the cluster."""
 PRODUCE, CONSUME, ACK = ("produce", T, None), ("consume", T, G), ("ack", T, G)
 DESCRIBE, DESCRIBE_GROUP, ADMIN = ("describe", T, None), ("describe", T, G), ("admin", T, G)
 JOIN, COMMIT = ("consume", None, G), ("ack", None, G)
@@ -258,7 +262,7 @@ def lacking(needs: Sequence[Need]) -> Iterator[tuple[str, list[Rule]]]:
     for at, need in enumerate(needs):
         others = [rule(each) for each in (*needs[:at], *needs[at + 1 :])]
         verb, topic, group = need
-        yield f"no {verb}", [*others, rule(need, verbs=["console"])]
+        yield f"no {verb}", [*others, rule(need, verbs=["admin" if verb != "admin" else "describe"])]
         yield "another principal", [*others, rule(need, who=["key:else"])]
         yield "another cluster", [*others, rule(need, clusters=["other"])]
         if topic is not None:
@@ -348,7 +352,7 @@ async def test_rest(daemon: Guarded, listener: str) -> None:
         connector, base = aiohttp.TCPConnector(), f"http://{daemon.engine.addresses[listener]}"
     async with aiohttp.ClientSession(connector=connector) as http:
         for name, method, path, row in rest_requests(listener):
-            daemon.allow(*(rule(need) for need in row.needs), rule(("console", None, None)))
+            daemon.allow(*(rule(need) for need in row.needs), rule(NOTHING))
             for case in (None, "wrong", "expired"):
                 answer = await ask(http, base, method, path, row, daemon.keys[case] if case else None)
                 assert answer.status == 401, (name, case, answer)
@@ -361,7 +365,7 @@ async def test_rest(daemon: Guarded, listener: str) -> None:
                 assert answer.status == 403, (name, why, answer)
                 check_documented(method, path, answer)
                 assert daemon.reached() == [], (name, why)
-            daemon.allow(*(rule(need) for need in row.needs), rule(("console", None, None)))
+            daemon.allow(*(rule(need) for need in row.needs), rule(NOTHING))
             answer = await ask(http, base, method, path, row, daemon.keys["right"])
             assert answer.status == row.status, (name, answer)
             assert len(daemon.reached()) == (row.status == REACHED), name
@@ -584,7 +588,7 @@ async def test_what_is_over_is_not_counted_any_more(daemon: Guarded) -> None:
         for _, method, path, row in rest_requests("rest"):
             daemon.allow(*map(rule, row.needs))
             await ask(http, base, method, path, row, daemon.keys["right"])
-            daemon.allow(rule(("console", None, None)))
+            daemon.allow(rule(NOTHING))
             await ask(http, base, method, path, row, daemon.keys["right"])
     assert limiter._active == 0
     assert {(use.active, use.polls) for use in limiter._uses.values()} == {(0, 0)}
@@ -628,7 +632,7 @@ async def test_the_kernel_names_the_user_behind_a_unix_socket(daemon: Guarded) -
     """And nobody's word counts for it on TCP."""
     assert daemon.engine.guard is not None
     daemon.engine.guard.authenticator._config.peer_uid = True
-    daemon.allow(Rule([f"uid:{os.getuid()}"], ["describe"], topics=[T]), rule(("console", None, None)))
+    daemon.allow(Rule([f"uid:{os.getuid()}"], ["describe"], topics=[T]), rule(NOTHING))
     row = Row([])
     async with aiohttp.ClientSession(connector=aiohttp.UnixConnector(str(daemon.socket))) as http:
         assert (await ask(http, "http://localhost", "GET", f"/topics/{T}", row, None)).status == REACHED

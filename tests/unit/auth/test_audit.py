@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pixy.auth import audit as module
+from pixy import json_lines as module
 from pixy.auth.audit import REFUSALS, AuditLog
 from pixy.auth.principal import Caller, Principal
 from pixy.auth.rules import Access
@@ -30,7 +30,11 @@ class Log:
         self.now = 0.0
         self.drawn = 0.5
         self.log = AuditLog(
-            Audit(str(self.path), **settings), lambda: 1_900_000_000.25, lambda: self.now, lambda: self.drawn
+            Audit(str(self.path), **settings),
+            None,
+            lambda: 1_900_000_000.25,
+            lambda: self.now,
+            lambda: self.drawn,
         )
 
     def lines(self) -> list[dict[str, Any]]:
@@ -142,7 +146,7 @@ def test_a_disk_that_takes_nothing_costs_records_and_no_more(
     refused = threading.Event()
 
     def written(file: int, data: bytes) -> int:
-        if full.is_set() and file == found.log._file:
+        if full.is_set() and file == getattr(found.log._outputs[0].target, "_file", None):
             refused.set()
             raise OSError(28, "No space left on device")
         return write(file, data)

@@ -19,6 +19,9 @@ from pixy.errors import ConfigError
 DEFAULT_YAML = Path(__file__).resolve().parents[3] / "config" / "default.yaml"
 
 
+AUDITED = "proxies: {a: {journal: {topic: j}}}\nauth: {enabled: true, keys_file: x}\n"
+
+
 def problem(text: str) -> str:
     with pytest.raises(ConfigError) as caught:
         validate(load_text(text))
@@ -193,6 +196,13 @@ def test_a_bad_value_names_its_line() -> None:
             "kafka.client_cert_file and kafka.client_cert_key_file are not a valid certificate pair",
         ),
         ("proxies: {a: }\ntls: {key_path: x}", "must be set together"),
+        (AUDITED + "audit: {topic: a/b}", "audit.topic 'a/b' is not a name that Kafka allows"),
+        (AUDITED + "audit: {topic: b, cluster: c}", "audit.cluster c is not among the proxies"),
+        (AUDITED + "audit: {topic: j}", "audit.topic must be another topic than journal.topic"),
+        (AUDITED + "audit: {cluster: a}", "audit.cluster needs audit.topic"),
+        (AUDITED + "audit: {topic: b, delivery_timeout: 10ms}", "audit.delivery_timeout must be >= 1"),
+        ("proxies: {a: }\naudit: {topic: b}", "audit need auth.enabled"),
+        ("proxies: {a: }\naccess_log: {sample: 2}", "access_log.sample must be <= 1"),
         ("proxies: {a: }\nlogging: [{name: console, severity: loud}]", "severity 'loud'"),
     ],
 )

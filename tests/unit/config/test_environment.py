@@ -321,6 +321,23 @@ class TestCommands:
         )
         assert len(err.splitlines()) == 3
 
+    def test_check_says_that_grpc_cannot_ask_for_certificates_without_requiring_them(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        Path("p.yaml").write_text(
+            "tls: {certificate_path: c, key_path: k, client_ca_path: a, client_certificates: optional}\n"
+            "auth: {enabled: true, certificates: true}\n"
+        )
+        assert config_commands.main(["check", "--config", "p.yaml"]) == 0
+        _, note = capsys.readouterr().out.splitlines()
+        assert note.startswith("note: tls.client_certificates: optional has no effect on gRPC")
+        assert note.endswith("every gRPC call is refused")
+        text = Path("p.yaml").read_text()
+        for other in (text.replace("optional", "required"), text + "grpc_addr: ''\n"):
+            Path("p.yaml").write_text(other)
+            assert config_commands.main(["check", "--config", "p.yaml"]) == 0
+            assert "note:" not in capsys.readouterr().out
+
     @pytest.mark.parametrize(
         "args", [[], ["chek"], ["check", "--confg=x"], ["show", "--json=1"], ["init", "a", "b"]]
     )

@@ -9,7 +9,7 @@ import pytest
 
 from actors import ActorSystem
 from pixy.auth.principal import Caller, Principal
-from pixy.auth.rules import Rules
+from pixy.auth.rules import Access, Rules
 from pixy.config.model import App, Proxy
 from pixy.config.security import Rule
 from pixy.engine.admin_messages import GroupView
@@ -49,6 +49,25 @@ def guarded(client: Any, made: Guard, caller: Caller = ALICE) -> GuardedCluster:
 
 async def value(found: Any) -> Any:
     return found
+
+
+async def test_nobody_changes_the_topic_of_the_audit_log() -> None:
+    """Whatever the rules say. Reading it, and offsets of groups that do, are theirs to decide."""
+    app = App(proxies={"c": Proxy(), "other": Proxy()})
+    app.auth.anonymous, app.audit.topic = True, "audit"
+    made = Guard(app)
+    for verb in ("produce", "admin"):
+        with pytest.raises(Forbidden, match="only the daemon itself writes to its audit log, topic audit"):
+            made.begin(ALICE, Access(verb, "c", "audit"))
+    for access in (
+        Access("produce", "c", "audited"),
+        Access("produce", "other", "audit"),
+        Access("consume", "c", "audit", "g"),
+        Access("admin", "c", "audit", "g"),
+    ):
+        with made.begin(ALICE, access):
+            pass
+    assert made.limiter._active == 0
 
 
 SEES = Rule(["jwt:alice"], ["describe"], topics=["a*"], groups=["g*"])

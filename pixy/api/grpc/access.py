@@ -1,0 +1,94 @@
+"""What the access log says of gRPC calls.
+
+What grpc's core refuses by itself it tells nobody: connections above its bound, messages and metadata that are too large,
+calls above ``max_concurrent_requests`` of all callers together.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import grpc
+
+from pixy.auth.principal import current
+from pixy.engine.access_log import AccessLog
+
+REFUSED: Final = frozenset(
+    {"UNAUTHENTICATED", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "UNAVAILABLE", "UNIMPLEMENTED", "INTERNAL"}
+)
+"""The statuses that have a line whatever the sample."""
+_NAMES: Final = {code.value[0]: code.name for code in grpc.StatusCode}
+
+
+def recorded(log: AccessLog, listener: str, method: str, handler: Any) -> Any:
+    """Return a handler of calls with one answer (:meth:`pixy.api.grpc.gate.Gate.unary`) that also leaves a line.
+
+    Args:
+        log: gets it.
+        listener: its name.
+        method: of the service.
+        handler: answers the call.
+    """
+    answer = handler.stream_unary
+
+    async def behaviour(requests: Any, context: Any) -> Any:
+        current.set(None)
+        began, ended = log.clock(), False
+        try:
+            found = await answer(requests, context)
+            ended = True
+            return found
+        finally:
+            code = context.code()  # None or 0 unless it was aborted
+            number = code.value[0] if isinstance(code, grpc.StatusCode) else code
+            # A call that ends without an answer and without a status was cancelled.
+            status = _NAMES.get(number, str(code)) if number else "OK" if ended else "CANCELLED"
+            _note(log, listener, method, status, context, began)
+
+    return grpc.stream_unary_rpc_method_handler(behaviour, response_serializer=handler.response_serializer)
+
+
+class UnknownMethods(grpc.GenericRpcHandler):  # type: ignore[misc]
+    """Notes calls of methods that there are not, and answers them as grpc's core does.
+
+    Args:
+        log: gets the lines.
+        listener: its name.
+    """
+
+    def __init__(self, log: AccessLog, listener: str) -> None:
+        self._log = log
+        self._listener = listener
+
+    def service(self, details: Any) -> Any:
+        """See :class:`grpc.GenericRpcHandler`."""
+        method = str(details.method).removeprefix("/")
+
+        async def refuse(_requests: Any, context: Any) -> None:
+            current.set(None)
+            _note(self._log, self._listener, method, "UNIMPLEMENTED", context, self._log.clock())
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, "Method not found!")
+
+        return grpc.stream_stream_rpc_method_handler(refuse)
+
+
+def _note(log: AccessLog, listener: str, method: str, status: str, context: Any, began: float) -> None:
+    sent = dict(context.invocation_metadata() or ())
+    trace = sent.get("traceparent", "")
+    refused = status in REFUSED
+    details = context.details() if refused else ""
+    log.answered(
+        listener,
+        method,
+        "",
+        status,
+        began,
+        refused=refused,
+        address=context.peer(),
+        caller=current.get(),
+        trace=trace if isinstance(trace, str) else "",
+        error=details.decode(errors="replace") if isinstance(details, bytes) else details or "",
+    )
+
+
+__all__ = ["REFUSED", "UnknownMethods", "recorded"]
