@@ -156,12 +156,14 @@ class RestServer(Listener):
         if log is None:
             return await self._answer(request)
         leave_nobody()
-        began, response = log.clock(), None
+        began = log.clock()
         try:
             response = await self._answer(request)
-            return response
-        finally:
-            access.note(log, self._name, request, response, began)
+        except (asyncio.CancelledError, ConnectionError):
+            access.note(log, self._name, request, None, began)
+            raise
+        access.note(log, self._name, request, response, began)
+        return response
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         path = _path(request)
