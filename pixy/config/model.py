@@ -25,7 +25,7 @@ from pixy.config.kinds import (
     RequiredAcks,
     seconds as _seconds,
 )
-from pixy.config.security import AccessLog, Audit, Auth, Limit, Rule
+from pixy.config.security import AccessLog, Audit, Auth, Identities, Limit, Rule
 
 DEFAULT_KAFKA_VERSION = "2.3.0"
 
@@ -186,6 +186,7 @@ class Proxy:
     consumer: Consumer = field(default_factory=Consumer)
     instances: Instances = field(default_factory=Instances)
     journal: Journal = field(default_factory=Journal)
+    identities: Identities = field(default_factory=Identities)
 
 
 @dataclass(slots=True)

@@ -25,6 +25,9 @@ ALGORITHMS: Final = (
     "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519", "EdDSA",
 )  # fmt: skip
 """Signatures of tokens: with a public key only, so that a daemon that checks tokens cannot make any."""
+OWN: Final = "own"
+OTHERS: Final = (OWN, "refuse")
+"""What becomes of callers without a Kafka identity: the daemon's own one, or none."""
 CERTIFICATE_NAMES: Final = ("cn", "dns", "uri", "email")
 
 
@@ -101,6 +104,26 @@ class Audit:
     def enabled(self) -> bool:
         """Whether records are written anywhere."""
         return bool(self.path or self.topic)
+
+
+@dataclass(slots=True)
+class Identity:
+    """One element of ``proxies.X.identities.users``: as whom some principals reach Kafka."""
+
+    who: list[str] = field(default_factory=list)
+    user: str = ""
+    password: str = ""
+    password_file: str = ""
+
+
+@dataclass(slots=True)
+class Identities:
+    """``proxies.X.identities``: callers whom Kafka sees as somebody else than the daemon."""
+
+    users: dict[str, Identity] = field(default_factory=dict)
+    others: str = OWN
+    max: PositiveInt = 16
+    idle_timeout: Annotated[Duration, Meta(ge=60)] = _seconds(600)
 
 
 @dataclass(slots=True)

@@ -66,7 +66,7 @@ def validate(app: model.App) -> model.App:
                 f"{logger.name} is not one of {', '.join(SEVERITIES)}"
             )
     for name, proxy in app.proxies.items():
-        problem = _proxy_problem(proxy)
+        problem = _proxy_problem(proxy) or validate_security.identities_problem(app, proxy)
         if problem:
             raise ConfigError(f"invalid config, cluster={name}: {problem}")
     return app
@@ -110,6 +110,7 @@ def _proxy_problem(proxy: model.Proxy) -> str:
         or _bounds("net.", proxy.net)
         or _bounds("instances.", proxy.instances)
         or _bounds("journal.", proxy.journal)
+        or _bounds("identities.", proxy.identities)
         or _journal_problem(proxy.journal)
     )
     if problem:

@@ -1,15 +1,17 @@
-"""Check ``auth``, ``rules`` and ``limits``. Their patterns are checked by :mod:`pixy.auth`, which compiles them."""
+"""Check ``auth``, ``rules``, ``limits`` and ``identities``. Their patterns are checked by :mod:`pixy.auth`, which compiles them."""
 
 from __future__ import annotations
 
+import re
 from urllib.parse import urlsplit
 
 from pixy.config import model
-from pixy.config.security import ALGORITHMS, CERTIFICATE_NAMES, VERBS, Jwt
+from pixy.config.security import ALGORITHMS, CERTIFICATE_NAMES, OTHERS, OWN, VERBS, Jwt
 
 CLIENT_CERTIFICATES = ("required", "optional")
 TLS_VERSIONS = ("1.2", "1.3")
 MIN_SECRET = 32
+IDENTITY = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -39,6 +41,31 @@ def problem_of(app: model.App) -> str:
     if auth.anonymous and not app.rules:
         return "auth.anonymous needs rules: without any, everybody may do everything"
     return _jwt_problem(auth.jwt) if tokens else ""
+
+
+def identities_problem(app: model.App, proxy: model.Proxy) -> str:
+    """Describe the first problem of a cluster's ``identities``; empty if there is none."""
+    config = proxy.identities
+    if config.others not in OTHERS:
+        return f"identities.others must be one of {', '.join(OTHERS)}"
+    if not config.users:
+        return "identities.others: refuse needs identities.users" if config.others != OWN else ""
+    if not app.auth.enabled:
+        return "identities need auth.enabled: without it nobody is recognized"
+    if not proxy.net.sasl.enable:
+        return "identities need net.sasl.enable: they are SASL users"
+    if proxy.consumer.membership == "zookeeper":
+        return "identities cannot be used with consumer.membership zookeeper: ZooKeeper knows the daemon only"
+    if config.idle_timeout <= app.rest.max_fetch_timeout:
+        return "identities.idle_timeout must be longer than rest.max_fetch_timeout"
+    for name, identity in config.users.items():
+        if not IDENTITY.match(name):
+            return f"identities.users {name!r} must be 1 to 64 letters, digits, - and _; the SASL user goes into `user`"
+        if not identity.who:
+            return f"identities.users.{name}.who names nobody"
+        if not identity.password:
+            return f"identities.users.{name} needs password or password_file"
+    return ""
 
 
 def notes_of(app: model.App) -> list[str]:

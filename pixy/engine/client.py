@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 from actors import Actor, ActorDeadError, ActorRef, Future, MailboxFull, Request
 from pixy.config.model import Proxy
@@ -64,16 +64,22 @@ _NO_KEY = ""
 """No configuration key bounds these mailboxes: those of the cluster, and acks to a group."""
 
 
+class Asked(Protocol):
+    """What can be asked, such as an ``ActorRef``."""
+
+    def ask(self, request: Any, /, *, block: Literal[False]) -> Any: ...
+
+
 class ClusterClient:
     """The operations on one cluster. All raise errors of :mod:`pixy.errors`.
 
     Args:
-        cluster: the ``ActorRef[Cluster]``.
+        cluster: the ``ActorRef[Cluster]``, or what starts it.
         proxy: the cluster's configuration.
         stopping: whether the engine stops: then an actor that is gone does not come back.
     """
 
-    def __init__(self, cluster: ActorRef[Any], proxy: Proxy, stopping: Callable[[], bool]) -> None:
+    def __init__(self, cluster: Asked, proxy: Proxy, stopping: Callable[[], bool]) -> None:
         self.proxy = proxy
         self._cluster = cluster
         self._stopping = stopping
@@ -379,7 +385,7 @@ class ClusterClient:
         if ref is not None and ref.is_alive():
             return ref
         try:
-            found = await self._reply(self._cluster.ask(get, block=False), _NO_KEY)
+            found: ActorRef[A] = await self._reply(self._cluster.ask(get, block=False), _NO_KEY)
         except ActorDeadError as error:
             raise self._gone() from error
         if len(cache) > self.proxy.producer.max_topics:

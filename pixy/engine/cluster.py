@@ -21,6 +21,7 @@ from pixy.engine.cluster_messages import (
     GetGroup,
     GetInstances,
     GetProducer,
+    IsIdle,
     OwnGroups,
     Reach,
 )
@@ -28,7 +29,7 @@ from pixy.engine.consume.group_consumer import GroupConsumer
 from pixy.engine.consume.group_messages import GroupLeaving, Leave, Owned
 from pixy.engine.fetcher import Fetcher
 from pixy.engine.instances.messages import InstanceSpec
-from pixy.engine.instances.registry import CloseInstances, Instances
+from pixy.engine.instances.registry import CloseInstances, CountInstances, Instances
 from pixy.engine.journal import writer
 from pixy.engine.journal.buffer import Journal
 from pixy.engine.produce.messages import DeliveryReports, DrainProducer
@@ -96,13 +97,15 @@ class Cluster(Actor):
         name: as the configuration names the cluster.
         proxy: the cluster's configuration.
         node: ``rest.node_id``, which the generated names of REST consumer instances contain.
+        own: the configuration with the daemon's own credentials, by which the journal is written; None: ``proxy``.
     """
 
     # Requests wait in the mailbox during the pause, so it is not long.
     supervision = Supervision(intensity=Intensity(restarts=1_000_000), backoff=Backoff(most=5.0))
 
-    def __init__(self, name: str, proxy: Proxy, node: str = "") -> None:
+    def __init__(self, name: str, proxy: Proxy, node: str = "", own: Proxy | None = None) -> None:
         super().__init__()
+        self._own = own or proxy
         self._name = name
         self._proxy = proxy
         self._node = node
@@ -172,7 +175,7 @@ class Cluster(Actor):
 
     def _start_journal(self) -> None:
         conf = self._proxy.journal
-        made = settings.journal(self._proxy)
+        made = settings.journal(self._own)
         self._journal = Journal(conf, self.system.loop.time)
         self._journal_writer = self.spawn(
             writer.JournalWriter,
@@ -335,6 +338,13 @@ class Cluster(Actor):
         group = self._groups.get(message.group)
         if group is not None:
             group.leaving = True
+
+    @handles(IsIdle)
+    async def _is_idle(self, _query: IsIdle) -> bool:
+        if self._producers or self._groups:
+            return False
+        states = await self._instances.ask(CountInstances(), block=False)
+        return not any(states.values()) and not self._producers and not self._groups
 
     @handles(OwnGroups)
     async def _own_groups(self, _query: OwnGroups) -> dict[str, dict[str, list[int]]]:

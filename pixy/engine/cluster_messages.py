@@ -54,6 +54,11 @@ class Reach(Request[None]):
 
 
 @dataclass(frozen=True, slots=True)
+class IsIdle(Request[bool]):
+    """Ask whether the cluster has no producer, no group and no consumer instance."""
+
+
+@dataclass(frozen=True, slots=True)
 class OwnGroups(Request[dict[str, dict[str, list[int]]]]):
     """Ask for the groups that this daemon consumes for: group to topic to partitions."""
 

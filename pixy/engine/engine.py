@@ -12,10 +12,21 @@ from actors import ESCALATE, ActorDeadError, ActorRef, ActorSystem
 from pixy.config.model import App
 from pixy.engine.access_log import access_log_of
 from pixy.engine.client import ClusterClient
+from pixy.engine.cluster_messages import IsIdle
 from pixy.engine.diagnostics import Diagnostics
 from pixy.engine.guard import Guard
 from pixy.engine.guarded import AnyCluster, GuardedCluster
-from pixy.engine.service import Listen, ListenerSpec, Reload, Service, Shutdown, Start
+from pixy.engine.identities import Identities
+from pixy.engine.service import (
+    CloseIdentity,
+    Listen,
+    ListenerSpec,
+    OpenIdentity,
+    Reload,
+    Service,
+    Shutdown,
+    Start,
+)
 from pixy.errors import PixyError, StartError, UnknownCluster
 
 logger = logging.getLogger("pixy.engine")
@@ -59,6 +70,11 @@ class Engine:
         self._system: ActorSystem
         self._service: ActorRef[Service]
         self._clusters: dict[str, ClusterClient] = {}
+        self._identities: dict[str, Identities] = {}
+        """The Kafka identities of callers, by cluster; of those clusters that have any."""
+        self._closing: list[asyncio.Task[None]] = []
+        if self.guard is not None:
+            self._make_identities()
 
     async def __aenter__(self) -> Engine:
         await self.start()
@@ -101,6 +117,7 @@ class Engine:
                     for name, ref in clusters.items()
                 }
             )
+            self._closing = [asyncio.create_task(each.keep_closing()) for each in self._identities.values()]
             self.addresses = await self._service.ask(Listen(tuple(listeners)), block=False)
         except ActorDeadError as error:
             cause = self._system.failure.result() if self._system.failure.done() else error
@@ -135,7 +152,29 @@ class Engine:
         client = self._clusters.get(name)
         if client is None:
             raise UnknownCluster(name)
+        identities = self._identities.get(name)
+        if identities is not None:
+            try:
+                client = identities.client(caller.principal) or client
+            except PixyError as error:
+                guard.note_refusal(caller, name, error)
+                raise
         return GuardedCluster(client, guard, caller, name)
+
+    def _make_identities(self) -> None:
+        for name, proxy in self.config.proxies.items():
+            if proxy.identities.users:
+                self._identities[name] = Identities(
+                    name,
+                    proxy,
+                    self.config.auth.groups,
+                    lambda identity, made, name=name: self._service.ask(  # type: ignore[misc]
+                        OpenIdentity(name, identity, made), block=False
+                    ),
+                    lambda ref: ref.ask(IsIdle(), block=False),
+                    lambda ref: self._service.ask(CloseIdentity(ref), block=False),
+                    lambda: self.stopping,
+                )
 
     def reload_rules(self, config: App) -> None:
         """Use the rules, limits and groups of callers of a configuration from now on. Any thread may call.
@@ -186,6 +225,8 @@ class Engine:
         return StopResult(lost, report.left, drained)
 
     async def _stopped(self) -> None:
+        for task in self._closing:
+            task.cancel()
         self.diagnostics.stop()
         if self.guard is not None:
             await self.guard.stop()

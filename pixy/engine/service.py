@@ -6,13 +6,29 @@ import logging
 from dataclasses import dataclass
 from typing import Any
 
-from actors import ESCALATE, Actor, ActorRef, Request, handles
-from pixy.config.model import App
+from actors import (
+    ESCALATE,
+    Actor,
+    ActorDeadError,
+    ActorRef,
+    Backoff,
+    Future,
+    Intensity,
+    Request,
+    Supervision,
+    handles,
+)
+from pixy.config.model import App, Proxy
 from pixy.engine.cluster import Cluster
 from pixy.engine.cluster_messages import DrainCluster, Reach
-from pixy.errors import PixyError, StartError
+from pixy.errors import PixyError, ShuttingDown, StartError
 
 logger = logging.getLogger("pixy.engine")
+
+_FOR_EVER = Supervision(
+    intensity=Intensity(restarts=1_000_000, window=1.0), backoff=Backoff(first=1.0, most=30.0)
+)
+"""An identity that fails is restarted, and never ends the service."""
 
 ListenerSpec = tuple[type[Actor], tuple[Any, ...], str]
 """A listener's actor class, its constructor's arguments, and its name in the tree."""
@@ -53,6 +69,28 @@ class Reload(Request[None]):
     """To a listener, or to the service for all of them: read the certificates again. The reply may be a StartError."""
 
 
+@dataclass(frozen=True, slots=True)
+class OpenIdentity(Request[ActorRef[Cluster]]):
+    """Start a cluster's actor for one of its identities. The reply is its ref.
+
+    Attributes:
+        cluster: its name.
+        identity: the identity's.
+        proxy: the cluster's configuration with the credentials of the identity.
+    """
+
+    cluster: str
+    identity: str
+    proxy: Proxy
+
+
+@dataclass(frozen=True, slots=True)
+class CloseIdentity(Request[None]):
+    """Drain and stop what :class:`OpenIdentity` has started. The reply comes when it has stopped."""
+
+    ref: ActorRef[Cluster]
+
+
 class Service(Actor):
     """Root supervisor. A cluster that fails too often, or a listener that fails, ends the process."""
 
@@ -60,7 +98,9 @@ class Service(Actor):
         super().__init__()
         self._config = config
         self._clusters: dict[str, ActorRef[Cluster]] = {}
+        self._identities: dict[ActorRef[Cluster], None] = {}
         self._listeners: list[ActorRef[Any]] = []
+        self._draining = False
 
     def on_start(self) -> None:
         """Start the clusters, which connect in the background."""
@@ -68,6 +108,36 @@ class Service(Actor):
             self._clusters[name] = self.spawn(
                 Cluster, name, proxy, self._config.rest.node_id, name=self.free_name(name)
             )
+
+    @handles(OpenIdentity)
+    def _open_identity(self, message: OpenIdentity) -> ActorRef[Cluster]:
+        if self._draining:
+            raise ShuttingDown
+        ref = self.spawn(
+            Cluster,
+            message.cluster,
+            message.proxy,
+            self._config.rest.node_id,
+            self._config.proxies[message.cluster],
+            name=self.free_name(f"{message.cluster}@{message.identity}"),
+            supervision=_FOR_EVER,
+        )
+        self._identities[ref] = None
+        logger.info("%s: cluster %s is used as %s", self.path, message.cluster, message.identity)
+        return ref
+
+    @handles(CloseIdentity)
+    def _close_identity(self, message: CloseIdentity) -> None:
+        self._identities.pop(message.ref, None)
+        self.start_task(self._close(message.ref, self.take_reply()))
+
+    async def _close(self, ref: ActorRef[Cluster], reply: Future[Any]) -> None:
+        try:
+            await ref.ask(DrainCluster(), block=False)
+            await ref.stop(block=False)
+        except (ActorDeadError, PixyError) as error:
+            logger.info("%s: %s: %s", self.path, ref, error)
+        reply.try_set(None)
 
     @handles(Start)
     async def _start(self, _message: Start) -> None:
@@ -116,10 +186,12 @@ class Service(Actor):
 
     @handles(Shutdown)
     async def _shutdown(self, _message: Shutdown) -> int:
+        self._draining = True
         lost = 0
         for listener in self._listeners:
             await listener.ask(Draining(), block=False)
-        drained = [ref.ask(DrainCluster(), block=False) for ref in self._clusters.values()]
+        clusters = (*self._clusters.values(), *self._identities)
+        drained = [ref.ask(DrainCluster(), block=False) for ref in clusters]
         for reply in drained:
             lost += await reply
         for listener in reversed(self._listeners):

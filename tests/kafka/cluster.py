@@ -31,6 +31,8 @@ HERE = Path(__file__).parent
 BUILD = HERE.parent.parent / "build" / "kafka"
 CLUSTER_ID = "abcdefghijklmnopqrstuw"
 USER, PASSWORD = "alice", "alice-secret"
+OTHER_USER, OTHER_PASSWORD = "bob", "bob-secret"
+"""Known to the mechanism PLAIN only."""
 _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 
 
@@ -458,10 +460,15 @@ class Cluster:
             "ssl.truststore.location": self.certificates.ca_file,
             "listener.name.ssl.ssl.client.auth": "required",
             "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+            # Whoever comes without SASL or TLS may do everything; others what is nobody's, or theirs by an ACL.
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": "User:ANONYMOUS",
+            "allow.everyone.if.no.acl.found": "true",
         }
         for listener in ("sasl_plaintext", "sasl_ssl"):
             lines |= {
-                f"listener.name.{listener}.plain.sasl.jaas.config": f'{plain} required user_{USER}="{PASSWORD}";',
+                f"listener.name.{listener}.plain.sasl.jaas.config": f'{plain} required user_{USER}="{PASSWORD}" '
+                f'user_{OTHER_USER}="{OTHER_PASSWORD}";',
                 f"listener.name.{listener}.scram-sha-256.sasl.jaas.config": f"{scram} required;",
                 f"listener.name.{listener}.scram-sha-512.sasl.jaas.config": f"{scram} required;",
             }
@@ -531,4 +538,13 @@ class Cluster:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-__all__ = ["PASSWORD", "USER", "Certificates", "Cluster", "Unavailable", "free_port"]
+__all__ = [
+    "OTHER_PASSWORD",
+    "OTHER_USER",
+    "PASSWORD",
+    "USER",
+    "Certificates",
+    "Cluster",
+    "Unavailable",
+    "free_port",
+]

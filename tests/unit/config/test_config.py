@@ -22,6 +22,15 @@ DEFAULT_YAML = Path(__file__).resolve().parents[3] / "config" / "default.yaml"
 AUDITED = "proxies: {a: {journal: {topic: j}}}\nauth: {enabled: true, keys_file: x}\n"
 
 
+def identities(
+    user: str, *, name: str = "x", more: str = "max: 2", auth: str = "true", sasl: str = "true"
+) -> str:
+    return (
+        f"proxies: {{a: {{net: {{sasl: {{enable: {sasl}}}}}, identities: {{users: {{{name}: {{{user}}}}}, {more}}}}}}}\n"
+        f"auth: {{enabled: {auth}, keys_file: x}}\n"
+    )
+
+
 def problem(text: str) -> str:
     with pytest.raises(ConfigError) as caught:
         validate(load_text(text))
@@ -196,6 +205,24 @@ def test_a_bad_value_names_its_line() -> None:
             "kafka.client_cert_file and kafka.client_cert_key_file are not a valid certificate pair",
         ),
         ("proxies: {a: }\ntls: {key_path: x}", "must be set together"),
+        (identities("who: [a]"), "identities.users.x needs password or password_file"),
+        (identities("password: p"), "identities.users.x.who names nobody"),
+        (identities("who: [a], password: p", name="a.b"), "identities.users 'a.b' must be 1 to 64 letters"),
+        (identities("who: [a], password: p", auth="false"), "identities need auth.enabled"),
+        (identities("who: [a], password: p", sasl="false"), "identities need net.sasl.enable"),
+        (
+            identities("who: [a], password: p", more="others: x"),
+            "identities.others must be one of own, refuse",
+        ),
+        (
+            identities("who: [a], password: p", more="idle_timeout: 59s"),
+            "identities.idle_timeout must be >= 60",
+        ),
+        (
+            identities("who: [a], password: p") + "rest: {max_fetch_timeout: 10m}",
+            "identities.idle_timeout must be longer than rest.max_fetch_timeout",
+        ),
+        ("proxies: {a: {identities: {others: refuse}}}", "identities.others: refuse needs identities.users"),
         (AUDITED + "audit: {topic: a/b}", "audit.topic 'a/b' is not a name that Kafka allows"),
         (AUDITED + "audit: {topic: b, cluster: c}", "audit.cluster c is not among the proxies"),
         (AUDITED + "audit: {topic: j}", "audit.topic must be another topic than journal.topic"),

@@ -71,6 +71,8 @@ def other(kind: Any, default: Any) -> tuple[str, Any]:
         return "a:1, b:2", ["a:1", "b:2"]
     if typing.get_origin(kind) is dict and typing.get_origin(typing.get_args(kind)[1]) is list:
         return "{a: [b]}", {"a": ["b"]}
+    if typing.get_origin(kind) is dict and dataclasses.is_dataclass(typing.get_args(kind)[1]):
+        return "{a: {who: [b]}}", {"a": typing.get_args(kind)[1](who=["b"])}
     if typing.get_origin(kind) is list and not default:
         return "[{who: [b]}]", [typing.get_args(kind)[0](who=["b"])]
     if typing.get_origin(kind) in (list, dict):
@@ -297,6 +299,21 @@ class TestShow:
     @given(st.floats(-1e7, 1e7).map(lambda seconds: round(seconds, 9)))
     def test_durations_survive(self, seconds: float) -> None:
         assert parse_duration(format_duration(seconds)) == pytest.approx(seconds, abs=1e-9, rel=1e-15)
+
+
+def test_the_password_of_an_identity_comes_from_a_file_and_is_masked(tmp_path: Path) -> None:
+    (tmp_path / "p").write_text("hunter2\n")
+    users = "PROXIES__DEFAULT__IDENTITIES__USERS__BILLING__"
+    app, origins = loaded(
+        {f"{PREFIX}{users}WHO": "key:billing", f"{PREFIX}{users}PASSWORD_FILE": str(tmp_path / "p")},
+        f"proxies: {{default: {{identities: {{users: {{shop: {{who: [a], password_file: {tmp_path / 'p'}}}}}}}}}}}",
+        tmp_path,
+    )
+    made = app.proxies["default"].identities.users
+    assert {name: each.password for name, each in made.items()} == {"shop": "hunter2", "billing": "hunter2"}
+    shown = as_yaml(app, origins)
+    assert "hunter2" not in shown and shown.count(f"password: '{MASK}'") == 2
+    assert load_text(shown).proxies["default"].identities.users.keys() == made.keys()
 
 
 class TestCommands:

@@ -1,0 +1,107 @@
+"""Kafka sees the identity of the caller: its ACLs let one in and keep the daemon's own user out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import grpc
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from pixy.auth.keys import make_key
+from pixy.cli.serve import listeners
+from pixy.config import App
+from pixy.config.security import Identity
+from pixy.engine.engine import Engine
+from pixy.proto import kafkapixy_pb2 as pb
+from pixy.proto.kafkapixy_pb2_grpc import KafkaPixyStub
+from tests.integration.test_auth import BINARY, Rest, RestV2
+from tests.kafka.cluster import OTHER_PASSWORD, OTHER_USER, PASSWORD, USER, Cluster
+from tests.support import make_config, status_of
+
+
+def only_the_other_user(kafka: Cluster, name: str) -> None:
+    """Give a topic and a group to :data:`OTHER_USER`, and so to nobody else."""
+    made = [
+        AclBinding(
+            kind,
+            name,
+            ResourcePatternType.LITERAL,
+            f"User:{OTHER_USER}",
+            "*",
+            AclOperation.ALL,
+            AclPermissionType.ALLOW,
+        )
+        for kind in (ResourceType.TOPIC, ResourceType.GROUP)
+    ]
+    for each in kafka.admin.create_acls(made).values():
+        each.result(20)
+
+
+def configured(kafka: Cluster, folder: Path) -> tuple[App, dict[str, str]]:
+    made = {each: make_key(each) for each in ("shop", "own", "third")}
+    (folder / "keys").write_text("\n".join(stored.line() for _, stored in made.values()))
+    config = make_config(kafka.bootstrap("SASL_PLAINTEXT"), long_polling_timeout=20.0)
+    config.auth.enabled, config.auth.keys_file = True, str(folder / "keys")
+    proxy = config.proxies["default"]
+    sasl = proxy.net.sasl
+    sasl.enable, sasl.user, sasl.password = True, USER, PASSWORD
+    proxy.identities.users = {
+        "shop": Identity(["key:shop"], OTHER_USER, OTHER_PASSWORD),
+        "third": Identity(["key:third"], USER, PASSWORD),
+    }
+    proxy.identities.max = 1
+    return config, {each: key for each, (key, _) in made.items()}
+
+
+async def test_acls_of_kafka_decide_by_the_caller(secure_kafka: Cluster, name: str, tmp_path: Path) -> None:
+    secure_kafka.create_topic(name)
+    only_the_other_user(secure_kafka, name)
+    config, keys = configured(secure_kafka, tmp_path)
+    engine = Engine(config)
+    await engine.start(listeners(engine, config))
+
+    def metadata(who: str) -> Any:
+        return (("x-api-key", keys[who]),)
+
+    try:
+        async with (
+            aiohttp.ClientSession() as http,
+            grpc.aio.insecure_channel(engine.addresses["grpc"]) as channel,
+        ):
+            stub = KafkaPixyStub(channel)
+            rest, proxies = (kind(http, f"http://{engine.addresses['rest']}") for kind in (Rest, RestV2))
+            written = await rest.call(
+                "POST",
+                f"/topics/{name}",
+                keys["own"],
+                headers={"Content-Type": BINARY, "Accept": BINARY},
+                data='{"records": [{"value": "bQ=="}]}',
+            )
+            assert written[0] == "403" and "authorization" in str(written[1]).lower(), "Kafka sees the daemon"
+            assert await rest.produce(keys["shop"], name) == "ok", "Kafka sees the other user"
+            wanted = pb.ConsNAckRq(topic=name, group=name, auto_ack=True)
+            assert (await stub.ConsumeNAck(wanted, metadata=metadata("shop"))).message == b"m"
+            offsets = pb.GetOffsetsRq(topic=name, group=name)
+            assert (await stub.GetOffsets(offsets, metadata=metadata("shop"))).offsets[0].end == 1
+            code, text = await status_of(stub.GetOffsets(offsets, metadata=metadata("own")))
+            assert "authorization" in text.lower(), (code, text)
+            assert await proxies.produce(keys["shop"], name) == "ok"
+            clients = {path for path in engine.system.paths() if path.count("/") == 3 and name in path}
+            assert {path.split("/")[2] for path in clients} == {"default@shop"}, clients
+
+            code, text = await status_of(stub.ListTopics(pb.ListTopicRq(), metadata=metadata("third")))
+            assert code is grpc.StatusCode.RESOURCE_EXHAUSTED and "`identities.max`" in text
+            async with http.get(
+                f"http://{engine.addresses['rest']}/topics", headers={"X-API-Key": keys["third"]}
+            ) as answer:
+                assert (answer.status, answer.headers["Retry-After"]) == (429, "1")
+    finally:
+        assert (await engine.stop()).clean

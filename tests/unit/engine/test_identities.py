@@ -1,0 +1,159 @@
+"""Which Kafka identity a caller has, how many are open, and when one is closed."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from pixy.auth.principal import ANONYMOUS, Principal
+from pixy.config.model import Net, Proxy, Sasl
+from pixy.config.security import Identities as Config, Identity
+from pixy.engine.client import ClusterClient
+from pixy.engine.cluster_messages import GetAdmin
+from pixy.engine.identities import Identities, proxy_as
+from pixy.errors import ConfigError, Forbidden, Limited
+
+SHOP, BILLING, OPS = Principal("key:shop"), Principal("key:billing"), Principal("jwt:ops")
+
+
+class Ref:
+    """A cluster's actor."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.asked: list[Any] = []
+
+    async def ask(self, request: Any, *, block: bool) -> Any:
+        self.asked.append(request)
+        return self
+
+
+class World:
+    """Identities whose actors are :class:`Ref`, with a clock that a test moves."""
+
+    def __init__(self, **config: Any) -> None:
+        users = {
+            "shop": Identity(["key:shop", "group:shops"], "kafka-shop", "s"),
+            "rest": Identity(["key:*"], "", "r"),
+        }
+        self.proxy = Proxy(client_id="kp", identities=Config(users, **config))
+        self.now = 0.0
+        self.started: list[tuple[str, Proxy]] = []
+        self.busy: set[str] = set()
+        self.closed: list[str] = []
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.identities = Identities(
+            "main",
+            self.proxy,
+            {"shops": ["cert:shop-*"]},
+            self.start,
+            self.idle,
+            self.close,
+            lambda: False,
+            lambda: self.now,
+        )
+
+    async def start(self, name: str, proxy: Proxy) -> Any:
+        self.started.append((name, proxy))
+        return Ref(name)
+
+    async def idle(self, ref: Any) -> bool:
+        await self.gate.wait()
+        return ref.name not in self.busy
+
+    async def close(self, ref: Any) -> None:
+        await self.gate.wait()
+        self.closed.append(ref.name)
+
+    async def use(self, principal: Principal) -> ClusterClient:
+        """Use an identity, so that its actor is started."""
+        client = self.identities.client(principal)
+        assert client is not None
+        await client._cluster.ask(GetAdmin(), block=False)
+        return client
+
+
+def test_an_identity_has_its_own_credentials_and_names() -> None:
+    proxy = Proxy(client_id="kp", net=Net(sasl=Sasl(enable=True, user="pixy", password="p")))
+    proxy.consumer.group_instance_id = "one"
+    proxy.identities = Config({"shop": Identity(["*"], "kafka-shop", "s"), "plain": Identity(["*"], "", "t")})
+    shop, plain = proxy_as(proxy, "shop"), proxy_as(proxy, "plain")
+    assert (shop.net.sasl.user, shop.net.sasl.password) == ("kafka-shop", "s")
+    assert (plain.net.sasl.user, plain.net.sasl.password) == ("plain", "t")
+    assert (shop.client_id, shop.consumer.group_instance_id) == ("kp.shop", "one.shop")
+    assert (proxy.net.sasl.user, proxy.client_id, proxy.consumer.group_instance_id) == ("pixy", "kp", "one")
+
+
+async def test_the_first_element_that_names_the_caller_counts() -> None:
+    world = World()
+    shop, billing = await world.use(SHOP), await world.use(BILLING)
+    assert shop is not billing
+    assert await world.use(Principal("cert:shop-1")) is shop and await world.use(SHOP) is shop
+    assert [(name, made.net.sasl.user) for name, made in world.started] == [
+        ("shop", "kafka-shop"),
+        ("rest", "rest"),
+    ]
+    assert world.identities.client(OPS) is None and world.identities.client(ANONYMOUS) is None
+
+
+async def test_callers_without_an_identity_may_be_refused() -> None:
+    world = World(others="refuse")
+    await world.use(SHOP)
+    with pytest.raises(Forbidden, match="jwt:ops has no Kafka identity in cluster main"):
+        world.identities.client(OPS)
+
+
+async def test_one_actor_is_started_however_many_ask_at_once() -> None:
+    world = World()
+    await asyncio.gather(*(world.use(SHOP) for _ in range(10)))
+    assert len(world.started) == 1
+
+
+async def test_one_more_than_the_bound_is_refused_until_another_is_closed() -> None:
+    world = World(max=1, idle_timeout=60.0)
+    await world.use(SHOP)
+    world.now = 59.0
+    for _ in range(2):
+        with pytest.raises(Limited, match=r"identities\.max"):
+            world.identities.client(BILLING)
+        assert world.identities._looking is not None
+        await world.identities._looking
+        assert world.closed == []
+    world.now = 60.0
+    world.busy.add("shop")
+    await world.identities.close_idle()
+    with pytest.raises(Limited):
+        world.identities.client(BILLING)
+    await asyncio.sleep(0)
+    world.busy.clear()
+    world.gate.clear()
+    closing = asyncio.create_task(world.identities.close_idle())
+    await asyncio.sleep(0)
+    with pytest.raises(Limited):  # its clients are still there
+        world.identities.client(BILLING)
+    world.gate.set()
+    await closing
+    assert world.closed == ["shop"]
+    await world.use(BILLING)
+
+
+async def test_a_request_in_the_last_moment_keeps_its_identity() -> None:
+    world = World(idle_timeout=60.0)
+    before = await world.use(SHOP)
+    world.now = 60.0
+    world.gate.clear()
+    closing = asyncio.create_task(world.identities.close_idle())
+    await asyncio.sleep(0)  # it asks whether the identity is idle
+    assert world.identities.client(SHOP) is before
+    world.gate.set()
+    await closing
+    assert world.closed == [] and world.identities.client(SHOP) is before
+
+
+def test_a_wrong_pattern_is_told() -> None:
+    proxy = Proxy(identities=Config({"x": Identity(["a*b"], "", "p")}))
+    with pytest.raises(ConfigError, match=r"proxies.main.identities.users.x: bad pattern 'a\*b'"):
+        Identities("main", proxy, {}, None, None, None, lambda: False)  # type: ignore[arg-type]
