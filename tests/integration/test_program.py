@@ -20,9 +20,8 @@ from pathlib import Path
 
 import pytest
 
-from pixy.config import App
-from tests.kafka.cluster import PASSWORD, USER, Certificates, Cluster, free_port
-from tests.support import ROOT, Program, eventually, make_config, serving
+from tests.kafka.cluster import Certificates, Cluster, free_port
+from tests.support import ROOT, Program, make_config, serving
 
 
 def wait_until(check, within: float = 30.0):  # type: ignore[no-untyped-def]
@@ -375,61 +374,6 @@ def test_loggers_write_json_syslog_and_text(tmp_path: Path) -> None:
             code, output = program.wait()
         pattern = r'^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6} (Z|[+-]\d\d) info </service> "serving grpc on .*"$'
         assert bool(re.search(pattern, output, re.M)) is shown, output
-
-
-@pytest.mark.parametrize(
-    ("listener", "mechanism", "client_certificate"),
-    [
-        ("SSL", "", True),
-        ("SASL_PLAINTEXT", "PLAIN", False),
-        ("SASL_PLAINTEXT", "SCRAM-SHA-256", False),
-        ("SASL_SSL", "SCRAM-SHA-512", False),
-    ],
-)
-async def test_kafka_over_tls_and_sasl(
-    secure_kafka: Cluster, name: str, listener: str, mechanism: str, client_certificate: bool
-) -> None:
-    secure_kafka.create_topic(name)
-    config = _secured(secure_kafka, listener, mechanism)
-    if client_certificate:
-        kafka = config.proxies["default"].kafka
-        kafka.client_certificate_file, kafka.client_key_file, _ = secure_kafka.certificates.issue(name)
-    async with serving(config) as daemon:
-        assert await daemon.produce(name, b"secret") == (0, 0)
-        assert (await daemon.consume(name, name, auto_ack=True)).message == b"secret"
-        found = await eventually(lambda: daemon.offsets(name, name), lambda found: found[0].offset == 1)
-        assert found[0].end == 1
-
-
-def _secured(cluster: Cluster, listener: str, mechanism: str) -> App:
-    config = make_config(cluster.bootstrap(listener))
-    proxy = config.proxies["default"]
-    proxy.net.dial_timeout = 4.0
-    proxy.kafka.tls = listener.endswith("SSL")
-    proxy.kafka.ca_certificate_file = cluster.certificates.ca_file if proxy.kafka.tls else ""
-    if mechanism:
-        proxy.net.sasl.enable = True
-        proxy.net.sasl.mechanism = mechanism
-        proxy.net.sasl.user, proxy.net.sasl.password = USER, PASSWORD
-    return config
-
-
-async def test_only_insecure_skips_verification(secure_kafka: Cluster, name: str, tmp_path: Path) -> None:
-    from pixy.errors import StartError
-
-    secure_kafka.create_topic(name)
-    config = _secured(secure_kafka, "SASL_SSL", "PLAIN")
-    config.proxies["default"].kafka.ca_certificate_file = Certificates(tmp_path).ca_file
-    with pytest.raises(StartError, match="Is your cluster reachable"):
-        async with serving(config):
-            pass
-    config.proxies["default"].kafka.insecure = True
-    async with serving(config) as daemon:
-        assert await daemon.produce(name, b"x") == (0, 0)
-    config.proxies["default"].net.sasl.password = "wrong"
-    with pytest.raises(StartError, match="Is your cluster reachable"):
-        async with serving(config):
-            pass
 
 
 async def test_tls_on_the_daemons_listeners(kafka: Cluster, name: str, tmp_path: Path) -> None:

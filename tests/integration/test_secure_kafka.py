@@ -1,4 +1,4 @@
-"""Kafka sees the identity of the caller: its ACLs let one in and keep the daemon's own user out."""
+"""Kafka with TLS, SASL and ACLs: the daemon's own identity, and those of its callers."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import aiohttp
 import grpc
+import pytest
 from confluent_kafka.admin import (
     AclBinding,
     AclOperation,
@@ -20,11 +21,65 @@ from pixy.cli.serve import listeners
 from pixy.config import App
 from pixy.config.security import Identity
 from pixy.engine.engine import Engine
+from pixy.errors import StartError
 from pixy.proto import kafkapixy_pb2 as pb
 from pixy.proto.kafkapixy_pb2_grpc import KafkaPixyStub
 from tests.integration.test_auth import BINARY, Rest, RestV2
-from tests.kafka.cluster import OTHER_PASSWORD, OTHER_USER, PASSWORD, USER, Cluster
-from tests.support import make_config, status_of
+from tests.kafka.cluster import OTHER_PASSWORD, OTHER_USER, PASSWORD, USER, Certificates, Cluster
+from tests.support import eventually, make_config, serving, status_of
+
+
+@pytest.mark.parametrize(
+    ("listener", "mechanism", "client_certificate"),
+    [
+        ("SSL", "", True),
+        ("SASL_PLAINTEXT", "PLAIN", False),
+        ("SASL_PLAINTEXT", "SCRAM-SHA-256", False),
+        ("SASL_SSL", "SCRAM-SHA-512", False),
+    ],
+)
+async def test_kafka_over_tls_and_sasl(
+    secure_kafka: Cluster, name: str, listener: str, mechanism: str, client_certificate: bool
+) -> None:
+    secure_kafka.create_topic(name)
+    config = _secured(secure_kafka, listener, mechanism)
+    if client_certificate:
+        kafka = config.proxies["default"].kafka
+        kafka.client_certificate_file, kafka.client_key_file, _ = secure_kafka.certificates.issue(name)
+    async with serving(config) as daemon:
+        assert await daemon.produce(name, b"secret") == (0, 0)
+        assert (await daemon.consume(name, name, auto_ack=True)).message == b"secret"
+        found = await eventually(lambda: daemon.offsets(name, name), lambda found: found[0].offset == 1)
+        assert found[0].end == 1
+
+
+def _secured(cluster: Cluster, listener: str, mechanism: str) -> App:
+    config = make_config(cluster.bootstrap(listener))
+    proxy = config.proxies["default"]
+    proxy.net.dial_timeout = 4.0
+    proxy.kafka.tls = listener.endswith("SSL")
+    proxy.kafka.ca_certificate_file = cluster.certificates.ca_file if proxy.kafka.tls else ""
+    if mechanism:
+        proxy.net.sasl.enable = True
+        proxy.net.sasl.mechanism = mechanism
+        proxy.net.sasl.user, proxy.net.sasl.password = USER, PASSWORD
+    return config
+
+
+async def test_only_insecure_skips_verification(secure_kafka: Cluster, name: str, tmp_path: Path) -> None:
+    secure_kafka.create_topic(name)
+    config = _secured(secure_kafka, "SASL_SSL", "PLAIN")
+    config.proxies["default"].kafka.ca_certificate_file = Certificates(tmp_path).ca_file
+    with pytest.raises(StartError, match="Is your cluster reachable"):
+        async with serving(config):
+            pass
+    config.proxies["default"].kafka.insecure = True
+    async with serving(config) as daemon:
+        assert await daemon.produce(name, b"x") == (0, 0)
+    config.proxies["default"].net.sasl.password = "wrong"
+    with pytest.raises(StartError, match="Is your cluster reachable"):
+        async with serving(config):
+            pass
 
 
 def only_the_other_user(kafka: Cluster, name: str) -> None:
