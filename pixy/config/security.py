@@ -95,10 +95,10 @@ class Audit:
     path: str = ""
     topic: str = ""
     cluster: str = ""
-    delivery_timeout: Annotated[Duration, Meta(ge=1)] = _seconds(60)
+    delivery_timeout: Annotated[Duration, Meta(ge=1, le=86_400)] = _seconds(60)
     verbs: list[str] = field(default_factory=lambda: ["admin"])
     sample: Annotated[float, Meta(ge=0, le=1)] = 0.0
-    max_queued: PositiveInt = 10_000
+    max_queued: Annotated[int, Meta(gt=0, le=10_000_000)] = 10_000
 
     @property
     def enabled(self) -> bool:

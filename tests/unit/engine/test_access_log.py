@@ -66,6 +66,20 @@ def test_refusals_do_not_fill_the_disk(tmp_path: Path) -> None:
     assert len(rest) <= REFUSALS * 6 and first["count"] == 5000 - len(rest)
 
 
+async def test_a_reload_goes_on_in_a_new_file(tmp_path: Path) -> None:
+    async with serving(tmp_path) as engine:
+        log, path = engine.access_log, tmp_path / "log"
+        assert log is not None
+        log.refused("rest", 429, "a", "first")
+        while not path.read_text():
+            await asyncio.sleep(0.001)
+        path.rename(tmp_path / "old")
+        engine.reopen_logs()
+        log.refused("rest", 429, "a", "second")
+    assert [line["error"] for line in (*written(tmp_path / "old"), *written(path))] == ["first", "second"]
+    assert len(written(path)) == 1
+
+
 @contextlib.asynccontextmanager
 async def serving(tmp_path: Path, change: Callable[[App], None] = lambda _app: None) -> AsyncIterator[Engine]:
     sandbox = Sandbox()
@@ -168,13 +182,13 @@ async def test_grpc_calls_served_and_refused_at_every_stage(tmp_path: Path) -> N
         stub = KafkaPixyStub(channel)
         await stub.ListTopics(pb.ListTopicRq(), metadata=known)
         for call in (
-            stub.ListTopics(pb.ListTopicRq()),
-            stub.Produce(pb.ProdRq(topic="t", message=b"x"), metadata=known),
-            channel.unary_unary("/KafkaPixy/Nothing")(b"x"),
-            channel.unary_unary("/KafkaPixy/Ack")(b"\xff", metadata=known),
+            lambda: stub.ListTopics(pb.ListTopicRq()),
+            lambda: stub.Produce(pb.ProdRq(topic="t", message=b"x"), metadata=known),
+            lambda: channel.unary_unary("/KafkaPixy/Nothing")(b"x"),
+            lambda: channel.unary_unary("/KafkaPixy/Ack")(b"\xff", metadata=known),
         ):
             with pytest.raises(grpc.aio.AioRpcError) as refused:
-                await call
+                await call()  # type: ignore[no-untyped-call]
             if refused.value.code() is grpc.StatusCode.UNIMPLEMENTED:
                 assert refused.value.details() == "Method not found!", "as grpc's core says it"
     lines = written(tmp_path / "log")
