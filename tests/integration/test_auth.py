@@ -186,7 +186,7 @@ def check_kafka(kafka: Cluster, topics: dict[str, str], other: str, audit: str) 
     for topic in topics.values():
         assert [message.value() for message in read_all(kafka, topic, 1)] == [b"m"]
         wanted = ConsumerGroupTopicPartitions(topic, [TopicPartition(topic, 0)])
-        [committed] = kafka.admin.list_consumer_group_offsets([wanted])[topic].result(20).topic_partitions
+        [committed] = kafka.admin().list_consumer_group_offsets([wanted])[topic].result(20).topic_partitions
         assert committed.offset == 1, topic
     # On each transport: two refused keys; one topic, one right and one audit log that are not to be written to; a right, a
     # topic and a group that are not to be consumed; one acknowledgement. A v2 consumer that may not join its group or
@@ -197,5 +197,5 @@ def check_kafka(kafka: Cluster, topics: dict[str, str], other: str, audit: str) 
     assert results.count(("ok", "ack")) == 4
     assert results.count(("Forbidden", "produce")) == 12
     assert results.count(("Forbidden", "consume")) == 12
-    assert {line["topic"] for line in lines if line["result"] == "ok"} == set(topics.values())
+    assert {line["group"] for line in lines if line["result"] == "ok"} == set(topics.values())
     assert not any(line.get("topic") == other and line["result"] == "ok" for line in lines)
