@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 import yaml
 from hypothesis import given, strategies as st
 
@@ -341,6 +342,11 @@ class TestCommands:
     def test_check_says_that_grpc_cannot_ask_for_certificates_without_requiring_them(
         self, capsys: pytest.CaptureFixture[str]
     ) -> None:
+        ca = trustme.CA()
+        issued = ca.issue_cert("localhost")
+        issued.cert_chain_pems[0].write_to_path("c")
+        issued.private_key_pem.write_to_path("k")
+        ca.cert_pem.write_to_path("a")
         Path("p.yaml").write_text(
             "tls: {certificate_path: c, key_path: k, client_ca_path: a, client_certificates: optional}\n"
             "auth: {enabled: true, certificates: true}\n"
