@@ -87,36 +87,44 @@ def kafka() -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="session")
-def creating_kafka() -> Iterator[Cluster]:
-    """A broker that creates topics and has the default 3 s of initial rebalance delay."""
-    yield from _cluster(auto_create=True, rebalance_delay=3000)
-
-
-@pytest.fixture(scope="session")
-def secure_kafka() -> Iterator[Cluster]:
-    """A broker with TLS and SASL listeners."""
-    yield from _cluster(secure=True)
-
-
-@pytest.fixture(scope="session")
 def old_kafka() -> Iterator[Cluster]:
     """Kafka 3.9 on ZooKeeper."""
     yield from _cluster(zookeeper=True)
 
 
-THREE_BROKERS = Shared("kafka3", lambda: _made(nodes=3, heap="320m"))
+SHARED = {
+    each.fixture: each
+    for each in (
+        Shared("kafka3", lambda: _made(nodes=3, heap="320m")),
+        Shared("creating_kafka", lambda: _made(auto_create=True, rebalance_delay=3000)),
+        Shared("secure_kafka", lambda: _made(secure=True)),
+    )
+}
 
 
 @pytest.fixture(scope="module")
 def kafka3() -> Cluster:
     """Three brokers; topics have three replicas, of which at least two must be in sync. A test may stop brokers."""
-    return THREE_BROKERS.get()
+    return SHARED["kafka3"].get()
+
+
+@pytest.fixture(scope="module")
+def creating_kafka() -> Cluster:
+    """A broker that creates topics and has the default 3 s of initial rebalance delay."""
+    return SHARED["creating_kafka"].get()
+
+
+@pytest.fixture(scope="module")
+def secure_kafka() -> Cluster:
+    """A broker with TLS and SASL listeners."""
+    return SHARED["secure_kafka"].get()
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Stop the three brokers after the last module in the row that uses them."""
-    THREE_BROKERS.close_unless_next(item.session, nextitem)
+    """Stop clusters after the last module in the row that uses them."""
+    for shared in SHARED.values():
+        shared.close_unless_next(item.session, nextitem)
 
 
 @pytest.fixture
