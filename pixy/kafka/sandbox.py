@@ -6,6 +6,8 @@ when a client first names it, and does not implement group listings or topic con
 
 from __future__ import annotations
 
+import signal
+
 from confluent_kafka import Producer
 
 from pixy.kafka.settings import logger
@@ -17,6 +19,11 @@ class Sandbox:
     """A mock cluster that runs as long as this object exists."""
 
     def __init__(self, brokers: int = 1) -> None:
-        self._owner = Producer({"test.mock.num.brokers": brokers, "logger": logger})
+        # The mock's thread ends when a signal interrupts it, and SIGHUP reloads: so it begins with all signals blocked.
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        try:
+            self._owner = Producer({"test.mock.num.brokers": brokers, "logger": logger})
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         found = self._owner.list_topics(timeout=10).brokers.values()
         self.seed_peers = [f"{broker.host}:{broker.port}" for broker in found]

@@ -216,7 +216,9 @@ async def test_peers_defect_waiting_reads_do_not_block_other_requests(kafka: Clu
     """Elsewhere six long polls block every other consumer call, and metadata blocks the loop."""
     for topic in (name, f"{name}-p"):
         kafka.create_topic(topic)
-    async with serving(make_config(kafka.bootstrap())) as daemon:
+    config = make_config(kafka.bootstrap())
+    config.proxies["default"].max_fetches = 12  # of which one caller may have nine
+    async with serving(config) as daemon:
         await produce(daemon, name, [{"value": ""}])
         reads = [asyncio.create_task(fetch(daemon, name, 0, 1, query="&timeout=4000")) for _ in range(8)]
         await under_way(daemon, 8)

@@ -1,0 +1,33 @@
+"""The embedded sandbox."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from pixy.kafka.sandbox import Sandbox
+
+
+def _blocked() -> dict[str, int]:
+    """The signals that each thread of this process has blocked, as a mask."""
+    found = {}
+    for task in Path("/proc/self/task").iterdir():
+        line = next(line for line in (task / "status").read_text().splitlines() if line.startswith("SigBlk"))
+        found[task.name] = int(line.split()[1], 16)
+    return found
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_no_signal_reaches_the_sandboxs_threads() -> None:
+    """The mock cluster ends when SIGHUP, which reloads, interrupts its thread."""
+    before = _blocked()
+    sandbox = Sandbox()
+    after = _blocked()
+    assert sandbox.seed_peers
+    started = [mask for thread, mask in after.items() if thread not in before]
+    wanted = 1 << (signal.SIGHUP - 1)
+    assert started and all(mask & wanted for mask in started), started
+    assert {thread: after[thread] for thread in before if thread in after} == before, "ours keep theirs"
