@@ -29,6 +29,7 @@ _COLOURS = {
 }
 """Paul Tol's "bright" scheme, which colour-blind readers can distinguish."""
 
+_GRID = "#dddddd"
 _LATENCIES = (
     ("produce_offer", "produce to offer", "#4477aa"),
     ("offer_ack", "offer to ack", "#228833"),
@@ -59,7 +60,7 @@ def plot_topic(rows: list[tuple[Key, Row]]) -> str:
     starts = sorted({key[3] for key, _ in rows if key[3] != NO_WINDOW})
     times = [datetime.fromtimestamp(start / 1000, UTC) for start in starts]
     series, latencies = _count_series(rows, starts), _latency_series(rows, starts)
-    figure = Figure(figsize=(10.5, 6.6), layout="constrained")
+    figure = Figure(figsize=(10.5, 6.6), layout="constrained", facecolor="none")
     top, middle, bottom = figure.subplots(3, 1, sharex=True, height_ratios=(3, 2, 3))
     _plot_counts(top, times, series, ("produced", "archived", "offered", "acked"))
     top.set_ylabel("messages per window")
@@ -121,7 +122,8 @@ def _finish(axes: Axes) -> None:
     else:
         axes.text(0.5, 0.5, "no data", transform=axes.transAxes, ha="center", color="#888888")
         axes.set_yticks([])
-    axes.grid(color="#dddddd", lw=0.6)
+    axes.grid(color=_GRID, lw=0.6)
+    axes.set_facecolor("none")
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     locator = AutoDateLocator()  # type: ignore[no-untyped-call]
@@ -138,8 +140,13 @@ def _svg(figure: Figure) -> str:
         "font.size": 9,
     }
     with mpl.rc_context(settings):
-        figure.savefig(target, format="svg", metadata={"Date": None})
+        figure.savefig(target, format="svg", metadata={"Date": None}, facecolor="none")
     text = target.getvalue()
+    # Lines and grid take the colours of the page, which is light or dark.
+    for drawn, colour in (("#000000", "currentColor"), (_GRID, "var(--line, #dddddd)")):
+        text = text.replace(f"stroke: {drawn}", f"stroke: {colour}").replace(
+            f"fill: {drawn}", f"fill: {colour}"
+        )
     return text[text.index("<svg") :]
 
 
