@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from pixy.errors import StartError
 from pixy.proto import kafkapixy_pb2 as pb
 from pixy.proto.kafkapixy_pb2_grpc import KafkaPixyStub
 from tests.integration.test_auth import BINARY, Rest, RestV2
+from tests.integration.test_produce import read_all
 from tests.kafka.cluster import OTHER_PASSWORD, OTHER_USER, PASSWORD, USER, Certificates, Cluster
 from tests.support import eventually, make_config, serving, status_of
 
@@ -83,9 +85,12 @@ async def test_only_insecure_skips_verification(secure_kafka: Cluster, name: str
 
 
 def only_the_other_user(kafka: Cluster, name: str) -> None:
-    """Give a topic and a group to :data:`OTHER_USER`, and so to nobody else; :data:`USER` may see that the topic is there."""
+    """Give a topic and a group to :data:`OTHER_USER`, and so to nobody else; :data:`USER` may see that the topic is there.
 
-    def allowed(kind: ResourceType, user: str, operation: AclOperation) -> AclBinding:
+    The journal's topic is his.
+    """
+
+    def allowed(kind: ResourceType, user: str, operation: AclOperation, name: str = name) -> AclBinding:
         literal, allow = ResourcePatternType.LITERAL, AclPermissionType.ALLOW
         return AclBinding(kind, name, literal, f"User:{user}", "*", operation, allow)
 
@@ -93,6 +98,7 @@ def only_the_other_user(kafka: Cluster, name: str) -> None:
         allowed(ResourceType.TOPIC, OTHER_USER, AclOperation.ALL),
         allowed(ResourceType.GROUP, OTHER_USER, AclOperation.ALL),
         allowed(ResourceType.TOPIC, USER, AclOperation.DESCRIBE),
+        allowed(ResourceType.TOPIC, USER, AclOperation.ALL, f"{name}-journal"),
     ]
     for each in kafka.admin().create_acls(made).values():
         each.result(20)
@@ -116,8 +122,11 @@ def configured(kafka: Cluster, folder: Path) -> tuple[App, dict[str, str]]:
 
 async def test_acls_of_kafka_decide_by_the_caller(secure_kafka: Cluster, name: str, tmp_path: Path) -> None:
     secure_kafka.create_topic(name)
+    secure_kafka.create_topic(f"{name}-journal")
     only_the_other_user(secure_kafka, name)
     config, keys = configured(secure_kafka, tmp_path)
+    proxy = config.proxies["default"]
+    proxy.journal.topic = f"{name}-journal"
     engine = Engine(config)
     await engine.start(listeners(engine, config))
 
@@ -160,3 +169,6 @@ async def test_acls_of_kafka_decide_by_the_caller(secure_kafka: Cluster, name: s
                 assert (answer.status, answer.headers["Retry-After"]) == (429, "1")
     finally:
         assert (await engine.stop()).clean
+    # The first and the last batch of each, all written as the daemon.
+    written = await asyncio.to_thread(read_all, secure_kafka, proxy.journal.topic, 4)
+    assert {message.key().decode() for message in written} == {proxy.client_id, f"{proxy.client_id}.shop"}

@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 
-from pixy.auth.principal import ANONYMOUS, Principal
-from pixy.config.model import Net, Proxy, Sasl
+from pixy.auth.principal import ANONYMOUS, Caller, Principal, current
+from pixy.config.model import App, Kafka, Net, Proxy, Sasl
 from pixy.config.security import Identities as Config, Identity
 from pixy.engine.client import ClusterClient
 from pixy.engine.cluster_messages import GetAdmin
+from pixy.engine.engine import Engine
 from pixy.engine.identities import Identities, proxy_as
 from pixy.errors import ConfigError, Forbidden, Limited
+from pixy.kafka.sandbox import Sandbox
 
 SHOP, BILLING, OPS = Principal("key:shop"), Principal("key:billing"), Principal("jwt:ops")
 
@@ -157,3 +159,36 @@ def test_a_wrong_pattern_is_told() -> None:
     proxy = Proxy(identities=Config({"x": Identity(["a*b"], "", "p")}))
     with pytest.raises(ConfigError, match=r"proxies.main.identities.users.x: bad pattern 'a\*b'"):
         Identities("main", proxy, {}, None, None, None, lambda: False)  # type: ignore[arg-type]
+
+
+async def test_an_identity_is_closed_when_it_has_nothing_to_do_and_opened_again() -> None:
+    sandbox = Sandbox()
+    app = App(proxies={"main": Proxy(kafka=Kafka(seed_peers=sandbox.seed_peers))})
+    app.auth.enabled = app.auth.anonymous = True
+    app.proxies["main"].identities = Config({"shop": Identity(["key:shop"], "", "p")})
+    engine = Engine(app)
+    await engine.start()
+    identities, now = engine._identities["main"], 0.0
+    identities._clock = lambda: now
+
+    def clusters() -> set[str]:
+        return {path.split("/")[2] for path in engine.system.paths() if path.startswith("/service/")}
+
+    try:
+        current.set(Caller(SHOP))
+        for _ in range(2):
+            await engine.cluster().brokers()
+            assert clusters() == {"main", "main@shop"}
+            now += 600.0
+            await identities.close_idle()
+            assert clusters() == {"main"}
+        await engine.cluster().produce("orders", b"m")
+        now += 600.0
+        await identities.close_idle()
+        assert clusters() == {"main", "main@shop"}, "it has a producer"
+        current.set(Caller(OPS))
+        await engine.cluster().brokers()
+    finally:
+        assert (await engine.stop()).clean
+        current.set(None)
+        del sandbox
