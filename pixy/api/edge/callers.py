@@ -24,6 +24,11 @@ def caller_of_request(request: web.BaseRequest, proxies: TrustedProxies) -> str:
     forwarded = request.headers.get("X-Forwarded-For")
     if forwarded is not None and proxies.trusts(request):
         return share_of(forwarded.rpartition(",")[2].strip())
+    return address_share(request)
+
+
+def address_share(request: web.BaseRequest) -> str:
+    """Name the address of an HTTP request's connection, whoever calls."""
     slot = getattr(request.protocol, "slot", None)
     return slot.caller if slot is not None else ""
 
@@ -53,4 +58,4 @@ def _peer(peer: str) -> str:
     return kind
 
 
-__all__ = ["address_of_call", "caller_of_call", "caller_of_request"]
+__all__ = ["address_of_call", "address_share", "caller_of_call", "caller_of_request"]

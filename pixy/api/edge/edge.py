@@ -10,6 +10,7 @@ from pixy.api.edge.browsers import Browsers
 from pixy.api.edge.budget import Budget
 from pixy.api.edge.connections import Book, bounds
 from pixy.api.edge.heads import Heads
+from pixy.api.edge.pace import Pace
 from pixy.api.edge.proxies import TrustedProxies
 from pixy.api.edge.refusals import Refusals, Refused, ignore
 from pixy.config.model import App
@@ -40,6 +41,7 @@ class Edge:
         self.browsers = Browsers(app)
         self.proxies = TrustedProxies(app)
         self.refusals = Refusals(time.monotonic)
+        self.pace = Pace(time.monotonic)
         self.access_log = access_log
 
     def refused(self, listener: str) -> Refused:

@@ -16,6 +16,7 @@ import grpc
 
 from pixy import errors
 from pixy.api.edge.callers import address_of_call, caller_of_call
+from pixy.api.edge.pace import Pace
 from pixy.api.grpc.identity import recognize
 from pixy.engine import shares
 from pixy.engine.guard import Guard
@@ -40,10 +41,12 @@ class Gate:
             ``auth`` off reflection, may be a quarter of them.
         reads: messages that may be arriving at the same time.
         timeout: seconds in which a message must arrive (``body_timeout``).
+        pace: says when a call may begin.
     """
 
-    def __init__(self, guard: Guard | None, most: int, reads: int, timeout: float) -> None:
+    def __init__(self, guard: Guard | None, most: int, reads: int, timeout: float, pace: Pace) -> None:
         self._guard = guard
+        self._pace = pace
         self._calls = Shares(most)
         self._open = Shares(max(1, most // 4), total=True)
         self._reads = Turns(reads)
@@ -98,11 +101,15 @@ class Gate:
     async def _enter(self, context: Any, public: bool) -> _Held:
         """Take a place, and return a context manager that gives it back; its value is the caller."""
         self.begun += 1
+        address = address_of_call(context)
+        turn = self._pace.enter(address)
+        if turn is not None:
+            await turn
         if public or self._guard is None:
-            caller = address_of_call(context) if public else caller_of_call(context)
+            caller = address if public else caller_of_call(context)
             places = self._open if public else self._calls
             return await self._place(context, places, caller)
-        with await self._place(context, self._calls, address_of_call(context)):
+        with await self._place(context, self._calls, address):
             await recognize(self._guard, context)  # it may wait for the issuer's keys
         return await self._place(context, self._calls, caller_of_call(context))
 

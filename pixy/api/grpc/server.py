@@ -205,6 +205,7 @@ class GrpcServer(Listener):
             config.max_concurrent_requests,
             max(_LEAST_READS, config.max_buffered_bytes // receive),
             config.body_timeout,
+            self._edge.pace,
         )
         self._server = grpc.aio.server(
             maximum_concurrent_rpcs=config.max_concurrent_requests,

@@ -21,7 +21,7 @@ from aiohttp import web
 
 from pixy.api.edge import sockets
 from pixy.api.edge.acceptor import Acceptor
-from pixy.api.edge.callers import caller_of_request
+from pixy.api.edge.callers import address_share, caller_of_request
 from pixy.api.edge.edge import Edge
 from pixy.api.edge.http_protocol import HttpServer
 from pixy.api.identity import enter, leave_nobody
@@ -166,6 +166,9 @@ class RestServer(Listener):
         return response
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        turn = self._edge.pace.enter(address_share(request))
+        if turn is not None:
+            await turn
         path = _path(request)
         match = self._match(request, path)
         problem = self._edge.browsers.problem(request, path, self._inode is None)

@@ -1,0 +1,58 @@
+"""The order in which requests begin."""
+
+from __future__ import annotations
+
+import asyncio
+
+from pixy.api.edge.pace import BATCH, TURN, Pace
+
+
+class Clock:
+    """Each request takes a millisecond."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+async def _flood(clock: Clock, count: int) -> tuple[Pace, list[str], list[asyncio.Task[None]]]:
+    pace, begun = Pace(clock), list[str]()
+
+    async def request(caller: str) -> None:
+        turn = pace.enter(caller)
+        if turn is not None:
+            await turn
+        begun.append(caller)
+        clock.now += 0.001
+
+    tasks = [asyncio.create_task(request("hostile")) for _ in range(count)]
+    await asyncio.sleep(0)
+    tasks.append(asyncio.create_task(request("honest")))
+    return pace, begun, tasks
+
+
+async def test_whoever_sends_one_request_does_not_wait_for_a_thousand() -> None:
+    _, begun, tasks = await _flood(Clock(), 1000)
+    assert len(begun) == round(TURN / 0.001), "the turn ends"
+    await asyncio.gather(*tasks)
+    assert len(begun) == 1001 and begun.index("honest") < len(begun[:6]) + 2 * BATCH
+
+
+async def test_requests_that_fit_into_a_turn_do_not_wait() -> None:
+    pace = Pace(Clock())
+    for _ in range(5):
+        assert [pace.enter("a") for _ in range(1000)] == [None] * 1000, "no time has passed"
+        await asyncio.sleep(0)
+    assert pace._began is None, "nothing goes on once nobody waits"
+
+
+async def test_clients_that_have_gone_take_no_turn() -> None:
+    pace, begun, tasks = await _flood(Clock(), 500)
+    for task in tasks[:-1]:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert begun.count("honest") == 1 and begun.count("hostile") < 50
+    await asyncio.sleep(0)
+    assert not pace._waiting and pace._began is None
