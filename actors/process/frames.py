@@ -119,9 +119,11 @@ def decode(frame: Frame, what: str) -> Any:
         at += length
     try:
         return pickle.loads(pickled, buffers=views)  # noqa: S301 - the two processes are one program
-    except MemoryError:
+    except (MemoryError, KeyboardInterrupt):
         raise
-    except Exception as error:
+    except (
+        BaseException
+    ) as error:  # also SystemExit: an object's own code must not end the reader of the stream
         raise NotPicklable(f"{what} cannot be unpickled: {type(error).__name__}: {error}") from error
 
 

@@ -10,6 +10,7 @@ import queue
 import select
 import threading
 import traceback
+from collections import deque
 from typing import Any
 
 from actors._core.instruments import Instrument
@@ -32,6 +33,9 @@ class Link:
         self.fd = fd
         self.limit = 1 << 62
         self._lock = threading.RLock()
+        self._frames: deque[list[memoryview]] = deque()
+        """Frames to send, in order."""
+        self._sending = False
 
     def send(self, kind: Kind, call: int, value: Any, what: str) -> None:
         """Send a frame.
@@ -41,8 +45,16 @@ class Link:
         """
         parts = [memoryview(part) for part in encode(kind, call, value, what, self.limit)]
         with self._lock:
-            for part in parts:
-                self._write(part)
+            self._frames.append(parts)
+            if self._sending:
+                return  # a finalizer or signal handler that logs inside of a send: a frame must not begin in another
+            self._sending = True
+            try:
+                while self._frames:
+                    for part in self._frames.popleft():
+                        self._write(part)
+            finally:
+                self._sending = False
 
     def _write(self, part: memoryview) -> None:
         part = part.cast("B")
@@ -67,7 +79,7 @@ class Link:
         try:
             pickle.loads(pickle.dumps(error))  # noqa: S301
             self.send(kind, call, error, "the error")
-        except Exception:
+        except BaseException:  # whatever the error's own code raises
             self.send(
                 kind, call, f"{type(error).__qualname__}, which cannot be pickled:\n{text}", "the error"
             )

@@ -137,7 +137,7 @@ class Worker:
         try:
             spec: Spec = decode(frame, "the actor's settings")
             spec.prepare()
-            sys.modules["__main__"] = _LazyMain(spec.main_name, spec.main_path)
+            sys.modules["__main__"] = sys.modules["__mp_main__"] = _LazyMain(spec.main_name, spec.main_path)
             self._link.limit = spec.limit
             _log_to(self._link, spec.log_level)
             actor_class, args, kwargs, error = pickle.loads(spec.actor)  # noqa: S301 - from the parent, as all frames

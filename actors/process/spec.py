@@ -45,6 +45,10 @@ class Spec:
 def main_program() -> tuple[str | None, str | None]:
     """Return the name or the path by which another process can load this process's main program."""
     main = sys.modules.get("__main__")
+    if (
+        main is not None
+    ):  # what a worker sends back names the main program's classes so, as with multiprocessing
+        sys.modules.setdefault("__mp_main__", main)
     known: tuple[str | None, str | None] | None = vars(main).get("actors_main_program")
     if known is not None:  # this process is a worker itself
         return known

@@ -269,6 +269,8 @@ class WorkerProcess:
         if error is None:
             answer.set_result(value)
         else:
+            if isinstance(error, StopIteration):  # no asyncio future takes it
+                error = _from_stop_iteration(error)
             answer.set_exception(error)
             answer.exception()  # it may be that nobody waits any more
         return True
@@ -328,7 +330,8 @@ class WorkerProcess:
     def close(self) -> None:
         """Close the connection."""
         if self._transport is not None:
-            self._transport.close()
+            with contextlib.suppress(RuntimeError):  # the loop is closed; the thread in _run ends the process
+                self._transport.close()
 
     def kill(self) -> None:
         """Kill the process, or have it killed as soon as it is launched."""
@@ -360,6 +363,13 @@ class _Lines(asyncio.Protocol):
         if self._rest:
             self._on_line(self._level, self._rest.decode(errors="backslashreplace"))
         self._on_end()
+
+
+def _from_stop_iteration(error: StopIteration) -> RuntimeError:
+    """What a coroutine makes of it."""
+    made = RuntimeError("handler raised StopIteration")
+    made.__cause__ = error
+    return made
 
 
 def _log(fields: dict[str, Any]) -> None:

@@ -7,6 +7,7 @@ import logging
 import os
 import pickle
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -34,6 +35,8 @@ from actors import (
     WorkerDied,
     trace_as,
 )
+from actors.process.frames import FrameReader, Kind as FrameKind, decode
+from actors.process.link import Link
 from actors.testing import CannotSimulate, simulate
 from tests.support import eventually
 from tests.unit.actors.process import kinds
@@ -208,9 +211,13 @@ async def test_what_cannot_be_pickled_fails_one_ask(system: ActorSystem) -> None
         (bytes(3 << 20), r"the bytes to /k has \d+ bytes when pickled, more than max_message"),
         (Unloadable(), r"a message to /k cannot be unpickled: ValueError: not today"),
         ("lambda", r"the reply cannot be pickled"),
+        (kinds.Exits(), r"a message to /k cannot be unpickled: SystemExit: 3"),
+        ("exits", r"the reply of /k cannot be unpickled: SystemExit: 3"),
     ):
         with pytest.raises(NotPicklable, match=text):
             await ask(ref, message)
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        await ask(ref, "no more")
     ref.tell(lambda: 1)
     assert await ask(ref, Pid()) == pid, "it lives on"
     assert [each.reason for each in dropped] == ["cannot be pickled"]
@@ -356,16 +363,22 @@ def test_a_simulation_refuses_it() -> None:
 
 
 PARENT = """
-import asyncio, os, sys
+import asyncio, dataclasses, os, sys
 from actors import ActorSystem, ProcessActor
+
+@dataclasses.dataclass
+class Reply:
+    text: str
 
 class Local(ProcessActor):  # defined in the main program
     def on_receive(self, message):
-        return f"{message} {os.getpid() != int(sys.argv[1] or 0)}"
+        return Reply(f"{message} {os.getpid() != int(sys.argv[1] or 0)}")
 
 async def main():
     async with ActorSystem() as system:
-        print(await system.spawn(Local).ask("hello", block=False), flush=True)
+        reply = await system.spawn(Local).ask("hello", block=False)
+        assert type(reply) is Reply
+        print(reply.text, flush=True)
         print("main" if __name__ == "__main__" else "imported")
 
 GUARD
@@ -389,6 +402,43 @@ def test_classes_of_the_main_program(tmp_path: Path, guarded: bool, text: str) -
     )
     assert (done.returncode == 0) is guarded, done.stderr
     assert text in (done.stdout if guarded else done.stderr), done.stderr
+
+
+def test_a_loop_that_is_closed_under_it() -> None:
+    async def scenario() -> tuple[ActorRef[Any], ActorRef[Any]]:
+        system = ActorSystem()
+        return await system.spawn(Kind), await system.spawn(Actor)
+
+    ref, bystander = asyncio.run(scenario())
+    for each in (ref, bystander):
+        with pytest.raises(ActorDeadError):
+            each.ask(Pid(), timeout=10)
+        assert not each.is_alive() and each.actor_stopped.is_set()
+
+
+async def test_a_log_record_inside_of_another_one() -> None:
+    """A finalizer that logs while a frame is being written must not begin a frame in its middle."""
+    ours, theirs = socket.socketpair()
+    frames: list[Any] = []
+    reader = FrameReader(lambda frame: frames.append(decode(frame, "it")), lambda: None, 1 << 20)
+    transport, _ = await asyncio.get_running_loop().create_unix_connection(lambda: reader, sock=ours)
+    link = Link(theirs.fileno())
+    write, nested = link._write, iter([True])
+
+    def interrupted(part: memoryview) -> None:
+        half = len(part) // 2
+        write(part[:half])
+        if next(nested, False):
+            link.send(FrameKind.LOG, 0, "inner", "it")
+        write(part[half:])
+
+    link._write = interrupted  # type: ignore[method-assign]
+    link.send(FrameKind.LOG, 0, "outer", "it")
+    while len(frames) < 2:
+        await asyncio.sleep(0)
+    assert frames == ["outer", "inner"]
+    transport.close()
+    theirs.close()
 
 
 ORPHAN = """
