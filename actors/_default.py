@@ -16,7 +16,7 @@ from actors._system import ActorSystem
 _systems: dict[asyncio.AbstractEventLoop, ActorSystem] = {}
 """Default systems by loop; those of closed loops are removed by the next :func:`default_system`."""
 _background: asyncio.AbstractEventLoop | None = None
-_lock = threading.Lock()
+_lock = threading.RLock()  # a signal handler may start an actor while its thread starts one
 
 
 def default_system() -> ActorSystem:
@@ -30,7 +30,7 @@ def default_system() -> ActorSystem:
             _systems.pop(old).loop_closed()
         system = _systems.get(loop)
         if system is None:
-            system = _systems[loop] = ActorSystem("default", loop=loop, registered=True)
+            system = _systems.setdefault(loop, ActorSystem("default", loop=loop, registered=True))
         return system
 
 
@@ -40,7 +40,7 @@ def _after_fork() -> None:
     Locks that another thread held at the fork stay locked in the child, so they are replaced.
     """
     global _background, _lock
-    _lock = threading.Lock()
+    _lock = threading.RLock()
     _background = None
     systems = tuple(_systems.values())
     _systems.clear()

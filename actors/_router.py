@@ -54,7 +54,7 @@ class Router(Generic[A]):
         self.wanted = size
         self.leaving = self.replaced = 0
         self._to_all = isinstance(routing, Broadcast)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may send, too
         self._turn = itertools.count()
         self._members: Members[A] = Members(routing, (), (), self._turn)
 

@@ -25,7 +25,7 @@ def forget_actors(trees: Iterable[list[Cell]]) -> None:
     for cells in trees:
         for cell in cells:
             mailbox = cell.mailbox
-            mailbox.lock = threading.Lock()
+            mailbox.lock = threading.RLock()
             mailbox.closed, mailbox.bound = True, -1
             cell.state = STOPPED
             cell.error = ActorError("it lives in the process that has forked this one")

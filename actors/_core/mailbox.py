@@ -20,6 +20,10 @@ takes or closes meanwhile, so the usual message is put without the lock (``with 
 of a tell's 650 ns); if the lane is beyond its bound then, the message is taken back under the lock. A
 check before the put would not help: a sender in a thread can take the last place after it. Taking needs no
 lock: there is one reader, and ``deque.popleft`` is atomic.
+
+A signal handler or a finalizer may interrupt a put, between any two bytecodes, and put something itself in the same
+thread. Therefore the lock is reentrant, and what stands under it is right with another put in its middle: a lane
+that is made is not made again, no lane is iterated in Python, and a bound may be exceeded by the interrupting message.
 """
 
 from __future__ import annotations
@@ -116,7 +120,7 @@ class Mailbox:
         self.hooks = cell.hooks
         self.cell = cell
         self.home = 0 if cell.threaded else cell.system.thread
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()
         self.normal: deque[Envelope] = deque()
         # Made when needed: an empty deque takes 760 bytes.
         self._system: deque[Envelope] | None = None
@@ -184,13 +188,12 @@ class Mailbox:
         lane = self.normal
         with self.lock:
             # If a drain was faster, it answers the message.
-            beyond = len(lane) > self.bound and any(each is envelope for each in reversed(lane))
-            if beyond and lane[-1] is envelope:
-                lane.pop()
-            elif beyond and self.closed:
-                lane.remove(envelope)
-            else:
-                beyond = False
+            beyond = len(lane) > self.bound and any(each is envelope for each in reversed(tuple(lane)))
+            # Look and pop in one line: nothing comes in between, so it is not another one's message.
+            if not (beyond and lane[-1] is envelope and lane.pop() is envelope):
+                beyond = beyond and self.closed
+                if beyond:
+                    lane.remove(envelope)
         if beyond and self.closed:
             raise self.dead(envelope)
         if beyond:
@@ -207,25 +210,30 @@ class Mailbox:
         """Add a message that the instruments have admitted to the priority lane. Raises as :meth:`push`."""
         bound = self.capacity * PRIORITY_FACTOR
         with self.lock:
-            if self._priority is None:
-                self._priority = deque()
+            lane = self._priority_lane()
             closed = self.closed
-            fits = not closed and len(self._priority) < bound
+            fits = not closed and len(lane) < bound
             if fits:
-                self._priority.append(envelope)
+                lane.append(envelope)
                 self.rare = True
         if not fits:
             raise self.dead(envelope) if closed else self.full(bound)
         self.rouse()
+
+    def _priority_lane(self) -> deque[Envelope]:
+        made: deque[Envelope] = deque()
+        # Look and set in one line: a signal handler may have made one meanwhile.
+        self._priority = lane = made if self._priority is None else self._priority
+        return lane
 
     def push_system(self, envelope: Envelope) -> bool:
         """Add one of the runtime's messages to the system lane; False if the actor has stopped."""
         with self.lock:
             if self.closed:
                 return False
-            if self._system is None:
-                self._system = deque()
-            self._system.append(envelope)
+            made: deque[Envelope] = deque()
+            self._system = lane = made if self._system is None else self._system
+            lane.append(envelope)
             self.rare = True
         self.rouse()
         return True
@@ -266,9 +274,7 @@ class Mailbox:
             if room and lane == NORMAL:
                 self.normal.append(envelope)
             elif room:
-                if self._priority is None:
-                    self._priority = deque()
-                self._priority.append(envelope)
+                self._priority_lane().append(envelope)
                 self.rare = True
         if room:
             self.rouse()

@@ -22,6 +22,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import sys
+import threading
 from collections import deque
 from collections.abc import Callable
 from threading import get_ident
@@ -41,6 +42,9 @@ MAX_TURN_TIME = 60.0
 
 DEEP = 500
 """Frames on the stack above which no actor takes its turn at once: of the 1,000 that Python allows it needs some itself."""
+
+_MAIN = threading.main_thread().ident
+"""The thread that Python's signal handlers run in."""
 
 NEVER = 1
 """A time that has passed: no actor takes a turn inside another one's."""
@@ -128,7 +132,10 @@ class Turns:
         self.pending = True
         try:
             # As loops.runs_here(), without the call.
-            if getattr(self._loop, "_thread_id", None) == get_ident():
+            if getattr(self._loop, "_thread_id", None) == get_ident() and (
+                # Else it may be a signal handler that has interrupted the loop's sleep: call_soon does not end that.
+                asyncio.current_task(self._loop) is not None or self._until == NEVER or get_ident() != _MAIN
+            ):
                 self._loop.call_soon(self._turn, context=self._context)
             else:
                 self._loop.call_soon_threadsafe(self._turn, context=self._context)

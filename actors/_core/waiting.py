@@ -53,15 +53,19 @@ def waits(entry: tuple[Envelope, Future[None]]) -> bool:
 
 
 def _queue(mailbox: Mailbox, envelope: Envelope) -> Future[None]:
-    if mailbox.waiting is None:
-        mailbox.waiting = deque()
-    if len(mailbox.waiting) >= MAX_WAITING:
-        mailbox.waiting = deque(filter(waits, mailbox.waiting))
-    if len(mailbox.waiting) >= MAX_WAITING:
+    made: deque[tuple[Envelope, Future[None]]] = deque()
+    # Look and set in one line: a signal handler may have made one meanwhile.
+    mailbox.waiting = queue = made if mailbox.waiting is None else mailbox.waiting
+    if len(queue) >= MAX_WAITING:
+        for entry in tuple(queue):
+            queue.popleft()
+            if waits(entry):
+                queue.append(entry)
+    if len(queue) >= MAX_WAITING:
         raise mailbox.full(MAX_WAITING)
     room: Future[None] = Future()
     room.target = mailbox.cell
-    mailbox.waiting.append((envelope, room))
+    queue.append((envelope, room))
     mailbox.rare = True
     return room
 
@@ -75,10 +79,11 @@ def block_for_room(mailbox: Mailbox, room: Future[None], timeout: float | None) 
         timeout: seconds to wait at most; None waits without a limit.
 
     Raises:
-        MailboxFull: no room in time, or this is an event loop's thread, which must not block.
+        MailboxFull: no room in time, or this thread must not block: it runs an event loop, or is a signal handler
+            that has interrupted a put into the same mailbox.
         AskCycle: the actor waits, in turn, for the calling one.
     """
-    if on_event_loop():
+    if on_event_loop() or mailbox.lock._is_owned():  # type: ignore[attr-defined]
         room.cancel()
         raise mailbox.full()
     try:

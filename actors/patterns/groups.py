@@ -55,7 +55,7 @@ class Groups:
 
     def __init__(self, system: ActorSystem, *, capacity: int = 100_000) -> None:
         self.capacity = capacity
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may look, too
         self._groups: dict[str, dict[ActorRef[Any], None]] = {}
         self._joined: dict[ActorRef[Any], set[str]] = {}
         self._size = 0

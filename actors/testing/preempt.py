@@ -77,6 +77,33 @@ class CoopLock:
         self.release()
 
 
+class CoopRLock(CoopLock):
+    """Stands in for ``threading.RLock``."""
+
+    def __init__(self, threads: Preempted) -> None:
+        super().__init__(threads)
+        self._owner = self._depth = 0
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """See :meth:`CoopLock.acquire`; the thread that has the lock takes it once more."""
+        if self._owner != threading.get_ident():
+            if not super().acquire(blocking, timeout):
+                return False
+            self._owner = threading.get_ident()
+        self._depth += 1
+        return True
+
+    def release(self) -> None:
+        """Give the lock back, when it has been released as often as it was taken."""
+        self._depth -= 1
+        if self._depth == 0:
+            self._owner = 0
+            super().release()
+
+    def _is_owned(self) -> bool:
+        return self._owner == threading.get_ident()
+
+
 class CoopQueue:
     """Stands in for ``queue.SimpleQueue``: a ``get`` from an empty one hands the baton on until there is something."""
 
@@ -117,6 +144,7 @@ class Preempted:
     def __enter__(self) -> Preempted:
         fake = SimpleNamespace(
             Lock=lambda: CoopLock(self),
+            RLock=lambda: CoopRLock(self),
             Thread=self._actors_thread,
             TIMEOUT_MAX=threading.TIMEOUT_MAX,
             get_ident=threading.get_ident,
@@ -264,4 +292,4 @@ async def _with_loop(scenario: Callable[[Preempted], Any], threads: Preempted) -
     return await scenario(threads)
 
 
-__all__ = ["CoopLock", "CoopQueue", "Preempted", "simulate_threads"]
+__all__ = ["CoopLock", "CoopQueue", "CoopRLock", "Preempted", "simulate_threads"]

@@ -77,7 +77,7 @@ class Flow(Instrument):
         self._edges: dict[Key, _Counts] = {}
         self._watchers = 0
         self._removers: list[Callable[[], None]] = []
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler's messages count, too
 
     @contextlib.contextmanager
     def watch(self) -> Iterator[Flow]:

@@ -85,7 +85,7 @@ class OTelMetrics(Switch, Instrument):
         self._system = system
         self._most = classes
         self._classes: dict[str, _Class] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler's messages count, too
         self._end: list[Callable[[], None]] = []
         meter = (provider or api.get_meter_provider()).get_meter(SCOPE)
         self._waits = self._runs = None
