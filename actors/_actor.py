@@ -6,10 +6,12 @@ actor handles one message at a time: while a coroutine handler awaits something,
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, TypeVar, overload
 
 import pykka
+from pykka import ActorDeadError
 
 from actors._core import actions, death_watch
 from actors._core.cell import Cell
@@ -154,7 +156,7 @@ class Actor(pykka.Actor):
             ValueError: a living child has that name, or it contains a slash.
             ActorDeadError: this actor is stopping.
         """
-        return spawn_child(self._cell, actor_class, args, kwargs, name, supervision or self.supervision)
+        return spawn_child(self._life(), actor_class, args, kwargs, name, supervision or self.supervision)
 
     def spawn_pool(
         self,
@@ -207,7 +209,7 @@ class Actor(pykka.Actor):
         It comes once per watched actor, at once if the actor has stopped already. A restart is not a
         stop. This actor's own restart or stop ends its watches.
         """
-        death_watch.watch(self._cell, ref)
+        death_watch.watch(self._life(), ref)
 
     def unwatch(self, ref: ActorRef[Any]) -> None:
         """End a watch; no message comes, even if it is in the mailbox already."""
@@ -235,7 +237,7 @@ class Actor(pykka.Actor):
             request: the current message, so that a type checker knows the future's type; not used
                 otherwise.
         """
-        return actions.take_reply(self._cell)
+        return actions.take_reply(self._life())
 
     # -- the mailbox ----------------------------------------------------------------------------
 
@@ -246,11 +248,11 @@ class Actor(pykka.Actor):
             StashFull: ``stash_capacity`` messages are put aside already.
             ValueError: this message is stashed already, or no message is being handled.
         """
-        actions.stash(self._cell)
+        actions.stash(self._life())
 
     def unstash_all(self) -> None:
         """Handle the stashed messages next, in order. A restart does so by itself."""
-        actions.unstash_all(self._cell)
+        actions.unstash_all(self._life())
 
     def become(self, behaviour: Callable[[Any], Any], *, discard_old: bool = True) -> None:
         """Handle messages with another function in place of ``on_receive``, until the next restart.
@@ -259,18 +261,18 @@ class Actor(pykka.Actor):
             behaviour: gets each message; a plain or a coroutine function.
             discard_old: False puts the current behaviour on a stack for :meth:`unbecome`.
         """
-        actions.become(self._cell, behaviour, discard_old=discard_old)
+        actions.become(self._life(), behaviour, discard_old=discard_old)
 
     def unbecome(self) -> None:
         """Return to the behaviour below on the stack, or to ``on_receive``."""
-        actions.unbecome(self._cell)
+        actions.unbecome(self._life())
 
     def set_receive_timeout(self, seconds: float | None) -> None:
         """Send this actor a :class:`ReceiveTimeout` after each so many seconds without a message.
 
         None ends that.
         """
-        actions.set_receive_timeout(self._cell, seconds)
+        actions.set_receive_timeout(self._life(), seconds)
 
     # -- time and work ----------------------------------------------------------------------------
 
@@ -287,7 +289,7 @@ class Actor(pykka.Actor):
         Raises:
             ValueError: ``delay`` is below 0, or ``every`` is not above 0.
         """
-        self._cell.timers.set(key, delay, message, every)
+        self._life().timers.set(key, delay, message, every)
 
     def cancel_timer(self, key: Any) -> None:
         """Cancel a timer if it is set; its message is not handled, even if it is in the mailbox."""
@@ -306,7 +308,7 @@ class Actor(pykka.Actor):
         Raises:
             TooManyTasks: ``max_tasks`` of them are under way.
         """
-        self._cell.start_task(coroutine)
+        self._life(coroutine).start_task(coroutine)
 
     def pipe_to_self(
         self,
@@ -335,7 +337,20 @@ class Actor(pykka.Actor):
                 return Piped(None, error, tag) if on_error is None else on_error(error)
             return Piped(value, None, tag) if on_value is None else on_value(value)
 
-        actions.pipe(self._cell, work, outcome)
+        actions.pipe(self._life(work), work, outcome)
+
+    def _life(self, work: Any = None) -> Cell:
+        """The cell, as long as this instance is the actor: it must not act for the next one.
+
+        Args:
+            work: what to close if it is not.
+        """
+        cell = self._cell
+        if cell.actor is not self and cell.actor is not None:
+            if inspect.iscoroutine(work):
+                work.close()
+            raise ActorDeadError(f"{cell.label} has been restarted: this is an instance from before")
+        return cell
 
     # -- hooks ----------------------------------------------------------------------------------
 
@@ -384,8 +399,9 @@ class Actor(pykka.Actor):
         begin(self._cell)
 
     def stop(self) -> None:
-        """Stop this actor after the messages that are in its mailbox now."""
-        self._cell.ref.stop(block=False)
+        """Stop this actor after the messages that are in its mailbox now; nothing if it has been restarted since."""
+        if self._cell.actor is self:
+            self._cell.ref.stop(block=False)
 
 
 __all__ = ["STOP_ON_FAILURE", "Actor"]

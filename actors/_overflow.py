@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from actors._checks import no_nan
 from actors._core.waiting import block_for_room, wait_for_room
 
 if TYPE_CHECKING:
@@ -71,6 +72,9 @@ class Wait(Overflow):
     """Let a sender in another thread wait for room, ``timeout`` seconds at most (None: without a limit)."""
 
     timeout: float | None = None
+
+    def __post_init__(self) -> None:
+        no_nan("timeout", self.timeout)
 
     def resolve(self, mailbox: Mailbox, envelope: Envelope) -> None:
         """See :meth:`Overflow.resolve`."""

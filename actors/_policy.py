@@ -8,6 +8,8 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from actors._checks import seconds
+
 
 class Directive(enum.Enum):
     """A supervisor's decision on a child that failed."""
@@ -48,6 +50,14 @@ class Backoff:
     jitter: float = 0.2
     reset: float = 60.0
 
+    def __post_init__(self) -> None:
+        for what in ("first", "most", "reset"):
+            seconds(what, getattr(self, what))
+        if not 0 < self.factor <= 1e4:
+            raise ValueError(f"factor is above 0 and at most 10,000, not {self.factor!r}")
+        if not 0 <= self.jitter <= 1:
+            raise ValueError(f"jitter is a share from 0 to 1, not {self.jitter!r}")
+
     def delay(self, failures: int, rng: random.Random) -> float:
         """The pause in seconds after ``failures`` (1, 2, ...) failures in a row, with jitter from ``rng``."""
         # The exponent is capped: 2.0 ** 2000 raises OverflowError, and `most` is reached long before.
@@ -61,6 +71,11 @@ class Intensity:
 
     restarts: int = 5
     window: float = 30.0
+
+    def __post_init__(self) -> None:
+        if not self.restarts >= 0:
+            raise ValueError(f"restarts is 0 or more, not {self.restarts!r}")
+        seconds("window", self.window, above_zero=True)
 
 
 def restart_always(_exc: BaseException) -> Directive:
@@ -133,9 +148,9 @@ class RestartHistory:
         self._last = now
         self._in_a_row += 1
         failures = self._failures
-        failures.append(now)
-        while failures[0] <= now - supervision.intensity.window:
+        while failures and failures[0] <= now - supervision.intensity.window:
             failures.popleft()
+        failures.append(now)
         # One more than allowed is enough to know: a long window needs no more memory.
         while len(failures) > supervision.intensity.restarts + 1:
             failures.popleft()

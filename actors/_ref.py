@@ -12,6 +12,7 @@ import pykka
 from pykka import ActorDeadError
 from pykka.messages import ProxyCall
 
+from actors._checks import no_nan
 from actors._core import stopping
 from actors._core.context import current, origin
 from actors._core.inspection import statistics_of
@@ -83,6 +84,17 @@ class ActorRef(pykka.ActorRef[A], Generic[A]):
 
     def __repr__(self) -> str:
         return f"<ActorRef for {self}>"
+
+    # ``dataclasses.asdict`` and the like copy what a message holds. A ref has no state of its own.
+
+    def __copy__(self) -> ActorRef[A]:
+        return self
+
+    def __deepcopy__(self, _memo: dict[int, Any]) -> ActorRef[A]:
+        return self
+
+    def __reduce_ex__(self, _protocol: Any) -> Any:
+        raise TypeError(f"the ref of {self} cannot be pickled: actors live in one process; see actors.remote")
 
     def __str__(self) -> str:
         return self._cell.label
@@ -163,6 +175,7 @@ class ActorRef(pykka.ActorRef[A], Generic[A]):
             ActorDeadError: the actor has stopped, possibly during the wait.
             MailboxFull: no room within ``timeout`` seconds, or too many senders wait.
         """
+        no_nan("timeout", timeout)
         cell: Cell = self._cell  # type: ignore[attr-defined]  # ``self`` is a ref
         envelope = (message, None, cell.clock(), *origin())
         mailbox = cell.mailbox
@@ -296,6 +309,8 @@ class ActorRef(pykka.ActorRef[A], Generic[A]):
                 "a blocking ask() on the event loop's thread would wait for itself; "
                 "use 'await ref.ask(message, block=False)' instead"
             )
+        if timeout is not None:
+            no_nan("timeout", timeout)
         cell = self._cell
         future: Future[Any] = Future()
         if cell.hooks is not None:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
+from actors._checks import no_nan, seconds
 from actors._core import inspection, lifecycle, termination
 from actors._core.instruments import Hooks, Instrument
 from actors._core.lifecycle import STOPPED
@@ -101,6 +102,18 @@ class ActorSystem:
         dispatcher: Dispatcher | None = None,
         registered: bool = False,
     ) -> None:
+        if not isinstance(overflow, Overflow):
+            raise TypeError(f"overflow is a policy such as FAIL or DROP_OLD, not {overflow!r}")
+        if not mailbox_capacity >= 1:
+            raise ValueError(f"a mailbox holds one message at least, not {mailbox_capacity}")
+        for what, value in (
+            ("stop_grace", stop_grace),
+            ("stop_timeout", stop_timeout),
+            ("hook_timeout", hook_timeout),
+            ("slow_handler", slow_handler),
+        ):
+            if what != "stop_timeout" or value is not None:
+                seconds(what, value)
         self.name = name
         self.loop = loop or asyncio.get_running_loop()
         tell_when_closed(self.loop, self)
@@ -130,7 +143,7 @@ class ActorSystem:
         self._names = itertools.count(1)
         self.children_history: RestartHistory | None = None
         """The failures of top-level actors that are restarted together."""
-        self._add_lock = threading.Lock()
+        self._add_lock = threading.RLock()  # a signal handler may spawn, too
         self._abandoned: list[str] = []
         self.dead_letters = 0
 
@@ -181,6 +194,7 @@ class ActorSystem:
 
         Raises:
             ValueError: a living top-level actor has that name, or it contains a slash.
+            TypeError: ``actor_class`` is no class of actors.
             RuntimeError: the event loop is closed.
         """
         return self.add(self._cell(actor_class, args, kwargs, name, supervision), self.top)
@@ -245,6 +259,7 @@ class ActorSystem:
         name: str | None,
         supervision: Supervision,
     ) -> Cell:
+        lifecycle.check_class(actor_class)
         name = name or lifecycle.generated_name(actor_class, self._names, self.top)
         return actor_class._cell_class(self, None, actor_class, args, kwargs, name, supervision)
 
@@ -260,6 +275,8 @@ class ActorSystem:
             RuntimeError: the event loop is closed.
         """
         name = cell.name
+        if not isinstance(name, str):
+            raise TypeError(f"an actor's name is a str, not {name!r}")
         if not name or "/" in name:
             raise ValueError(f"{name!r} is no name for an actor: it is empty or has a slash")
         with self._add_lock:
@@ -291,6 +308,7 @@ class ActorSystem:
             timeout: seconds after which to return with the actors that have not stopped; None sets no
                 limit.
         """
+        no_nan("timeout", timeout)
         try:
             async with asyncio.timeout(timeout):
                 while self.top:  # a last hook may spawn another one

@@ -169,11 +169,11 @@ def unstash_all(cell: Cell) -> None:
 
 def set_receive_timeout(cell: Cell, seconds: float | None) -> None:
     """See :meth:`actors.Actor.set_receive_timeout`."""
-    cell.idle_after = seconds
     if seconds is None:
         cell.timers.cancel(IDLE)
     else:
         cell.timers.set(IDLE, seconds, IDLE)
+    cell.idle_after = seconds
 
 
 def idle_message(cell: Cell) -> ReceiveTimeout | None:

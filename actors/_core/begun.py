@@ -8,9 +8,23 @@ and nothing of what a last hook has to give back. A coroutine that begins with `
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import types
-from collections.abc import Generator
-from typing import cast
+from collections.abc import Coroutine, Generator
+from typing import Any, TypeVar, cast
+
+T = TypeVar("T")
+
+
+def task_of(
+    loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, T], context: contextvars.Context | None
+) -> asyncio.Task[T]:
+    """Make a task for an actor's handler or hook; it takes its first step in the loop's next turn.
+
+    Past the loop's task factory: with Python 3.12's ``eager_task_factory`` the first step would come now, inside of the
+    code that makes the task and in a context that this code has entered already.
+    """
+    return asyncio.Task(coroutine, loop=loop, context=context)
 
 
 @types.coroutine
@@ -27,4 +41,4 @@ async def begun() -> None:
         cast("asyncio.Task[object]", asyncio.current_task()).cancel()
 
 
-__all__ = ["begun", "pause"]
+__all__ = ["begun", "pause", "task_of"]

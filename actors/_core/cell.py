@@ -35,7 +35,7 @@ from pykka import ActorDeadError
 
 from actors._core import actions, following, supervision, termination
 from actors._core.accounting import account, begin_recent, count_long, report_slow
-from actors._core.begun import begun
+from actors._core.begun import begun, task_of
 from actors._core.context import bare, current, handle, of_spawner
 from actors._core.interruption import as_failure, interrupted
 from actors._core.lifecycle import NEW, NO_CHILDREN, RUNNING, StopFlag, pykka_logger
@@ -286,7 +286,7 @@ class Cell:
             return None
         ending = _outcome(result)
         ending.send(None)  # to its first line, as in _begin_following
-        return self.loop.create_task(ending, context=self.context)
+        return task_of(self.loop, ending, self.context)
 
     async def end_handler(self, task: asyncio.Task[None] | None, grace: float) -> None:
         """Wait until the handler that is under way has ended; see :func:`termination.end_handler`."""
@@ -365,7 +365,9 @@ class Cell:
         self.mailbox.asleep = False
         return False
 
-    def work(self, limit: int, until: int = 0) -> CoroutineType[Any, Any, Any] | None:
+    def work(  # noqa: PLR0915 - one loop, for its speed
+        self, limit: int, until: int = 0
+    ) -> CoroutineType[Any, Any, Any] | None:
         """Handle up to ``limit`` messages; stop at the first coroutine handler and return its coroutine.
 
         Ends earlier when the actor's turn is over: at the time ``until``, in ns, which is compared with the
@@ -391,7 +393,11 @@ class Cell:
                 continue
             # Looked up for each message, so that replacing the method on the class (a mock) works.
             receive = self.receive or self.actor.on_receive
-            if kind in SPECIAL:
+            try:
+                runtimes_own = kind in SPECIAL
+            except Exception:  # a class whose metaclass cannot be hashed
+                runtimes_own = False
+            if runtimes_own:
                 special = handle_special(self, envelope)
                 if special is None:
                     continue

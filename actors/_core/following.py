@@ -11,7 +11,7 @@ from types import CoroutineType
 from typing import TYPE_CHECKING, Any, cast
 
 from actors._core.accounting import account
-from actors._core.begun import pause
+from actors._core.begun import pause, task_of
 from actors._core.context import within
 from actors._core.lifecycle import RUNNING
 from actors._core.standby import MAX_STANDBYS, Handler, Standby
@@ -36,7 +36,7 @@ def begin(cell: Cell, handler: CoroutineType[Any, Any, Any]) -> None:
         return
     following = _follow(cell, handler)
     following.send(None)  # to its first line, which the task continues: see there
-    cell.task = cell.loop.create_task(following, context=cell.handling)
+    cell.task = task_of(cell.loop, following, cell.handling)
 
 
 async def _follow(cell: Cell, handler: CoroutineType[Any, Any, Any]) -> None:

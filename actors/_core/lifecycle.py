@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pykka
 from pykka import ActorDeadError
 
+from actors._core.begun import task_of
 from actors._core.context import building, current
 from actors._core.interruption import as_failure
 from actors._errors import ActorError
@@ -115,7 +116,7 @@ def begin(cell: Cell, before: BaseException | None = None) -> None:
 
 def _start(cell: Cell, before: BaseException | None) -> None:
     if cell.state is STARTING:
-        cell.task = cell.loop.create_task(_run_start_hooks(cell, before), context=cell.context)
+        cell.task = task_of(cell.loop, _run_start_hooks(cell, before), cell.context)
         cell.task.add_done_callback(lambda task: _start_task_ended(cell, task), context=cell.context)
 
 
@@ -213,6 +214,7 @@ def spawn_child(
     """Start a child of the cell's actor; the other arguments are those of :meth:`actors.Actor.spawn`."""
     if cell.state in (STOPPING, STOPPED):
         raise ActorDeadError(f"{cell.ref} is stopping: it has no more children")
+    check_class(actor_class)
     if cell.children is NO_CHILDREN:
         cell.children = {}
         cell.child_numbers = itertools.count(1)
@@ -221,6 +223,14 @@ def spawn_child(
         name = generated_name(actor_class, cell.child_numbers, cell.children)
     child = actor_class._cell_class(cell.system, cell, actor_class, args, kwargs, name, supervision)
     return cell.system.add(child, cell.children)
+
+
+def check_class(actor_class: Any) -> None:
+    """Refuse what is no class of actors."""
+    if getattr(actor_class, "_cell_class", None) is None:
+        raise TypeError(
+            f"an actor is started from its class, a subclass of actors.Actor, not from {actor_class!r}"
+        )
 
 
 def generated_name(actor_class: type, numbers: Iterator[int], taken: Container[str]) -> str:

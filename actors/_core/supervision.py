@@ -82,7 +82,7 @@ def _decide(cell: Cell, error: BaseException) -> Directive:
         if not isinstance(directive, Directive):
             raise TypeError(f"decide() answered {directive!r}")
         return directive
-    except Exception as failure:
+    except (Exception, asyncio.CancelledError, SystemExit) as failure:
         report(cell, failure, "supervision")
         return Directive.ESCALATE
 

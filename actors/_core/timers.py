@@ -48,7 +48,7 @@ class Timers:
 
     def set(self, key: Any, delay: float, message: Any, every: float | None = None) -> None:
         """Start or replace a timer; see :meth:`actors.Actor.set_timer`."""
-        if delay < 0 or (every is not None and every <= 0):
+        if not delay >= 0 or not (every is None or every > 0):  # also NaN
             raise ValueError(f"a timer's delay is 0 or more and its interval above 0: {delay}, {every}")
         self.cancel(key)
         timer = self._timers[key] = _Timer(TimerFired(key, message), every)

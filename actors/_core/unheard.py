@@ -63,8 +63,8 @@ class Unheard:
         self.total = 0
         """Refusals that nobody has heard of, since the system was made."""
         self._loop = loop
-        self._counts: dict[str, int] = {}
-        self._last: BaseException | None = None
+        self._counts: dict[str, tuple[int, BaseException]] = {}
+        """For each path the number of refusals and the last one's error."""
         self._pausing = False
 
     def add(self, path: str, error: BaseException) -> None:
@@ -75,8 +75,7 @@ class Unheard:
             error: why.
         """
         self.total += 1
-        self._counts[path] = self._counts.get(path, 0) + 1
-        self._last = error
+        self._counts[path] = self._counts.get(path, (0, error))[0] + 1, error
         if self._loop.is_closed():  # nobody ends a pause: report at 1, 2, 4, 8, ...
             if self.total & (self.total - 1) == 0:
                 self.flush()
@@ -98,8 +97,7 @@ class Unheard:
     def flush(self) -> None:
         """Log what was counted since the last report."""
         counts, self._counts = self._counts, {}
-        last, self._last = self._last, None
-        for path, count in counts.items():
+        for path, (count, last) in counts.items():
             logger.warning(
                 "%s refused %d ask%s whose reply nobody took: %s",
                 path,

@@ -7,6 +7,7 @@ a trial (half-open): its success closes the circuit, its failure opens it for a 
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections.abc import Awaitable, Callable
 from typing import Any, Literal, TypeVar
@@ -16,6 +17,8 @@ from actors._policy import Backoff
 from actors._ref import ActorRef
 
 T = TypeVar("T")
+
+_logger = logging.getLogger("actors")
 
 State = Literal["closed", "open", "half-open"]
 
@@ -45,7 +48,7 @@ class CircuitBreaker:
         is_failure: tells which exceptions count; others pass through and count as success.
         clock: seconds; None takes the running loop's time.
         rng: random numbers, for the jitter of the pause.
-        on_change: called with the new state.
+        on_change: called with the new state; its errors are logged.
 
     Raises:
         ValueError: ``failures`` is below 1.
@@ -107,7 +110,11 @@ class CircuitBreaker:
         try:
             value = await work()
         except Exception as error:
-            self._count(era, self._is_failure(error))
+            failed = True  # also if ``is_failure`` raises: a trial that tells nothing would last for ever
+            try:
+                failed = self._is_failure(error)
+            finally:
+                self._count(era, failed)
             raise
         except BaseException:
             if self._era == era and self._state == "half-open":
@@ -148,5 +155,9 @@ class CircuitBreaker:
     def _change(self, state: State) -> None:
         self._state = state
         self._era += 1
-        if self._on_change is not None:
+        if self._on_change is None:
+            return
+        try:
             self._on_change(state)
+        except Exception:  # the calls that it guards must not suffer
+            _logger.exception("on_change(%r) of a circuit breaker failed", state)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
 from actors._actor import Actor
+from actors._checks import seconds
 
 H = TypeVar("H", bound=Callable[..., Any])
 
@@ -104,6 +105,7 @@ class StateMachine(Actor):
         self._state: Any = self.initial
         self._next: tuple[Any, float | None] | None = None
         self._in_entry = False
+        self._handling = False
 
     @property
     def state(self) -> Any:
@@ -124,13 +126,19 @@ class StateMachine(Actor):
 
         Raises:
             ValueError: no handler or entry names the state.
-            RuntimeError: called by the method of an entry.
+            RuntimeError: called by the method of an entry, or while no message is handled.
         """
+        if timeout is not None:
+            seconds("timeout", timeout)
         if state not in self._states:
             known = ", ".join(sorted(map(repr, self._states)))
             raise ValueError(f"{type(self).__qualname__} has no state {state!r}; its states are {known}")
         if self._in_entry:
             raise RuntimeError("a method of entering() cannot change the state; send a message instead")
+        if not self._handling:
+            raise RuntimeError(
+                "goto() changes the state after a handler, and none is running; send a message instead"
+            )
         self._next = (state, timeout)
 
     def postpone(self) -> None:
@@ -157,15 +165,23 @@ class StateMachine(Actor):
         if kind is StateTimeout and message.state != self._state:
             return None  # it was under way when the state changed
         name = self._handlers.get((self._state, kind)) or self._handlers.get((ANY, kind))
-        self._next = None
-        result = self.on_unhandled(message) if name is None else getattr(self, name)(message)
-        if inspect.iscoroutine(result):
+        self._next, self._handling = None, True
+        waits = False
+        try:
+            result = self.on_unhandled(message) if name is None else getattr(self, name)(message)
+            waits = inspect.iscoroutine(result)
+        finally:
+            self._handling = waits
+        if waits:
             return self._finish(result)
         entered = self._change()
         return _after(entered, result) if inspect.iscoroutine(entered) else result
 
     async def _finish(self, handler: Any) -> Any:
-        value = await handler
+        try:
+            value = await handler
+        finally:
+            self._handling = False
         entered = self._change()
         if inspect.iscoroutine(entered):
             await entered

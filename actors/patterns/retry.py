@@ -50,7 +50,7 @@ async def ask_with_retry(
         ValueError: ``attempts`` or ``timeout`` is too small.
         Exception: the last attempt's, with a note that says how many there were.
     """
-    if attempts < 1 or timeout <= 0:
+    if attempts < 1 or not timeout > 0:
         raise ValueError(f"attempts is 1 or more and timeout above 0, not {attempts} and {timeout}")
     now = asyncio.get_running_loop().time
     end = None if within is None else now() + within
