@@ -156,7 +156,9 @@ class Actor(pykka.Actor):
             ValueError: a living child has that name, or it contains a slash.
             ActorDeadError: this actor is stopping.
         """
-        return spawn_child(self._life(), actor_class, args, kwargs, name, supervision or self.supervision)
+        return spawn_child(
+            self._living_cell(), actor_class, args, kwargs, name, supervision or self.supervision
+        )
 
     def spawn_pool(
         self,
@@ -209,7 +211,7 @@ class Actor(pykka.Actor):
         It comes once per watched actor, at once if the actor has stopped already. A restart is not a
         stop. This actor's own restart or stop ends its watches.
         """
-        death_watch.watch(self._life(), ref)
+        death_watch.watch(self._living_cell(), ref)
 
     def unwatch(self, ref: ActorRef[Any]) -> None:
         """End a watch; no message comes, even if it is in the mailbox already."""
@@ -237,7 +239,7 @@ class Actor(pykka.Actor):
             request: the current message, so that a type checker knows the future's type; not used
                 otherwise.
         """
-        return actions.take_reply(self._life())
+        return actions.take_reply(self._living_cell())
 
     # -- the mailbox ----------------------------------------------------------------------------
 
@@ -248,11 +250,11 @@ class Actor(pykka.Actor):
             StashFull: ``stash_capacity`` messages are put aside already.
             ValueError: this message is stashed already, or no message is being handled.
         """
-        actions.stash(self._life())
+        actions.stash(self._living_cell())
 
     def unstash_all(self) -> None:
         """Handle the stashed messages next, in order. A restart does so by itself."""
-        actions.unstash_all(self._life())
+        actions.unstash_all(self._living_cell())
 
     def become(self, behaviour: Callable[[Any], Any], *, discard_old: bool = True) -> None:
         """Handle messages with another function in place of ``on_receive``, until the next restart.
@@ -261,18 +263,18 @@ class Actor(pykka.Actor):
             behaviour: gets each message; a plain or a coroutine function.
             discard_old: False puts the current behaviour on a stack for :meth:`unbecome`.
         """
-        actions.become(self._life(), behaviour, discard_old=discard_old)
+        actions.become(self._living_cell(), behaviour, discard_old=discard_old)
 
     def unbecome(self) -> None:
         """Return to the behaviour below on the stack, or to ``on_receive``."""
-        actions.unbecome(self._life())
+        actions.unbecome(self._living_cell())
 
     def set_receive_timeout(self, seconds: float | None) -> None:
         """Send this actor a :class:`ReceiveTimeout` after each so many seconds without a message.
 
         None ends that.
         """
-        actions.set_receive_timeout(self._life(), seconds)
+        actions.set_receive_timeout(self._living_cell(), seconds)
 
     # -- time and work ----------------------------------------------------------------------------
 
@@ -289,7 +291,7 @@ class Actor(pykka.Actor):
         Raises:
             ValueError: ``delay`` is below 0, or ``every`` is not above 0.
         """
-        self._life().timers.set(key, delay, message, every)
+        self._living_cell().timers.set(key, delay, message, every)
 
     def cancel_timer(self, key: Any) -> None:
         """Cancel a timer if it is set; its message is not handled, even if it is in the mailbox."""
@@ -308,7 +310,7 @@ class Actor(pykka.Actor):
         Raises:
             TooManyTasks: ``max_tasks`` of them are under way.
         """
-        self._life(coroutine).start_task(coroutine)
+        self._living_cell(coroutine).start_task(coroutine)
 
     def pipe_to_self(
         self,
@@ -337,9 +339,9 @@ class Actor(pykka.Actor):
                 return Piped(None, error, tag) if on_error is None else on_error(error)
             return Piped(value, None, tag) if on_value is None else on_value(value)
 
-        actions.pipe(self._life(work), work, outcome)
+        actions.pipe(self._living_cell(work), work, outcome)
 
-    def _life(self, work: Any = None) -> Cell:
+    def _living_cell(self, work: Any = None) -> Cell:
         """The cell, as long as this instance is the actor: it must not act for the next one.
 
         Args:
