@@ -1,7 +1,8 @@
 """``python -m tests.fuzz.edge``: send made-up bytes to a daemon on its sandbox, and watch it.
 
 A finding is an answer 5xx other than 503, a ping that is not answered, an error or traceback in the log, a connection that the
-daemon keeps, or memory that grows. It comes with the seed that makes its input again.
+daemon keeps, or memory that grows. It comes with the seed that makes its input again. Two daemons get the inputs: one serves anybody, the other
+has ``auth`` on, and there nothing may happen: the sandbox would have a topic that somebody has named.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import json
 import random
 import re
 import socket
@@ -19,10 +21,12 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from pixy.auth.keys import make_key
 from tests.fuzz.http_inputs import Input, make
 
 _STATUS = re.compile(rb"HTTP/1\.[01] (\d{3}) ")
 _PING = b"GET /_ping HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+_TOPICS = b"GET /topics HTTP/1.1\r\nHost: localhost\r\nX-API-Key: %s\r\nConnection: close\r\n\r\n"
 _TROUBLE = re.compile(r" error <|Traceback|Unhandled|never retrieved")
 _AT_ONCE = 16
 _WAIT = 30.0
@@ -104,14 +108,47 @@ def memory(pid: int) -> int:
     return int(text.partition("VmRSS:")[2].split()[0])
 
 
+async def untouched(address: str, key: str) -> None:
+    """Raise Finding if somebody has reached the topics of a daemon that recognizes nobody but the owner of a key."""
+    host, port = address.rsplit(":", 1)
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(_TOPICS % key.encode())
+    async with asyncio.timeout(_WAIT):
+        answer = await reader.read()
+    writer.close()
+    if not answer.startswith(b"HTTP/1.1 200 ") or json.loads(answer.partition(b"\r\n\r\n")[2]):
+        raise Finding(f"somebody without credentials has got in: {answer!r}")
+
+
 async def run(minutes: float, seed: int) -> None:
-    """Attack a daemon process for some time. Raises Finding."""
+    """Attack two daemon processes, each for half of some time. Raises Finding."""
+    await run_one(minutes / 2, seed)
+    with tempfile.TemporaryDirectory() as folder:
+        key, stored = make_key("owner")
+        keys, config = Path(folder, "keys"), Path(folder, "config.yaml")
+        keys.write_text(f"{stored.name} sha256:{stored.digest}\n")
+        config.write_text(
+            f"auth: {{enabled: true, keys_file: {keys}, basic: true}}\nproxies: {{default: {{}}}}\n"
+        )
+        await run_one(minutes / 2, seed, config, key)
+
+
+async def run_one(minutes: float, seed: int, config: Path | None = None, key: str = "") -> None:
+    """Attack a daemon process for some time. Raises Finding.
+
+    Args:
+        minutes: for how long.
+        seed: of the first inputs.
+        config: turns ``auth`` on; None: anybody is served.
+        key: the only one that the daemon recognizes then.
+    """
     from tests.kafka.cluster import free_port
 
     addresses = {name: f"127.0.0.1:{free_port()}" for name in ("rest", "grpc")}
     with tempfile.TemporaryFile("w+", errors="backslashreplace") as log:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "pixy.cli.main", "--sandbox"),
+            *(("--config", str(config)) if config is not None else ()),
             *(f"--tcpAddr={addresses['rest']}", f"--grpcAddr={addresses['grpc']}"),
             stdout=log,
             stderr=log,
@@ -133,6 +170,8 @@ async def run(minutes: float, seed: int) -> None:
                     raise Finding(f"memory grew from {first} to {memory(process.pid)} KiB by {rounds} rounds")
                 if rounds % 100 == 0:
                     print(f"{rounds * _AT_ONCE:,} inputs, {memory(process.pid):,} KiB", flush=True)
+            if key:
+                await untouched(addresses["rest"], key)
         except Finding as finding:
             raise Finding(f"seed {seed + rounds}: {finding}") from None
         finally:
@@ -143,7 +182,8 @@ async def run(minutes: float, seed: int) -> None:
         trouble = [line for line in log if _TROUBLE.search(line)]
         if trouble or code:
             raise Finding(f"exit code {code}, in the log: {''.join(trouble[:20])}")
-        print(f"{rounds * _AT_ONCE:,} inputs, nothing found (seed {seed})")
+        auth = "with auth" if key else "without auth"
+        print(f"{rounds * _AT_ONCE:,} inputs {auth}, nothing found (seed {seed})")
 
 
 def main() -> None:

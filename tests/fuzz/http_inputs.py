@@ -61,6 +61,10 @@ _HEADERS = (
     "traceparent: 00-0-0-0",
     "Host: evil",
     "Range: bytes=0-",
+    "Authorization: Bearer eyJhbGciOiJub25lIn0.e30.",
+    "Authorization: Basic a2V5Og==",
+    "X-API-Key: kp_0",
+    "X-Kafka-Pixy-Hop: e30=.x",
 )
 _PIECES = (
     b"\r\n",

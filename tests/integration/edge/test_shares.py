@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import grpc
 
+from pixy.auth.keys import make_key
 from pixy.config import App
+from pixy.config.security import Limit
 from pixy.proto import kafkapixy_pb2 as pb
 from tests.integration.edge.raw import Raw
 from tests.support import Daemon, eventually, serving, status_of
@@ -122,6 +125,28 @@ async def test_one_address_leaves_groups_and_instances_for_others(
         gone = made[0].json["instance_id"]
         assert (await daemon.call("DELETE", f"/consumers/g/instances/{gone}", headers=v2)).status == 204
         assert (await daemon.post("/consumers/g", b"{}", headers=v2)).status == 200
+
+
+async def test_a_principal_at_ten_times_its_share_costs_another_nothing(
+    config: App, name: str, tmp_path: Path
+) -> None:
+    """By counts: each may make 40 requests, and practically none is added while the test runs."""
+    keys = {who: make_key(who) for who in ("hostile", "honest")}
+    (tmp_path / "keys").write_text("".join(f"{who} sha256:{key.digest}\n" for who, (_, key) in keys.items()))
+    config.auth.enabled, config.auth.keys_file = True, str(tmp_path / "keys")
+    config.limits = [Limit(who=["key:*"], requests_per_second=0.001, burst=40_000.0)]
+    async with serving(config) as daemon:
+
+        async def ask(who: str, count: int) -> Counter[int]:
+            headers = {"X-API-Key": keys[who][0], "Content-Type": "text/plain"}
+            path = f"/topics/{name}/messages?sync"
+            answers = [await daemon.post(path, b"x", headers=headers) for _ in range(count)]
+            assert all(int(each.headers["Retry-After"]) > 0 for each in answers if each.status == 429)
+            return Counter(each.status for each in answers)
+
+        *hostile, honest = await asyncio.gather(*(ask("hostile", 40) for _ in range(10)), ask("honest", 40))
+        assert honest == {200: 40}
+        assert sum(hostile, Counter()) == {200: 40, 429: 360}
 
 
 async def test_one_address_leaves_reads_by_offset_for_others(config: App, name: str, tmp_path: Path) -> None:
