@@ -229,6 +229,7 @@ def test_a_person_s_mistake_costs_few_lines_and_no_traceback(kafka: Cluster) -> 
             lines = output.splitlines()
             assert code == 1 and lines[-1].startswith("Failed to start service: err=("), output
             assert "Traceback" not in output and len(lines) <= 4, output
+            assert ("choose another address)" in lines[-1]) is (str(port) in lines[-1]), "what to do about it"
 
 
 def test_a_daemon_waits_for_kafka_and_says_so(kafka: Cluster) -> None:

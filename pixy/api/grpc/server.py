@@ -260,8 +260,11 @@ class GrpcServer(Listener):
                 return int(self._server.add_secure_port(where, self.tls.grpc_credentials()))
             return int(self._server.add_insecure_port(where))
         except (RuntimeError, OSError) as error:
+            # gRPC does not say why; its text ends with a variable that makes it say more.
+            reason = str(error).partition("; set GRPC_VERBOSITY")[0]
             raise errors.StartError(
-                f"failed to start gRPC server: failed to create listener: listen tcp {self._address}: {error}"
+                f"failed to start gRPC server: failed to create listener: listen tcp {self._address}: {reason} (another process "
+                "listens there, or it is no address of this host: stop the one, or choose another address)"
             ) from error
 
     async def drain(self) -> None:

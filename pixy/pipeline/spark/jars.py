@@ -18,11 +18,13 @@ from pathlib import Path
 from pixy.pipeline.errors import SetupError
 
 SPARK = "4.0.0"
+KAFKA_CLIENTS = "3.9.1"
+"""Spark's connector was made with 3.9.0, which has the holes CVE-2025-27817 and CVE-2025-27818."""
 POM = Path(__file__).with_name("pom.xml")
 NAMES = (
     f"spark-sql-kafka-0-10_2.13-{SPARK}.jar",
     f"spark-token-provider-kafka-0-10_2.13-{SPARK}.jar",
-    "kafka-clients-3.9.0.jar",
+    f"kafka-clients-{KAFKA_CLIENTS}.jar",
     "commons-pool2-2.12.0.jar",
 )
 ENVIRONMENT = "KAFKA_PIXY_JARS"
@@ -57,7 +59,12 @@ def find(folder: str = "") -> list[str]:
             f"{target} lacks {', '.join(missing)}: run `make pipeline-install` (or "
             f"`python -m pixy.pipeline.spark.jars`), or name the folder with --jars or ${ENVIRONMENT}"
         )
-    return sorted(str(path.resolve()) for path in target.glob("*.jar"))
+    # Two kafka-clients would be mixed: an earlier version of this program has fetched another into the same folder.
+    return sorted(
+        str(path.resolve())
+        for path in target.glob("*.jar")
+        if path.name in NAMES or not path.name.startswith("kafka-clients-")
+    )
 
 
 def check_java() -> int:

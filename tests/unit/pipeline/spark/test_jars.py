@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -66,3 +67,18 @@ def test_jars_by_coordinates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     [pom] = fetched
     assert pom.count("<dependency>") == 2, "delta-storage is fetched too"
     assert "<artifactId>delta-storage</artifactId><version>4.0.1</version>" in pom
+
+
+def test_an_earlier_version_s_kafka_clients_are_left_out(tmp_path: Path) -> None:
+    folder = touch(tmp_path / "jars", *jars.NAMES, "kafka-clients-3.9.0.jar", "delta-storage-4.0.0.jar")
+    found = {Path(path).name for path in jars.find(str(folder))}
+    assert found == {*jars.NAMES, "delta-storage-4.0.0.jar"}
+
+
+def test_the_versions_that_are_fetched_are_those_that_are_looked_for() -> None:
+    pom = jars.POM.read_text()
+    fetched = set(re.findall(r"<artifactId>([^<]*)</artifactId>\s*<version>([^<]*)</version>", pom))
+    assert {f"{name}-{version}.jar" for name, version in fetched if name != "pipeline-jars"} == set(
+        jars.NAMES
+    )
+    assert ("kafka-clients", jars.KAFKA_CLIENTS) in fetched
