@@ -74,6 +74,10 @@ def _raise_file_limit() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
+def _listening(service: TapService) -> list[str]:
+    return [f"{show_address(address)} -> {show_address(broker)}" for address, broker in service.listening]
+
+
 class _Program:
     def __init__(self, config: TapConfig, http: Any, output: str, args: argparse.Namespace) -> None:
         self._config, self._http, self._output, self._args = config, http, output, args
@@ -117,23 +121,22 @@ class _Program:
         self._stop.set()
 
     def _announce(self, service: TapService) -> None:
-        for address, broker in service.listening:
-            print(f"{show_address(address)} -> {show_address(broker)}", file=sys.stderr)
-        if service.http is not None:
-            print(f"views: http://{show_address(service.http)}/", file=sys.stderr, flush=True)
+        for text in [*_listening(service), *self._notes(service)]:
+            print(text, file=sys.stderr, flush=True)
+
+    def _notes(self, service: TapService) -> list[str]:
+        notes = [] if service.http is None else [f"views: http://{show_address(service.http)}/"]
         if not self._config.rewrite:
-            print(
-                "note: without --rewrite, clients connect to the addresses that the brokers advertise",
-                file=sys.stderr,
-                flush=True,
+            notes.append(
+                "note: without --rewrite, clients connect to the addresses that the brokers advertise"
             )
+        return notes
 
     async def _views(self, service: TapService) -> None:
         if self._output == "table":
-            listening = [
-                f"{show_address(address)} -> {show_address(broker)}" for address, broker in service.listening
-            ]
-            self._printer = service.system.spawn(TablePrinter, listening, name="table")
+            self._printer = service.system.spawn(
+                TablePrinter, _listening(service), self._notes(service), name="table"
+            )
         interval = self._args.interval
         while True:
             if self._output == "table":

@@ -51,14 +51,15 @@ class TablePrinter(ThreadedActor):
 
     Args:
         listening: the addresses, for the first line.
+        notes: what to know as long as there is no group: the alternate screen hides what was printed before.
     """
 
     mailbox_capacity = 2
     use_daemon_thread = True
 
-    def __init__(self, listening: Sequence[str]) -> None:
+    def __init__(self, listening: Sequence[str], notes: Sequence[str] = ()) -> None:
         super().__init__()
-        self._listening = listening
+        self._listening, self._notes = listening, notes
         self._console = Console(highlight=False)
         self._live = Live(
             console=self._console,
@@ -76,7 +77,10 @@ class TablePrinter(ThreadedActor):
             return
         if not self._live.is_started:
             self._live.start()
-        self._live.update(render(message.snapshot, self._console, self._listening), refresh=True)
+        shown = render(
+            message.snapshot, self._console, self._listening, [*self._notes, "Ctrl-C ends the tap"]
+        )
+        self._live.update(shown, refresh=True)
 
     def on_stop(self) -> None:
         """Leave the last table on the screen, or print it where there is no terminal."""

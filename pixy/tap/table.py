@@ -83,13 +83,16 @@ _TRIGGERS: Final = {
 Row = dict[str, Text]
 
 
-def render(snapshot: dict[str, Any], console: Console, listening: Sequence[str]) -> RenderableType:
+def render(
+    snapshot: dict[str, Any], console: Console, listening: Sequence[str], notes: Sequence[str] = ()
+) -> RenderableType:
     """Render a snapshot for a terminal's width and height.
 
     Args:
         snapshot: the ``table`` view.
         console: the terminal.
         listening: the addresses, for the first line.
+        notes: what to know as long as there is no group.
     """
     title = f"kafka-pixy tap  {listening[0] if listening else ''}"
     more = f" and {len(listening) - 1} more" if len(listening) > 1 else ""
@@ -98,8 +101,15 @@ def render(snapshot: dict[str, Any], console: Console, listening: Sequence[str])
         Text(_counters(snapshot), style="dim", overflow="fold"),
     ]
     rows = [row for group in snapshot["groups"] for row in _group_rows(group)]
-    notes = [*_anomalies(snapshot), *_clients(snapshot), *_explanations(snapshot)]
-    below: list[RenderableType] = [*notes, _timeline(snapshot)] if snapshot["timeline"] else [*notes]
+    hints = [Text(escaped(note), style="dim", overflow="fold") for note in notes] if not rows else []
+    below: list[RenderableType] = [
+        *hints,
+        *_anomalies(snapshot),
+        *_clients(snapshot),
+        *_explanations(snapshot),
+    ]
+    if snapshot["timeline"]:
+        below.append(_timeline(snapshot))
     room = console.height - 1 - _height(console, *above, *below)
     shown = max(_FEWEST_ROWS, room)
     while True:

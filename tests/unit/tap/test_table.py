@@ -166,6 +166,16 @@ def test_what_the_table_leaves_open_is_explained() -> None:
     assert "disconnected: its connection is closed" in text
 
 
+def test_what_was_said_at_the_start_is_shown_until_there_is_a_group() -> None:
+    """The alternate screen hides it."""
+    note = "note: without --rewrite, clients connect to the addresses that the brokers advertise"
+    for groups, wanted in (((), True), ((group("g", member(1, "a", {})),), False)):
+        console = Console(width=80, height=24, file=io.StringIO(), color_system=None)
+        console.print(render(snapshot(*groups), console, LISTENING, [note]))
+        text = " ".join(console.file.getvalue().split())  # type: ignore[attr-defined]
+        assert (note in text) is wanted and ("no group yet" in text) is wanted
+
+
 def test_anomalies_are_whole_and_bounded() -> None:
     anomalies = [
         {"kind": "without owner", "detail": f"{'clicks 1, ' * 12}end{number}"} for number in range(8)
@@ -198,7 +208,7 @@ def test_a_terminal_gets_its_screen_back_and_the_last_table(monkeypatch: pytest.
 
     enter, leave = "\x1b[?1049h", "\x1b[?1049l"
     live, _, after = run(True).partition(leave)
-    assert live.startswith(enter) and "early" in live and "late" in live
+    assert live.startswith(enter) and "early" in live and "Ctrl-C" not in after and "late" in live
     assert enter not in after and "late" in after and "early" not in after
     plain = run(False)
     assert "\x1b" not in plain and "late" in plain and "early" not in plain, "elsewhere only the last table"
