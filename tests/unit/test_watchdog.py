@@ -17,7 +17,7 @@ watchdog.GRACE = 1.0
 def pytest_configure(config):
     watchdog.register(config)
     if silence := config.pluginmanager.get_plugin("silence"):
-        silence._seconds = 3.0
+        silence._seconds = SILENCE
 """
 BLOCKED = """
 import ctypes, signal, pytest
@@ -47,8 +47,8 @@ def test_sleeps():
 """
 
 
-def run(folder: Path, text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    (folder / "conftest.py").write_text(CONFTEST)
+def run(folder: Path, text: str, silence: float, *arguments: str) -> subprocess.CompletedProcess[str]:
+    (folder / "conftest.py").write_text(CONFTEST.replace("SILENCE", str(silence)))
     (folder / "test_it.py").write_text(text)
     plugins = ("-p", "no:schemathesis", "-p", "no:cacheprovider", "-p", "no:hypothesispytest")
     return subprocess.run(
@@ -61,13 +61,13 @@ def run(folder: Path, text: str, *arguments: str) -> subprocess.CompletedProcess
 
 
 def test_a_test_that_is_stuck_in_c_fails_with_its_stack(tmp_path: Path) -> None:
-    done = run(tmp_path, BLOCKED, "-n", "1")
+    done = run(tmp_path, BLOCKED, 100.0, "-n", "1")
     assert "test_it.py::test_blocked" in done.stdout and "1 failed" in done.stdout, done.stdout
     assert "in test_blocked" in done.stderr + done.stdout, done.stderr
 
 
 def test_a_run_in_which_nothing_ends_says_what_the_machine_does(tmp_path: Path) -> None:
-    done = run(tmp_path, SILENT)
+    done = run(tmp_path, SILENT, 3.0)
     assert done.returncode == 3, done.stdout + done.stderr
     assert "no test has ended for 3 s; the last was test_it.py::test_sleeps (setup)" in done.stderr
     assert "MemAvailable" in done.stderr and "-m pytest" in done.stderr
