@@ -27,6 +27,8 @@ MODULES = {
 A module has ``add_parser(subparsers)``; the parser sets ``run``, a function of the parsed arguments that
 returns the exit code and raises PixyError for what it refuses."""
 
+_OF_THE_EXTRA = ("pyspark", "pyarrow", "xxhash", "py4j", "numpy", "pandas", "jinja2", "matplotlib")
+
 EPILOG = """\
 exit codes:
   0  done, or stopped as asked (SIGTERM, Ctrl-C)
@@ -75,21 +77,7 @@ def run(argv: Sequence[str]) -> int:
         with importing():
             parser = _parser(wanted)
     except ImportError as error:
-        if (error.name or "").partition(".")[0] not in (
-            "pyspark",
-            "pyarrow",
-            "xxhash",
-            "py4j",
-            "numpy",
-            "jinja2",
-            "matplotlib",
-        ):
-            raise
-        print(
-            f"kafka-pixy pipeline {wanted}: {error.name} is not installed: "
-            "make pipeline-install, or pip install '.[pipeline]' in a checkout",
-            file=sys.stderr,
-        )
+        print(f"kafka-pixy pipeline {wanted}: {_missing(error)}", file=sys.stderr)
         return EXIT_ERROR
     try:
         args = parser.parse_args(list(argv))
@@ -97,6 +85,8 @@ def run(argv: Sequence[str]) -> int:
         return error.code if isinstance(error.code, int) else EXIT_ERROR
     try:
         return int(args.run(args))
+    except ImportError as error:  # commands import their libraries when they run
+        return fail(args, PixyError(_missing(error)), EXIT_ERROR)
     except PixyError as error:
         from pixy.pipeline.errors import UsageError
 
@@ -110,6 +100,13 @@ def run(argv: Sequence[str]) -> int:
         from pixy.pipeline.spark.java_errors import cause
 
         return fail(args, PixyError(f"Spark failed: {cause(str(error))} (-v shows all)"), EXIT_ERROR)
+
+
+def _missing(error: ImportError) -> str:
+    """Say which library of the extra is not installed, and how to install it; raise what is another error."""
+    if (error.name or "").partition(".")[0] not in _OF_THE_EXTRA:
+        raise error
+    return f"{error.name} is not installed: make pipeline-install, or pip install '.[pipeline]' in a checkout"
 
 
 __all__ = ["MODULES", "run"]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 import yaml
 
 from pixy.cli.pipeline import MODULES, run
+from tests.support import ROOT
 
 
 def test_help_and_usage(capsys: pytest.CaptureFixture[str]) -> None:
@@ -101,3 +104,52 @@ def test_options_that_contradict_each_other(
         run(["archive", "--config", str(config), "--topics", "t", "--lake", str(tmp_path / "l"), *more]) == 2
     )
     assert named in capsys.readouterr().err
+
+
+def test_without_the_extra_each_command_says_what_to_install(tmp_path: Path) -> None:
+    """In a process of its own, which cannot import the libraries, as after a plain install."""
+    program = """
+import json, sys
+
+class Missing:
+    def find_spec(self, name, *_):
+        if name.partition(".")[0] in sys.argv[2].split(","):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Missing())
+from pixy.cli.pipeline import run
+sys.exit(sum(run(command) != 1 for command in json.loads(sys.argv[1])))
+"""
+    config = tmp_path / "pixy.yaml"
+    config.write_text("proxies: {main: {kafka: {seed_peers: ['localhost:1']}}}")
+    lake, named = ["--lake", str(tmp_path / "lake")], ["--config", str(config)]
+    commands = [
+        ["archive", *named, "--topics", "t", *lake],
+        ["compact", *lake],
+        ["replay", *named, "--topic", "t", "--to", "u", *lake],
+        ["verify", *lake],
+        ["scan", *named, "--topics", "t"],
+        ["audit", *lake, "--out", str(tmp_path / "out")],
+    ]
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            program,
+            json.dumps(commands),
+            "pyspark,pyarrow,xxhash,py4j,numpy,pandas,jinja2,matplotlib",
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    lines = done.stderr.splitlines()
+    assert len(lines) == len(commands), done.stderr
+    for line, command in zip(lines, commands, strict=True):
+        assert line.startswith(f"kafka-pixy pipeline {command[0]}: ")
+        assert line.endswith(
+            " is not installed: make pipeline-install, or pip install '.[pipeline]' in a checkout"
+        )
