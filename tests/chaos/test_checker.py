@@ -37,6 +37,7 @@ class History:
         self.events: Events = [{"t": START, "what": "daemon started", "d": 1}]
         self.log = list(range(COUNT))
         self.final = COUNT
+        self.low = 0
         for offset in range(COUNT):
             t = START + offset
             about = {"topic": "t", "d": 1}
@@ -80,7 +81,7 @@ class History:
             "log",
             topic="t",
             partition=0,
-            low=0,
+            low=self.low,
             high=COUNT,
             offsets=offsets,
             ids=[f"m.{offset}" for offset in offsets],
@@ -239,6 +240,17 @@ def test_silence_during_a_fault_does_not_count(tmp_path: Path) -> None:
     silence(history)
     history.fault("broker-kill", 19, 45)
     assert not history.check(tmp_path).findings
+
+
+def test_a_group_that_is_behind_is_not_silent_though_the_records_are_deleted_meanwhile(
+    tmp_path: Path,
+) -> None:
+    history = History()
+    history.shift(0, 30)
+    del history.log[:25]
+    history.low = 25
+    history.events.append({"t": START + 65, "what": "records deleted", "topic": "t", "below": [[0, 25]]})
+    assert [each.rule for each in history.check(tmp_path).findings] == []
 
 
 def test_the_seed_decides_about_the_faults() -> None:

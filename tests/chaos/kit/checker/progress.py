@@ -28,7 +28,10 @@ def check(evidence: Evidence, outcome: Outcome) -> None:
 def _check(evidence: Evidence, group: GroupView, partition: int, outcome: Outcome) -> None:
     consumed = group.partitions[partition]
     log = consumed.log
-    heard = sorted(each.t1 for found in consumed.deliveries if found is not None for each in found)
+    heard = [each.t1 for found in consumed.deliveries if found is not None for each in found]
+    # Of records that have been deleted or have expired since: a group that is behind is not silent.
+    heard += [each.delivery.t1 for each in group.strays if each.partition == partition]
+    heard.sort()
     firsts = sorted(
         (first.t1, index) for index in range(len(log.offsets)) if (first := consumed.first(index)) is not None
     )
