@@ -97,7 +97,7 @@ def test_a_thread_thatfalls_asleep_beside_a_message_is_found(monkeypatch: pytest
     names = dict(vars(cell))
     exec(compile(ASLEEP_TOO_LATE, cell.__file__, "exec"), names)
     monkeypatch.setattr(Cell, "falls_asleep", names["falls_asleep"])
-    assert search(["threaded"], range(1000), most=1)[1]
+    assert search(["threaded"], range(1400, 2400), most=1)[1]
 
 
 ASLEEP_TOO_LATE = """
