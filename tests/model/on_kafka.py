@@ -38,6 +38,10 @@ QUICK: dict[str, Any] = {
 _NOISE = frozenset({KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN})
 
 
+_FAILOVER = 60.0
+"""Seconds for the cluster to notice that a broker died: its controller may have died with it."""
+
+
 class KafkaWorld(World):
     """See :class:`tests.model.world.World`.
 
@@ -91,13 +95,13 @@ class KafkaWorld(World):
         """See :class:`tests.model.world.World`."""
         self._dead = await self._coordinator(group)
         await asyncio.to_thread(self.cluster.kill, self._dead)
-        await eventually(lambda: self._leader(self._lone) < 0)
+        await eventually(lambda: self._leader(self._lone) < 0, _FAILOVER)
 
     async def broker_returns(self) -> None:
         """See :class:`tests.model.world.World`."""
         self.cluster.start(self._dead)
         await asyncio.to_thread(self.cluster.wait_ready)
-        await eventually(lambda: self._leader(self._lone) >= 0)
+        await eventually(lambda: self._leader(self._lone) >= 0, _FAILOVER)
 
     async def _coordinator(self, group: str) -> int:
         found = []
@@ -362,9 +366,9 @@ def refusing(call: Any) -> Any:
         raise Refused(error.args[0].name()) from error
 
 
-async def eventually(check: Any) -> None:
-    """Ask until it is so."""
-    deadline = time.monotonic() + PATIENCE
+async def eventually(check: Any, within: float = PATIENCE) -> None:
+    """Ask until it is so, for so many seconds."""
+    deadline = time.monotonic() + within
     while not await asyncio.to_thread(check):
         assert time.monotonic() < deadline, "it did not become so"
         await asyncio.sleep(0.01)

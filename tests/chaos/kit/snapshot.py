@@ -85,9 +85,12 @@ def write_log(records: Recorder, bootstrap: str, partitions: Iterable[tuple[str,
         offsets.append(message.offset())
         ids.append(name_of(message.value() or b"", message.headers() or ()))
         times.append(message.timestamp()[1] / 1000)
+    # What expired while the others were read is gone from the beginning of its log.
+    lows = _lows(bootstrap, bounds)
     ends: dict[Any, int] = {}
-    for (topic, partition), (low, high) in bounds.items():
+    for (topic, partition), (_, high) in bounds.items():
         offsets, ids, times = found[topic, partition]
+        low = lows[topic, partition]
         records.write(
             "log",
             topic=topic,
@@ -100,6 +103,16 @@ def write_log(records: Recorder, bootstrap: str, partitions: Iterable[tuple[str,
         )
         ends[topic, partition] = offsets[-1] + 1 if offsets else low
     return ends
+
+
+def _lows(bootstrap: str, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
+    """The first offset of each partition now."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "chaos-snapshot", "log_level": 0})
+    watermarks = insisting(consumer.get_watermark_offsets)
+    try:
+        return {each: watermarks(TopicPartition(*each), timeout=30)[0] for each in partitions}
+    finally:
+        consumer.close()
 
 
 def write_commits(records: Recorder, bootstrap: str, partitions: int) -> None:
