@@ -54,6 +54,7 @@ class TopicLookups:
         self._listed = float("-inf")
         self._listing: asyncio.Task[None] | None = None
         self._resolving: dict[str, asyncio.Task[Resolved]] = {}
+        self._refused: dict[str, float] = {}
         self._fresh: dict[str, tuple[float, tuple[int, ...]]] = {}
 
     @property
@@ -64,7 +65,8 @@ class TopicLookups:
     async def resolve(self, topic: str) -> Resolved:
         """For the first message to a topic: find out whether there is one, before an actor is started for it.
 
-        Askers share a look-up. After one that found no topic, the next one does not try three times.
+        Askers share a look-up. After one that found no topic, the next one does not try three times. What a group did
+        not find does not count: its question may be what makes the broker create the topic, which takes a moment.
         """
         task = self._resolving.get(topic)
         if task is None:
@@ -73,8 +75,7 @@ class TopicLookups:
         return await asyncio.shield(task)
 
     async def _resolve(self, topic: str) -> Resolved:
-        missing = self._failed.get(topic, (0.0, None))
-        attempts = {"attempts": 1} if self._now() < missing[0] and missing[1] is None else {}
+        attempts = {"attempts": 1} if self._now() < self._refused.get(topic, float("-inf")) else {}
         try:
             found = await look_up(self.writable, topic, **attempts)
         except asyncio.CancelledError:  # by close()
@@ -85,7 +86,9 @@ class TopicLookups:
                 self._fresh = {name: entry for name, entry in self._fresh.items() if entry[0] > now}
             self._fresh[topic] = (now + _FRESH, found.partitions)
         elif found.partitions is None and found.error is None:
-            self._remember(topic, None)
+            if len(self._refused) >= _MANY:
+                self._refused = {name: until for name, until in self._refused.items() if until > now}
+            self._refused[topic] = now + self._interval
         return found
 
     async def writable(self, topic: str) -> tuple[int, ...] | None:

@@ -157,6 +157,21 @@ def test_a_topic_that_was_missing_lately_is_sought_once_and_found_as_soon_as_it_
     simulate(scenario, seed=1)
 
 
+def test_a_topic_that_a_group_has_just_made_the_broker_create_is_sought_three_times() -> None:
+    """A broker that creates topics says "unknown" until it has; a produce while a group asked was answered 404."""
+
+    async def scenario(sim: Sim) -> None:
+        kafka = Kafka(sim)
+        assert await kafka.lookups.partitions("new") is None
+        producing = asyncio.create_task(kafka.lookups.resolve("new"))
+        await asyncio.sleep(0.15)
+        assert kafka.requests == ["new"] * 2
+        kafka.answer = TOPIC
+        assert await producing == Resolved((0,))
+
+    simulate(scenario, seed=1)
+
+
 def test_look_ups_under_way_end_with_their_cluster() -> None:
     async def scenario(sim: Sim) -> None:
         kafka = Kafka(sim)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,10 @@ def _blocked() -> dict[str, int]:
     """The signals that each thread of this process has blocked, as a mask."""
     found = {}
     for task in Path("/proc/self/task").iterdir():
-        line = next(line for line in (task / "status").read_text().splitlines() if line.startswith("SigBlk"))
-        found[task.name] = int(line.split()[1], 16)
+        with suppress(FileNotFoundError, ProcessLookupError):  # a thread that has ended meanwhile
+            status = (task / "status").read_text().splitlines()
+            line = next(line for line in status if line.startswith("SigBlk"))
+            found[task.name] = int(line.split()[1], 16)
     return found
 
 
