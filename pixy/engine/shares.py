@@ -66,17 +66,17 @@ class Turns:
     """
 
     def __init__(self, most: int) -> None:
-        self._most = most
-        self._each = part(most)
-        self._held: dict[str, int] = {}
+        self._shares = Shares(most, total=True)
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
-        self.held = 0
+
+    @property
+    def held(self) -> int:
         """Places that are taken."""
+        return self._shares.held
 
     async def enter(self, name: str) -> None:
         """Take a place; wait for one if need be."""
-        if self.held < self._most and self._held.get(name, 0) < self._each and name not in self._waiting:
-            self._take(name)
+        if name not in self._waiting and self._shares.enter(name):
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(name, deque()).append(turn)
@@ -89,33 +89,24 @@ class Turns:
 
     def leave(self, name: str) -> None:
         """Give a place back; those who wait get it in turn, caller by caller."""
-        self.held -= 1
-        held = self._held[name] - 1
-        if held:
-            self._held[name] = held
-        else:
-            del self._held[name]
-        self._next()
+        self._shares.leave(name)
+        for waiting in tuple(self._waiting):
+            if self._shares.enter(waiting):
+                if self._give(waiting):
+                    return
+                self._shares.leave(waiting)
 
-    def _take(self, name: str) -> None:
-        self.held += 1
-        self._held[name] = self._held.get(name, 0) + 1
-
-    def _next(self) -> None:
-        for name in tuple(self._waiting):
-            if self.held >= self._most:
-                return
-            if self._held.get(name, 0) >= self._each:
-                continue
-            queue = self._waiting.pop(name)
-            while queue and (turn := queue.popleft()).done():
-                pass  # it was cancelled
-            if queue:
-                self._waiting[name] = queue  # behind the other callers
-            if not turn.done():
-                self._take(name)
-                turn.set_result(None)
-                return
+    def _give(self, name: str) -> bool:
+        """Wake one who waits, if he still does."""
+        queue = self._waiting.pop(name)
+        while queue and (turn := queue.popleft()).done():
+            pass  # it was cancelled
+        if queue:
+            self._waiting[name] = queue  # behind the other callers
+        if turn.done():
+            return False
+        turn.set_result(None)
+        return True
 
 
 __all__ = ["Shares", "Turns", "caller", "part"]

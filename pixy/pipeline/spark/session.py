@@ -6,9 +6,10 @@ import contextlib
 import os
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from pathlib import Path
+from typing import ParamSpec
 
 from pyspark.sql import SparkSession
 
@@ -16,6 +17,8 @@ from pixy.pipeline.errors import SetupError, UsageError
 from pixy.pipeline.spark import jars
 from pixy.pipeline.spark.java_errors import start_problem
 from pixy.pipeline.spark.java_process import JavaOutput, launch
+
+P = ParamSpec("P")
 
 LOG4J = Path(__file__).with_name("log4j2.properties")
 DRIVER_MEMORY = "2g"
@@ -118,26 +121,24 @@ def _start(settings: dict[str, str], submitted: bool, verbose: bool) -> SparkSes
     return spark
 
 
-@contextlib.contextmanager
-def running(
-    name: str,
-    master: str | None = None,
-    folder: str = "",
-    settings: Sequence[str] = (),
-    *,
-    verbose: bool = False,
-    delta: str | None = None,
-) -> Iterator[SparkSession]:
-    """Open a session as :func:`open_session` does, and stop Spark when the context ends, however it ends."""
-    spark = open_session(name, master, folder, settings, verbose=verbose, delta=delta)
-    try:
-        yield spark
-    except BaseException:
-        # Java may be gone, or the connection to it broken by Ctrl-C: what is on its way already says more.
-        with contextlib.suppress(Exception):
-            spark.stop()
-        raise
-    stop(spark)
+def _stopped(open_: Callable[P, SparkSession]) -> Callable[P, contextlib.AbstractContextManager[SparkSession]]:
+    @contextlib.contextmanager
+    def run(*args: P.args, **kwargs: P.kwargs) -> Iterator[SparkSession]:
+        spark = open_(*args, **kwargs)
+        try:
+            yield spark
+        except BaseException:
+            # Java may be gone, or the connection to it broken by Ctrl-C: what is on its way already says more.
+            with contextlib.suppress(Exception):
+                spark.stop()
+            raise
+        stop(spark)
+
+    return run
+
+
+running = _stopped(open_session)
+"""Open a session as :func:`open_session` does, and stop Spark when the context ends, however it ends."""
 
 
 def stop(spark: SparkSession) -> None:
