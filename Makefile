@@ -126,7 +126,7 @@ unit: $(VENV)/.test
 	$(UNIT)
 
 # Most tests wait for Kafka, so there are more processes than cores (tests/lanes.py).
-PROCESSES ?= 3
+PROCESSES ?= 4
 test: $(VENV)/.dev build/classes/.made
 	PIXY_TEST_TIMES=$(TIMES) $(BIN)/python -m pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder --durations=20
 

@@ -41,8 +41,9 @@ PREFERENCES = (
     ("pipeline", "waiting", "brokers", "unit"),
     ("waiting", "pipeline", "brokers", "unit"),
     ("brokers", "waiting", "unit", "pipeline"),
+    ("waiting", "unit", "pipeline", "brokers"),
 )
-"""Which kind of files the first, the second and any other process takes first, and what then."""
+"""Which kind of files the first, the second, the third and any other process takes first, and what then."""
 
 
 def rank(nodeid: str) -> int:

@@ -121,7 +121,9 @@ def _start(settings: dict[str, str], submitted: bool, verbose: bool) -> SparkSes
     return spark
 
 
-def _stopped(open_: Callable[P, SparkSession]) -> Callable[P, contextlib.AbstractContextManager[SparkSession]]:
+def _stopped(
+    open_: Callable[P, SparkSession],
+) -> Callable[P, contextlib.AbstractContextManager[SparkSession]]:
     @contextlib.contextmanager
     def run(*args: P.args, **kwargs: P.kwargs) -> Iterator[SparkSession]:
         spark = open_(*args, **kwargs)
