@@ -12,7 +12,7 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from types import FrameType
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "build" / "pipeline-demo"
@@ -53,8 +53,13 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _interrupt(*_: Any) -> None:
-    raise KeyboardInterrupt
+def _interrupt(_number: int, frame: FrameType | None) -> None:
+    """Do what Ctrl-C does at this moment: asyncio cancels its task, where an exception out of gRPC's own code would crash."""
+    as_for_ctrl_c = signal.getsignal(signal.SIGINT)
+    if callable(as_for_ctrl_c):
+        as_for_ctrl_c(signal.SIGINT, frame)
+    else:  # ignored, as in the background of a script
+        raise KeyboardInterrupt
 
 
 def main() -> int:

@@ -8,7 +8,7 @@ import random
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -144,8 +144,9 @@ class Demo:
             f"{self.messages:,} messages through the proxy, one a request; {wanted:,} consumed by group {GROUP}"
         ):
             began = time.monotonic()
-            with progress_bars(console) as bar:
-                sent, taken, producing = asyncio.run(self._clients(daemon, wanted, bar))
+            with progress_bars(console) as bar, closing(self._clients(daemon, wanted, bar)) as clients:
+                # Closed, because Python says so of one that Ctrl-C has kept from its beginning.
+                sent, taken, producing = asyncio.run(clients)
             daemon.stop()
             rate = f"{sent.count / producing:,.0f} a second"
             console.print(
