@@ -4,13 +4,15 @@ pytest-timeout's signal cannot end a test whose main thread is inside C code, su
 that never returns, and cannot end a run in which nothing reports any more. So a process that is stuck in one test
 for :data:`GRACE` seconds longer than the test's own timeout prints the stacks of all its threads and exits, which
 fails that test only; and a run in which no test ends for :data:`SILENCE` seconds prints the machine's memory and
-processes and exits.
+processes and exits. What a process has written to stderr before it died is shown, too: an assertion of librdkafka, say.
 """
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import os
+import stat
 import subprocess
 import sys
 import threading
@@ -95,6 +97,55 @@ class Silence:
                 return
 
 
+class Outputs:
+    """Lets a test's reports say where the process gathers what is written to stderr. A plugin of pytest-xdist's processes."""
+
+    def __init__(self) -> None:
+        self._path = ""
+
+    def pytest_runtest_setup(self) -> None:
+        """Find the file, which is descriptor 2 only while a test runs, among the descriptors."""
+        if self._path or not stat.S_ISREG(os.fstat(2).st_mode):
+            return
+        for each in map(int, os.listdir("/proc/self/fd")):
+            with contextlib.suppress(OSError):
+                if each > 2 and os.path.sameopenfile(each, 2):
+                    self._path = f"/proc/{os.getpid()}/fd/{each}"
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self) -> Generator[None, Any, Any]:
+        """Name the file."""
+        report = yield
+        report.stderr_path = self._path
+        return report
+
+
+class LastWords:
+    """Shows what a process of pytest-xdist has written to stderr before it died. A plugin of the process that prints.
+
+    pytest gathers a test's output in a file without a name, which ends with its process unless somebody else has opened it.
+    """
+
+    def __init__(self) -> None:
+        self._outputs: dict[Any, IO[bytes]] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Open the file of a process that is new."""
+        path, node = getattr(report, "stderr_path", ""), getattr(report, "node", None)
+        if path and node not in self._outputs:
+            with contextlib.suppress(OSError):
+                self._outputs[node] = Path(path).open("rb")
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_handlecrashitem(self, report: pytest.TestReport) -> None:
+        """Show the file with the failure of the test in which the process died."""
+        output = self._outputs.pop(getattr(report, "node", None), None)
+        if output is not None:
+            with output:
+                text = output.read()[-10_000:].decode(errors="replace")
+            report.sections.append(("what the process wrote last", text))
+
+
 def _machine() -> str:
     """The machine's memory and disk, and its processes with children after their parents."""
     commands = (
@@ -127,8 +178,12 @@ def register(config: pytest.Config) -> None:
     # A copy, since a test's capture takes descriptor 2.
     stderr = os.fdopen(os.dup(2), "w")
     config.pluginmanager.register(Stuck(stderr), "stuck")
-    if not hasattr(config, "workerinput"):
+    if hasattr(config, "workerinput"):
+        if sys.platform == "linux":
+            config.pluginmanager.register(Outputs(), "outputs")
+    else:
         config.pluginmanager.register(Silence(stderr), "silence")
+        config.pluginmanager.register(LastWords(), "last words")
 
 
-__all__ = ["GRACE", "SILENCE", "STUCK", "Silence", "Stuck", "register"]
+__all__ = ["GRACE", "SILENCE", "STUCK", "LastWords", "Outputs", "Silence", "Stuck", "register"]

@@ -33,6 +33,18 @@ def test_blocked():
 def test_next():
     pass
 """
+ABORTED = """
+import os
+
+
+def test_first():
+    pass
+
+
+def test_aborts():
+    os.write(2, b"rdkafka.c:1: assert: all is well")
+    os.abort()
+"""
 SILENT = """
 import time, pytest
 
@@ -64,6 +76,12 @@ def test_a_test_that_is_stuck_in_c_fails_with_its_stack(tmp_path: Path) -> None:
     done = run(tmp_path, BLOCKED, 100.0, "-n", "1")
     assert "test_it.py::test_blocked" in done.stdout and "1 failed" in done.stdout, done.stdout
     assert "in test_blocked" in done.stderr + done.stdout, done.stderr
+
+
+def test_a_process_that_aborts_has_said_why(tmp_path: Path) -> None:
+    done = run(tmp_path, ABORTED, 100.0, "-n", "1")
+    assert "1 failed, 1 passed" in done.stdout, done.stdout
+    assert "rdkafka.c:1: assert: all is well" in done.stdout
 
 
 def test_a_run_in_which_nothing_ends_says_what_the_machine_does(tmp_path: Path) -> None:
