@@ -134,7 +134,7 @@ class LastWords:
         path, node = getattr(report, "stderr_path", ""), getattr(report, "node", None)
         if path and node not in self._outputs:
             with contextlib.suppress(OSError):
-                self._outputs[node] = Path(path).open("rb")
+                self._outputs[node] = os.fdopen(os.open(path, os.O_RDONLY), "rb")
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_handlecrashitem(self, report: pytest.TestReport) -> None:
