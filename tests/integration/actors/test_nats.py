@@ -58,6 +58,12 @@ class Adder(Actor):
         return sum(each.number for each in self.seen if isinstance(each, Add))
 
 
+class Roomy(Adder):
+    """Never full in these tests, so it never refuses an ask."""
+
+    mailbox_capacity = 100
+
+
 @pytest.fixture(scope="module")
 def server() -> Iterator[NatsServer]:
     made = NatsServer()
@@ -96,7 +102,7 @@ def instance(ref: Any) -> Adder:
 
 async def test_ask_and_tell_by_name_in_order(server: NatsServer, system: ActorSystem) -> None:
     async with await connect(server) as there, await connect(server) as here:
-        adder = system.spawn(Adder)
+        adder = system.spawn(Roomy)
         await there.serve("sums.a", adder)
         ref = here.ref("sums.a")
         for number in range(50):
