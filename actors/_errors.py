@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class ActorError(Exception):
     """Base of the errors that this runtime adds to pykka's."""
@@ -57,4 +59,7 @@ class Escalated(ActorError):
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"{path}: {reason}")
-        self.path = path
+        self.path, self._reason = path, reason
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.path, self._reason)

@@ -365,7 +365,13 @@ class ActorRef(pykka.ActorRef[A], Generic[A]):
             raise AttributeError(f"{self} has no public method {name!r}")
         return self.ask(ProxyCall(attr_path=(name,), args=args, kwargs=kwargs), block=False)
 
-    def stop(self, *, block: bool = True, timeout: float | None = None) -> Any:
+    @overload  # type: ignore[override]  # pykka says Any
+    def stop(self, *, block: Literal[True] = True, timeout: float | None = None) -> bool: ...
+    @overload
+    def stop(self, *, block: Literal[False], timeout: float | None = None) -> Future[bool]: ...
+    @overload
+    def stop(self, *, block: bool, timeout: float | None = None) -> bool | Future[bool]: ...
+    def stop(self, *, block: bool = True, timeout: float | None = None) -> bool | Future[bool]:
         """Stop the actor after the messages that are in its mailbox now; see :meth:`pykka.ActorRef.stop`.
 
         Args:

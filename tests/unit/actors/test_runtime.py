@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 import random
 import subprocess
 import sys
@@ -306,6 +307,8 @@ async def test_too_many_restarts_escalate_to_the_system() -> None:
             child.tell("boom")
         failure = await asyncio.wait_for(asyncio.shield(system.failure), 30)
         assert isinstance(failure, Escalated) and failure.path == "/p"
+        copy = pickle.loads(pickle.dumps(failure))
+        assert (str(copy), copy.path) == (str(failure), "/p"), "a worker process's failure travels"
         assert isinstance(failure.__cause__, Escalated) and failure.__cause__.path == "/p/c0"
         assert isinstance(failure.__cause__.__cause__, RuntimeError)
         assert not child.is_alive() and not parent.is_alive()

@@ -48,7 +48,9 @@ async def main(system: ActorSystem, bank: Bank) -> None:
     f: list[str] = await asyncio.gather(meter.ask("x", block=False))  # wrong: ints
     async with asyncio.TaskGroup() as group:
         g: asyncio.Task[str] = group.create_task(meter.ask("x", block=False).as_coroutine())  # wrong: an int
-    print(a, b, c, d, e, f, g)
+    h: str = await account.stop(block=False)  # wrong: a bool
+    account.stop().bit_count().upper()  # wrong: a bool, not a future or Any
+    print(a, b, c, d, e, f, g, h)
 """
 
 
