@@ -30,6 +30,8 @@ from pixy.config.model import Connections
 
 logger = logging.getLogger("pixy.api")
 
+SERVER = "kafka-pixy"
+"""What the header Server says of every answer; aiohttp's own text names the versions of Python and aiohttp."""
 _MAX_LINE = 64 * 1024
 _LINGER = 10.0
 """Seconds that a closed connection may take for its last bytes."""
@@ -226,7 +228,9 @@ class HttpConnection(RequestHandler):
     ) -> web.StreamResponse:
         """Answer what is malformed, or an error of ours."""
         self._tell(status, (message or repr(exc)).partition("\n")[0])
-        return super().handle_error(request, status, exc, message)
+        response = super().handle_error(request, status, exc, message)
+        response.headers["Server"] = SERVER
+        return response
 
     def _tell(self, status: int, text: str) -> None:
         peer = self.transport.get_extra_info("peername") if self.transport is not None else None

@@ -23,7 +23,7 @@ from pixy.api.edge import sockets
 from pixy.api.edge.acceptor import Acceptor
 from pixy.api.edge.callers import address_share, caller_of_request
 from pixy.api.edge.edge import Edge
-from pixy.api.edge.http_protocol import HttpServer
+from pixy.api.edge.http_protocol import SERVER, HttpServer
 from pixy.api.identity import enter, leave_nobody
 from pixy.api.listener import Listener, split_address
 from pixy.api.rest import access, router
@@ -154,7 +154,9 @@ class RestServer(Listener):
     async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
         log = self._edge.access_log
         if log is None:
-            return await self._answer(request)
+            response = await self._answer(request)
+            response.headers["Server"] = SERVER
+            return response
         leave_nobody()
         began = log.clock()
         try:
@@ -162,6 +164,7 @@ class RestServer(Listener):
         except (asyncio.CancelledError, ConnectionError):
             access.note(log, self._name, request, None, began)
             raise
+        response.headers["Server"] = SERVER
         access.note(log, self._name, request, response, began)
         return response
 
