@@ -295,6 +295,8 @@ async def test_tables_are_whole_when_they_are_piped_and_documents_parse(name: st
         assert lines[1].startswith("        0      0    1      1      -1    0"), "numbers are right-aligned"
         status = json.loads(await sh.good("status", "--json"))
         assert status["clusters"] == {"default": {"brokers": [1]}}
+        shown = dict(line.split(None, 1) for line in (await sh.good("status")).splitlines())
+        assert shown["uptime"].rstrip().endswith(" s") and shown["clock"].strip() == "as ours", shown
 
 
 async def test_offsets_are_reset_to_a_place_by_a_shift_and_only_shown(kafka: Cluster, name: str) -> None:

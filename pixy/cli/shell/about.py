@@ -12,6 +12,7 @@ from pixy import __version__
 from pixy.cli.shell.framework import EXITS, Command, connected
 from pixy.cli.shell.output import note, plain, write
 from pixy.cli.shell.session import Session
+from pixy.cli.shell.times import duration
 from pixy.proto import kafkapixy_pb2 as pb
 
 _SOURCES: Final = {
@@ -56,7 +57,17 @@ def status(session: Session) -> int:
     if session.out.structured:
         session.out.document(document)
     else:
-        session.out.fields({name: value for name, value in document.items() if name != "clusters"})
+        ahead = document["clock_ahead"]
+        session.out.fields(
+            {
+                "server": session.server,
+                "version": found.version,
+                "uptime": duration(found.uptime),
+                "clock": f"{abs(ahead)} s {'ahead of' if ahead > 0 else 'behind'} ours"
+                if ahead
+                else "as ours",
+            }
+        )
         for name, each in clusters.items():
             brokers = ",".join(map(str, each["brokers"]))
             write(f"cluster {name}: {plain(each.get('error') or f'brokers {brokers}')}\n")

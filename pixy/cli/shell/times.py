@@ -42,6 +42,18 @@ def milliseconds(text: str, flag: str) -> int:
     return int(found)
 
 
+def duration(seconds: float) -> str:
+    """Return a duration as people say it, with its two largest units: ``3 d 4 h``, ``2 min 5 s``, ``0.4 s``."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    whole, parts = round(seconds), []
+    for unit, size in (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1)):
+        count, whole = divmod(whole, size)
+        if count or parts:
+            parts.append(f"{count} {unit}")
+    return " ".join(parts[:2])
+
+
 def shown(timestamp: int) -> str:
     """Return milliseconds since 1970 as a date in UTC."""
     return (
@@ -51,4 +63,4 @@ def shown(timestamp: int) -> str:
     )
 
 
-__all__ = ["milliseconds", "shown"]
+__all__ = ["duration", "milliseconds", "shown"]
