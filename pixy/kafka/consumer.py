@@ -17,6 +17,7 @@ from confluent_kafka import (
 from pixy.errors import PixyError, Unavailable
 from pixy.kafka.errors import translate
 from pixy.kafka.group_offsets import Check, Commit, Committed, GroupOffsets, parse_member
+from pixy.kafka.heartbeat_log import HeartbeatLog
 from pixy.kafka.settings import Settings
 from pixy.wire.client import Member
 from pixy.wire.types import TopicPartition
@@ -52,8 +53,9 @@ class ConsumerClient:
         lost: Callable[[list[TopicPartition]], None],
         committed: Callable[[PixyError | None, dict[TopicPartition, PixyError]], None],
     ) -> None:
+        self._log = HeartbeatLog(settings["logger"])
         try:
-            self._consumer = Consumer(settings)
+            self._consumer = Consumer({**settings, "logger": self._log})
         except RuntimeError as error:
             # Each takes a key of the C library's thread-local storage, of which there are 1024.
             raise Unavailable(f"this process has as many Kafka clients as it can have: {error}") from error
@@ -163,10 +165,22 @@ class ConsumerClient:
         Raises:
             PixyError: the library does not know it.
         """
+        return self._member().generation_id
+
+    def member_id(self) -> str:
+        """The id under which the group knows this member; empty before it has joined. Raises as :meth:`generation`."""
+        return self._member().member_id
+
+    def _member(self) -> Member:
         try:
-            return parse_member(self._consumer.consumer_group_metadata()).generation_id
+            return parse_member(self._consumer.consumer_group_metadata())
         except KafkaException as error:
             raise translate(error) from error
+
+    @property
+    def unanswered_heartbeats(self) -> int:
+        """KIP-848's heartbeats so far that the coordinator has not answered in time."""
+        return self._log.unanswered
 
     def commit(self, commits: Iterable[Commit], *, wait: bool, check: Check | None = None) -> None:
         """Commit as this member, after a commit that is in progress.

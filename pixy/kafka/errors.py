@@ -166,6 +166,20 @@ def removed(seconds: float) -> errors.KafkaError:
     )
 
 
+def left_behind(seconds: float) -> errors.KafkaError:
+    """The error of a client that has not heard of its assignment: another client gets a new one.
+
+    Args:
+        seconds: for how long it has been behind its group.
+    """
+    return errors.KafkaError(
+        f"kafka: the answer with this member's assignment was lost, and it is behind its group for {seconds:.0f} s",
+        int(_KafkaError._STATE),
+        "_STATE",
+        retriable=True,
+    )
+
+
 def unsupported(what: str) -> errors.KafkaError:
     """The error of a request that the broker does not implement; ``what`` names the request."""
     return errors.KafkaError(

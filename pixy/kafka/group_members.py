@@ -38,6 +38,8 @@ class GroupMember:
     member_id: str
     assigned: tuple[TopicPartition, ...]
     host: str = field(default="", compare=False)
+    epoch: int = field(default=0, compare=False)
+    """With KIP-848, the epoch of the assignment that the member has taken over."""
 
 
 Groups = dict[str, tuple[GroupMember, ...]]
@@ -58,6 +60,12 @@ class DescribedGroup:
 
     state: str
     members: tuple[GroupMember, ...]
+    epoch: int = field(default=0, compare=False)
+    """With KIP-848, the epoch of the assignment that its members should have."""
+
+    def behind(self, member_id: str) -> bool:
+        """Return whether a member has not taken over the group's assignment."""
+        return any(each.member_id == member_id and each.epoch < self.epoch for each in self.members)
 
 
 _Described = dict[str, DescribedGroup]
@@ -185,10 +193,13 @@ def _describe_new(connection: Connection, groups: Sequence[str]) -> _Described:
                     for number in topic["Partitions"]
                 ),
                 each["ClientHost"],
+                each["MemberEpoch"],
             )
             for each in group["Members"]
         )
-        found[group["GroupId"]] = DescribedGroup(group["GroupState"], tuple(members))
+        found[group["GroupId"]] = DescribedGroup(
+            group["GroupState"], tuple(members), group["AssignmentEpoch"]
+        )
     return found
 
 

@@ -187,6 +187,8 @@ class KafkaInstance(MemberThread[InstanceEvent]):
         if self._closing:
             return
         self._late.look_up()
+        if self._member:
+            self._look_for_assignment(self._lookups, time.monotonic())
         if not self._polling:
             self._wake.wait()
         elif most:
@@ -367,6 +369,7 @@ class KafkaInstance(MemberThread[InstanceEvent]):
     # -- callbacks, in the thread -----------------------------------------------------------------
 
     def _assign(self, partitions: list[TopicPartition]) -> None:
+        self._left_behind.rebalanced()
         again = self._topics.added(partitions)
         found = self._starts.of_member(self._client, partitions, again)
         starts = found.starts
@@ -384,12 +387,14 @@ class KafkaInstance(MemberThread[InstanceEvent]):
         self._post(Assigned(starts, frozenset(found.new)))
 
     def _revoke(self, partitions: list[TopicPartition]) -> None:
+        self._left_behind.rebalanced()
         if not self._closing and partitions:
             self._wait_for_release(Revoked(tuple(partitions)), _RELEASE_TIMEOUT)
             self._joined = False
         self._forget(partitions)
 
     def _lost(self, partitions: list[TopicPartition]) -> None:
+        self._left_behind.rebalanced()
         self._forget(partitions)
         self._post(Lost(tuple(partitions)))
 

@@ -24,8 +24,10 @@ from typing import Generic, TypeVar
 
 from pixy.errors import KafkaError, PixyError
 from pixy.kafka.consumer import Check, Commit, ConsumerClient
-from pixy.kafka.errors import REBALANCING_CODES, translate
+from pixy.kafka.errors import REBALANCING_CODES, left_behind, translate
 from pixy.membership import Revoked
+from pixy.membership.kafka.left_behind import LeftBehind
+from pixy.membership.kafka.start_lookups import MOST, StartLookups
 from pixy.wire.types import TopicPartition
 
 logger = logging.getLogger("pixy.membership")
@@ -70,6 +72,7 @@ class MemberThread(ABC, Generic[E]):
         self._last: dict[TopicPartition, Commit] = {}
         """The positions that :meth:`close` was called with, until they are committed."""
         self._awaited: _Awaited | None = None
+        self._left_behind = LeftBehind()
         self._end_asked = threading.Event()
         self._thread = threading.Thread(target=self._run, name=thread[:60], daemon=True)
 
@@ -114,7 +117,7 @@ class MemberThread(ABC, Generic[E]):
 
     @abstractmethod
     def _wake_up(self) -> None:
-        """Make the thread look at its commands soon. Called on the loop."""
+        """Make the thread look at its commands soon. Any thread may call."""
 
     # -- in the thread ----------------------------------------------------------------------------
 
@@ -169,6 +172,19 @@ class MemberThread(ABC, Generic[E]):
         self._post(self._failed(found))
         self._end_asked.wait(self._last_words)
         self._end()
+
+    def _look_for_assignment(self, lookups: StartLookups, now: float) -> None:
+        """Raise an error that ends the session if the member's assignment has got lost on its way."""
+        behind = self._left_behind
+        if behind.due(self._client.unanswered_heartbeats, now) and lookups.running < MOST:
+
+            def found(is_behind: bool) -> None:
+                self._commands.append(lambda: behind.looked(is_behind, time.monotonic()))
+                self._wake_up()
+
+            lookups.behind(self._client.member_id(), found)
+        if behind.unnoticed and not self._closing:
+            raise left_behind(behind.unnoticed)
 
     def _run_commands(self) -> None:
         while self._commands:

@@ -57,6 +57,7 @@ class KafkaSession(FetchingSession):
         if self._removed.unnoticed and not self._closing:
             raise removed(self._removed.unnoticed)
         now = time.monotonic()
+        self._look_for_assignment(self._lookups, now)
         if self._subscribed and now - self._woken >= self._wake_every and not self._quiet:
             # With 64 partitions and three members, a joining one got its partitions after 0.6 instead of 1.1 s.
             # Not in a quiet group: this holds the GIL until librdkafka's thread answers, and a thousand groups that did
@@ -70,9 +71,13 @@ class KafkaSession(FetchingSession):
         self._removed.answered([error] if error is not None else partitions.values(), time.monotonic())
         super()._committed(error, partitions)
 
+    def _rebalanced(self) -> None:
+        self._removed.rebalanced()
+        self._left_behind.rebalanced()
+
     def _assign(self, partitions: list[TopicPartition]) -> None:
         self._busy_at = time.monotonic()
-        self._removed.rebalanced()
+        self._rebalanced()
         self._client.assign(())  # those that can be fetched follow
         if not partitions:
             self._post(Assigned(()))
@@ -81,7 +86,7 @@ class KafkaSession(FetchingSession):
 
     def _revoke(self, partitions: list[TopicPartition]) -> None:
         self._busy_at = time.monotonic()
-        self._removed.rebalanced()
+        self._rebalanced()
         if not self._closing and partitions:
             self._commit_finally(self._partitions.new_starts(partitions))
             timeout = self._conf.drain_timeout + DRAIN_SLACK
@@ -89,7 +94,7 @@ class KafkaSession(FetchingSession):
         self._partitions.drop(partitions)
 
     def _lost(self, partitions: list[TopicPartition]) -> None:
-        self._removed.rebalanced()
+        self._rebalanced()
         self._partitions.drop(partitions)
         self._post(Lost(tuple(partitions)))
 

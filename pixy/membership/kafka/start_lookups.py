@@ -16,6 +16,7 @@ from types import MappingProxyType
 from pixy.errors import PixyError
 from pixy.kafka.brokers import Brokers
 from pixy.kafka.errors import translate
+from pixy.kafka.group_members import GroupMembers
 from pixy.kafka.group_offsets import Committed, GroupOffsets
 from pixy.kafka.partition_logs import FirstAttempt, Log, PartitionLogs
 from pixy.kafka.settings import Settings
@@ -67,7 +68,8 @@ class StartLookups:
         self._group = group
         self._cluster = settings.get("bootstrap.servers"), settings.get("sasl.username")
         self._offsets = GroupOffsets(settings, group)
-        self._logs = PartitionLogs(Brokers(settings))
+        self._brokers = Brokers(settings)
+        self._logs = PartitionLogs(self._brokers)
         self._coordinator = threading.Lock()
         """Held while the coordinator is asked, over the one connection to it."""
         self._threads: list[threading.Thread] = []
@@ -167,6 +169,21 @@ class StartLookups:
 
         self._start(
             job, lambda error: logger.info("group %s: looking up logs failed: %s", self._group, error)
+        )
+
+    def behind(self, member_id: str, found: Callable[[bool], None]) -> None:
+        """Begin to ask the coordinator whether a member has not taken over its assignment; a failure is logged.
+
+        Args:
+            member_id: which one.
+            found: called in another thread.
+        """
+
+        def job() -> None:
+            found(GroupMembers(self._brokers).described([self._group])[self._group].behind(member_id))
+
+        self._start(
+            job, lambda error: logger.info("group %s: looking up its members failed: %s", self._group, error)
         )
 
     def established(self, partitions: Iterable[TopicPartition]) -> set[str]:

@@ -26,7 +26,7 @@ from pixy.membership import (
     Revoked,
     SessionFailed,
 )
-from pixy.membership.kafka import fetching_session as session_module, member_thread
+from pixy.membership.kafka import fetching_session as session_module, left_behind, member_thread
 from pixy.membership.kafka.session import KafkaSession
 from pixy.membership.kafka.start_lookups import Found, Outcomes
 from pixy.wire.schema import NULL_UUID
@@ -87,6 +87,7 @@ class FakeConsumer:
         self.calls: list[tuple[str, Any]] = []
         self.at = 2
         """The group's generation."""
+        self.unanswered_heartbeats = 0
         self.refusals: list[int] = []
         """The codes of errors that answer the next commits."""
 
@@ -124,6 +125,9 @@ class FakeConsumer:
     def generation(self) -> int:
         return self.at
 
+    def member_id(self) -> str:
+        return "me"
+
     def under_way(self) -> None:
         return None
 
@@ -149,6 +153,12 @@ class FakeLookups:
         self.ids: dict[str, uuid.UUID] = {}
         """Of topics, when they are described."""
         self.asked: list[list[TopicPartition]] = []
+        self.is_behind = False
+        """What the coordinator says of the member."""
+
+    def behind(self, member_id: str, found: Callable[[bool], None]) -> None:
+        assert member_id == "me"
+        found(self.is_behind)
 
     def look_up(
         self,
@@ -568,4 +578,21 @@ async def test_a_member_that_its_group_has_removed_begins_anew(monkeypatch: pyte
     await case.event(CommittedEvent)
     failed = await case.event(SessionFailed)
     assert str(failed.error) == "kafka: the group removed this member, and the client has not noticed for 8 s"
+    await case.session.close((), 10)
+
+
+async def test_a_member_that_never_heard_of_its_assignment_begins_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The answer with it came too late, and librdkafka does not ask again."""
+    monkeypatch.setattr(left_behind, "LOOK_EVERY", 0.01)
+    monkeypatch.setattr(left_behind, "PATIENCE", 0.1)
+    case = Case(monkeypatch)
+    await case.join()
+    case.consumer.unanswered_heartbeats = 1
+    polls = case.consumer.polls
+    await case.until(lambda: case.consumer.polls > polls + 20)
+    case.lookups.is_behind = True
+    failed = await case.event(SessionFailed)
+    assert str(failed.error).startswith("kafka: the answer with this member's assignment was lost")
     await case.session.close((), 10)
