@@ -46,7 +46,8 @@ def duration(seconds: float) -> str:
     """Return a duration as people say it, with its two largest units: ``3 d 4 h``, ``2 min 5 s``, ``0.4 s``."""
     if seconds < 60:
         return f"{seconds:.1f} s"
-    whole, parts = round(seconds), []
+    whole = round(seconds)
+    parts: list[str] = []
     for unit, size in (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1)):
         count, whole = divmod(whole, size)
         if count or parts:
