@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import struct
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 
@@ -17,15 +18,19 @@ from tests.kafka.cluster import Cluster
 from tests.support import eventually, make_config
 
 TOPIC, GROUP = "moved", "g"
+HEARTBEAT = 68
+"""The key of ConsumerGroupHeartbeat."""
+LATE = 4.0
+"""Seconds; the client gives a request up after 1 s, and says so within another."""
 
 
 class Answers:
-    """A TCP proxy that passes requests on at all times, and answers only while they are not held."""
+    """A TCP proxy before a broker. The answer to one heartbeat can be made to come too late."""
 
     def __init__(self) -> None:
         self.port = self.target = 0
-        self.flow = asyncio.Event()
-        self.flow.set()
+        self.delay_next = False
+        """Whether the answer to the next heartbeat comes late; reset when it has been taken."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def listen(self) -> None:
@@ -34,19 +39,35 @@ class Answers:
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         there, back = await asyncio.open_connection("127.0.0.1", self.target)
-        for each in (self._pass(reader, back, held=False), self._pass(there, writer, held=True)):
+        late: set[int] = set()
+        """Correlation ids."""
+
+        def asked(frame: bytes) -> float:
+            key, _version, number = struct.unpack_from(">hhi", frame)
+            if key == HEARTBEAT and self.delay_next:
+                self.delay_next = False
+                late.add(number)
+            return 0.0
+
+        def answered(frame: bytes) -> float:
+            return LATE if struct.unpack_from(">i", frame)[0] in late else 0.0
+
+        for each in (self._pass(reader, back, asked), self._pass(there, writer, answered)):
             task = asyncio.create_task(each)
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _pass(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, *, held: bool) -> None:
+    async def _pass(
+        self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, delay: Callable[[bytes], float]
+    ) -> None:
         try:
-            while data := await source.read(65_536):
-                if held:
-                    await self.flow.wait()
-                sink.write(data)
+            while True:
+                head = await source.readexactly(4)
+                frame = await source.readexactly(int.from_bytes(head))
+                await asyncio.sleep(delay(frame))
+                sink.write(head + frame)
                 await sink.drain()
-        except ConnectionError:
+        except (ConnectionError, asyncio.IncompleteReadError):
             pass
         finally:
             sink.close()
@@ -59,7 +80,7 @@ class Answers:
 
 @pytest.fixture
 async def relayed() -> AsyncIterator[tuple[Cluster, Answers]]:
-    """A broker with a second listener, whose answers can be held."""
+    """A broker with a second listener, behind the proxy."""
     answers = Answers()
     await answers.listen()
     seldom = {"group.consumer.heartbeat.interval.ms": 3000, "group.consumer.min.heartbeat.interval.ms": 3000}
@@ -119,18 +140,17 @@ async def joining_unheard(kafka: Cluster, answers: Answers, first: Member) -> Me
         second = Member(kafka.bootstrap())
         await eventually(joined, lambda count: count == 2, within=30)
         before = first.session._client.unanswered_heartbeats
-        answers.flow.clear()  # the first member's next heartbeat is 1.5 s away on average
+        answers.delay_next = True  # the first member's next heartbeat is 1.5 s away on average
 
         async def outcome(before: int = before) -> bool:
             return first.session._client.unanswered_heartbeats > before or first.revoked is not None
 
         await eventually(outcome, bool, within=30)
-        answers.flow.set()
         if first.revoked is None:
             return second
-        first.session.release(first.revoked, ())
+        first.session.release(first.revoked, ())  # it had heard before
         await second.session.close((), 10)
         first.events.clear()
         await eventually(first.assigned, lambda count: count == 2, within=30)
         first.events.clear()
-    raise AssertionError("the answer always came before it was held")
+    raise AssertionError("the answer always came before it was to be late")
