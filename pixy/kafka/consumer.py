@@ -18,7 +18,7 @@ from pixy.errors import PixyError, Unavailable
 from pixy.kafka.errors import translate
 from pixy.kafka.group_offsets import Check, Commit, Committed, GroupOffsets, parse_member
 from pixy.kafka.heartbeat_log import HeartbeatLog
-from pixy.kafka.settings import Settings
+from pixy.kafka.settings import Settings, logger
 from pixy.wire.client import Member
 from pixy.wire.types import TopicPartition
 
@@ -53,7 +53,7 @@ class ConsumerClient:
         lost: Callable[[list[TopicPartition]], None],
         committed: Callable[[PixyError | None, dict[TopicPartition, PixyError]], None],
     ) -> None:
-        self._log = HeartbeatLog(settings["logger"])
+        self._log = HeartbeatLog(settings.get("logger", logger))
         try:
             self._consumer = Consumer({**settings, "logger": self._log})
         except RuntimeError as error:

@@ -321,7 +321,14 @@ def test_a_leader_that_moved(kafka3: Cluster, name: str, do: Any) -> None:
     """After NOT_LEADER_OR_FOLLOWER or a broken connection, the caller finds the new leader with `forget`."""
     kafka3.create_topic(name)
     producer = do(do.module.PartitionProducer, kafka3.bootstrap(), name, 0, request_timeout=10.0)
-    old = do(producer.leader)
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            old = do(producer.leader)
+            break
+        except KafkaError:  # not every broker knows the new topic at once
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
     assert produce(do, producer, Builder().add(None, b"1").build()).error_code == 0
     kafka3.kill(old.node_id)
     try:

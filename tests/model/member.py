@@ -214,7 +214,7 @@ class Member:
 
     async def _until(self, check: Callable[[], bool]) -> bool:
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(self._world.patience):
                 while not check() and (not self._failed or check()):
                     self._news.clear()
                     await self._news.wait()

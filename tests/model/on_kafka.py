@@ -93,6 +93,7 @@ class KafkaWorld(World):
 
     async def coordinator_dies(self, group: str = "g") -> None:
         """See :class:`tests.model.world.World`."""
+        self.patience = _FAILOVER  # of all that follows, which comes in the end
         self._dead = await self._coordinator(group)
         await asyncio.to_thread(self.cluster.kill, self._dead)
         await eventually(lambda: self._leader(self._lone) < 0, _FAILOVER)

@@ -71,6 +71,9 @@ def ranges(offsets: Iterable[int]) -> str:
 class World(ABC):
     """A Kafka, its producers and its consumers."""
 
+    patience = PATIENCE
+    """Seconds that an observation waits; longer where brokers fail, as a busy machine takes its time then."""
+
     def __init__(self) -> None:
         self.seen: list[str] = []
 
@@ -297,7 +300,7 @@ class Client(ABC):
 
     async def _until(self, check: Callable[[], bool]) -> bool:
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + PATIENCE
+        deadline = loop.time() + self._world.patience
         while not check():
             if loop.time() > deadline:
                 return False
