@@ -16,7 +16,7 @@ from confluent_kafka import Consumer
 
 from pixy.errors import Unavailable
 from pixy.membership.instances import SessionFailed
-from pixy.membership.kafka import instance
+from pixy.membership.kafka import instance, left_behind
 from pixy.membership.kafka.instance import KafkaInstance
 from pixy.membership.kafka.session import KafkaSession
 from tests.support import make_config
@@ -102,3 +102,56 @@ async def test_too_many_clients_are_an_error_with_a_reason(monkeypatch: pytest.M
         failed.error
     )
     await asyncio.wait_for(session.close([], 10), 30)
+
+
+class JoinedClient:
+    """The part of :class:`pixy.kafka.instance_consumer.InstanceConsumer` that a member without a reader calls."""
+
+    unanswered_heartbeats = 1
+
+    def __init__(self, _settings: object, **_callbacks: object) -> None:
+        pass
+
+    def subscribe_or_raise(self, _topics: object) -> None:
+        pass
+
+    def poll(self, _timeout: float) -> None:
+        pass
+
+    def member_id(self) -> str:
+        return "me"
+
+    def close(self) -> None:
+        pass
+
+
+class BehindLookups:
+    """The coordinator says that the member is behind its group."""
+
+    running = 0
+
+    def __init__(self, *_: object) -> None:
+        pass
+
+    def behind(self, member_id: str, found: Callable[[bool], None]) -> None:
+        found(member_id == "me")
+
+    def close(self) -> None:
+        pass
+
+
+async def test_a_member_that_never_heard_of_its_assignment_begins_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The answer with it came too late, and librdkafka does not ask again."""
+    monkeypatch.setattr(instance, "InstanceConsumer", JoinedClient)
+    monkeypatch.setattr(instance, "StartLookups", BehindLookups)
+    monkeypatch.setattr(left_behind, "LOOK_EVERY", 0.01)
+    monkeypatch.setattr(left_behind, "PATIENCE", 0.05)
+    events: asyncio.Queue[Any] = asyncio.Queue()
+    session = opened(events.put_nowait)
+    session.subscribe(1, ("t",))
+    while not isinstance(event := await asyncio.wait_for(events.get(), 30), SessionFailed):
+        pass
+    assert str(event.error).startswith("kafka: the answer with this member's assignment was lost")
+    await session.close((), 10)
