@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import signal
@@ -15,8 +14,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.kafka.cluster import tied
+
 ROOT = Path(__file__).resolve().parents[2]
-_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 _START = 60.0
 _STOP = 60.0
 
@@ -25,18 +25,14 @@ class DemoError(Exception):
     """A step failed; the text names the step and the reason."""
 
 
-def _die_with_parent() -> None:
-    # Even if the demo is killed, no process may be left.
-    ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL)
-
-
 def start(arguments: list[str], **streams: Any) -> subprocess.Popen[Any]:
     """Start ``kafka-pixy ...`` in a session of its own, so that the terminal's Ctrl-C reaches only the demo."""
     return subprocess.Popen(
-        [sys.executable, "-m", "pixy.cli.main", *arguments],
+        tied(
+            [sys.executable, "-m", "pixy.cli.main", *arguments]
+        ),  # even if the demo is killed, no process may be left
         cwd=ROOT,
         start_new_session=True,
-        preexec_fn=_die_with_parent,  # noqa: PLW1509 - one system call, no lock
         stdin=subprocess.DEVNULL,
         env={**os.environ, "COLUMNS": "200"},
         **streams,

@@ -9,8 +9,10 @@ from typing import Any
 
 from confluent_kafka import KafkaError as LibraryError, KafkaException, TopicPartition as LibraryPartition
 
+from pixy.kafka.brokers import LIMIT, Brokers
 from pixy.kafka.consumer import ConsumerClient
 from pixy.kafka.errors import translate
+from pixy.kafka.settings import Settings
 from pixy.kafka.topics import Topics
 from pixy.wire.types import TopicPartition
 
@@ -21,7 +23,6 @@ BEGINNING, END = -2, -1
 Layout = dict[str, dict[int, bool]]
 """Of each topic that exists, its partitions, and whether they have a leader."""
 
-_FEW = 3
 _NOT_FETCHING_YET = LibraryError._STATE
 
 _TRANSIENT = frozenset(
@@ -59,6 +60,10 @@ class InstanceConsumer(ConsumerClient):
     The library serves one call at a time per client: a call from another thread waits for the end of
     the current poll.
     """
+
+    def __init__(self, settings: Settings, **callbacks: Any) -> None:
+        super().__init__(settings, **callbacks)
+        self._brokers = Brokers(settings, patience=LIMIT)
 
     def subscribe_or_raise(self, topics: Iterable[str]) -> None:
         """Replace the subscription. Raises PixyError."""
@@ -98,27 +103,24 @@ class InstanceConsumer(ConsumerClient):
                         raise translate(error) from error
                     time.sleep(_RETRY)
 
-    def layout(self, topics: Collection[str] | None, timeout: float) -> Layout:
+    def layout(self, topics: Collection[str]) -> Layout:
         """Look up topics.
 
+        Not by the library's ``list_topics``: after one inside a rebalance callback, confluent-kafka (2.16) has forgotten that this
+        thread is in a poll, and the next callback of the same poll, be it a line of log, ends the process
+        (``CallState_get: Assertion cs != NULL``).
+
         Args:
-            topics: names; None for all topics of the cluster.
-            timeout: seconds, for each request.
+            topics: names.
 
         Raises:
             PixyError: the cluster does not answer.
         """
-        one_by_one = topics is not None and len(topics) <= _FEW
-        asked: Iterable[str | None] = topics if one_by_one and topics is not None else (None,)
-        found: Layout = {}
-        try:
-            for topic in asked:
-                for name, info in self._consumer.list_topics(topic, timeout=timeout).topics.items():
-                    if info.error is None and (topics is None or name in topics):
-                        found[name] = {number: part.leader >= 0 for number, part in info.partitions.items()}
-        except KafkaException as error:
-            raise translate(error) from error
-        return found
+        found = self._brokers.topics(topics)
+        return {
+            name: {each.partition: each.leader >= 0 for each in partitions}
+            for name, partitions in found.partitions.items()
+        }
 
     def topic_ids(self, topics: Iterable[str], timeout: float) -> Mapping[str, uuid.UUID]:
         """The ids of the topics that exist. See :meth:`topics`."""

@@ -7,7 +7,6 @@ import contextlib
 import fcntl
 import secrets
 import shutil
-import signal
 import socket
 import subprocess
 import tempfile
@@ -33,7 +32,6 @@ CLUSTER_ID = "abcdefghijklmnopqrstuw"
 USER, PASSWORD = "alice", "alice-secret"
 OTHER_USER, OTHER_PASSWORD = "bob", "bob-secret"
 """Known to the mechanism PLAIN only."""
-_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 
 
 class Unavailable(Exception):
@@ -95,11 +93,13 @@ def free_port() -> int:
             return port
 
 
-def _die_with_parent() -> None:
-    # A killed test run must leave no JVM running.
-    import ctypes
+def tied(command: list[str]) -> list[str]:
+    """The command, so that its process is killed when this one dies, however it dies; on Linux.
 
-    ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL)
+    Not by ``preexec_fn``: Python code between fork and exec crashes now and then among threads of gRPC and librdkafka.
+    """
+    setpriv = shutil.which("setpriv")
+    return command if setpriv is None else [setpriv, "--pdeathsig", "KILL", "--", *command]
 
 
 class Process:
@@ -118,24 +118,25 @@ class Process:
         self.log = log
         with log.open("ab") as output:
             self._process = subprocess.Popen(
-                [
-                    "java",
-                    f"-Xmx{heap}",
-                    f"-Xms{heap}",
-                    "-XX:+UseSerialGC",
-                    *(["-XX:TieredStopAtLevel=1"] if brief else []),
-                    *(class_archives.use(class_archives.KAFKA) if brief and major == 4 else []),
-                    f"-Dlog4j2.configurationFile={HERE / 'log4j2.properties'}",
-                    f"-Dlog4j.configuration=file:{HERE / 'log4j.properties'}",
-                    "-cp",
-                    f"{libs(major)}/*",
-                    main,
-                    str(config),
-                ],
+                tied(
+                    [
+                        "java",
+                        f"-Xmx{heap}",
+                        f"-Xms{heap}",
+                        "-XX:+UseSerialGC",
+                        *(["-XX:TieredStopAtLevel=1"] if brief else []),
+                        *(class_archives.use(class_archives.KAFKA) if brief and major == 4 else []),
+                        f"-Dlog4j2.configurationFile={HERE / 'log4j2.properties'}",
+                        f"-Dlog4j.configuration=file:{HERE / 'log4j.properties'}",
+                        "-cp",
+                        f"{libs(major)}/*",
+                        main,
+                        str(config),
+                    ]
+                ),
                 stdout=output,
                 stderr=output,
                 stdin=subprocess.DEVNULL,
-                preexec_fn=_die_with_parent,
             )
 
     def check(self) -> None:

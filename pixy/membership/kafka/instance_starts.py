@@ -112,7 +112,7 @@ class StartOffsets:
             UnknownPartition: the topic exists without that partition.
             PixyError: the cluster does not answer.
         """
-        layout = client.layout({topic for topic, _ in partitions}, _TIMEOUT)
+        layout = client.layout({topic for topic, _ in partitions})
         for topic, number in partitions:
             if topic in layout and number not in layout[topic]:
                 missing_topic = unknown_topic()
@@ -150,7 +150,7 @@ class StartOffsets:
             return
         wanted = set(self._subscribed) - set(self._known)
         try:
-            layout = client.layout(wanted, _TIMEOUT) if wanted else {}
+            layout = client.layout(wanted) if wanted else {}
         except PixyError as error:
             logger.warning("%s: cannot look up the topics' partitions: %s", self._name, error)
             return

@@ -16,7 +16,7 @@ from pixy.tap.service import TapService
 from pixy.wire import frames
 from pixy.wire.consumer_protocol import decode_assignment
 from tests.integration.tap.member import HEARTBEAT_MS, SESSION_MS
-from tests.kafka.cluster import HERE, Cluster, _die_with_parent, libs
+from tests.kafka.cluster import HERE, Cluster, libs, tied
 from tests.support import ROOT
 
 Table = dict[str, set[tuple[str, int]]]
@@ -30,12 +30,11 @@ class Member:
         self.log = log
         with log.open("ab") as output:
             self.process = subprocess.Popen(
-                command,
+                tied(command),
                 cwd=ROOT,
                 stdout=output,
                 stderr=output,
                 stdin=subprocess.DEVNULL,
-                preexec_fn=_die_with_parent,
                 env={**os.environ, **(env or {})},
             )
 
