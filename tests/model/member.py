@@ -26,7 +26,13 @@ if TYPE_CHECKING:
     from tests.model.world import World
 
 
-_TO_REPEAT = ("REBALANCE_IN_PROGRESS", "ILLEGAL_GENERATION", "NOT_COORDINATOR", "_TRANSPORT")
+_TO_REPEAT = (
+    "REBALANCE_IN_PROGRESS",
+    "ILLEGAL_GENERATION",
+    "NOT_COORDINATOR",
+    "_TRANSPORT",
+    "COORDINATOR_LOAD_IN_PROGRESS",
+)
 
 
 def named(error: PixyError | None) -> str:
