@@ -53,7 +53,7 @@ class LeftBehind:
                 self._look_at = self._next(now)
         if self._look_at is None or now < self._look_at:
             return False
-        self._look_at = self._next(now) if now < self._until else None
+        self._look_at = self._next(now) if now < self._until or self._since is not None else None
         return True
 
     def _next(self, now: float) -> float:

@@ -47,3 +47,11 @@ def test_a_member_that_is_behind_is_watched_to_the_end() -> None:
         if watch.unnoticed:
             break
     assert watch.unnoticed and looks > LOOK_FOR / LOOK_EVERY
+
+
+def test_a_look_that_failed_is_repeated_while_the_member_was_last_seen_behind() -> None:
+    watch = LeftBehind(lambda: 0.0)
+    assert watch.due(1, 0.0) is False and watch.due(1, LOOK_FOR + 1) is True
+    watch.looked(True, LOOK_FOR + 1)
+    looks = [now for now in range(40, 60) if watch.due(1, float(now))]
+    assert len(looks) > 5, "none of them was answered"
