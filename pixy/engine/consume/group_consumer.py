@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from typing import Any
 
 from actors import ESCALATE, Actor, ActorDeadError, ActorRef, Supervision, handles
@@ -87,6 +88,7 @@ class GroupConsumer(Actor):
         self._subscriptions: Subscriptions
         self._partitions: OwnedPartitions
         self._revoking: Revoked | None = None
+        self._unreleased: set[TopicPartition] = set()  # those of _revoking that were not assigned again
         self._leaving = False
         self._leave_error: PixyError | None = None
         self._leave_replies: list[Any] = []
@@ -215,7 +217,8 @@ class GroupConsumer(Actor):
 
     @handles(Assigned)
     def _assigned(self, event: Assigned) -> None:
-        self._give_up_revocation()
+        # In ZooKeeper some partitions come while the hand-over of others is under way.
+        self._give_up_release((start.topic, start.partition) for start in event.partitions)
         for start in event.partitions:
             self._partitions.add(Assignment(start))
             logger.info("%s: got %s/%d at %d", self.path, start.topic, start.partition, start.position)
@@ -223,15 +226,18 @@ class GroupConsumer(Actor):
 
     @handles(Revoked)
     def _revoked(self, event: Revoked) -> None:
-        self._give_up_revocation()
-        self._revoking = event
+        self._give_up_release(self._unreleased)
+        self._revoking, self._unreleased = event, set(event.partitions)
         self._drain(event.partitions, self._conf.drain_timeout)
 
-    def _give_up_revocation(self) -> None:
-        """Drop what was revoked before: the session is past its wait for the release, without a commit."""
-        revoked, self._revoking = self._revoking, None
-        if revoked is not None:
-            self._partitions.lose(revoked.partitions)
+    def _give_up_release(self, partitions: Iterable[TopicPartition]) -> None:
+        """Drop those that still drain: the session is past its wait for their release, without a commit."""
+        given_up = self._unreleased.intersection(partitions)
+        self._unreleased -= given_up
+        if not self._unreleased:
+            self._revoking = None
+        if given_up:
+            self._partitions.lose(tuple(given_up))
 
     def _drain(self, partitions: tuple[TopicPartition, ...], timeout: float) -> None:
         self.set_timer("drain", timeout + _DRAIN_GRACE, DrainOverdue())
@@ -253,6 +259,7 @@ class GroupConsumer(Actor):
     def _all_drained(self, commits: list[Commit]) -> None:
         self.cancel_timer("drain")
         revoked, self._revoking = self._revoking, None
+        self._unreleased.clear()
         if revoked is not None:
             self._session.release(revoked, commits)
         if self._leaving or self._subscriptions.failure is not None:
@@ -272,6 +279,7 @@ class GroupConsumer(Actor):
         logger.error("%s: cannot consume: %s", self.path, event.error)
         self._subscriptions.failure = event.error
         self._revoking = None  # nobody waits for the release any more
+        self._unreleased.clear()
         self._drain(tuple(self._partitions), 0.0)
 
     @handles(Rejoin)

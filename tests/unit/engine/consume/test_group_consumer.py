@@ -275,6 +275,53 @@ def test_a_drain_that_outlasts_its_time_leaves_the_new_owner_alone() -> None:
     run(scenario)
 
 
+def test_partitions_that_come_during_a_drain_do_not_end_it() -> None:
+    """In ZooKeeper a member hands one partition back, and gets others, in the same round."""
+
+    async def scenario(sim: Sim) -> None:
+        stage = Stage(sim, drain_timeout=2.0, offsets_commit_interval=3600.0)
+        await stage.joined(0)
+        held = await stage.consume()
+        stage.session.post(Revoked(((TOPIC, 0),)))
+        await sim.sleep(0.1)
+        stage.session.assign(1)
+        stage.session.post(Assigned(()))
+        await sim.sleep(0.1)
+        assert not stage.session.released, "a client still has a message"
+        await stage.ack(held)
+        await stage.until(lambda: stage.session.released)
+        assert [offsets(each) for each in stage.session.released] == [{0: 2}], "without its last ack"
+        assert await stage.ref.ask(Owned(), block=False) == {TOPIC: [1]}
+        assert (await stage.consume()).partition == 1
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("in_time", [True, False])
+def test_a_partition_that_comes_back_during_a_drain_is_left_out_of_the_release(in_time: bool) -> None:
+    """It was lost meanwhile. The new owner outlives the release, and the next revocation, of others."""
+
+    async def scenario(sim: Sim) -> None:
+        stage = Stage(sim, drain_timeout=2.0, offsets_commit_interval=3600.0)
+        await stage.joined(0, 1)
+        held = [await stage.consume(), await stage.consume()]
+        stage.session.post(Revoked(((TOPIC, 0), (TOPIC, 1))))
+        stage.session.post(Lost(((TOPIC, 0),)))
+        stage.session.assign(0, position=1)
+        await sim.sleep(0.1)
+        assert not stage.session.released
+        if in_time:
+            await stage.ack(next(each for each in held if each.partition == 1))
+            await stage.until(lambda: stage.session.released)
+            assert offsets(stage.session.released[0]) == {1: 2}
+        stage.session.assign(2)
+        stage.session.post(Revoked(((TOPIC, 2),)))
+        await sim.sleep(10)
+        assert await stage.ref.ask(Owned(), block=False) == {TOPIC: [0]}
+
+    run(scenario)
+
+
 def test_an_owner_that_fails_does_not_hold_up_the_release_of_the_others() -> None:
     """Its pause before the restart is longer than the drain."""
 
