@@ -126,18 +126,20 @@ class GroupMember:
         """Release all claims, end the registration, and delete the group's znodes if it was the last.
 
         Args:
-            timeout: seconds; what is left then is deleted once there is a connection.
+            timeout: seconds; what is left then is deleted later, as long as the session lasts.
         """
-        path = self._layout.member(self._member)
-        self._orphans.add([path])
+        registered = True
         try:
             async with asyncio.timeout(timeout):
                 await self._claims.close()
                 await self._registration.remove()
-                self._orphans.adopt(path)
+                registered = False
                 await self._delete_group()
         except (KeeperError, TimeoutError) as error:
             logger.info("group %s: left without ZooKeeper's answer: %s", self._layout.group, error)
+        finally:
+            if registered:
+                self._orphans.add([self._layout.member(self._member)])
 
     async def _delete_group(self) -> None:
         layout = self._layout
@@ -212,6 +214,7 @@ class GroupMember:
         self._wanted = partitions_of(self._member, self._subscriptions, self._counts)
 
     async def _register(self, topics: frozenset[str]) -> Mapping[str, frozenset[str]]:
+        self._orphans.adopt(self._layout.member(self._member))
         for _attempt in range(2):
             await self._registration.put(topics)
             subscriptions = await self._registration.read()

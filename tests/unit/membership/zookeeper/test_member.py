@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from actors.testing import Sim, simulate
+from pixy.membership.zookeeper.keeper import KeeperError
 from tests.unit.membership.zookeeper.world import TIMEOUT, GoInstance, World
 
 Scenario = Callable[[World], Awaitable[None]]
@@ -310,6 +311,65 @@ def test_a_member_that_left_without_a_connection_deletes_its_znodes_later() -> N
         await world.until(lambda: not world.owners() and "/kafka/consumers/g/ids/a" not in world.server.nodes)
 
     play(scenario)
+
+
+def _gone(world: World, name: str) -> Callable[[], bool]:
+    return lambda: not world.owners() and world.layout.member(name) not in world.server.nodes
+
+
+def test_a_member_that_had_no_time_to_leave_deletes_its_znodes_all_the_same() -> None:
+    """Its connection lasts, so nothing but the end of its time makes it."""
+
+    async def scenario(world: World) -> None:
+        world.start("a")
+        await world.settled()
+        await world.members.pop("a").leave(0.0001)
+        assert len(world.owners()) == 4
+        await world.until(_gone(world, "a"), within=1.0)
+
+    play(scenario)
+
+
+def test_znodes_that_zookeeper_did_not_delete_are_deleted_later() -> None:
+    async def scenario(world: World) -> None:
+        a = world.start("a")
+        await world.settled()
+        refuse, delete = True, a.keeper.delete
+
+        async def refusing(path: str) -> None:
+            if refuse:
+                refused.append(asyncio.get_running_loop().time())
+                raise KeeperError("zk: refused")
+            await delete(path)
+
+        refused: list[float] = []
+        a.keeper.delete = refusing
+        await world.members.pop("a").leave()
+        refused.clear()
+        begun = asyncio.get_running_loop().time()
+        await asyncio.sleep(600)
+        assert 5 * 20 < len(refused) < 5 * 30, (
+            "every 30 s in the end, for each of four claims and the registration"
+        )
+        assert refused[0] - begun < 1
+        refuse = False
+        await world.until(_gone(world, "a"), within=31.0)
+
+    play(scenario, seeds=3)
+
+
+def test_a_member_that_joins_again_keeps_what_its_earlier_life_did_not_delete() -> None:
+    async def scenario(world: World) -> None:
+        a = world.start("a")
+        await world.settled()
+        await world.members.pop("a").leave(0.0001)
+        await asyncio.sleep(world.rng.random() * 0.03)
+        again = world.start("a", after=a)
+        await world.settled()
+        await asyncio.sleep(60)
+        assert {kind for kind, _ in again.log} == {"acquire"}
+
+    play(scenario, seeds=60)
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"subscription": 7}', b'"text"', b"\xff"])

@@ -32,9 +32,9 @@ class World:
         self.consumers: dict[TopicPartition, str] = {}
         self.members: dict[str, Instance] = {}
 
-    def start(self, name: str, *topics: str, drain: float = 0.1) -> Instance:
-        """Start an instance that subscribes to these topics, or to all."""
-        instance = Instance(self, name, drain)
+    def start(self, name: str, *topics: str, drain: float = 0.1, after: Instance | None = None) -> Instance:
+        """Start an instance that subscribes to these topics, or to all; ``after`` left the daemon's session to it."""
+        instance = Instance(self, name, drain, after)
         self.members[name] = instance
         instance.member.subscribe(frozenset(topics or self.topics))
         return instance
@@ -71,16 +71,18 @@ class World:
 class Instance:
     """A daemon of ours with one member."""
 
-    def __init__(self, world: World, name: str, drain: float) -> None:
+    def __init__(self, world: World, name: str, drain: float, after: Instance | None = None) -> None:
         self.world, self.name, self.drain = world, name, drain
         self.log: list[tuple[str, list[int]]] = []
         self.error: BaseException | None = None
         self.established: set[TopicPartition] = set()
         """Partitions of topics that the group had consumed before, says the member."""
-        self.keeper = ModelKeeper(world.server, world.rng)
-        orphans = Orphans(self.keeper)
+        self.keeper = ModelKeeper(world.server, world.rng) if after is None else after.keeper
+        self.orphans = Orphans(self.keeper) if after is None else after.orphans
         outlook = Outlook(self._count, self._has_kafka_members, self._has_commits)
-        self.member = GroupMember(self.keeper, orphans, world.layout, name, self, outlook, TIMEOUT, BACKOFF)
+        self.member = GroupMember(
+            self.keeper, self.orphans, world.layout, name, self, outlook, TIMEOUT, BACKOFF
+        )
 
     async def _count(self, topic: str) -> int | None:
         await asyncio.sleep(self.world.rng.random() * 0.01)
@@ -123,11 +125,11 @@ class Instance:
             if self.world.consumers.get(partition) == self.name:
                 del self.world.consumers[partition]
 
-    async def leave(self) -> None:
+    async def leave(self, timeout: float = 5.0) -> None:
         """Stop as a daemon does."""
         await self.member.stop()
         self._stop(list(self.world.consumers))
-        await self.member.leave(5.0)
+        await self.member.leave(timeout)
         assert self.error is None, self.error
 
     async def kill(self) -> None:
