@@ -3,6 +3,10 @@
 kazoo (2.11) runs three threads; its asynchronous calls return at once and end in one of these threads, from
 where this module passes the result to the loop. A request that kazoo gets while it is not connected waits
 for a connection without limit; such a request is refused here instead.
+
+The thread that holds the connection ends for good with an error that kazoo does not expect: one of the system's while it
+looks up the servers' names (too many open files), or an answer to another request. kazoo tells nobody. So each thread tells
+its end here, and a new client takes the old one's place. It has a new session; the old one expires at the server.
 """
 
 from __future__ import annotations
@@ -23,6 +27,7 @@ from kazoo.exceptions import (
     NotEmptyError,
     SessionExpiredError,
 )
+from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.states import EventType, KazooState
 from kazoo.retry import KazooRetry
 from kazoo.security import OPEN_ACL_UNSAFE
@@ -46,6 +51,8 @@ T = TypeVar("T")
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
 """Seconds between attempts to connect."""
+_RESTART_PAUSE = 2.0
+"""Seconds before a new client takes the place of one that has ended."""
 _ERRORS: dict[type[KazooException], type[KeeperError]] = {
     NoNodeError: NoNode,
     NodeExistsError: NodeExists,
@@ -74,6 +81,31 @@ class _Watcher:
             self._loop.call_soon_threadsafe(self._act, seen)
 
 
+class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
+    """kazoo's threads, each of which tells when it ends.
+
+    Args:
+        ended: called in a thread that ends, with the error that it ends with, if there is one.
+    """
+
+    def __init__(self, ended: Callable[[Exception | None], None]) -> None:
+        super().__init__()
+        self._ended = ended
+
+    def spawn(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """See :class:`kazoo.interfaces.IHandler`."""
+
+        def run() -> None:
+            failed: Exception | None = None
+            try:
+                func(*args, **kwargs)
+            except Exception as error:
+                failed = error
+            self._ended(failed)
+
+        return super().spawn(run)
+
+
 class Connection:
     """See :class:`pixy.membership.zookeeper.keeper.Keeper`. Connects in the background, for as long as it takes.
 
@@ -82,17 +114,25 @@ class Connection:
     """
 
     def __init__(self, conf: ZooKeeper) -> None:
+        self._conf = conf
         self._loop = asyncio.get_running_loop()
         self._listeners: dict[object, Callable[[State], None]] = {}
         self._session: int | None = None
-        self._client = KazooClient(
-            hosts=",".join(conf.seed_peers),
-            timeout=conf.session_timeout,
+        self._closed = False
+        self._restarting: asyncio.Task[None] | None = None
+        self._client = self._new_client()
+        self._client.start_async()
+
+    def _new_client(self) -> Any:
+        client = KazooClient(
+            hosts=",".join(self._conf.seed_peers),
+            timeout=self._conf.session_timeout,
             connection_retry=KazooRetry(max_tries=-1, delay=_FIRST_PAUSE, max_delay=_LONGEST_PAUSE),
+            handler=_Handler(lambda error: self._post(lambda: self._ended(client, error))),
             logger=logger,
         )
-        self._client.add_listener(self._changed)
-        self._client.start_async()
+        client.add_listener(lambda state: self._changed(client, state))
+        return client
 
     @property
     def session(self) -> int | None:
@@ -139,15 +179,34 @@ class Connection:
 
     async def close(self) -> None:
         """End the session, and with it its ephemeral znodes."""
+        self._closed = True
         self._listeners.clear()
-        await asyncio.to_thread(self._close)
+        if self._restarting is not None:
+            self._restarting.cancel()
+            await asyncio.wait([self._restarting])
+        await asyncio.to_thread(_end, self._client)
 
-    def _close(self) -> None:
-        try:
-            self._client.stop()
-            self._client.close()
-        except (KazooException, OSError) as error:
-            logger.warning("closing the session: %s", error)
+    def _ended(self, client: Any, error: Exception | None) -> None:
+        """Replace a client of which a thread has ended, unless it is to end."""
+        if client is not self._client or self._closed or self._restarting is not None:
+            return
+        why = "" if error is None else f": {str(error) or type(error).__name__}"
+        logger.error("ZooKeeper's client has ended%s; connecting anew in %.0f s", why, _RESTART_PAUSE)
+        self._restarting = self._loop.create_task(self._restart())
+
+    async def _restart(self) -> None:
+        while True:
+            await asyncio.sleep(_RESTART_PAUSE)
+            await asyncio.to_thread(_end, self._client)
+            self._client = self._new_client()
+            try:
+                self._client.start_async()
+            except (OSError, RuntimeError) as error:  # no file or no thread is left
+                logger.error("ZooKeeper's client does not start: %s", error)
+            else:
+                # A thread that has ended already tells so after this.
+                self._restarting = None
+                return
 
     async def _ask(self, operation: Callable[..., Any], *args: Any) -> Any:
         if self._session is None:
@@ -163,21 +222,37 @@ class Connection:
                 future.set_exception(_translate(result.exception))
 
         def done(result: Any) -> None:  # in one of kazoo's threads
-            with contextlib.suppress(RuntimeError):  # the loop is closed
-                self._loop.call_soon_threadsafe(settle, result)
+            self._post(lambda: settle(result))
 
         operation(*args).rawlink(done)
         return await future
 
-    def _changed(self, state: Any) -> None:  # in one of kazoo's threads
-        session = self._client.client_id
-        with contextlib.suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(self._note, _STATES[state], session[0] if session else None)
+    def _changed(self, client: Any, state: Any) -> None:  # in one of kazoo's threads
+        session = client.client_id
+        self._post(lambda: self._note(client, _STATES[state], session[0] if session else None))
 
-    def _note(self, state: State, session: int | None) -> None:
+    def _note(self, client: Any, state: State, session: int | None) -> None:
+        if client is not self._client:
+            return
         self._session = session if state is State.CONNECTED else None
         for act in tuple(self._listeners.values()):
             act(state)
+
+    def _post(self, act: Callable[[], None]) -> None:
+        """Act on the loop. Any thread may call."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(act)
+
+
+def _end(client: Any) -> None:
+    """End a client and its session. Blocking."""
+    try:
+        client.stop()
+        client.close()
+    except (KazooException, OSError) as error:
+        logger.warning("closing the session: %s", error)
+    except Exception as error:  # of a client that did not start or does not stop: nothing is left to do
+        logger.debug("closing the session: %s", error)
 
 
 def _translate(error: BaseException) -> KeeperError:

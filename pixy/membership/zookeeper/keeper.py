@@ -61,7 +61,7 @@ class State(enum.Enum):
     SUSPENDED = enum.auto()
     """The connection is lost; the session may outlive it."""
     EXPIRED = enum.auto()
-    """The session has ended, and its ephemeral znodes are gone."""
+    """The session has ended, and its ephemeral znodes with it; after a failure of the client only once the server notices."""
 
 
 @dataclass(frozen=True, slots=True)
