@@ -35,6 +35,7 @@ def batches(kafka: Cluster, topic: str) -> list[JournalBatch]:
             message = consumer.poll(10)
             assert message is not None and message.error() is None, f"{len(found)} of {end}"
             assert message.key() == b"daemon-1", "the key keeps a daemon's batches in order"
+            assert message.timestamp()[1] > 10**12, "or a read from a time on does not find it"
             found.append(message)
         return [decode(message.value()) for message in found]
     finally:

@@ -77,7 +77,8 @@ class _Outgoing:
 
     __slots__ = ("key", "lost", "own", "value")
     headers = ()
-    timestamp = -1
+    timestamp = 0
+    """The present. librdkafka writes any other number as it is, -1 too, and no read by time finds such a record."""
 
     def __init__(self, key: bytes, value: bytes, own: Lost, lost: Lost) -> None:
         self.key, self.value = key, value
