@@ -77,7 +77,8 @@ _NAMES_KNOWN = 1.0
 LocalMembers = Callable[[], Awaitable[dict[str, dict[str, list[int]]]]]
 """Returns the groups that this daemon consumes for: group to topic to partitions."""
 Owners = Callable[[str, str], Awaitable[Consumers]]
-"""Returns who owns the partitions of a topic, in one group or (empty) in all of them. Raises PixyError."""
+"""Returns who owns the partitions of a topic, in one group or (empty) in all of them. Without a topic it returns the members
+of the group, each without partitions. Raises PixyError."""
 
 
 class Catalogue:
@@ -189,7 +190,7 @@ class Admin(Actor):
 
     @handles(SetOffsets)
     async def _set_offsets(self, request: SetOffsets) -> None:
-        if request.group in await self._local_members() or await self._is_owned(request):
+        if request.group in await self._local_members() or await self._is_owned(request.group, request.topic):
             raise GroupActive(request.group)
         partitions = await self._partitions(request.topic, "failed to commit offsets")
         for partition, offset, metadata in request.offsets:
@@ -211,12 +212,12 @@ class Admin(Actor):
                 raise GroupActive(request.group) from error
             raise
 
-    async def _is_owned(self, request: SetOffsets) -> bool:
-        """Whether another daemon consumes the topic for the group, of which Kafka knows nothing."""
+    async def _is_owned(self, group: str, topic: str = "") -> bool:
+        """Whether a group has members (that own partitions of the topic, if one is given) of which Kafka knows nothing."""
         if self._owners is None:
             return False
         try:
-            return bool(await self._owners(request.topic, request.group))
+            return bool(await self._owners(topic, group))
         except UnknownGroup:
             return False
 
@@ -306,8 +307,11 @@ class Admin(Actor):
 
     async def _change(self, wanted: AdminChange) -> None:
         if not self._proxy.admin_changes:
-            raise ChangesForbidden
+        self._check_changes()
         await admin_groups.change(self._kafka, wanted)
+
+    def _check_changes(self) -> None:
+            raise ChangesForbidden
 
     @handles(CreateTopic)
     async def _create_topic(self, wanted: CreateTopic) -> None:
@@ -323,7 +327,8 @@ class Admin(Actor):
 
     @handles(DeleteGroup)
     async def _delete_group(self, wanted: DeleteGroup) -> None:
-        if wanted.group in await self._local_members():
+        self._check_changes()
+        if wanted.group in await self._local_members() or await self._is_owned(wanted.group):
             raise GroupHasMembers(wanted.group)
         await self._change(wanted)
 

@@ -134,6 +134,8 @@ async def test_claims_are_listed_as_consumers_and_removed_at_the_end(
         assert (answer.status, answer.error) == (400, f"unknown consumer group {name}")
         await consume(one, name, name)
         async with serving(a) as other:
+            answer = await other.call("DELETE", f"/groups/{name}")
+            assert answer.status == 409 and "has members" in answer.error, "those of another daemon"
             await consume(other, name, name)
             wanted = {name: {f"a-{name}": [0, 1], f"b-{name}": [2]}}
             for daemon in (one, other):

@@ -10,9 +10,9 @@ from pixy.membership import Event, Session
 from pixy.membership.zookeeper.connection import Connection
 from pixy.membership.zookeeper.interfaces import Outlook
 from pixy.membership.zookeeper.keeper import Disconnected, State
-from pixy.membership.zookeeper.layout import Layout, check_name, normalize_chroot
+from pixy.membership.zookeeper.layout import Layout, check_name, is_name, normalize_chroot
 from pixy.membership.zookeeper.orphans import Orphans
-from pixy.membership.zookeeper.owners import Owners, read_all_owners, read_owners
+from pixy.membership.zookeeper.owners import Owners, read_all_owners, read_members, read_owners
 from pixy.membership.zookeeper.session import ZooKeeperSession
 
 _CONNECT_TIMEOUT = 5.0
@@ -40,18 +40,23 @@ class ZooKeeperGroups:
         return ZooKeeperSession(self._proxy, layout, post, connection, orphans, self._outlook)
 
     async def owners(self, topic: str, group: str = "") -> dict[str, Owners]:
-        """Read who owns the partitions of a topic.
+        """Read who owns the partitions of a topic, or who is a member of a group.
 
         Args:
-            topic: its name.
-            group: one group, or empty for all that have owners.
+            topic: its name; empty for the members of the group, whatever they own, each without partitions.
+            group: one group, or empty for all that have owners of the topic.
 
         Raises:
             UnknownGroup: there is no such group, or it does not consume the topic.
             KeeperError: ZooKeeper could not be asked.
         """
+        if not topic and not is_name(group):
+            return {}  # so that a group of Kafka's own, whose name no znode can have, can be deleted
         connection, _ = self._connection()
         await _connected(connection)
+        if not topic:
+            members = await read_members(connection, Layout(self._chroot, group))
+            return {group: {each: [] for each in members}} if members else {}
         if not group:
             return await read_all_owners(connection, self._chroot, topic)
         found = await read_owners(connection, Layout(self._chroot, check_name(group)), topic)

@@ -22,9 +22,14 @@ _FORBIDDEN = re.compile("[/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]")
 """Characters that ZooKeeper does not allow in a name, and the separator."""
 
 
+def is_name(group: str) -> bool:
+    """Whether a group id can name a znode."""
+    return not _FORBIDDEN.search(group) and group not in (".", "..")
+
+
 def check_name(group: str) -> str:
     """Return a group id that can name a znode. Raises InvalidParameter."""
-    if _FORBIDDEN.search(group) or group in (".", ".."):
+    if not is_name(group):
         raise InvalidParameter("bad group: ZooKeeper does not allow '/' or control characters in its name")
     return group
 

@@ -1,4 +1,4 @@
-"""Reads from ZooKeeper which member owns which partition, for ``/topics/<topic>/consumers``."""
+"""Reads from ZooKeeper which member owns which partition, for ``/topics/<topic>/consumers``, and who is a member."""
 
 from __future__ import annotations
 
@@ -50,6 +50,37 @@ async def read_owners(keeper: Keeper, layout: Layout, topic: str) -> Owners:
             if owner is not None:
                 owners.setdefault(owner, []).append(number)
     return owners
+
+
+async def read_members(keeper: Keeper, layout: Layout) -> set[str]:
+    """Read who is a member of a group: who has registered, or else who still claims a partition of some topic.
+
+    Args:
+        keeper: the connection.
+        layout: of the group, which need not exist.
+
+    Raises:
+        KeeperError: ZooKeeper could not be asked.
+    """
+    try:
+        members = set(await _children(keeper, layout.ids))
+    except KeeperError as error:
+        raise type(error)(f"failed to fetch the members of {layout.group}: {error}") from error
+    if members:
+        return members
+    for topic in await _children(keeper, layout.owners):
+        try:
+            members.update(await read_owners(keeper, layout, topic))
+        except UnknownGroup:
+            continue  # deleted a moment ago
+    return members
+
+
+async def _children(keeper: Keeper, path: str) -> list[str]:
+    try:
+        return await keeper.children(path)
+    except NoNode:
+        return []
 
 
 async def _read_owner(keeper: Keeper, path: str) -> str | None:
