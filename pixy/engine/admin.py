@@ -181,8 +181,9 @@ class Admin(Actor):
     @handles(GetOffsets)
     async def _get_offsets(self, query: GetOffsets) -> list[PartitionOffset]:
         partitions = await self._partitions(query.topic, "failed to get topic partitions")
-        bounds = await self._kafka.bounds(query.topic, partitions)
+        # In this order: no commit is beyond an end that is read later, so no lag is below 0 because of it.
         offsets = await self._kafka.offsets(query.group, query.topic, partitions)
+        bounds = await self._kafka.bounds(query.topic, partitions)
         return [
             PartitionOffset(number, *bounds[number], *offsets.get(number, (NEWEST, "")))
             for number in partitions
@@ -306,11 +307,11 @@ class Admin(Actor):
         return GroupView(query.group, "Stable", (member,), offsets)
 
     async def _change(self, wanted: AdminChange) -> None:
-        if not self._proxy.admin_changes:
         self._check_changes()
         await admin_groups.change(self._kafka, wanted)
 
     def _check_changes(self) -> None:
+        if not self._proxy.admin_changes:
             raise ChangesForbidden
 
     @handles(CreateTopic)
@@ -342,13 +343,12 @@ class Admin(Actor):
             return False  # the sandbox has no groups
 
     async def _ask_group_coordinators(self, query: GetConsumers) -> Consumers:
-        names = await self._kafka.groups()
         if query.group:
-            if query.group not in names:
-                raise UnknownGroup(f"unknown consumer group {query.group}")
-            names = [query.group]
+            groups = {query.group: await admin_groups.members(self._kafka, query.group)}
+        else:
+            groups = await self._kafka.describe(await self._kafka.groups())
         consumers: Consumers = {}
-        for group, found in (await self._kafka.describe(names)).items():
+        for group, found in groups.items():
             members: dict[str, list[int]] = {}
             for each in found:
                 partitions = sorted(number for topic, number in each.assigned if topic == query.topic)

@@ -21,7 +21,7 @@ from pixy.errors import (
 )
 from pixy.kafka.admin import KafkaAdmin
 from pixy.kafka.errors import GROUP_ACTIVE_CODES, UNSUPPORTED_CODES
-from pixy.kafka.group_members import DEAD
+from pixy.kafka.group_members import DEAD, GroupMember
 from pixy.kafka.sandbox import PARTITIONS
 from pixy.kafka.topic_changes import TopicChanges
 from pixy.wire.errors import ErrorCode
@@ -41,6 +41,21 @@ async def describe_group(kafka: KafkaAdmin, group: str) -> GroupView:
         begin, end = bounds[topic, number]
         offsets.setdefault(topic, []).append(PartitionOffset(number, begin, end, offset, metadata))
     return GroupView(group, found.state, found.members, offsets)
+
+
+async def members(kafka: KafkaAdmin, group: str) -> tuple[GroupMember, ...]:
+    """Return the members of a consumer group, as its coordinator knows them: lists of groups come from brokers of which one
+    may not answer.
+
+    Raises:
+        UnknownGroup: there is no such group, and it has no committed offsets.
+    """
+    found = await kafka.describe_group(group)
+    if not found.consumers or (
+        found.state == DEAD and not found.members and not await kafka.committed(group)
+    ):
+        raise UnknownGroup(f"unknown consumer group {group}")
+    return found.members
 
 
 async def _bounds(
@@ -109,4 +124,4 @@ async def _delete_group(kafka: KafkaAdmin, group: str) -> None:
         raise
 
 
-__all__ = ["change", "describe_group"]
+__all__ = ["change", "describe_group", "members"]

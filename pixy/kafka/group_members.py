@@ -62,6 +62,8 @@ class DescribedGroup:
     members: tuple[GroupMember, ...]
     epoch: int = field(default=0, compare=False)
     """With KIP-848, the epoch of the assignment that its members should have."""
+    consumers: bool = field(default=True, compare=False)
+    """Whether its members, if it has any, are consumers, and not those of Kafka Connect or another program."""
 
     def behind(self, member_id: str) -> bool:
         """Return whether a member has not taken over the group's assignment."""
@@ -86,22 +88,22 @@ class GroupMembers:
         return [each.name for each in self.listed()]
 
     def listed(self) -> list[ListedGroup]:
-        """All consumer groups, sorted by name; those of a broker that does not answer are missing.
+        """All consumer groups, sorted by name.
 
         Raises:
-            KafkaError: no broker listed a group, and one of them failed.
+            KafkaError: a broker did not answer, or refused, so its groups are not known.
         """
         found: dict[str, ListedGroup] = {}
         failed: list[KafkaError] = []
 
-        def done(_broker: Broker, outcome: list[ListedGroup] | KafkaError) -> None:
+        def done(broker: Broker, outcome: list[ListedGroup] | KafkaError) -> None:
             if isinstance(outcome, KafkaError):
-                failed.append(outcome)
+                failed.append(outcome.wrapped(f"failed to list the groups of broker {broker.node_id}"))
             else:
                 found.update({each.name: each for each in outcome})
 
         self._brokers.ask_each(dict.fromkeys(self._brokers.topics([]).brokers, _listed), done)
-        if failed and not found:
+        if failed:
             raise failed[0]
         return [found[name] for name in sorted(found)]
 
@@ -217,7 +219,8 @@ def _describe_classic(connection: Connection, groups: Sequence[str]) -> _Describ
             for each in group["Members"]
         )
         state = DEAD if group["ErrorCode"] else group["GroupState"]
-        found[group["GroupId"]] = DescribedGroup(state, tuple(members))
+        consumers = group["ProtocolType"] in _CONSUMERS
+        found[group["GroupId"]] = DescribedGroup(state, tuple(members), consumers=consumers)
     return found
 
 

@@ -210,17 +210,37 @@ def test_groups_of_all_brokers_are_listed_without_those_of_other_protocols(opene
     listed = [
         {"GroupId": each, "ProtocolType": each.rstrip("0123456789")} for each in ("consumer2", "connect")
     ]
-    listed += [{"GroupId": "only-commits", "ProtocolType": ""}]
+    fakes = [
+        broker(opened, {"ListGroups": lambda request: fakes[0].usual(request, Groups=listed)}),
+        broker(
+            opened,
+            {
+                "ListGroups": lambda request: fakes[1].usual(
+                    request, Groups=[{"GroupId": "only-commits", "ProtocolType": ""}]
+                )
+            },
+        ),
+    ]
+    both = [{"NodeId": each, "Host": "127.0.0.1", "Port": fake.port} for each, fake in enumerate(fakes)]
+    fakes[0].answers["Metadata"] = lambda request: fakes[0].usual(request, Brokers=both)
+    members = GroupMembers(brokers_of(opened, fakes[0]))
+    assert members.names() == ["consumer2", "only-commits"]
+    assert coordinator(brokers_of(opened, fakes[0]), "g") == address(fakes[0])
+
+
+def test_a_list_of_groups_without_those_of_a_broker_that_fails_is_none(opened: ExitStack) -> None:
+    """Else a group counts as unknown while its broker is restarted."""
+    listed = [{"GroupId": "g", "ProtocolType": "consumer"}]
     fake = broker(opened, {"ListGroups": lambda request: fake.usual(request, Groups=listed)})
     members = GroupMembers(brokers_of(opened, fake))  # its metadata name a second broker, which is dead
-    assert members.names() == ["consumer2", "only-commits"]
-    listed.clear()
-    with pytest.raises(KafkaError, match=f"^{OUT_OF_BROKERS[:40]}"):
+    with pytest.raises(KafkaError, match=f"^failed to list the groups of broker 9: {OUT_OF_BROKERS[:40]}"):
         members.names()
+    one = [{"NodeId": 7, "Host": "127.0.0.1", "Port": fake.port}]
+    fake.answers["Metadata"] = lambda request: fake.usual(request, Brokers=one)
+    assert members.names() == ["g"]
     fake.answers["ListGroups"] = lambda request: fake.usual(request, ErrorCode=31)
-    with pytest.raises(KafkaError):
+    with pytest.raises(KafkaError, match=r"^failed to list the groups of broker 7: "):
         members.names()
-    assert coordinator(brokers_of(opened, fake), "g") == address(fake)
 
 
 def test_a_broker_that_cannot_list_groups_or_describe_settings_says_so(opened: ExitStack) -> None:
