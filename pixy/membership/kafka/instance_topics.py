@@ -21,7 +21,7 @@ from pixy.kafka.instance_consumer import InstanceConsumer, partition_of
 from pixy.kafka.partition_logs import Log
 from pixy.kafka.topics import Topics, differ
 from pixy.membership.kafka.recreated import begin_anew, recreated
-from pixy.membership.kafka.start_lookups import StartLookups
+from pixy.membership.kafka.start_lookups import MOST, StartLookups
 from pixy.membership.kafka.unheard import Unheard
 from pixy.wire.schema import NULL_UUID
 from pixy.wire.types import TopicPartition
@@ -122,7 +122,7 @@ class InstanceTopics:
         now = time.monotonic()
         if stuck := self._unheard.stuck(now):
             raise not_fetched(stuck)
-        if not self._lookups.running and (silent := self._unheard.due(now)):
+        if self._lookups.running < MOST and (silent := self._unheard.due(now)):
             self._lookups.logs(silent, self._take_logs)
 
     def _take_logs(self, logs: Mapping[TopicPartition, Log]) -> None:
@@ -141,7 +141,7 @@ class InstanceTopics:
         if self.due:
             self._compare_at = time.monotonic() + _COMPARE_IDS
             known = dict(self._ids)
-            if any(each != NULL_UUID for each in known.values()) and not self._lookups.running:
+            if any(each != NULL_UUID for each in known.values()) and self._lookups.running < MOST:
                 self._lookups.describe(
                     {topic for topic, _ in known}, lambda topics: self._told(known, topics)
                 )

@@ -7,9 +7,13 @@ from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from pixy.errors import Unavailable
 from pixy.kafka.consumer import Commit
+from pixy.membership.kafka import unheard
 from pixy.membership.kafka.instance_topics import InstanceTopics
+from pixy.membership.kafka.start_lookups import MOST
 from pixy.wire.schema import NULL_UUID
 from pixy.wire.types import TopicPartition
 from tests.unit.engine.records import TOPIC, Record
@@ -27,6 +31,7 @@ class Case:
         self.anew: list[set[TopicPartition]] = []
         self.described = 0
         self.running = 0
+        self.looked_up: list[TopicPartition] = []
         fake: Any = self
         self.topics = InstanceTopics(fake, fake, lambda act: act(), self.anew.append)
 
@@ -38,6 +43,9 @@ class Case:
     def describe(self, _topics: Iterable[str], found: Callable[[Any], None], _since: float = 0.0) -> None:
         self.described += 1
         found(SimpleNamespace(ids=self.ids))
+
+    def logs(self, partitions: Iterable[TopicPartition], _found: Callable[[Any], None]) -> None:
+        self.looked_up += partitions
 
     def commits(self, *commits: Commit) -> tuple[Commit, ...]:
         check = self.topics.check(commits)
@@ -65,12 +73,29 @@ def test_ids_are_compared_when_it_is_time() -> None:
     case.topics.compare()
     assert not case.described
     case.topics._compare_at = 0.0
-    case.running = 1
+    case.running = MOST
     case.topics.compare()
-    assert not case.described and not case.topics.due, "one comparison at a time"
-    case.topics._compare_at = case.running = 0
+    assert not case.described and not case.topics.due, "as many look-ups run as may"
+    case.topics._compare_at, case.running = 0.0, MOST - 1
     case.topics.compare()
-    assert case.anew == [{PARTITION}]
+    assert case.anew == [{PARTITION}], "look-ups that wait for a leader do not keep it from comparing"
+
+
+def test_a_silent_partition_is_looked_up_beside_lookups_that_wait_for_a_leader(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(unheard, "LOOK_AFTER", 0.0)
+    case = Case()
+    case.topics.added([PARTITION])
+    case.ids = {TOPIC: OTHER}
+    case.commits(Commit(TOPIC, 0, 5, ""))
+    case.topics.started({PARTITION: 0})
+    case.running = MOST
+    case.topics.nothing_came()
+    assert not case.looked_up
+    case.running = MOST - 1
+    case.topics.nothing_came()
+    assert case.looked_up == [PARTITION]
 
 
 def test_brokers_without_ids_are_asked_nothing_more() -> None:
