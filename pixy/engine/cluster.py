@@ -54,7 +54,7 @@ from pixy.kafka.producer import ProducerClient
 from pixy.kafka.producer_messages import Report
 from pixy.kafka.record_headers import HeaderReader
 from pixy.membership import Event, Session
-from pixy.membership.instances import InstanceEvent, InstanceSession
+from pixy.membership.instances import EarlierPosition, InstanceEvent, InstanceSession
 from pixy.membership.kafka.instance import KafkaInstance
 from pixy.membership.kafka.session import KafkaSession
 from pixy.membership.zookeeper.interfaces import Outlook
@@ -433,7 +433,7 @@ def _open_instance(
     group: str,
     name: str,
     spec: InstanceSpec,
-    resume: Mapping[TopicPartition, int],
+    resume: Mapping[TopicPartition, EarlierPosition],
     post: Callable[[InstanceEvent], None],
 ) -> InstanceSession:
     return KafkaInstance(proxy, group, name, spec.reset, spec.isolation, spec.auto_commit, resume, post)

@@ -17,6 +17,27 @@ from pixy.wire.types import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
+class EarlierPosition:
+    """Where the reader stood in a partition before its instance restarted.
+
+    Another member may have had the partition since. Then the group's committed offset counts, and committing this
+    position would move it back.
+
+    Attributes:
+        offset: the next one to hand out.
+        committed: what the group may have committed if nobody else has committed since. Several offsets, because it is
+            not known whether the last commit has succeeded.
+    """
+
+    offset: int
+    committed: frozenset[int]
+
+    def holds(self, committed: int | None) -> bool:
+        """Whether to continue here, if the group has committed this by now; None for nothing."""
+        return committed is None or committed in self.committed
+
+
+@dataclass(frozen=True, slots=True)
 class Assigned:
     """The group has assigned these partitions (maybe none), each from the given offset on.
 
@@ -59,6 +80,7 @@ class Done:
 __all__ = [
     "Assigned",
     "Done",
+    "EarlierPosition",
     "Fetched",
     "InstanceEvent",
     "InstanceSession",
@@ -112,12 +134,16 @@ class InstanceSession(Protocol):
             partitions: need not be assigned.
         """
 
-    def commit(self, token: int, commits: tuple[Commit, ...]) -> None:
+    def commit(self, token: int, commits: tuple[Commit, ...], *, assigned_only: bool = False) -> None:
         """Commit offsets; any failure fails the whole command.
 
         Args:
-            token: returned in :class:`Done`.
+            token: returned in :class:`Done`, whose value is the commits that were made. Higher than those of commits
+                that were asked for before; a repeated one has its first token.
             commits: at most one for each partition.
+            assigned_only: they are the reader's positions. Leave out partitions that have been given back since this
+                call, even if they have come back, and those of which a commit with a higher token is made: Kafka
+                takes a commit from any member, and it would move the offset back.
         """
 
     def want(self, most: int, max_bytes: int, *, wait: bool = True) -> None:

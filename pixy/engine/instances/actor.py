@@ -210,6 +210,7 @@ class Instance(Actor):
 
     @handles(Unsubscribed)
     def _unsubscribed(self, message: Unsubscribed) -> None:
+        self._operations.session_ended()
         message.reply.try_set(None)
 
     @handles(AssignPartitions)

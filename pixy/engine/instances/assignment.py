@@ -234,6 +234,7 @@ class Assignment:
         context, reads = self._context, self._reads
         self._checking = ""
         context.positions.confirm()
+        context.positions.forget_earlier()
         context.state.subscription = Subscription()
         reads.fail_all(IllegalState("the subscription was deleted"))
         if context.session is None:
@@ -299,16 +300,11 @@ class Assignment:
         self._reads.serve()
 
     def revoked(self, event: Revoked) -> None:
-        """Give partitions up; with automatic commit, commit the confirmed positions first."""
-        context = self._context
-        commits = [
-            commit
-            for commit in context.positions.confirmed()
-            if (commit.topic, commit.partition) in event.partitions
-        ]
+        """Give partitions up, after the commits that :meth:`Offsets.last_commits` finds."""
+        commits = self._offsets.last_commits(event.partitions)
         self._drop(event.partitions)
-        if context.session is not None:
-            context.session.release(event, commits if context.spec.auto_commit else ())
+        if self._context.session is not None:
+            self._context.session.release(event, commits)
 
     def lost(self, event: Lost) -> None:
         """See :class:`pixy.membership.instances.Lost`."""

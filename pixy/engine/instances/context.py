@@ -13,14 +13,16 @@ from pixy.engine.instances.positions import Positions
 from pixy.engine.instances.topic_patterns import TopicPattern
 from pixy.errors import IllegalState
 from pixy.kafka.consumer import Commit
-from pixy.membership.instances import InstanceEvent, InstanceSession
+from pixy.membership.instances import EarlierPosition, InstanceEvent, InstanceSession
 from pixy.wire.types import TopicPartition
 
 BEGINNING, END = -2, -1
 """Special times of a seek: the oldest record, and the next to be written."""
 
-SessionFactory = Callable[[Mapping[TopicPartition, int], Callable[[InstanceEvent], None]], InstanceSession]
-"""Makes a session from the offsets at which to resume and a function that takes its events."""
+SessionFactory = Callable[
+    [Mapping[TopicPartition, EarlierPosition], Callable[[InstanceEvent], None]], InstanceSession
+]
+"""Makes a session from the positions at which to resume and a function that takes its events."""
 
 
 class Catalogue(Protocol):
@@ -104,7 +106,7 @@ class Context:
         self.session: InstanceSession | None = None
         self._session_id: object = None
         self._make_session = make_session
-        self._resume: Mapping[TopicPartition, int] = state.positions.begin_again()
+        self._resume: Mapping[TopicPartition, EarlierPosition] = state.positions.begin_again()
 
     def now(self) -> float:
         """The loop's time in seconds."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,37 +32,83 @@ class OffsetsFound:
 
 
 @dataclass(slots=True)
-class _Commit(Operation):
+class _CommitOffsets(Operation):
+    """Commits what a client has named, whosever the partitions are."""
+
     what = "commit"
+    outlives_session = True
     positions: Positions
     commits: tuple[Commit, ...]
 
     def send(self, session: InstanceSession, token: int) -> None:
         session.commit(token, self.commits)
 
-    def succeed(self, _value: Any) -> Any:
-        self.positions.committed(self.commits)
+    def succeed(self, value: tuple[Commit, ...]) -> Any:
+        self.positions.committed(value)
 
 
-class _CommitPositions(_Commit):
-    __slots__ = ()
+@dataclass(slots=True)
+class _CommitPositions(Operation):
+    """Commits what was handed out before the request. What is left of it then: see :meth:`Positions.still_valid`."""
 
-    def succeed(self, _value: Any) -> Progress:
-        self.positions.committed(self.commits)
+    what = "commit"
+    outlives_session = True
+    positions: Positions
+    commits: tuple[Commit, ...]
+    epochs: Mapping[TopicPartition, int]
+
+    @property
+    def left(self) -> tuple[Commit, ...]:
+        return self.positions.still_valid(self.commits, self.epochs)
+
+    def send(self, session: InstanceSession, token: int) -> None:
+        session.commit(token, self.commits, assigned_only=True)
+
+    def again(self) -> bool:
+        self.commits = self.left
+        return bool(self.commits)
+
+    def succeed(self, value: tuple[Commit, ...]) -> Progress:
+        self.positions.committed(value)
         return self.positions.progress()
 
 
 @dataclass(slots=True)
-class _AutoCommit(_Commit):
+class _AutoCommit(Operation):
+    """Commits the confirmed positions, in each attempt the present ones."""
+
+    what = "commit"
+    outlives_session = True
+    positions: Positions
     path: str
+    repeat: Callable[[], None]
+    asked_again: bool = False
+    """Whether another automatic commit was due meanwhile."""
+
+    def send(self, session: InstanceSession, token: int) -> None:
+        session.commit(token, self.positions.confirmed(), assigned_only=True)
+
+    def again(self) -> bool:
+        self.asked_again = False
+        return bool(self.positions.confirmed())
+
+    def succeed(self, value: tuple[Commit, ...]) -> None:
+        self.positions.committed(value)
+        self._repeat()
 
     def fail(self, error: PixyError) -> None:
         logger.warning("%s: commit failed, will retry: %s", self.path, error)
+        self._repeat()
+
+    def _repeat(self) -> None:
+        if self.asked_again:
+            self.repeat()
 
 
 @dataclass(slots=True)
 class _GetCommitted(Operation):
     what = "the committed offsets"
+    outlives_session = True
     partitions: tuple[TopicPartition, ...]
 
     def send(self, session: InstanceSession, token: int) -> None:
@@ -104,20 +150,44 @@ class Offsets:
         commits = context.positions.uncommitted()
         if not commits:
             return context.positions.progress()
-        self._operations.begin(_CommitPositions(context.positions, commits), context.take_reply())
+        epochs = context.positions.epochs()
+        self._operations.begin(_CommitPositions(context.positions, commits, epochs), context.take_reply())
         return None
 
     def auto_commit(self) -> None:
-        """Commit the confirmed positions; if this fails, the next automatic commit repeats it."""
+        """Commit the confirmed positions; if this fails, the next automatic commit repeats it.
+
+        One at a time: one that is due while another is under way follows it.
+        """
         context = self._context
-        commits = context.positions.confirmed()
-        if commits and context.session is not None:
-            self._operations.begin(_AutoCommit(context.positions, commits, context.actor.path))
+        if under_way := self._operations.under_way(_AutoCommit):
+            under_way[0].asked_again = True
+        elif context.positions.confirmed() and context.session is not None:
+            self._operations.begin(_AutoCommit(context.positions, context.actor.path, self.auto_commit))
+
+    def last_commits(self, partitions: Collection[TopicPartition]) -> tuple[Commit, ...]:
+        """What to commit before partitions are given back: what commits of positions under way still have to
+        commit, and, with automatic commits, the confirmed positions.
+
+        Args:
+            partitions: those that are about to go.
+        """
+        positions = self._context.positions
+        asked = [
+            each for operation in self._operations.under_way(_CommitPositions) for each in operation.left
+        ]
+        found: dict[TopicPartition, Commit] = {}
+        for each in (*asked, *(positions.confirmed() if self._context.spec.auto_commit else ())):
+            partition = each.topic, each.partition
+            # All are of the same assignment and of the time since the last seek, so the highest is the latest.
+            if partition in partitions and (partition not in found or found[partition].offset < each.offset):
+                found[partition] = each
+        return tuple(found[partition] for partition in sorted(found))
 
     def commit_offsets(self, request: CommitOffsets) -> None:
         """See :class:`CommitOffsets`."""
         context = self._context
-        self._operations.begin(_Commit(context.positions, request.commits), context.take_reply())
+        self._operations.begin(_CommitOffsets(context.positions, request.commits), context.take_reply())
 
     def get_committed(self, request: GetCommitted) -> None:
         """See :class:`GetCommitted`."""

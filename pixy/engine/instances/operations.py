@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from actors import Future
 from pixy.engine.instances.context import Context
 from pixy.engine.instances.messages import SeekTo
-from pixy.errors import KafkaError, PixyError, TooManyRequests
+from pixy.errors import IllegalState, KafkaError, PixyError, TooManyRequests
 from pixy.kafka.errors import REBALANCE_IN_PROGRESS, timed_out
 from pixy.membership.instances import Done, InstanceSession
 
@@ -24,15 +24,21 @@ class Operation:
 
     what: ClassVar[str]
     """Names the command in errors."""
+    outlives_session: ClassVar[bool] = False
+    """Whether its result counts after its session was given up, because it is Kafka's and not the session's."""
 
     def send(self, session: InstanceSession, token: int) -> None:
-        """Give the command to the session.
+        """Give the command to the session. Called again if the command meets a rebalance.
 
         Args:
             session: the one that was open when the operation began.
             token: identifies the result.
         """
         raise NotImplementedError
+
+    def again(self) -> bool:
+        """Prepare to be sent again. Returns whether there is anything left to do."""
+        return True
 
     def succeed(self, value: Any) -> Any:
         """Apply the result, even if the reply has timed out. Returns the reply."""
@@ -61,6 +67,8 @@ class AssignmentDue:
     """To the instance, from a timer: the group's assignment takes too long to wait for."""
 
 
+OperationT = TypeVar("OperationT", bound=Operation)
+
 PostponedSeek = tuple[SeekTo, Future[Any]]
 """A seek that waits for the group's assignment, and its reply."""
 
@@ -83,6 +91,18 @@ class Operations:
 
     def __len__(self) -> int:
         return len(self._under_way) + len(self._postponed)
+
+    def under_way(self, kind: type[OperationT]) -> list[OperationT]:
+        """The operations of one kind on the present session, the oldest first.
+
+        Args:
+            kind: the class.
+        """
+        return [
+            each.operation
+            for each in self._under_way.values()
+            if isinstance(each.operation, kind) and not self._is_stale(each)
+        ]
 
     def check_room(self) -> None:
         """Raise TooManyRequests if ``instances.max_waiting_requests`` operations are under way.
@@ -122,34 +142,62 @@ class Operations:
         if (
             isinstance(error, KafkaError)
             and error.code == REBALANCE_IN_PROGRESS
+            and not self._is_stale(found)
             and context.now() + _RETRY_AFTER < found.deadline
         ):
             # While the group waits for the new assignment, the broker accepts no commits.
             context.actor.set_timer(("retry", event.token), _RETRY_AFTER, OperationRetry(event.token))
             return
-        del self._under_way[event.token]
-        context.actor.cancel_timer(("operation", event.token))
-        if error is not None:
-            found.operation.fail(error)
-            if found.reply is not None:
-                found.reply.try_fail(error)
-            return
-        value = found.operation.succeed(event.value)
-        if found.reply is not None:
-            found.reply.try_set(value)
+        self._end(event.token, event.value, error)
 
     def retry(self, token: int) -> None:
         """Send a command again. See :class:`OperationRetry`."""
         found = self._under_way.get(token)
-        if found is not None:
+        if found is None:
+            return
+        if self._is_stale(found):
+            self._end(token, None, _given_up())
+        elif found.operation.again():
             found.operation.send(found.session, token)
+        else:
+            self._end(token, (), None)
 
     def due(self, token: int) -> None:
         """Answer with a timeout; a later result still takes effect. See :class:`OperationDue`."""
         found = self._under_way.get(token)
-        if found is not None and found.reply is not None:
+        if found is None:
+            return
+        if found.reply is not None:
             found.reply.try_fail(timed_out(found.operation.what))
             found.reply = None
+        if self._is_stale(found):
+            self._end(token, None, _given_up())
+
+    def session_ended(self) -> None:
+        """An earlier session has ended: no result of a command to it comes any more."""
+        for token, found in tuple(self._under_way.items()):
+            if self._is_stale(found):
+                self._end(token, None, _given_up())
+
+    def _is_stale(self, found: _UnderWay) -> bool:
+        return found.session is not self._context.session
+
+    def _end(self, token: int, value: Any, error: PixyError | None) -> None:
+        found, actor = self._under_way.pop(token), self._context.actor
+        actor.cancel_timer(("operation", token))
+        actor.cancel_timer(("retry", token))
+        operation, stale = found.operation, self._is_stale(found)
+        if error is None and stale and not operation.outlives_session:
+            error = _given_up()
+        if error is not None:
+            if not stale:
+                operation.fail(error)
+            if found.reply is not None:
+                found.reply.try_fail(error)
+            return
+        answer = operation.succeed(value)
+        if found.reply is not None:
+            found.reply.try_set(answer)
 
     # -- seeks before the assignment --------------------------------------------------------------
 
@@ -178,3 +226,7 @@ class Operations:
             if found.reply is not None:
                 found.reply.try_fail(error)
                 found.reply = None
+
+
+def _given_up() -> IllegalState:
+    return IllegalState("the subscription was deleted")

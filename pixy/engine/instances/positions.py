@@ -9,6 +9,7 @@ from pixy.engine.consume.long_polls import Message
 from pixy.engine.instances.messages import Progress
 from pixy.kafka.consumer import Commit
 from pixy.kafka.instance_consumer import partition_of, size_of
+from pixy.membership.instances import EarlierPosition
 from pixy.wire.types import TopicPartition
 
 
@@ -28,7 +29,9 @@ class Positions:
         self._new: dict[TopicPartition, int] = {}
         """The starts that are to be committed although the reader has read nothing."""
         self._committed: dict[TopicPartition, int] = {}
-        self._earlier: dict[TopicPartition, int] = {}
+        self._expected: dict[TopicPartition, frozenset[int]] = {}
+        """What the group may have committed, as long as nobody but this reader commits; see :class:`EarlierPosition`."""
+        self._earlier: dict[TopicPartition, EarlierPosition] = {}
         """Positions from before a restart, until their partitions are assigned again."""
         self._epochs: dict[TopicPartition, int] = {}
         self._last_epoch = 0
@@ -52,13 +55,18 @@ class Positions:
         """
         return dict(self._epochs)
 
-    def begin_again(self) -> dict[TopicPartition, int]:
+    def begin_again(self) -> dict[TopicPartition, EarlierPosition]:
         """Forget the assignment, because a new session follows.
 
         Returns:
-            The positions that have moved: the new session has to resume there.
+            The positions that have moved, also before an earlier restart: the new session has to resume there.
         """
-        self._earlier = {partition: self._positions[partition] for partition in self._moved}
+        for partition in self._moved:
+            # The confirmed position is the session's last commit, of which it is not known whether it has succeeded.
+            last = {self._confirmed[partition]} if partition in self._confirmed else set()
+            self._earlier[partition] = EarlierPosition(
+                self._positions[partition], self._expected[partition] | last
+            )
         for state in (
             self._positions,
             self._moved,
@@ -66,9 +74,14 @@ class Positions:
             self._confirmed,
             self._unconfirmed,
             self._new,
+            self._expected,
         ):
             state.clear()
         return dict(self._earlier)
+
+    def forget_earlier(self) -> None:
+        """The reader gives up what it consumed: positions from before a restart mean nothing any more."""
+        self._earlier.clear()
 
     def assign(
         self, starts: Mapping[TopicPartition, int], new: Collection[TopicPartition] = frozenset()
@@ -80,11 +93,14 @@ class Positions:
             new: those whose start is to be committed.
         """
         for partition, start in starts.items():
-            if self._earlier.pop(partition, None) == start:
+            earlier = self._earlier.pop(partition, None)
+            if earlier is not None and earlier.offset == start:
                 self._moved.add(partition)
                 self._unconfirmed.add(partition)
+                self._expected[partition] = earlier.committed | {start}
             elif self._positions.get(partition) != start:
                 self._forget(partition)
+                self._expected[partition] = frozenset({start})
             self._positions[partition] = start
             if partition in new:
                 self._new[partition] = start
@@ -104,7 +120,6 @@ class Positions:
         for partition in partitions:
             self._positions.pop(partition, None)
             self._forget(partition)
-            self._committed.pop(partition, None)
             self._epochs.pop(partition, None)
 
     def _forget(self, partition: TopicPartition) -> None:
@@ -112,6 +127,8 @@ class Positions:
         self._unconfirmed.discard(partition)
         self._confirmed.pop(partition, None)
         self._new.pop(partition, None)
+        self._committed.pop(partition, None)
+        self._expected.pop(partition, None)
 
     def handed_out(self, records: Sequence[Message], epochs: Mapping[TopicPartition, int]) -> None:
         """Move the positions past records that have reached the reader.
@@ -156,13 +173,35 @@ class Positions:
             if self._committed.get(partition) != wanted[partition]
         )
 
+    def still_valid(
+        self, commits: Iterable[Commit], epochs: Mapping[TopicPartition, int]
+    ) -> tuple[Commit, ...]:
+        """Those of some earlier positions that may still be committed: no later one of the partition is committed,
+        and it was neither revoked nor sought since.
+
+        Args:
+            commits: the positions.
+            epochs: of the partitions when the positions were taken.
+        """
+        return tuple(
+            each
+            for each in commits
+            if (partition := (each.topic, each.partition)) in epochs
+            and self._epochs.get(partition) == epochs[partition]
+            and self._committed.get(partition, -1) < each.offset
+        )
+
     def committed(self, commits: Iterable[Commit]) -> None:
-        """Record that Kafka has accepted these commits."""
+        """Record that Kafka has accepted these commits. A client that commits what was handed out confirms it."""
         for commit in commits:
-            partition = (commit.topic, commit.partition)
-            if partition in self._positions:
-                self._committed[partition] = commit.offset
-                self._new.pop(partition, None)
+            partition, offset = (commit.topic, commit.partition), commit.offset
+            if partition not in self._positions:
+                continue
+            self._committed[partition] = offset
+            self._expected[partition] = frozenset({offset})
+            self._new.pop(partition, None)
+            if partition in self._unconfirmed and offset <= self._positions[partition]:
+                self._confirmed[partition] = max(self._confirmed.get(partition, offset), offset)
 
     def progress(self) -> Progress:
         """See :data:`pixy.engine.instances.messages.Progress`."""

@@ -35,15 +35,16 @@ from pixy.errors import (
     TooManyRequests,
     UnknownInstance,
 )
-from pixy.membership.instances import InstanceEvent, InstanceSession
+from pixy.membership.instances import EarlierPosition, InstanceEvent, InstanceSession
 from pixy.wire.types import TopicPartition
 
 logger = logging.getLogger("pixy.engine")
 
 OpenSession = Callable[
-    [str, str, InstanceSpec, Mapping[TopicPartition, int], Callable[[InstanceEvent], None]], InstanceSession
+    [str, str, InstanceSpec, Mapping[TopicPartition, EarlierPosition], Callable[[InstanceEvent], None]],
+    InstanceSession,
 ]
-"""Makes a session from the group, the instance's name and spec, the offsets at which to resume, and a
+"""Makes a session from the group, the instance's name and spec, the positions at which to resume, and a
 function that takes its events.
 """
 
@@ -206,7 +207,7 @@ class Instances(Actor):
         open_session = self._open_session
 
         def make(
-            resume: Mapping[TopicPartition, int], post: Callable[[InstanceEvent], None]
+            resume: Mapping[TopicPartition, EarlierPosition], post: Callable[[InstanceEvent], None]
         ) -> InstanceSession:
             return open_session(group, name, spec, resume, post)
 

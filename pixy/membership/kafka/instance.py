@@ -23,6 +23,7 @@ from pixy.kafka.partition_logs import Log
 from pixy.membership.instances import (
     Assigned,
     Done,
+    EarlierPosition,
     Fetched,
     InstanceEvent,
     Lost,
@@ -31,6 +32,7 @@ from pixy.membership.instances import (
     SessionFailed,
 )
 from pixy.membership.kafka.first_records import FirstRecords
+from pixy.membership.kafka.instance_partitions import InstancePartitions
 from pixy.membership.kafka.instance_starts import StartOffsets
 from pixy.membership.kafka.instance_topics import InstanceTopics
 from pixy.membership.kafka.late_starts import LateStarts
@@ -62,7 +64,7 @@ class KafkaInstance(MemberThread[InstanceEvent]):
         reset: where a partition without a committed offset begins: ``earliest`` or ``latest``.
         isolation: ``read_committed`` or ``read_uncommitted``.
         commits: whether the instance commits automatically, also the starts in :attr:`Assigned.new`.
-        resume: where the reader stood before the instance restarted; overrides committed offsets.
+        resume: where the reader stood before the instance restarted.
         post: called on the loop with each event, in order.
     """
 
@@ -76,7 +78,7 @@ class KafkaInstance(MemberThread[InstanceEvent]):
         reset: str,
         isolation: str,
         commits: bool,
-        resume: Mapping[TopicPartition, int],
+        resume: Mapping[TopicPartition, EarlierPosition],
         post: Callable[[InstanceEvent], None],
     ) -> None:
         super().__init__(f"instance {name} of group {group}", f"kafka-{name}", post)
@@ -87,7 +89,9 @@ class KafkaInstance(MemberThread[InstanceEvent]):
         """The arguments of the last ``want``: most, max_bytes, wait."""
         self._ahead: list[Any] = []
         """Messages that turned up while no read was waiting."""
-        self._assigned: set[TopicPartition] = set()
+        self._assigned = InstancePartitions()
+        self._before_end = 0
+        """A partition that was assigned later than this number is not the one whose last position is committed."""
         self._first_records = FirstRecords()
         self._polling = False
         """Whether the consumer has a subscription or partitions, so polling makes sense."""
@@ -121,15 +125,24 @@ class KafkaInstance(MemberThread[InstanceEvent]):
         """See :class:`pixy.membership.instances.InstanceSession`."""
         self._command(token, lambda: self._client.committed(list(partitions), _QUERY_TIMEOUT))
 
-    def commit(self, token: int, commits: tuple[Commit, ...]) -> None:
+    def commit(self, token: int, commits: tuple[Commit, ...], *, assigned_only: bool = False) -> None:
         """See :class:`pixy.membership.instances.InstanceSession`."""
-        self._command(token, lambda: self._commit(commits))
+        if assigned_only:
+            before = self._assigned.next_number()
+            self._command(token, lambda: self._commit_positions(commits, before, token))
+        else:
+            self._command(token, lambda: self._commit(commits))
 
     def want(self, most: int, max_bytes: int, *, wait: bool = True) -> None:
         """See :class:`pixy.membership.instances.InstanceSession`."""
         self._wanted = (most, max_bytes, wait)
         if most:
             self._wake.set()
+
+    async def close(self, commits: Iterable[Commit], timeout: float) -> None:
+        """See :class:`pixy.membership.instances.InstanceSession`."""
+        self._before_end = self._before_end or self._assigned.next_number()
+        await super().close(commits, timeout)
 
     def _command(self, token: int, act: Callable[[], Any]) -> None:
         def command() -> None:
@@ -157,6 +170,8 @@ class KafkaInstance(MemberThread[InstanceEvent]):
             self._post(SessionFailed(Unavailable(f"{self._name}: {error}")))
 
     # -- the thread -------------------------------------------------------------------------------
+
+    _last_words = 2.0
 
     def _open(self) -> None:
         # Takes milliseconds, so not on the loop.
@@ -308,13 +323,13 @@ class KafkaInstance(MemberThread[InstanceEvent]):
         found = self._starts.of_assignment(self._client, list(partitions), keep)
         starts = found.starts
         self._client.assign_only(starts)
-        self._topics.forget(self._assigned - set(starts))
-        self._drop(self._assigned)
+        self._topics.forget(self._assigned.keys - set(starts))
+        self._forget_records(self._assigned.keys)
+        self._assigned.replace(starts, keep)
         self._late.add(found.late)
         # librdkafka keeps the pause of a partition that goes and comes back.
         self._paused = False
         self._late.resume(starts)
-        self._assigned = set(starts)
         self._first_records.expect(starts)
         self._topics.started(starts)
         self._polling = self._joined = True
@@ -331,18 +346,26 @@ class KafkaInstance(MemberThread[InstanceEvent]):
         self._first_records.expect(offsets)
         self._ahead = [message for message in self._ahead if partition_of(message) not in offsets]
 
-    def _commit(self, commits: tuple[Commit, ...]) -> None:
+    def _commit(self, commits: tuple[Commit, ...]) -> tuple[Commit, ...]:
         self._client.commit(commits, wait=True, check=self._topics.check(commits))
+        return commits
+
+    def _commit_positions(self, commits: tuple[Commit, ...], before: int, token: int) -> tuple[Commit, ...]:
+        left = self._assigned.to_commit(commits, before, token)
+        if left:
+            self._commit(left)
+            self._assigned.committed(left, token)
+        return left
 
     def _final_check(self, batch: tuple[Commit, ...]) -> Check | None:
         return self._topics.check(batch)
 
     def _holds(self, partition: TopicPartition) -> bool:
-        return partition in self._assigned
+        return self._assigned.held(partition, self._before_end)
 
     def _begin_anew(self, found: set[TopicPartition]) -> None:
         """Begin other topics of the same names at their oldest records, and commit that."""
-        partitions = found & self._assigned
+        partitions = found & self._assigned.keys
         logger.warning("%s: %s: made again; begin at the oldest record", self._name, sorted(partitions))
         self._drop(partitions)
         self._post(Lost(tuple(partitions)))
@@ -350,7 +373,7 @@ class KafkaInstance(MemberThread[InstanceEvent]):
             self._client.restart(partition, 0)  # if it has expired already, the broker refuses it
         if self._paused:
             self._client.pause(partitions)
-        self._assigned |= partitions
+        self._assigned.add(partitions)
         self._first_records.expect(partitions)
         self._topics.started(dict.fromkeys(partitions, 0))
         self._post(Assigned(dict.fromkeys(partitions, 0), frozenset(partitions)))
@@ -375,7 +398,7 @@ class KafkaInstance(MemberThread[InstanceEvent]):
         starts = found.starts
         self._client.assign(starts.items())
         self._late.add(found.late)
-        self._assigned.update(starts)
+        self._assigned.add(starts)
         self._first_records.expect(starts)
         self._topics.started(starts)
         if self._paused:
@@ -404,7 +427,11 @@ class KafkaInstance(MemberThread[InstanceEvent]):
 
     def _drop(self, partitions: Iterable[TopicPartition]) -> None:
         dropped = set(partitions)
-        self._assigned -= dropped
+        self._assigned.drop(dropped)
+        self._forget_records(dropped)
+
+    def _forget_records(self, partitions: Iterable[TopicPartition]) -> None:
+        dropped = set(partitions)
         self._first_records.forget(dropped)
         self._starts.forget(dropped)
         self._late.drop(dropped)

@@ -1,21 +1,23 @@
 """Where the partitions of a consumer instance begin.
 
-In this order: the reader's position before a restart of the instance; the group's committed offset; the beginning of
-a partition that was added, or whose topic was made again, after the subscription; the oldest record or the end, as
-``auto.offset.reset`` says. A position that has expired continues at the oldest record whatever ``auto.offset.reset``
-says, because the broker refuses it and librdkafka is told to go to the beginning then.
+In this order: the reader's position before a restart of the instance, unless another member has committed since;
+the group's committed offset; the beginning of a partition that was added, or whose topic was made again, after the
+subscription; the oldest record or the end, as ``auto.offset.reset`` says. A position that has expired continues at
+the oldest record whatever ``auto.offset.reset`` says, because the broker refuses it and librdkafka is told to go to
+the beginning then.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from pixy.errors import PixyError, UnknownPartition
 from pixy.kafka.errors import unknown_topic
 from pixy.kafka.instance_consumer import BEGINNING, END, InstanceConsumer
 from pixy.kafka.partition_logs import FirstAttempt
+from pixy.membership.instances import EarlierPosition
 from pixy.wire.connection import Broker
 from pixy.wire.types import TopicPartition
 
@@ -54,7 +56,7 @@ class StartOffsets:
     """
 
     def __init__(
-        self, name: str, *, oldest: bool, commits: bool, resume: Mapping[TopicPartition, int]
+        self, name: str, *, oldest: bool, commits: bool, resume: Mapping[TopicPartition, EarlierPosition]
     ) -> None:
         self._name = name
         self._oldest = oldest
@@ -91,7 +93,7 @@ class StartOffsets:
             PixyError: the coordinator does not tell the committed offsets.
         """
         self._note(client)
-        starts = self._committed(client, partitions)
+        starts = self._committed(client, partitions, self._continued)
         missing = [partition for partition in partitions if partition not in starts]
         added = set(missing) if self._oldest else self._added(client, missing) | again.intersection(missing)
         begin = dict.fromkeys(added, BEGINNING)
@@ -106,7 +108,8 @@ class StartOffsets:
         Args:
             client: the instance's.
             partitions: all of them.
-            keep: positions to keep.
+            keep: positions to keep. Those before a restart are kept too: the client has chosen the partitions, so
+                no other member takes them over.
 
         Raises:
             UnknownPartition: the topic exists without that partition.
@@ -117,8 +120,7 @@ class StartOffsets:
             if topic in layout and number not in layout[topic]:
                 missing_topic = unknown_topic()
                 raise UnknownPartition(str(missing_topic), missing_topic.code, missing_topic.name)
-        self._resume.update(keep)
-        starts = self._committed(client, partitions)
+        starts = {**self._committed(client, partitions, lambda earlier, _: earlier.offset), **keep}
         missing = [partition for partition in partitions if partition not in starts]
         begin = [each for each in missing if self._oldest or each[0] not in layout]
         ends, late = self._ends(client, [each for each in missing if each not in begin])
@@ -131,18 +133,33 @@ class StartOffsets:
         for partition in partitions:
             self._resume.pop(partition, None)
 
-    def _committed(self, client: InstanceConsumer, partitions: list[TopicPartition]) -> Starts:
+    def _committed(
+        self,
+        client: InstanceConsumer,
+        partitions: list[TopicPartition],
+        resume: Callable[[EarlierPosition, int | None], int],
+    ) -> Starts:
+        """The committed offsets, or, where there is a position from before a restart, what ``resume`` makes of both."""
         if not partitions:
             return {}
-        starts = {
-            partition: found.offset
-            for partition, found in client.committed(partitions, _TIMEOUT).items()
-            if found.offset is not None
-        }
-        for partition in partitions:
-            if partition in self._resume:
-                starts[partition] = self._resume.pop(partition)
+        starts: Starts = {}
+        for partition, found in client.committed(partitions, _TIMEOUT).items():
+            earlier = self._resume.pop(partition, None)
+            start = found.offset if earlier is None else resume(earlier, found.offset)
+            if start is not None:
+                starts[partition] = start
         return starts
+
+    def _continued(self, earlier: EarlierPosition, committed: int | None) -> int:
+        if committed is None or earlier.holds(committed):
+            return earlier.offset
+        logger.info(
+            "%s: continues at the committed offset %s, not at %d as before the restart: another member has committed",
+            self._name,
+            committed,
+            earlier.offset,
+        )
+        return committed
 
     def _note(self, client: InstanceConsumer) -> None:
         """Remember how many partitions each topic has, at the first assignment after a subscription."""

@@ -19,7 +19,7 @@ from pixy.engine.instances.topic_patterns import TopicPattern
 from pixy.errors import KafkaError
 from pixy.kafka.consumer import Commit, Committed
 from pixy.kafka.errors import unknown_topic
-from pixy.membership.instances import Assigned, Done, Fetched, InstanceEvent, Revoked
+from pixy.membership.instances import Assigned, Done, EarlierPosition, Fetched, InstanceEvent, Revoked
 from pixy.wire.types import TopicPartition
 from tests.unit.engine.records import TOPIC, Record
 
@@ -66,7 +66,7 @@ class Session:
         self,
         kafka: Kafka,
         rng: random.Random,
-        resume: Mapping[TopicPartition, int],
+        resume: Mapping[TopicPartition, EarlierPosition],
         post: Callable[[InstanceEvent], None],
     ) -> None:
         self.kafka, self.rng, self.post = kafka, rng, post
@@ -100,7 +100,11 @@ class Session:
         starts = {}
         for number in numbers:
             partition = (TOPIC, number)
-            starts[partition] = self.resume.pop(partition, self.kafka.committed.get(partition, 0))
+            committed, earlier = self.kafka.committed.get(partition), self.resume.pop(partition, None)
+            if earlier is not None and earlier.holds(committed):
+                starts[partition] = earlier.offset
+            else:
+                starts[partition] = committed or 0
         self.next.update(starts)
         self.post(Assigned(starts))
         self.look()
@@ -127,12 +131,16 @@ class Session:
         found = {each: Committed(self.kafka.committed.get(each), "") for each in partitions}
         self._later(0.005, lambda: self.post(Done(token, found, None)))
 
-    def commit(self, token: int, commits: tuple[Commit, ...]) -> None:
+    def commit(self, token: int, commits: tuple[Commit, ...], *, assigned_only: bool = False) -> None:
         def act() -> None:
+            # Without the epochs of the real session: it stands for commits that it would not have held back.
+            made = tuple(
+                each for each in commits if not assigned_only or (each.topic, each.partition) in self.next
+            )
             error = self.kafka.commit_fails.pop(0) if self.kafka.commit_fails else None
             if error is None:
-                self.kafka.commit(commits)
-            self.post(Done(token, None, error))
+                self.kafka.commit(made)
+            self.post(Done(token, made, error))
 
         self._later(self.kafka.commit_takes, act)
 

@@ -7,6 +7,7 @@ from hypothesis import given, strategies as st
 
 from pixy.engine.instances.positions import FetchedRecords, Positions
 from pixy.kafka.consumer import Commit
+from pixy.membership.instances import EarlierPosition
 from tests.unit.engine.records import Record
 
 A, B = ("t", 0), ("t", 1)
@@ -87,7 +88,7 @@ def test_a_partition_that_was_revoked_and_assigned_again_has_not_moved() -> None
 def test_a_restart_resumes_at_the_positions_and_still_commits_them() -> None:
     made = book(p0=5, p1=5)
     made.handed_out([Record(0, 5)], made.epochs())
-    assert made.begin_again() == {A: 6}
+    assert made.begin_again() == {A: EarlierPosition(6, frozenset({5}))}
     assert made.partitions == [] and made.epochs() == {}
     made.assign({A: 6, B: 5})
     assert made.uncommitted() == (Commit("t", 0, 6, ""),)
@@ -99,6 +100,54 @@ def test_a_restart_that_begins_elsewhere_has_nothing_to_commit() -> None:
     made.begin_again()
     made.assign({A: 50})
     assert made.uncommitted() == ()
+
+
+def test_a_restart_tells_what_the_group_may_have_committed() -> None:
+    made = book(p0=5, p1=5)
+    made.handed_out([Record(0, 5), Record(1, 5)], made.epochs())
+    made.committed((Commit("t", 0, 6, ""),))
+    made.confirm()
+    made.handed_out([Record(0, 6), Record(0, 7), Record(1, 6)], made.epochs())
+    made.confirm()
+    made.handed_out([Record(0, 8)], made.epochs())
+    first = {A: EarlierPosition(9, frozenset({6, 8})), B: EarlierPosition(7, frozenset({5, 7}))}
+    assert made.begin_again() == first, "the last commit, and the one that the failed session still makes"
+    assert made.begin_again() == first, "nothing was assigned in between"
+    made.assign({A: 9})
+    assert made.begin_again() == {**first, A: EarlierPosition(9, frozenset({6, 8, 9}))}
+    made.assign({A: 500})
+    made.forget_earlier()
+    assert made.begin_again() == {}
+
+
+def test_a_position_that_begins_elsewhere_after_a_restart_has_no_commit_yet() -> None:
+    made = book(p0=5)
+    made.handed_out([Record(0, 5)], made.epochs())
+    made.committed(made.uncommitted())
+    made.begin_again()
+    made.assign({A: 500})
+    made.seek({A: 6})
+    assert made.uncommitted() == (Commit("t", 0, 6, ""),), "the group's offset is another one by now"
+
+
+def test_a_client_that_commits_confirms() -> None:
+    made = book(p0=5)
+    made.handed_out([Record(0, at) for at in range(5, 9)], made.epochs())
+    made.committed((Commit("t", 0, 7, ""),))
+    assert made.confirmed() == () and made.uncommitted() == (Commit("t", 0, 9, ""),)
+    made.committed((Commit("t", 0, 20, ""),))
+    assert made.confirmed() == (Commit("t", 0, 7, ""),), "what was not handed out cannot be confirmed"
+
+
+def test_an_earlier_commit_is_valid_until_its_partition_moves_or_a_later_one_is_made() -> None:
+    made = book(p0=5, p1=5)
+    made.handed_out([Record(0, 5), Record(1, 5)], made.epochs())
+    commits, epochs = made.uncommitted(), made.epochs()
+    assert made.still_valid(commits, epochs) == commits
+    made.seek({A: 2})
+    assert made.still_valid(commits, epochs) == commits[1:]
+    made.committed((Commit("t", 1, 7, ""),))
+    assert made.still_valid(commits, epochs) == ()
 
 
 @given(
