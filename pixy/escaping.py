@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import codecs
+import json
 import re
+from typing import Any
 
 # C0 and C1 controls and DEL (a terminal obeys them), line and paragraph separators, marks that turn the direction of
 # text around, zero-width ones, and surrogates, which cannot be written at all.
@@ -27,3 +30,18 @@ def escaped(text: str, keep: str = "") -> str:
         return found if found in keep else _SHORT.get(found) or f"\\u{ord(found):04x}"
 
     return _ODD.sub(replaced, text)
+
+
+def json_text(document: Any, encoding: str | None = None, **options: Any) -> str:
+    """Return a document as JSON that a stream can take, and in which nothing commands a terminal.
+
+    Args:
+        document: what :func:`json.dumps` takes.
+        encoding: of the stream; None is UTF-8. One that lacks characters gets ASCII alone: its own escapes are no JSON.
+        options: of :func:`json.dumps`.
+    """
+    whole = encoding is None or codecs.lookup(encoding).name.startswith("utf-")
+    return escaped(json.dumps(document, ensure_ascii=not whole, **options), keep="\n")
+
+
+__all__ = ["escaped", "json_text"]

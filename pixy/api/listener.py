@@ -6,6 +6,7 @@ import asyncio
 
 from actors import Actor, handles
 from pixy.api.tls import ServerTls
+from pixy.config import addresses
 from pixy.engine.service import Bind, Draining, Reload
 from pixy.errors import StartError
 
@@ -89,10 +90,10 @@ def split_address(address: str) -> tuple[str | None, int]:
     Raises:
         StartError: ``address`` has none of these forms.
     """
-    host, colon, port = address.rpartition(":")
-    if not colon or not port.isdecimal() or int(port) > 65535:
-        raise StartError(f"bad address: {address!r} is not host:port")
-    return host.strip("[]") or None, int(port)
+    try:
+        return addresses.split_address(address)
+    except ValueError as error:
+        raise StartError(str(error)) from None
 
 
 __all__ = ["Listener", "split_address"]

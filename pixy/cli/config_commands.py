@@ -14,7 +14,6 @@ from pixy.cli import flags as command_line
 from pixy.config import default_text
 from pixy.config.effective import DEFAULT, as_yaml, rows
 from pixy.config.environment import CONFIG
-from pixy.config.files import problem_of
 from pixy.config.load import Origins
 from pixy.config.validate_security import notes_of
 from pixy.errors import ConfigError
@@ -52,12 +51,14 @@ def main(argv: Sequence[str]) -> int:
         return _complain("\n".join([f"kafka-pixy config: {first}", *more]), EXIT_WRONG)
     shown = [row for row in rows(app, origins) if not (known.changed and row.origin == DEFAULT)]
     if known.action == "check":
-        if problem := problem_of(app):
+        from pixy.cli.start_problems import start_problem  # here: `show` and `init` do without its libraries
+
+        if problem := start_problem(app):
             return _complain(escaped(f"kafka-pixy config: {problem}"), EXIT_WRONG)
         changed = sum(row.origin != DEFAULT for row in shown)
         print(_summary(flags.config or os.environ.get(CONFIG, ""), list(app.proxies), changed))
         for note in notes_of(app):
-            print(f"note: {note}")
+            print(escaped(f"note: {note}"))
     elif known.json:
         print(json.dumps([row._asdict() for row in shown], indent=2))
     else:
@@ -76,7 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     actions = parser.add_subparsers(dest="action", required=True, metavar="check|show|init")
     check = actions.add_parser(
         "check",
-        help="say whether the daemon would accept its configuration, its certificates and its unix socket's path",
+        help="say whether the daemon would start with its configuration and the files that it names",
         allow_abbrev=False,
     )
     check.set_defaults(json=False, changed=False)

@@ -9,9 +9,10 @@ from typing import NoReturn
 
 from pixy import __version__
 from pixy.cli import COMMANDS, PROGRAMS
-from pixy.config import App, load_app, load_text, validate
+from pixy.config import App, Proxy, load_app, load_text, validate
 from pixy.config.effective import rows
 from pixy.config.load import Origins
+from pixy.config.security import Identities
 from pixy.errors import ConfigError
 
 SANDBOX_SEEDS = ["sandbox"]
@@ -34,7 +35,7 @@ _SWITCHES = (
     ("insecureTLS", "do not verify the Kafka brokers' certificates"),
     ("insecure", "serve anybody who reaches the daemon, also on addresses other than this host's own"),
     ("waitForKafka", "wait until the brokers answer, instead of failing to start"),
-    ("sandbox", "serve an embedded in-memory stand-in for Kafka, to try things out"),
+    ("sandbox", "serve an embedded in-memory stand-in for Kafka instead of every cluster, to try things out"),
 )
 
 
@@ -50,6 +51,16 @@ _FLAGS = {
     "client_key_file": "clientCertKeyFile",
 }
 """The flag that sets a key, by the key's last name."""
+_OF_SANDBOX = (
+    "kafka.seed_peers",
+    "kafka.tls",
+    "net.sasl.enable",
+    "identities.users",
+    "identities.others",
+    "identities.max",
+    "identities.idle_timeout",
+)
+"""The ends of the keys that --sandbox sets in every cluster."""
 
 
 class UsageError(ConfigError):
@@ -114,15 +125,17 @@ def parse(args: Sequence[str], origins: Origins | None = None) -> tuple[argparse
     before = {row.key: row.value for row in rows(app, origins)}
     _apply(app, flags)
     for key, value, _ in rows(app, origins):
-        if before[key] != value:
+        if key not in before or before[key] != value:
             origins[key] = f"--{_flag_of(key, flags)}"
     return flags, validate(app)
 
 
 def _flag_of(key: str, flags: argparse.Namespace) -> str:
     """Return the name of the flag that has set a key."""
-    if key.endswith("kafka.seed_peers"):
-        return "kafkaPeers" if flags.kafkaPeers else "sandbox"
+    if key.endswith("kafka.seed_peers") and flags.kafkaPeers:
+        return "kafkaPeers"
+    if flags.sandbox and key.endswith(_OF_SANDBOX):
+        return "sandbox"
     if ".zoo_keeper." in key:
         return "zookeeperPeers"
     return "insecure" if key == "insecure" else _FLAGS[key.rpartition(".")[2]]
@@ -134,9 +147,14 @@ def _parse(args: Sequence[str]) -> argparse.Namespace:
         meant = f", did you mean {close[0]!r}?" if close else ""
         raise UsageError(f"unknown command {args[0]!r}{meant} (see --help)")
     try:
-        return make_parser().parse_args(args)
+        found = make_parser().parse_args(args)
     except UsageError as error:
         raise UsageError(f"bad command line: {error} (see --help)") from None
+    if found.sandbox and found.kafkaPeers:
+        raise UsageError(
+            "bad command line: --sandbox stands in for Kafka, so --kafkaPeers cannot be given with it (see --help)"
+        )
+    return found
 
 
 def _apply(app: App, flags: argparse.Namespace) -> None:
@@ -147,10 +165,22 @@ def _apply(app: App, flags: argparse.Namespace) -> None:
     if flags.logging:
         app.logging = load_text(f"logging: {flags.logging}").logging
     proxy = app.proxies.get(app.cluster_name(""))
-    if proxy is None:
-        return  # validation says what is wrong
+    if proxy is not None:  # validation says what is wrong
+        _apply_to_cluster(proxy, flags)
     if flags.sandbox:
-        proxy.kafka.seed_peers = list(SANDBOX_SEEDS)
+        for each in app.proxies.values():
+            _use_sandbox(each)
+
+
+def _use_sandbox(proxy: Proxy) -> None:
+    """Point a cluster at the sandbox, which has neither TLS nor SASL users: nothing may reach the brokers of the file."""
+    proxy.kafka.seed_peers = list(SANDBOX_SEEDS)
+    proxy.kafka.tls = False
+    proxy.net.sasl.enable = False
+    proxy.identities = Identities()
+
+
+def _apply_to_cluster(proxy: Proxy, flags: argparse.Namespace) -> None:
     if flags.kafkaPeers:
         proxy.kafka.seed_peers = _peers(flags.kafkaPeers)
     if flags.zookeeperPeers:

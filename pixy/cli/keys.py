@@ -77,8 +77,8 @@ def _new(args: argparse.Namespace) -> int:
 
 
 def _remove(args: argparse.Namespace) -> int:
-    lines = args.file.read_text().splitlines()
-    stored = _stored(args.file)
+    stored = load_keys(str(args.file)).stored
+    lines = args.file.read_text(encoding="utf-8").splitlines()
     gone = [each for each in stored if each.name == args.name and each.digest.startswith(args.hash)]
     if not gone:
         raise ConfigError(f"{args.file} has no such key of {args.name}")

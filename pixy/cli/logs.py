@@ -7,7 +7,6 @@ import copy
 import json
 import logging
 import logging.handlers
-import os
 import queue
 import re
 import socket
@@ -18,11 +17,16 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pixy.cli.repeats import Repeats
-from pixy.config.model import Logger
-from pixy.escaping import escaped
+from pixy.cli.streams import stuck
+from pixy.config.addresses import split_address
+from pixy.config.model import SYSLOG, Logger
+from pixy.escaping import escaped, json_text
 
 QUEUE_BOUND = 10_000
 """The most log records that wait for the writer; more are dropped and counted."""
+
+ON_STDERR = "on_stderr"
+"""The attribute of a record (``extra={ON_STDERR: True}``) whose text the program prints to standard error, too."""
 
 _current: list[logging.Handler] = []
 """The handlers of the context that :func:`configured` has entered."""
@@ -75,7 +79,15 @@ def _field(value: Any) -> str:
 
 
 class JsonFormatter(logging.Formatter):
-    """Format records as JSON, one document a line, with the original's field names."""
+    """Format records as JSON, one document a line, with the original's field names.
+
+    Args:
+        encoding: of the stream; None is UTF-8.
+    """
+
+    def __init__(self, encoding: str | None = None) -> None:
+        super().__init__()
+        self._encoding = encoding
 
     def format(self, record: logging.LogRecord) -> str:
         """Format a record."""
@@ -100,7 +112,7 @@ class JsonFormatter(logging.Formatter):
             document["excType"] = record.exc_info[0].__name__
             document["excValue"] = str(record.exc_info[1])
             document["excText"] = self.formatException(record.exc_info)
-        return escaped(json.dumps(document, ensure_ascii=False, default=str))
+        return json_text(document, self._encoding, default=str)
 
 
 class SyslogFormatter(logging.Formatter):
@@ -140,6 +152,21 @@ class _BoundedQueueHandler(logging.handlers.QueueHandler):
         return record  # formatted by the writer's thread; nothing leaves the process
 
 
+class _Stdout(logging.StreamHandler[Any]):
+    """Writes to standard output. Records that it does not take are counted, not answered with a traceback each."""
+
+    lost = 0
+    error: BaseException | None = None
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Count a record that was not written; what is no error of output is a mistake of ours."""
+        error = sys.exc_info()[1]
+        if isinstance(error, OSError):
+            self.lost, self.error = self.lost + 1, error
+        else:
+            super().handleError(record)
+
+
 class _Syslog(logging.handlers.SysLogHandler):
     """Sends a record's ``block`` line by line: a datagram is short."""
 
@@ -151,6 +178,11 @@ class _Syslog(logging.handlers.SysLogHandler):
             super().emit(part)
 
 
+def _is_not_on_stderr(record: logging.LogRecord) -> bool:
+    """Whether a record is not printed to standard error as well: on a terminal a person would read it twice."""
+    return not getattr(record, ON_STDERR, False)
+
+
 def make_handlers(loggers: Sequence[Logger]) -> list[logging.Handler]:
     """Make the handlers of the configured loggers. Unknown names are ignored, as in the original."""
     handlers: list[logging.Handler] = []
@@ -158,11 +190,16 @@ def make_handlers(loggers: Sequence[Logger]) -> list[logging.Handler]:
     for logger in loggers:
         handler: logging.Handler
         if logger.name == "json" or (logger.name == "console" and "json" not in names):
-            handler = logging.StreamHandler(sys.stdout)
-            handler.setFormatter(JsonFormatter() if logger.name == "json" else ConsoleFormatter())
+            handler = _Stdout(sys.stdout)
+            if logger.name == "json":
+                handler.setFormatter(JsonFormatter(sys.stdout.encoding))
+            else:
+                handler.setFormatter(ConsoleFormatter())
+                if sys.stdout.isatty() and sys.stderr.isatty():
+                    handler.addFilter(_is_not_on_stderr)
         elif logger.name == "syslog":
-            host, _, port = logger.params.get("addr", "127.0.0.1:514").rpartition(":")
-            handler = _Syslog(address=(host, int(port)))
+            host, port = split_address(logger.params.get("addr", SYSLOG))
+            handler = _Syslog(address=(host or "", port))
             handler.setFormatter(SyslogFormatter())
         else:
             continue
@@ -204,8 +241,21 @@ def configured(loggers: Sequence[Logger]) -> Iterator[None]:
         writer.stop()
         _current.clear()
         root.handlers[:], root.level = before[0], before[1]
-        if front.dropped:
-            sys.stderr.write(f"kafka-pixy: {front.dropped} log records were dropped{os.linesep}")
+        _say_lost(front, handlers)
+
+
+def _say_lost(front: _BoundedQueueHandler, handlers: Sequence[logging.Handler]) -> None:
+    """Say on standard error how many records were not written, and keep the exit code: the daemon's work is done."""
+    lines = [f"kafka-pixy: {front.dropped} log records were dropped"] if front.dropped else []
+    lines += [
+        f"kafka-pixy: standard output: {getattr(each.error, 'strerror', '') or each.error}; "
+        f"{each.lost} log records were not written"
+        for each in handlers
+        if isinstance(each, _Stdout) and each.lost
+    ]
+    with contextlib.suppress(OSError):
+        sys.stderr.writelines(f"{line}\n" for line in lines)
+    stuck()
 
 
 __all__ = [

@@ -18,11 +18,15 @@ EXIT_INTERRUPTED = 130
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program; return its exit code."""
     try:
+        args = list(sys.argv[1:] if argv is None else argv)
+        from pixy.cli import streams
         from pixy.cli.importing import ending, importing
 
+        if argv is None:  # a test has streams of its own
+            streams.prepare()
         with importing():
-            command = _command(list(sys.argv[1:] if argv is None else argv))
-        code = command()
+            command = _command(args)
+        code = streams.guarded(command, args)
         if argv is None:
             ending()
         return code

@@ -11,6 +11,7 @@ from typing import Any
 
 from pixy.cli.importing import importing
 from pixy.cli.pipeline_common import (
+    MAX_DIGITS,
     add_delta_jars,
     add_topics,
     common_parser,
@@ -111,13 +112,19 @@ def _add_job_options(parser: argparse.ArgumentParser) -> None:
         help="write metrics in Prometheus' text format, after each batch",
     )
     parser.add_argument(
-        "--metrics-port", metavar="PORT", type=_positive, default=0, help="serve the same metrics over HTTP"
+        "--metrics-port", metavar="PORT", type=_port, default=0, help="serve the same metrics over HTTP"
     )
 
 
 def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
+    if not text.isascii() or not text.isdecimal() or len(text) > MAX_DIGITS or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+    return int(text)
+
+
+def _port(text: str) -> int:
+    if not text.isascii() or not text.isdecimal() or len(text) > 5 or not 1 <= int(text) <= 65_535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port from 1 to 65535")
     return int(text)
 
 
@@ -135,7 +142,7 @@ def _trigger(text: str) -> float | None:
 
 def parse_time(text: str) -> int:
     """Parse ISO 8601 (UTC if it names no zone) or milliseconds; return milliseconds of the epoch."""
-    if text.isdecimal():
+    if text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS:
         return int(text)
     try:
         moment = datetime.fromisoformat(text)

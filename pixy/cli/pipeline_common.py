@@ -26,6 +26,10 @@ EXIT_FOUND = 3
 
 EXIT_INTERRUPTED = 130
 
+MAX_PARTITION = 2**31 - 1
+MAX_DIGITS = 18
+"""Of a number on the command line: so it fits into the 64 bits of Spark's and Kafka's."""
+
 console = Console(stderr=True, highlight=False)
 """For progress and remarks; stdout is for the result."""
 
@@ -233,6 +237,8 @@ __all__ = [
     "EXIT_INTERRUPTED",
     "EXIT_OK",
     "EXIT_USAGE",
+    "MAX_DIGITS",
+    "MAX_PARTITION",
     "add_delta_jars",
     "add_topics",
     "common_parser",

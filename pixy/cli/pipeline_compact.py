@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import re
+from datetime import date
 from typing import Any
 
 from pixy.cli.importing import importing
@@ -53,9 +53,12 @@ def add_parser(commands: Any) -> None:
 
 
 def _day(text: str) -> str:
-    if not re.fullmatch(r"\d{4}-\d\d-\d\d", text):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a day such as 2025-12-31")
-    return text
+    try:
+        if date.fromisoformat(text).isoformat() == text:
+            return text
+    except ValueError:
+        pass
+    raise argparse.ArgumentTypeError(f"{text!r} is not a day such as 2025-12-31")
 
 
 def _size(text: str) -> int:

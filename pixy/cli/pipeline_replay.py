@@ -9,7 +9,16 @@ from typing import Any
 
 from pixy.cli.importing import importing
 from pixy.cli.pipeline_archive import parse_time
-from pixy.cli.pipeline_common import common_parser, console, doing, load_cluster, report, set_up_logging
+from pixy.cli.pipeline_common import (
+    MAX_DIGITS,
+    MAX_PARTITION,
+    common_parser,
+    console,
+    doing,
+    load_cluster,
+    report,
+    set_up_logging,
+)
 from pixy.escaping import escaped
 
 DESCRIPTION = """\
@@ -58,7 +67,9 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
     which.add_argument(
         "--partitions", type=_partitions, default=frozenset(), metavar="P,P", help="these partitions"
     )
-    which.add_argument("--key", action="append", default=[], help="records with this key; may be repeated")
+    which.add_argument(
+        "--key", action="append", default=[], type=_key, help="records with this key; may be repeated"
+    )
     which.add_argument(
         "--key-hex",
         action="append",
@@ -89,7 +100,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         help="create the topic if it does not exist, with as many partitions and unlimited retention",
     )
     how.add_argument(
-        "--max-rate", type=int, default=0, metavar="N", help="records a second (default: unlimited)"
+        "--max-rate", type=_rate, default=0, metavar="N", help="records a second (default: unlimited)"
     )
     how.add_argument("--dry-run", action="store_true", help="count the records, write nothing")
     how.add_argument(
@@ -124,6 +135,8 @@ def _offsets(text: str) -> tuple[int, tuple[int, int]]:
         found = int(partition), (int(start), int(end))
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is not PARTITION:START-END") from None
+    if not 0 <= found[0] <= MAX_PARTITION:
+        raise argparse.ArgumentTypeError(f"{text!r}: no partition has the number {found[0]}")
     if not 0 <= found[1][0] < found[1][1]:
         raise argparse.ArgumentTypeError(f"{text!r} holds no offset")
     return found
@@ -131,9 +144,25 @@ def _offsets(text: str) -> tuple[int, tuple[int, int]]:
 
 def _partitions(text: str) -> frozenset[int]:
     try:
-        return frozenset(int(part) for part in text.split(","))
+        found = frozenset(int(part) for part in text.split(","))
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a list of partitions") from None
+        found = frozenset({-1})
+    if not all(0 <= each <= MAX_PARTITION for each in found):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of partitions such as 0,3")
+    return found
+
+
+def _rate(text: str) -> int:
+    if not text.isascii() or not text.isdecimal() or len(text) > MAX_DIGITS:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of records a second (0: unlimited)")
+    return int(text)
+
+
+def _key(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise argparse.ArgumentTypeError("it is not UTF-8: --key-hex takes any bytes") from None
 
 
 def _hex(text: str) -> bytes:
@@ -193,7 +222,7 @@ def _request(args: argparse.Namespace) -> Any:
             args.until,
             dict(args.offsets),
             args.partitions,
-            tuple([key.encode() for key in args.key] + args.key_hex),
+            tuple(args.key + args.key_hex),
             args.where,
         ),
         partitioner=args.partitioner,

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 
 from pixy.auth.principal import Principal
 from pixy.auth.rules import Access, Rules
-from pixy.config import load_file, validate
-from pixy.config.model import Proxy
+from pixy.config import load_app, validate
 from pixy.config.security import VERBS
 from pixy.errors import ConfigError
 
@@ -35,7 +34,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="kafka-pixy rules", description="Try out the rules of a file.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     explain = commands.add_parser(
-        "explain", help="say why a principal may do something; exit code 1 if he may not"
+        "explain", help="say why a principal may do something; exit code 1 if it may not"
     )
     explain.add_argument("principal", help="such as key:billing, jwt:alice, cert:app-1, uid:1000, anonymous")
     explain.add_argument("verb", choices=VERBS)
@@ -51,9 +50,7 @@ def run(argv: Sequence[str]) -> int:
     """Run one command and return the exit code: 0 allowed, 1 refused, 2 wrong command line or file."""
     args = make_parser().parse_args(argv)
     try:
-        app = load_file(args.config)
-        if not app.proxies:
-            app.proxies["default"] = Proxy()
+        app = load_app(args.config)
         rules = Rules(validate(app).rules, app.auth.groups)
     except ConfigError as error:
         print(f"kafka-pixy rules: {' '.join(str(error).split())}", file=sys.stderr)

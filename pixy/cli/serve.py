@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import contextlib
 import gc
@@ -15,17 +16,19 @@ from typing import Any
 
 from pixy.cli import flags as command_line
 from pixy.cli.leftovers import Leftovers
-from pixy.cli.logs import configured
+from pixy.cli.logs import ON_STDERR, configured
 from pixy.cli.pid_file import pid_file
 from pixy.cli.reloading import Reloader
+from pixy.cli.streams import stuck
 from pixy.cli.waiting import kafka_answers
+from pixy.cli.welcome import welcome
 from pixy.config import App
 from pixy.config.environment import CONFIG
 from pixy.config.exposure import exposed
 from pixy.config.files import tls_problem
 from pixy.engine.engine import Engine
 from pixy.engine.service import ListenerSpec
-from pixy.errors import ConfigError, StartError
+from pixy.errors import ConfigError, PixyError, StartError
 from pixy.escaping import escaped
 
 logger = logging.getLogger("pixy")
@@ -67,20 +70,34 @@ def run(args: Sequence[str]) -> int:
     reloader = Reloader(
         app, lambda: command_line.parse(args)[1], options.config or os.environ.get(CONFIG, "")
     )
-    sandbox = _sandbox(app, bool(options.sandbox))
+    sandboxes = _sandboxes(app, bool(options.sandbox))
     if not app.auth.enabled and (open_to_others := exposed(app)):
         _complain(f"kafka-pixy: insecure: anybody who can reach it is served on {', '.join(open_to_others)}")
     try:
-        with contextlib.ExitStack() as opened:
-            opened.enter_context(configured(app.logging))
+        code = _logged(app, options, reloader)
+    except StartError as error:
+        # Here, because now the log is written: this is the last line.
+        _complain(f"Failed to start service: err=({error})")
+        code = EXIT_FAILED_TO_START
+    except (ConfigError, OSError, ValueError) as error:
+        _complain(f"Failed to initialize: err=({error})")
+        code = EXIT_FAILED_TO_START
+    del sandboxes
+    return code
+
+
+def _logged(app: App, options: argparse.Namespace, reloader: Reloader) -> int:
+    """Run the daemon with its log and its pid file; return the exit code. The log has every error of the start."""
+    with contextlib.ExitStack() as opened:
+        opened.enter_context(configured(app.logging))
+
+        def abandon(code: int) -> None:
+            opened.close()
+            stuck()
+            os._exit(code)
+
+        try:
             opened.enter_context(pid_file(options.pidFile))
-
-            def abandon(code: int) -> None:
-                opened.close()
-                sys.stdout.flush()
-                sys.stderr.flush()
-                os._exit(code)
-
             daemon = Daemon(
                 app,
                 abandon,
@@ -89,20 +106,15 @@ def run(args: Sequence[str]) -> int:
                 wait_for_kafka=bool(options.waitForKafka),
                 pid_file=options.pidFile,
             )
-            code = _run_loop(daemon.run)
-    except StartError as error:
-        # Here, because now the log is written: this is the last line.
-        _complain(f"Failed to start service: err=({error})")
-        code = EXIT_FAILED_TO_START
-    except (ConfigError, OSError, ValueError) as error:
-        _complain(f"Failed to initialize: err=({error})")
-        code = EXIT_FAILED_TO_START
-    del sandbox
-    return code
+            return _run_loop(daemon.run)
+        except (PixyError, OSError, ValueError) as error:
+            logger.error("failed to start: %s", error, extra={ON_STDERR: True})
+            raise
 
 
 def _complain(text: str) -> None:
-    print(escaped(text), file=sys.stderr, flush=True)
+    with contextlib.suppress(OSError):  # nobody reads it, or the disk is full
+        print(escaped(text), file=sys.stderr, flush=True)
 
 
 def _tune_collector() -> None:
@@ -137,16 +149,18 @@ def _run_loop(main: Callable[[], Coroutine[Any, Any, int]]) -> int:
     return int(runner.run(main()))
 
 
-def _sandbox(app: App, wanted: bool) -> object:
+def _sandboxes(app: App, wanted: bool) -> list[object]:
+    """Start a stand-in for each cluster, and name it as the cluster's broker. They live as long as the list."""
     if not wanted:
-        return None
+        return []
     from pixy.kafka.sandbox import Sandbox
 
-    sandbox = Sandbox()
+    made: list[object] = []
     for proxy in app.proxies.values():
-        if proxy.kafka.seed_peers == command_line.SANDBOX_SEEDS:
-            proxy.kafka.seed_peers = sandbox.seed_peers
-    return sandbox
+        sandbox = Sandbox()
+        proxy.kafka.seed_peers = sandbox.seed_peers
+        made.append(sandbox)
+    return made
 
 
 def listeners(engine: Engine, app: App) -> list[ListenerSpec]:
@@ -209,18 +223,16 @@ class Daemon:
         for number in _SIGNALS:
             loop.add_signal_handler(number, self._signal, number)
         loop.add_signal_handler(signal.SIGHUP, self._reloader.request)
+        loop.add_signal_handler(signal.SIGUSR1, logger.warning, "dump (SIGUSR1): waiting for Kafka")
         if self._wait_for_kafka and not await kafka_answers(self._app.proxies, self._signalled):
             return EXIT_OK
         engine = Engine(self._app)
         loop.add_signal_handler(signal.SIGUSR1, self._dump, engine)
-        try:
-            await engine.start(listeners(engine, self._app))
-        except StartError as error:
-            logger.error("failed to start: %s", error)
-            raise
+        await engine.start(listeners(engine, self._app))
         self._leftovers.made()
         if self._announce:
-            print(_welcome(self._app), flush=True)
+            with contextlib.suppress(OSError):  # as with a log that nobody reads: it serves all the same
+                print(welcome(self._app), flush=True)
         return await self._serve(engine)
 
     async def _serve(self, engine: Engine) -> int:
@@ -231,18 +243,18 @@ class Daemon:
         code = EXIT_OK
         if failed.done():
             code = EXIT_BROKEN
-            logger.error("a part of the service has failed for good: %s", failed.result())
+            logger.error(
+                "a part of the service has failed for good: %s", failed.result(), extra={ON_STDERR: True}
+            )
             _complain(f"kafka-pixy: stopping: {failed.result()}")
         for task in (signalled, failed, reloading):
             task.cancel()
         logger.info("draining, at most %.0f s", self._app.shutdown_timeout)
         result = await engine.stop()
         if not result.clean:
-            print(
+            _complain(
                 f"kafka-pixy: stopped without draining: {result.lost_messages} messages not "
-                f"delivered; still busy: {', '.join(result.left) or 'nobody'}",
-                file=sys.stderr,
-                flush=True,
+                f"delivered; still busy: {', '.join(result.left) or 'nobody'}"
             )
             code = code or EXIT_NOT_DRAINED
             self._leftovers.remove()
@@ -259,20 +271,3 @@ class Daemon:
             self._leftovers.remove()
             os._exit(EXIT_SIGNAL + number)
         self._signalled.set()
-
-
-def _welcome(app: App) -> str:
-    host, _, port = app.tcp_addr.rpartition(":")
-    base = f"http://{'localhost' if host in ('', '0.0.0.0') else host}:{port}"
-    return f"""
-Kafka-Pixy is serving an in-memory sandbox (nothing is kept when it stops).
-  gRPC  {app.grpc_addr or "off"}
-  REST  {app.tcp_addr or "off"}{f"  and  {app.unix_addr}" if app.unix_addr else ""}
-Try, in another terminal (the first consume joins the group, which takes about 3 seconds here;
-a new group sees what is produced after it has joined):
-
-  curl '{base}/topics/foo/messages?group=bar'
-  curl -X POST '{base}/topics/foo/messages?sync' -H 'Content-Type: text/plain' -d 'Good news everyone!'
-  curl '{base}/topics/foo/messages?group=bar'
-
-Ctrl-C stops it."""

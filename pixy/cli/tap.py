@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import os
 import resource
 import signal
 import sys
 from collections.abc import Sequence
 from typing import Any
 
+from pixy.cli.streams import failed, stuck
 from pixy.cli.tap_flags import make_config, make_parser
 from pixy.errors import ConfigError, StartError
 from pixy.tap.config import TapConfig, parse_address, show_address
@@ -83,6 +83,7 @@ class _Program:
         self._config, self._http, self._output, self._args = config, http, output, args
         self._stop = asyncio.Event()
         self._printer: Any = None
+        self._code = 0
 
     async def run(self) -> int:
         loop = asyncio.get_running_loop()
@@ -91,7 +92,7 @@ class _Program:
         service = TapService(self._config, http=self._http)
         if self._output == "json":
             self._printer = service.system.spawn(
-                JsonPrinter, lambda: loop.call_soon_threadsafe(self._broken), name="json"
+                JsonPrinter, lambda error: loop.call_soon_threadsafe(self._broken, error), name="json"
             )
             service.add_output(self._printer.notify)
         try:
@@ -113,11 +114,12 @@ class _Program:
         for task in (views, failed, stopped):
             task.cancel()
         await service.stop()
-        return code
+        return code or self._code
 
-    def _broken(self) -> None:
-        # The reader of standard output has gone (`| head`): keep the interpreter from flushing to it at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    def _broken(self, error: Exception) -> None:
+        stuck()
+        if not isinstance(error, BrokenPipeError):  # the reader has gone (`| head`): that is no failure
+            self._code = failed(OSError(*error.args), ["tap"])
         self._stop.set()
 
     def _announce(self, service: TapService) -> None:

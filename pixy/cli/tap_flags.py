@@ -63,10 +63,11 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def _add_forwarding(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument(
         "--broker", metavar="HOST:PORT[,...]", default="", help="brokers of one cluster to forward to"
     )
-    parser.add_argument(
+    where.add_argument(
         "--sandbox",
         action="store_true",
         help="forward to a built-in, in-memory stand-in for Kafka",

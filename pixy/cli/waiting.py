@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pixy.config.model import Proxy
 from pixy.errors import KafkaError
 from pixy.kafka import settings
-from pixy.kafka.brokers import Brokers
+from pixy.kafka.brokers import Brokers, reason
 
 logger = logging.getLogger("pixy")
 
@@ -37,10 +37,11 @@ async def kafka_answers(proxies: Mapping[str, Proxy], stop: asyncio.Event) -> bo
                 if now - said >= _SAY_EVERY:
                     said = now
                     logger.warning(
-                        "waiting for Kafka at %s (cluster %s): %s",
+                        "waiting for Kafka at %s (cluster %s): %s (%s)",
                         ",".join(proxy.kafka.seed_peers),
                         name,
                         error,
+                        reason(error),
                     )
             try:
                 await asyncio.wait_for(stop.wait(), _PAUSE)

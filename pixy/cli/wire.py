@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import os
 import sys
 from collections.abc import Sequence
 
+from pixy.cli.streams import stuck
 from pixy.wire.exceptions import WireError
 
 EXIT_ERROR = 1
@@ -49,8 +49,7 @@ def run(argv: Sequence[str]) -> int:
         print(f"kafka-pixy wire {args.command}: {error}", file=sys.stderr)
         return EXIT_ERROR
     except BrokenPipeError:
-        # The reader is gone (`| head`): keep the interpreter from flushing again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        stuck()  # the reader is gone (`| head`)
         return EXIT_ERROR
     except KeyboardInterrupt:
         return 130

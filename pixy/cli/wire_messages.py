@@ -8,7 +8,7 @@ import json
 import sys
 from typing import Any, Final
 
-from pixy.escaping import escaped
+from pixy.escaping import json_text
 from pixy.wire import frames, messages, schema
 from pixy.wire.exceptions import DecodeError, EncodeError, UnsupportedVersionError
 from pixy.wire.json_form import from_json, to_json
@@ -101,8 +101,7 @@ def _decode(args: argparse.Namespace) -> int:
         found = {"Header": header, "Body": messages.decode(name, version, data, end)}
     else:
         found = messages.decode(name, version, data)
-    document = json.dumps(to_json(found), indent=2 if args.pretty else None, ensure_ascii=False)
-    print(escaped(document, keep="\n"))
+    print(json_text(to_json(found), sys.stdout.encoding, indent=2 if args.pretty else None))
     return 0
 
 

@@ -28,6 +28,10 @@ from pixy.config.kinds import (
 from pixy.config.security import AccessLog, Audit, Auth, Identities, Limit, Rule
 
 DEFAULT_KAFKA_VERSION = "2.3.0"
+LOGGERS = ("console", "json", "syslog")
+"""Names of elements of ``logging`` that mean something; others are ignored, as in the original."""
+SYSLOG = "127.0.0.1:514"
+"""Where the logger ``syslog`` sends to by default."""
 
 
 @dataclass(slots=True)

@@ -9,6 +9,7 @@ import ssl
 import typing
 
 from pixy.config import files, model, validate_security
+from pixy.config.addresses import split_address
 from pixy.config.client_id import VALID
 from pixy.config.exposure import exposure_problem
 from pixy.errors import ConfigError
@@ -60,16 +61,30 @@ def validate(app: model.App) -> model.App:
     if problem:
         raise ConfigError(f"invalid config parameter: {problem}")
     for logger in app.logging:
-        if logger.severity not in SEVERITIES:
-            raise ConfigError(
-                f"invalid config parameter: logging severity {logger.severity!r} of "
-                f"{logger.name} is not one of {', '.join(SEVERITIES)}"
-            )
+        if problem := _logger_problem(logger):
+            raise ConfigError(f"invalid config parameter: {problem}")
     for name, proxy in app.proxies.items():
         problem = _proxy_problem(proxy) or validate_security.identities_problem(app, proxy)
         if problem:
             raise ConfigError(f"invalid config, cluster={name}: {problem}")
     return app
+
+
+def _logger_problem(logger: model.Logger) -> str:
+    if logger.severity not in SEVERITIES:
+        return f"logging severity {logger.severity!r} of {logger.name} is not one of {', '.join(SEVERITIES)}"
+    address = logger.params.get("addr", model.SYSLOG)
+    if logger.name == "syslog" and not _is_host_and_port(address):
+        return f"logging addr {address!r} of syslog must be host:port, such as {model.SYSLOG}"
+    return ""
+
+
+def _is_host_and_port(address: str) -> bool:
+    try:
+        host, port = split_address(address)
+    except ValueError:
+        return False
+    return bool(host and port)
 
 
 def _unix_problem(mode: str) -> str:

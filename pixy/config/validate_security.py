@@ -69,7 +69,14 @@ def identities_problem(app: model.App, proxy: model.Proxy) -> str:
 
 
 def notes_of(app: model.App) -> list[str]:
-    """What is valid, and does less than it seems to: a line for each."""
+    """List valid values that have less effect than one may expect: a line for each."""
+    known = ", ".join(model.LOGGERS)
+    unknown = [each.name for each in app.logging if each.name not in model.LOGGERS]
+    notes = [f"logging: there is no logger {name!r}, so it is ignored; known are {known}" for name in unknown]
+    return notes + _certificate_notes(app)
+
+
+def _certificate_notes(app: model.App) -> list[str]:
     tls, auth = app.tls, app.auth
     if not (app.grpc_addr and tls.client_ca_path and tls.client_certificates == "optional"):
         return []

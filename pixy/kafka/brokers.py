@@ -216,7 +216,9 @@ class Brokers:
         try:
             topics = Topics(self.ask_any(lambda connection: run(connection.call("Metadata", body))))
         except KafkaError as error:
-            raise error_of(LibraryError._TRANSPORT) if error.code in _NOBODY else error from error
+            if error.code in _NOBODY:
+                raise error_of(LibraryError._TRANSPORT) from error
+            raise
         self._found = topics.brokers
         self._close(set(self._idle) - {str(each) for each in self._in_turn()})
         return topics
@@ -244,6 +246,19 @@ def translated() -> Iterator[None]:
         raise error_of(LibraryError._AUTHENTICATION) from error
     except (WireError, OSError) as error:
         raise translate(error) from error
+
+
+def causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error, its cause, the cause's cause, and so on."""
+    cause: BaseException | None = error
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__
+
+
+def reason(error: BaseException) -> str:
+    """Say why no broker answered, with the broker's address: the error's own text is the same whatever the reason."""
+    return next((str(each) for each in causes(error) if isinstance(each, WireError)), str(error))
 
 
 def bootstrap(settings: Settings) -> list[str]:
@@ -285,4 +300,4 @@ def _tls(settings: Settings) -> ssl.SSLContext:
     return context
 
 
-__all__ = ["LIMIT", "Brokers", "bootstrap", "translated", "wire_options"]
+__all__ = ["LIMIT", "Brokers", "bootstrap", "causes", "reason", "translated", "wire_options"]

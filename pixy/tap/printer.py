@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from rich.console import Console
 from rich.live import Live
 
 from actors import ThreadedActor, handles
-from pixy.escaping import escaped
+from pixy.escaping import json_text
 from pixy.tap.table import render
 
 
@@ -27,23 +26,28 @@ class JsonPrinter(ThreadedActor):
     """Print each document that it receives as a line of JSON.
 
     Args:
-        on_broken: is called when the reader of standard output has gone.
+        on_broken: is called with the error when standard output takes no more, once.
     """
 
     mailbox_capacity = 10_000
     use_daemon_thread = True
 
-    def __init__(self, on_broken: Callable[[], None]) -> None:
+    def __init__(self, on_broken: Callable[[Exception], None]) -> None:
         super().__init__()
         self._on_broken = on_broken
+        self._broken = False
 
     @handles(dict)
     def _print(self, document: dict[str, Any]) -> None:
+        if self._broken:
+            return
+        line = json_text(document, sys.stdout.encoding)
         try:
-            sys.stdout.write(escaped(json.dumps(document, ensure_ascii=False)) + "\n")
+            sys.stdout.write(f"{line}\n")
             sys.stdout.flush()
-        except (BrokenPipeError, ValueError):
-            self._on_broken()
+        except (OSError, ValueError) as error:  # the latter: it is closed
+            self._broken = True
+            self._on_broken(error)
 
 
 class TablePrinter(ThreadedActor):

@@ -12,14 +12,10 @@ import click
 
 from pixy.cli import COMMANDS, COMPLETE, PROGRAMS
 from pixy.cli.importing import importing
-from pixy.cli.shell.errors import (
-    EXIT_BROKEN_PIPE,
-    EXIT_INTERRUPTED,
-    EXIT_USAGE,
-    ShellError,
-)
+from pixy.cli.shell.errors import EXIT_ERROR, EXIT_INTERRUPTED, EXIT_USAGE, ShellError
 from pixy.cli.shell.framework import Group
 from pixy.cli.shell.interrupts import remembered
+from pixy.cli.streams import failed, stuck
 from pixy.escaping import escaped
 
 PROGRAM: Final = "kafka-pixy"
@@ -86,13 +82,11 @@ def run(argv: Sequence[str]) -> int:
     except ShellError as error:
         _complain(f"{name}: {error}")
         return error.code
-    except BrokenPipeError:
-        # The reader is gone (`| head`): keep the interpreter from flushing again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_BROKEN_PIPE
     except OSError as error:
+        if output := stuck():
+            return failed(output, list(argv))
         _complain(f"{name}: {error}")
-        return 1
+        return EXIT_ERROR
     except (KeyboardInterrupt, click.Abort):
         return EXIT_INTERRUPTED
 

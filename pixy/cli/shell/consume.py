@@ -10,7 +10,14 @@ from typing import Any, Final
 import click
 
 from pixy.cli.shell import interrupts
-from pixy.cli.shell.errors import EXIT_INTERRUPTED, EXIT_NOTHING, EXIT_USAGE, DaemonGone, ShellError
+from pixy.cli.shell.errors import (
+    EXIT_INTERRUPTED,
+    EXIT_NOTHING,
+    EXIT_USAGE,
+    CallError,
+    DaemonGone,
+    ShellError,
+)
 from pixy.cli.shell.framework import EXITS, Command, connected
 from pixy.cli.shell.message_format import Message, formatter
 from pixy.cli.shell.names import GROUP, TOPIC
@@ -19,6 +26,7 @@ from pixy.cli.shell.progress import Bar
 from pixy.cli.shell.readers import BEGIN, GroupReader, PartitionReader, Reader
 from pixy.cli.shell.session import Session
 from pixy.cli.shell.times import milliseconds
+from pixy.cli.shell.values import PARTITION
 from pixy.escaping import escaped
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 5.0
@@ -36,7 +44,11 @@ EXAMPLES: Final = {
     "consume",
     cls=Command,
     examples=EXAMPLES,
-    exits={**EXITS, 4: "fewer messages came than -n asks for", 141: "the reader of the output has gone"},
+    exits={
+        **EXITS,
+        4: "fewer messages came than -n asks for, unless --until-end has reached the end",
+        141: "the reader of the output has gone",
+    },
     help="Read messages. With --group as a member of a group, which remembers what was read; without it from the oldest message on, "
     "and nothing is remembered.",
 )
@@ -60,7 +72,7 @@ EXAMPLES: Final = {
     "--partition",
     "partitions",
     multiple=True,
-    type=click.IntRange(min=0),
+    type=PARTITION,
     help="Only this one (without a group); may be repeated.",
 )
 @click.option(
@@ -110,7 +122,7 @@ def consume(session: Session, topic: str, **given: Any) -> int:
             got = loop.run(count, follow=given["follow"], until_end=given["until_end"])
         except KeyboardInterrupt:
             interrupts.handled()
-            reader.close()
+            _close(reader)
             return EXIT_INTERRUPTED
     if got < count and not (given["until_end"] and reader.finished()):
         hint = ""
@@ -119,6 +131,14 @@ def consume(session: Session, topic: str, **given: Any) -> int:
         note(f"{got} of {count} messages; nothing more came{hint}")
         return EXIT_NOTHING
     return 0
+
+
+def _close(reader: Reader) -> None:
+    """Acknowledge what was printed, if the daemon is there: Ctrl-C also ends the wait for one that has gone."""
+    try:
+        reader.close()
+    except CallError as error:
+        note(f"the last message was not acknowledged, so it comes again: {error.details}")
 
 
 class _Loop:

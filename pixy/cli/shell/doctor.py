@@ -6,6 +6,7 @@ import errno
 import os
 import resource
 import socket
+import ssl
 import time
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
@@ -15,6 +16,7 @@ import click
 from pixy.cli.shell.errors import CallError, DaemonGone
 from pixy.cli.shell.framework import Command
 from pixy.cli.shell.output import FORMS, Output
+from pixy.config.addresses import split_address
 from pixy.config.model import App, Proxy
 
 OK, WARN, FAIL = "ok", "warn", "fail"
@@ -97,6 +99,7 @@ def check(config: str, peers: str, server: str) -> Iterator[Finding]:
         server: a daemon's gRPC address.
     """
     from pixy.cli import flags
+    from pixy.cli.start_problems import start_problem
     from pixy.config.files import problem_of
     from pixy.errors import ConfigError
 
@@ -120,6 +123,8 @@ def check(config: str, peers: str, server: str) -> Iterator[Finding]:
         yield Finding(FAIL, "files", *_split(problem))
     elif app.tls.certificate_path or app.unix_addr:
         yield Finding(OK, "files", "certificates and the unix socket's path can be used")
+    if not problem and (problem := start_problem(app)):
+        yield Finding(FAIL, "start", problem, "correct it, or the daemon does not start")
     yield _open_files()
     running = _daemon(server)
     yield running
@@ -173,9 +178,10 @@ def _ports(app: App, running: bool) -> Iterator[Finding]:
     ):
         if not address:
             continue
-        host, _, port = address.rpartition(":")
         try:
-            with socket.create_server((host.strip("[]") or "0.0.0.0", int(port))):
+            host, port = split_address(address)
+            family = socket.AF_INET6 if ":" in (host or "") else socket.AF_INET
+            with socket.create_server((host or "0.0.0.0", port), family=family):
                 yield Finding(OK, key, f"{address} is free")
         except (OSError, ValueError, OverflowError) as error:
             in_use = getattr(error, "errno", 0) == errno.EADDRINUSE  # its text names the address again
@@ -189,7 +195,7 @@ def _ports(app: App, running: bool) -> Iterator[Finding]:
 def _kafka(name: str, proxy: Proxy) -> Iterator[Finding]:
     from pixy.errors import PixyError
     from pixy.kafka import settings
-    from pixy.kafka.brokers import Brokers
+    from pixy.kafka.brokers import Brokers, reason
 
     what = f"kafka ({name})"
     peers = ",".join(proxy.kafka.seed_peers)
@@ -200,10 +206,10 @@ def _kafka(name: str, proxy: Proxy) -> Iterator[Finding]:
         return
     try:
         found = brokers.topics()
-    except (OSError, PixyError) as error:
-        yield Finding(
-            FAIL, what, f"{peers}: {error}", "is it running, and does kafka.seed_peers name its listener?"
-        )
+    except (OSError, PixyError, ValueError) as error:
+        why = reason(error)
+        shown = f"{error} ({why})" if why != str(error) else why
+        yield Finding(FAIL, what, f"{peers}: {shown}", _todo(error))
         return
     try:
         yield Finding(
@@ -215,6 +221,19 @@ def _kafka(name: str, proxy: Proxy) -> Iterator[Finding]:
         yield _rights(what, brokers)
     finally:
         brokers.close()
+
+
+def _todo(error: Exception) -> str:
+    """Say what to do when no broker answers."""
+    from pixy.kafka.brokers import causes
+    from pixy.wire.connection import AuthenticationError
+
+    found = tuple(causes(error))
+    if any(isinstance(each, AuthenticationError) for each in found):
+        return "correct net.sasl"
+    if any(isinstance(each, ssl.SSLError) for each in found):
+        return "correct kafka.tls and kafka.ca_certificate_file"
+    return "is it running, and does kafka.seed_peers name its listener?"
 
 
 def _protocols(what: str, proxy: Proxy, brokers: Any) -> Finding:

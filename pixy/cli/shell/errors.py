@@ -15,8 +15,6 @@ EXIT_USAGE: Final = 2
 EXIT_NOTHING: Final = 4
 """``consume`` ended with fewer messages than requested."""
 EXIT_INTERRUPTED: Final = 130
-EXIT_BROKEN_PIPE: Final = 141
-"""128 and the number of SIGPIPE, as other programs end whose reader has gone."""
 
 
 class ShellError(Exception):
@@ -113,7 +111,6 @@ def nearest(wrong: str, known: Iterable[str]) -> str:
 
 
 __all__ = [
-    "EXIT_BROKEN_PIPE",
     "EXIT_ERROR",
     "EXIT_INTERRUPTED",
     "EXIT_NOTHING",

@@ -11,6 +11,7 @@ import click
 from pixy.cli.shell.output import FORMS
 from pixy.cli.shell.profiles import use_profile
 from pixy.cli.shell.session import Session, Settings
+from pixy.cli.shell.values import Seconds, check_texts
 
 EXITS: Final = {
     0: "done",
@@ -108,20 +109,26 @@ _OPTIONS: Final = (
         envvar="KAFKA_PIXY_CA",
         default="",
         show_envvar=True,
+        type=click.Path(),
         metavar="FILE",
         help="CA certificate of the server (implies --tls).",
     ),
-    click.option("--cert", default="", metavar="FILE", help="Client certificate, with --ca."),
-    click.option("--cert-key", default="", metavar="FILE", help="Key of the client certificate."),
+    click.option(
+        "--cert", default="", type=click.Path(), metavar="FILE", help="Client certificate, with --ca."
+    ),
+    click.option(
+        "--cert-key", default="", type=click.Path(), metavar="FILE", help="Key of the client certificate."
+    ),
     click.option(
         "--token-file",
         default="",
+        type=click.Path(),
         metavar="FILE",
         help="A file with an API key or a token.  [default: the environment variable KAFKA_PIXY_TOKEN]",
     ),
     click.option(
         "--timeout",
-        type=click.FloatRange(min=0, min_open=True),
+        type=Seconds(),
         default=90.0,
         show_default=True,
         help="Seconds that a call may take.",
@@ -142,6 +149,7 @@ def connected(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def called(**values: Any) -> Any:
+        check_texts(click.get_current_context())
         form = "json" if values.pop("as_json") else values.pop("output")
         values.pop("output", None)
         names = ("server", "cluster", "tls", "ca", "cert", "cert_key", "token_file", "timeout")

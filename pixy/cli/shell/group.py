@@ -15,6 +15,7 @@ from pixy.cli.shell.readers import BEGIN, END
 from pixy.cli.shell.session import Session
 from pixy.cli.shell.times import milliseconds
 from pixy.cli.shell.topic import confirm
+from pixy.cli.shell.values import PARTITION
 from pixy.proto import kafkapixy_pb2 as pb
 
 _COLUMNS: Final = ("topic", "partition", "begin", "end", "offset", "lag", "client")
@@ -151,13 +152,13 @@ def delete(session: Session, group: str, yes: bool) -> int:
 @click.argument("group", shell_complete=GROUP)
 @click.argument("topic", shell_complete=TOPIC)
 @click.option("--to", "goal", help="begin, end, an offset, or a time: 2026-11-22T10:00, 15m (ago), now.")
-@click.option("--shift", type=int, help="So many messages forward, or back if negative.")
+@click.option("--shift", type=int, metavar="N", help="Move N messages forward (negative: back).")
 @click.option(
     "-p",
     "--partition",
     "partitions",
     multiple=True,
-    type=click.IntRange(min=0),
+    type=PARTITION,
     help="Only this one; may be repeated.",
 )
 @click.option("--dry-run", is_flag=True, help="Show what would be set, set nothing.")

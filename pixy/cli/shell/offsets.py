@@ -12,6 +12,7 @@ from pixy.cli.shell.framework import Command, connected
 from pixy.cli.shell.names import GROUP, TOPIC
 from pixy.cli.shell.readers import BEGIN, END
 from pixy.cli.shell.session import Session
+from pixy.cli.shell.values import MAX_OFFSET, MAX_PARTITION, OFFSET, PARTITION
 from pixy.proto import kafkapixy_pb2 as pb
 
 COLUMNS: Final = ("partition", "begin", "end", "count", "offset", "lag", "metadata", "sparse_acks")
@@ -26,10 +27,10 @@ class _PartitionOffset(click.ParamType[tuple[int, int]]):
     ) -> tuple[int, int]:
         partition, equals, offset = str(value).partition("=")
         try:
-            if not equals or int(partition) < 0:
+            if not equals or not 0 <= int(partition) <= MAX_PARTITION:
                 raise ValueError
             found = _NAMED[offset] if offset in _NAMED else int(offset)
-            if found < BEGIN:
+            if not BEGIN <= found <= MAX_OFFSET:
                 raise ValueError
             return int(partition), found
         except ValueError:
@@ -44,10 +45,8 @@ class _PartitionOffset(click.ParamType[tuple[int, int]]):
 )
 @click.argument("topic", shell_complete=TOPIC)
 @click.option("-g", "--group", required=True, shell_complete=GROUP, help="Consumer group.")
-@click.option(
-    "-p", "--partition", type=click.IntRange(min=0), required=True, help="Partition of the message."
-)
-@click.option("-o", "--offset", type=click.IntRange(min=0), required=True, help="Offset of the message.")
+@click.option("-p", "--partition", type=PARTITION, required=True, help="Partition of the message.")
+@click.option("-o", "--offset", type=OFFSET, required=True, help="Offset of the message.")
 @connected
 def ack(session: Session, topic: str, group: str, partition: int, offset: int) -> int:
     """Acknowledge one message."""

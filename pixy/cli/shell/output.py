@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import base64
-import json
+import codecs
 import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
-from pixy.escaping import escaped
+from pixy.escaping import escaped, json_text
 
 FORMS: Final = ("table", "json", "yaml")
 _PIPED_WIDTH: Final = 100_000
@@ -36,9 +36,10 @@ class Output:
         if self.form == "yaml":
             import yaml
 
-            text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, explicit_start=True)
+            whole = codecs.lookup(sys.stdout.encoding).name.startswith("utf-")
+            text = yaml.safe_dump(document, sort_keys=False, allow_unicode=whole, explicit_start=True)
         else:
-            text = escaped(json.dumps(document, ensure_ascii=False)) + "\n"
+            text = json_text(document, sys.stdout.encoding) + "\n"
         write(text)
 
     def result(self, document: Any, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:

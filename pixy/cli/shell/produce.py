@@ -19,6 +19,7 @@ from pixy.cli.shell.output import note
 from pixy.cli.shell.produce_input import ReadAhead, Shape, header, to_record
 from pixy.cli.shell.progress import Bar
 from pixy.cli.shell.session import Session
+from pixy.cli.shell.values import PARTITION
 from pixy.proto import kafkapixy_pb2 as pb
 
 _BATCH: Final = 1000
@@ -55,17 +56,21 @@ EXAMPLES: Final = {
 @click.option(
     "-H", "--header", "headers", multiple=True, metavar="NAME=VALUE", help="Record header; may be repeated."
 )
-@click.option("-p", "--partition", type=click.IntRange(min=0), help="Partition of all messages.")
+@click.option("-p", "--partition", type=PARTITION, help="Partition of all messages.")
 @click.option("-Z", "--empty-is-null", is_flag=True, help="An empty value is a tombstone.")
 @click.option("--tombstone", is_flag=True, help="Write one tombstone, with the key of -k.")
 @click.option(
     "--skip",
     type=click.IntRange(min=0),
     default=0,
-    help="Leave out this many messages: those of an earlier run.",
+    metavar="N",
+    help="Skip the first N messages (already written).",
 )
 @click.option(
-    "--async", "asynchronous", is_flag=True, help="Do not wait for Kafka; failures stand in the daemon's log."
+    "--async",
+    "asynchronous",
+    is_flag=True,
+    help="Do not wait for Kafka; failures are only logged by the daemon.",
 )
 @click.option(
     "--in-flight",
@@ -86,7 +91,7 @@ def produce(session: Session, topic: str, **given: Any) -> int:
         empty_is_null=given["empty_is_null"] or given["tombstone"],
     )
     source, size = _source(given)
-    with Bar("producing", size=size, prints=session.out.structured) as bar:
+    with Bar("producing", size=size, prints=session.out.structured, typed=_is_typed(source)) as bar:
         writer = Writer(session, topic, shape, bar, asynchronous=given["asynchronous"])
         return writer.run(ReadAhead(source, given["skip"]), given["in_flight"], given["skip"])
 
@@ -110,6 +115,11 @@ def _source(given: dict[str, Any]) -> tuple[Iterable[bytes] | BinaryIO, int | No
         stream = _open(given["lines"])
         return stream, _size(stream)
     return _standard_input(), _size(sys.stdin.buffer)
+
+
+def _is_typed(source: Any) -> bool:
+    """Whether a person types the messages at a terminal."""
+    return bool(getattr(source, "isatty", lambda: False)())
 
 
 def _open(file: str) -> BinaryIO:

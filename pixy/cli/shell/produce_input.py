@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import queue
 import threading
@@ -12,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Final
 
 from pixy.cli.shell.errors import EXIT_USAGE, ShellError, nearest
+from pixy.cli.shell.values import MAX_OFFSET, MAX_PARTITION
 from pixy.proto import kafkapixy_pb2 as pb
 
 _AHEAD: Final = 10_000
@@ -60,6 +60,19 @@ def to_record(line: bytes, number: int, shape: Shape) -> pb.Record:
     Raises:
         ShellError: the line does not have the shape.
     """
+    try:
+        return _to_record(line, number, shape)
+    except UnicodeEncodeError:
+        raise ShellError(
+            f"line {number}: half of a surrogate pair (\\ud800 to \\udfff) is no text: it cannot be written as UTF-8"
+        ) from None
+    except RecursionError:
+        raise ShellError(f"line {number}: not JSON that can be read: it is nested too deeply") from None
+    except (ValueError, TypeError) as error:  # protobuf's
+        raise ShellError(f"line {number}: {error}") from None
+
+
+def _to_record(line: bytes, number: int, shape: Shape) -> pb.Record:
     if shape.json_lines:
         record = _of_json(line, number, shape)
     else:
@@ -97,12 +110,12 @@ def _of_json(line: bytes, number: int, shape: Shape) -> pb.Record:
     record = _record(key, None if shape.empty_is_null and not value else value)
     for name, content in _headers(found.get("headers"), number):
         record.headers.add(key=name, value=content)
-    for name in ("partition", "timestamp"):
+    for name, most in (("partition", MAX_PARTITION), ("timestamp", MAX_OFFSET)):
         at = found.get(name)
         if at is None:
             continue
-        if not isinstance(at, int) or isinstance(at, bool) or at < 0:
-            raise ShellError(f"line {number}: {name} {at!r} is not a number from 0 on")
+        if not isinstance(at, int) or isinstance(at, bool) or not 0 <= at <= most:
+            raise ShellError(f"line {number}: {name} {at!r} is not a number from 0 to {most}")
         setattr(record, name, at)
     return record
 
@@ -115,6 +128,7 @@ def _headers(found: Any, number: int) -> Iterator[tuple[str, bytes]]:
     for each in found or ():
         if not isinstance(each, dict) or not isinstance(each.get("key"), str):
             raise ShellError(f'line {number}: a header is {{"key": "name", "value": "text"}}')
+        each["key"].encode()  # what cannot be written fails here, not in protobuf
         yield each["key"], _bytes(each.get("value"), number, "header") or b""
 
 
@@ -130,7 +144,7 @@ def _bytes(value: Any, number: int, what: str) -> bytes | None:
         case {"base64": str(text)} if len(value) == 1:
             try:
                 return base64.b64decode(text, validate=True)
-            except binascii.Error as error:
+            except ValueError as error:
                 raise ShellError(f"line {number}: {what}: not base64: {error}") from None
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 

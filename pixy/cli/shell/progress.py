@@ -16,14 +16,21 @@ class Bar:
         messages: how many there will be; None if that is not known.
         size: bytes of the input; None if that is not known.
         prints: messages are printed to standard output meanwhile.
+        typed: a person types messages meanwhile, which a bar would erase.
     """
 
     def __init__(
-        self, what: str, *, messages: int | None = None, size: int | None = None, prints: bool = False
+        self,
+        what: str,
+        *,
+        messages: int | None = None,
+        size: int | None = None,
+        prints: bool = False,
+        typed: bool = False,
     ) -> None:
         self._began = time.monotonic()
         self._progress: Any = None
-        if not sys.stderr.isatty() or (prints and sys.stdout.isatty()):
+        if typed or not sys.stderr.isatty() or (prints and sys.stdout.isatty()):
             return
         from rich.console import Console
         from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn

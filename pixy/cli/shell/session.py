@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any, Final, Self
 import grpc
 
 from pixy.cli.shell import interrupts
-from pixy.cli.shell.errors import CallError, ShellError, nearest, of_call
+from pixy.cli.shell.errors import EXIT_USAGE, CallError, ShellError, nearest, of_call
 from pixy.cli.shell.output import Output
 from pixy.proto import kafkapixy_pb2 as pb
 from pixy.proto.kafkapixy_pb2_grpc import KafkaPixyStub
@@ -22,6 +23,9 @@ _OPTIONS: Final = [
     # A daemon that comes back is found within a second, not after gRPC's two minutes.
     ("grpc.max_reconnect_backoff_ms", 1000),
 ]
+
+
+_TOKEN: Final = re.compile(rb"[\x21-\x7e]+\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +71,7 @@ class Session:
     def __init__(self, settings: Settings) -> None:
         self.server, self.cluster, self.timeout = settings.server, settings.cluster, settings.timeout
         self.out = Output(settings.form)
+        token = _token(settings.token_file)
         if settings.ca or settings.tls:
             credentials = grpc.ssl_channel_credentials(
                 _read("--ca", settings.ca),
@@ -76,11 +81,7 @@ class Session:
             self._channel = grpc.secure_channel(settings.server, credentials, options=_OPTIONS)
         else:
             self._channel = grpc.insecure_channel(settings.server, options=_OPTIONS)
-        given = _read("--token-file", settings.token_file) or os.environ.get("KAFKA_PIXY_TOKEN", "").encode()
-        token = given.strip()
-        channel = (
-            grpc.intercept_channel(self._channel, _Authorized(token.decode())) if token else self._channel
-        )
+        channel = grpc.intercept_channel(self._channel, _Authorized(token)) if token else self._channel
         self.stub: Any = KafkaPixyStub(channel)  # type: ignore[no-untyped-call]
 
     def __enter__(self) -> Self:
@@ -167,6 +168,16 @@ class Session:
     def topics(self) -> list[str]:
         """Return the names of all topics, sorted."""
         return sorted(self.call("ListTopics", pb.ListTopicRq(cluster=self.cluster)).topics)
+
+
+def _token(file: str) -> str:
+    """Return the key or token to send, empty for none; no error shows it. Raises ShellError."""
+    given = _read("--token-file", file) or os.environb.get(b"KAFKA_PIXY_TOKEN", b"")
+    token = given.strip()
+    if token and not _TOKEN.match(token):
+        where = f"--token-file {file}" if file else "KAFKA_PIXY_TOKEN"
+        raise ShellError(f"{where}: a key or a token is one line of ASCII without spaces", EXIT_USAGE)
+    return token.decode()
 
 
 def _read(flag: str, file: str) -> bytes | None:

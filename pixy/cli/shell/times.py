@@ -8,8 +8,9 @@ from datetime import UTC, datetime
 from typing import Final
 
 from pixy.cli.shell.errors import EXIT_USAGE, ShellError
+from pixy.cli.shell.values import MAX_OFFSET
 
-_AGO: Final = re.compile(r"(\d+)(ms|s|m|h|d)\Z")
+_AGO: Final = re.compile(r"(\d{1,15})(ms|s|m|h|d)\Z")
 _UNITS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -28,13 +29,14 @@ def milliseconds(text: str, flag: str) -> int:
         return now
     if ago := _AGO.match(text):
         return max(0, now - int(ago[1]) * _UNITS[ago[2]])
-    if text.isascii() and text.isdecimal():
-        return int(text)
     try:
-        found = datetime.fromisoformat(text).timestamp() * 1000
-    except (ValueError, OverflowError):
+        if text.isascii() and text.isdecimal():
+            found: float = int(text)
+        else:
+            found = datetime.fromisoformat(text).timestamp() * 1000
+    except (ValueError, OverflowError):  # ValueError also for thousands of digits
         found = -1
-    if found < 0:
+    if not 0 <= found <= MAX_OFFSET:
         raise ShellError(
             f"{flag} {text}: a time such as 2026-11-22T10:00, 15m (ago), now, or milliseconds since 1970 is expected",
             EXIT_USAGE,

@@ -107,6 +107,12 @@ def test_a_port_in_use_fails_unless_a_daemon_has_it() -> None:
     assert beside.result == OK and "a daemon runs here" in beside.found
 
 
+@pytest.mark.skipif(not socket.has_ipv6, reason="!!! no IPv6 here !!!")
+def test_an_address_of_ipv6_is_free() -> None:
+    [finding] = doctor._ports(App(grpc_addr="", tcp_addr="[::1]:0"), running=False)
+    assert finding == Finding(OK, "tcp_addr", "[::1]:0 is free")
+
+
 def test_files_of_the_listeners(tmp_path: Path, config: Path) -> None:
     issued = trustme.CA().issue_cert("localhost")
     issued.cert_chain_pems[0].write_to_path(str(tmp_path / "c.pem"))

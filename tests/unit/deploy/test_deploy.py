@@ -80,6 +80,43 @@ class TestContainer:
         assert needed <= set(sent) and not any(fnmatch.fnmatch(".git", name) for name in sent)
 
 
+def is_sent(path: str, lines: list[str]) -> bool:
+    """Whether an engine sends a file to a build: of the lines that match it or a folder above it, the last one decides."""
+    parts = path.split("/")
+    above = ["/".join(parts[: at + 1]) for at in range(len(parts))]
+    sent = True
+    for line in lines:
+        pattern = line.removeprefix("!").removeprefix("**/")
+        if any(fnmatch.fnmatch(each, pattern) for each in above):
+            sent = line.startswith("!")
+    return sent
+
+
+BUILT = [
+    file
+    for folder in ("deploy", "examples")
+    for name in ("Containerfile", "Dockerfile")
+    for file in sorted((ROOT / folder).rglob(name))
+]
+
+
+@pytest.mark.parametrize("file", BUILT, ids=lambda file: str(file.relative_to(ROOT)))
+def test_what_is_copied_into_an_image_is_sent_to_its_build(file: Path) -> None:
+    ignore = file.with_name(f"{file.name}.dockerignore")
+    lines = (ignore if ignore.exists() else ROOT / ".dockerignore").read_text().split()
+    copied = re.findall(r"^COPY (?!--from)(.+) \S+$", file.read_text(), re.MULTILINE)
+    sources = [each for line in copied for each in line.split()]
+    assert sources
+    for source in sources:
+        path = "pixy/__init__.py" if source == "." else source.replace("*", "1")
+        assert is_sent(path, lines), f"{file}: COPY {source} would find nothing"
+    assert not is_sent(".git/config", lines) and not is_sent("tests/conftest.py", lines)
+
+
+def test_there_are_images_to_look_at() -> None:
+    assert len(BUILT) == 2
+
+
 @pytest.mark.parametrize(
     ("variables", "wanted"),
     [
@@ -243,6 +280,54 @@ class TestHelm:
             kinds["Service"]["spec"]["selector"].items()
             <= kinds["Deployment"]["spec"]["template"]["metadata"]["labels"].items()
         )
+
+    def config(self, *values: str) -> dict[str, Any]:
+        [found] = [each for each in self.render("insecure=true", *values) if each["kind"] == "ConfigMap"]
+        text = found["data"]["kafka-pixy.yaml"]
+        validate(load_text(text))
+        return dict(yaml.safe_load(text))
+
+    def test_brokers_are_those_of_the_default_cluster_whatever_else_is_set(self) -> None:
+        peers = 'kafkaPeers=["k:1"]'
+        one = self.config(peers, 'config={"proxies": {"one": {"consumer": {"disabled": true}}}}')
+        assert one["proxies"] == {"one": {"consumer": {"disabled": True}, "kafka": {"seed_peers": ["k:1"]}}}
+        own = self.config(peers, 'config={"proxies": {"one": {"kafka": {"seed_peers": ["own:1"]}}}}')
+        assert own["proxies"] == {"one": {"kafka": {"seed_peers": ["own:1"]}}}
+        both = '"proxies": {"a": {"kafka": {"seed_peers": ["a:1"]}}, "b": {}}'
+        two = self.config(peers, f'config={{{both}, "default_cluster": "b"}}')
+        assert {name: each["kafka"]["seed_peers"] for name, each in two["proxies"].items()} == {
+            "a": ["a:1"],
+            "b": ["k:1"],
+        }
+        with pytest.raises(ConfigError, match=r"set config\.default_cluster to one of a, b"):
+            self.config(f"config={{{both}}}")
+
+    def test_hosts_of_yours_are_added_to_those_of_the_service(self) -> None:
+        hosts = self.config('config={"allowed_hosts": ["pixy.example.com"]}')["allowed_hosts"]
+        assert hosts[0] == "r-kafka-pixy" and hosts[-1] == "pixy.example.com" and len(hosts) == 5
+
+    @pytest.mark.parametrize(
+        ("tls", "wanted"),
+        [
+            ("{}", {"httpGet": {"path": "/ready", "port": "http", "scheme": "HTTP"}}),
+            (
+                '{"certificate_path": "/c", "key_path": "/k"}',
+                {"httpGet": {"path": "/ready", "port": "http", "scheme": "HTTPS"}},
+            ),
+            (
+                '{"certificate_path": "/c", "key_path": "/k", "client_ca_path": "/a"}',
+                {"tcpSocket": {"port": "http"}},
+            ),
+        ],
+    )
+    def test_probes_ask_as_the_daemon_listens(self, tls: str, wanted: dict[str, Any]) -> None:
+        documents = self.render("insecure=true", f'config={{"tls": {tls}}}')
+        [pod] = [each["spec"]["template"]["spec"] for each in documents if each["kind"] == "Deployment"]
+        [container] = pod["containers"]
+        probe = container["readinessProbe"]
+        assert {name: probe[name] for name in wanted} == wanted and probe["periodSeconds"] == 5
+        assert not {"httpGet", "tcpSocket"} - set(wanted) & set(probe)
+        assert all(set(wanted) <= set(container[name]) for name in ("startupProbe", "livenessProbe"))
 
     def test_clusters_and_secrets_of_yours(self) -> None:
         documents = self.render(

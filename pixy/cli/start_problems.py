@@ -1,0 +1,71 @@
+"""Say why the daemon would not start with a configuration, as far as that can be told without brokers and ports."""
+
+from __future__ import annotations
+
+import os
+
+from pixy.auth.authenticator import Authenticator
+from pixy.auth.limits import Limiter
+from pixy.auth.patterns import Who
+from pixy.auth.rules import Rules
+from pixy.config.addresses import split_address
+from pixy.config.files import problem_of
+from pixy.config.model import App
+from pixy.errors import ConfigError
+
+
+def start_problem(app: App) -> str:
+    """Describe the first problem beyond :func:`pixy.config.validate`; empty if there is none. Reads files.
+
+    It looks at the files of the listeners, their addresses, the rules and limits, API keys and keys of tokens, and the
+    files of the logs. A key set at ``jwks_url`` is not fetched: the daemon starts without it, too.
+    """
+    return problem_of(app) or _address_problem(app) or _auth_problem(app) or _log_problem(app)
+
+
+def _address_problem(app: App) -> str:
+    addresses = {"grpc_addr": app.grpc_addr, "tcp_addr": app.tcp_addr, "rest.addr": app.rest.addr}
+    for key, address in addresses.items():
+        if not address or (":" not in address and key != "grpc_addr"):  # the others may be paths
+            continue
+        try:
+            split_address(address)
+        except ValueError:
+            return f"{key} {address}: is not host:port: name an address such as 127.0.0.1:19091"
+    return ""
+
+
+def _auth_problem(app: App) -> str:
+    if not app.auth.enabled:
+        return ""
+    groups = app.auth.groups
+    try:
+        Authenticator(app.auth)
+        Rules(app.rules, groups)
+        Limiter(app.limits, groups, app.max_concurrent_requests)
+    except ConfigError as error:
+        return str(error)
+    for cluster, proxy in app.proxies.items():
+        for name, identity in proxy.identities.users.items():
+            try:
+                Who(identity.who, groups)
+            except ConfigError as error:
+                return f"proxies.{cluster}.identities.users.{name}: {error}"
+    return ""
+
+
+def _log_problem(app: App) -> str:
+    for key, path in (("audit.path", app.audit.path), ("access_log.path", app.access_log.path)):
+        if not path:
+            continue
+        folder = os.path.dirname(path) or "."
+        if os.path.isdir(path):
+            return f"{key} {path}: is a directory: name a file"
+        if not os.path.isdir(folder):
+            return f"{key} {path}: the directory {folder} does not exist: create it, or choose another path"
+        if not os.access(path if os.path.exists(path) else folder, os.W_OK):
+            return f"{key} {path}: no right to write there: choose a path in a directory of the daemon's user"
+    return ""
+
+
+__all__ = ["start_problem"]

@@ -1,0 +1,128 @@
+"""Standard streams that are closed, full, no longer read, or not UTF-8 cost one line, and never a traceback."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    # Every command imports this before Ctrl-C is handled: it must be quick.
+    from collections.abc import Callable
+    from typing import Any
+
+EXIT_ERROR = 1
+EXIT_BROKEN_PIPE = 141
+"""128 and the number of SIGPIPE, as other programs end whose reader has gone."""
+
+
+_replaced: list[object] = []
+"""Streams whose descriptors are still in use: they must not be closed."""
+
+
+class _Output(io.FileIO):
+    """Standard output that remembers why a write failed: no other OSError is taken for one of output."""
+
+    error: OSError | None = None
+
+    def write(self, data: Any) -> int:
+        """Write to the descriptor. Raises OSError."""
+        try:
+            return super().write(data)
+        except OSError as error:
+            self.error = error
+            raise
+
+
+def prepare() -> None:
+    """Make the process's standard streams usable, whatever the caller has made of them.
+
+    Python has None for a stream that is closed; the null device takes its place, and its descriptor, before anything else
+    does. Output takes every character: one that its encoding lacks is written as an escape sequence.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
+    out: Any = sys.stdout
+    out.flush()
+    _replaced.append(out)
+    raw: Any = _Output(out.fileno(), "w", closefd=False)
+    sys.stdout = io.TextIOWrapper(
+        # Without a buffer where Python was told so (PYTHONUNBUFFERED).
+        raw if out.write_through else io.BufferedWriter(raw),
+        out.encoding,
+        "backslashreplace",
+        line_buffering=out.line_buffering,
+        write_through=out.write_through,
+    )
+
+
+def guarded(command: Callable[[], int], args: list[str]) -> int:
+    """Run a command; return its exit code, or another one if standard output did not take all that it wrote.
+
+    Args:
+        command: returns its exit code; may raise SystemExit.
+        args: its command line, for the error.
+    """
+    try:
+        code = command()
+    except OSError:
+        if error := stuck():
+            return failed(error, args)
+        raise
+    except SystemExit:
+        if error := stuck():
+            return failed(error, args)
+        raise
+    error = stuck()
+    return code if error is None else code or failed(error, args)
+
+
+def stuck() -> OSError | None:
+    """Write out what standard output and error still hold; return why output has failed, once.
+
+    A stream that fails goes to the null device from then on: else the interpreter would try again at its end, and change the
+    exit code to 120.
+    """
+    _flush(sys.stderr)
+    error = _flush(sys.stdout)
+    raw = getattr(getattr(sys.stdout, "buffer", None), "raw", getattr(sys.stdout, "buffer", None))
+    if isinstance(raw, _Output) and raw.error is not None:
+        error, raw.error = raw.error, None
+        _drop(sys.stdout)
+    return error
+
+
+def failed(error: OSError, args: list[str]) -> int:
+    """Say why standard output failed, unless its reader has gone, who knows; return the exit code."""
+    if isinstance(error, BrokenPipeError):
+        return EXIT_BROKEN_PIPE
+    name = " ".join(["kafka-pixy", *(each for each in args[:1] if each.isalpha())])
+    with contextlib.suppress(OSError):
+        print(f"{name}: standard output: {error.strerror or error}", file=sys.stderr, flush=True)
+    return EXIT_ERROR
+
+
+def _flush(stream: Any) -> OSError | None:
+    try:
+        stream.flush()
+    except OSError as error:
+        _drop(stream)
+        return error
+    except ValueError:
+        pass  # it is closed
+    return None
+
+
+def _drop(stream: Any) -> None:
+    with contextlib.suppress(OSError, ValueError):  # a test's stream has no descriptor
+        null = os.open(os.devnull, os.O_WRONLY)
+        try:
+            os.dup2(null, stream.fileno())
+        finally:
+            os.close(null)
+
+
+__all__ = ["EXIT_BROKEN_PIPE", "EXIT_ERROR", "failed", "guarded", "prepare", "stuck"]

@@ -1,0 +1,36 @@
+"""``kafka-pixy rules explain`` reads what the daemon reads: files of secrets and environment variables as well."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pixy.cli.main import main
+from tests.in_process import run_in_process
+
+CONFIG = """\
+auth: {enabled: true, peer_uid: true}
+rules: [{who: ["uid:1"], verbs: [produce], topics: [orders]}]
+rest: {node_id: a, peers: {b: "http://b:1"}, peer_secret_file: SECRET}
+"""
+
+
+def test_files_of_secrets_are_read(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("s" * 32)
+    (tmp_path / "c.yaml").write_text(CONFIG.replace("SECRET", str(tmp_path / "secret")))
+    explain = ["rules", "explain", "uid:1", "produce", "topic=orders", "--config", str(tmp_path / "c.yaml")]
+    done = run_in_process(lambda: main(explain))
+    assert (done.returncode, done.stderr) == (0, b"") and done.stdout.startswith(b"allowed: rules[0] lets"), (
+        done
+    )
+
+
+def test_variables_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "c.yaml").write_text("auth: {enabled: true}\n")
+    monkeypatch.setenv("KAFKA_PIXY_AUTH__PEER_UID", "true")
+    monkeypatch.setenv("KAFKA_PIXY_DEFAULT_CLUSTER", "eu")
+    monkeypatch.setenv("KAFKA_PIXY_PROXIES__EU__KAFKA__SEED_PEERS", "k:1")
+    explain = ["rules", "explain", "uid:1", "produce", "topic=t", "--config", str(tmp_path / "c.yaml")]
+    done = run_in_process(lambda: main(explain))
+    assert done.stdout == b"allowed: there are no rules, so uid:1 may produce topic t in cluster eu\n", done

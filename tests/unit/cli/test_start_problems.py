@@ -1,0 +1,98 @@
+"""``config check`` finds what would keep the daemon from starting."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pixy.cli.main import main
+from pixy.cli.shell import doctor
+from pixy.cli.start_problems import start_problem
+from pixy.config import App, Proxy
+from pixy.config.security import Identity
+from tests.in_process import Finished, run_in_process
+
+AUTH = "auth: {enabled: true, keys_file: KEYS}\n"
+JWT = "auth: {enabled: true, jwt: {issuer: i, audience: a, jwks_file: JWKS}}\n"
+RULE = "rules: [{who: ['key:a'], verbs: VERBS, topics: TOPICS}]\n"
+
+
+def rule(verbs: str = "[consume]", topics: str = "[t]") -> str:
+    return AUTH + RULE.replace("VERBS", verbs).replace("TOPICS", topics)
+
+
+PROBLEMS = {
+    "verb": (rule(verbs="[consmue]"), "rules[0].verbs: 'consmue' is not one of *, produce, "),
+    "pattern": (rule(topics='["a*b"]'), "rules[0]: bad pattern 'a*b': * stands at the end only"),
+    "limit": (AUTH + "limits: [{who: ['re:(']}]\n", "limits[0]: bad pattern 're:('"),
+    "no keys": (AUTH.replace("KEYS", "KEYS.none"), "auth.keys_file: KEYS.none: no such file or directory"),
+    "bad keys": (AUTH.replace("KEYS", "JUNK"), "auth.keys_file: JUNK: line 1: not `NAME sha256:HASH"),
+    "no jwks": (JWT.replace("JWKS", "JWKS.none"), "auth.jwt.jwks_file: JWKS.none: no such file or directory"),
+    "bad jwks": (JWT.replace("JWKS", "JUNK"), "auth.jwt.jwks_file: JUNK: "),
+    "grpc": ("grpc_addr: nonsense\n", "grpc_addr nonsense: is not host:port: "),
+    "port": ("grpc_addr: '127.0.0.1:99999'\n", "grpc_addr 127.0.0.1:99999: is not host:port: "),
+    "rest": ("rest: {addr: '127.0.0.1:x'}\n", "rest.addr 127.0.0.1:x: is not host:port: "),
+    "audit": (AUTH + "audit: {path: FOLDER/none/log}\n", "audit.path FOLDER/none/log: the directory FOLDER/none "),
+    "access log": ("access_log: {path: FOLDER}\n", "access_log.path FOLDER: is a directory: "),
+    "syslog": (
+        "logging: [{name: syslog, params: {addr: localhost}}]\n",
+        "invalid config parameter: logging addr 'localhost' of syslog must be host:port, such as 127.0.0.1:514",
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> dict[str, str]:
+    (tmp_path / "keys").write_text("")
+    (tmp_path / "junk").write_text("junk\n")
+    names = {"KEYS": "keys", "JUNK": "junk", "JWKS": "jwks"}
+    return {"FOLDER": str(tmp_path)} | {word: str(tmp_path / name) for word, name in names.items()}
+
+
+def filled(text: str, places: dict[str, str]) -> str:
+    for word, path in places.items():
+        text = text.replace(word, path)
+    return text
+
+
+def check(text: str, folder: Path) -> Finished:
+    (folder / "pixy.yaml").write_text(text)
+    return run_in_process(lambda: main(["config", "check", f"--config={folder / 'pixy.yaml'}"]))
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_config_check_finds_it_in_one_line(name: str, tmp_path: Path, places: dict[str, str]) -> None:
+    text, wanted = (filled(each, places) for each in PROBLEMS[name])
+    done = check(text, tmp_path)
+    shown = done.stderr.decode()
+    assert (done.returncode, done.stdout, shown.count("\n")) == (1, b"", 1), (done.stdout, shown)
+    assert shown.startswith(f"kafka-pixy config: {wanted}"), shown
+
+
+def test_what_the_daemon_accepts_is_valid(tmp_path: Path, places: dict[str, str]) -> None:
+    text = filled(rule(topics='["a*", "re:b.c"]') + "audit: {path: FOLDER/log}\n", places)
+    done = check(text + "logging: [{name: syslog}, {name: console}]\n", tmp_path)
+    assert (done.returncode, done.stderr) == (0, b""), done.stderr
+    assert b"note:" not in done.stdout
+
+
+def test_a_logger_that_nobody_knows_is_a_note(tmp_path: Path) -> None:
+    done = check("logging: [{name: syslgo}]\n", tmp_path)
+    assert (done.returncode, done.stderr) == (0, b"")
+    note = b"note: logging: there is no logger 'syslgo', so it is ignored; known are console, json, syslog\n"
+    assert done.stdout.endswith(note), done.stdout
+
+
+def test_the_principals_of_an_identity_are_looked_at() -> None:
+    app = App(proxies={"eu": Proxy()})
+    app.auth.enabled = True
+    app.proxies["eu"].identities.users["shop"] = Identity(["a*b"])
+    assert start_problem(app).startswith("proxies.eu.identities.users.shop: bad pattern 'a*b'")
+
+
+def test_doctor_finds_it_too(tmp_path: Path) -> None:
+    (tmp_path / "pixy.yaml").write_text("grpc_addr: nonsense\n")
+    findings = doctor.check(str(tmp_path / "pixy.yaml"), "127.0.0.1:1", "127.0.0.1:1")
+    found = next(each for each in findings if each.check == "start")
+    assert found.result == doctor.FAIL and found.found.startswith("grpc_addr nonsense: is not host:port")

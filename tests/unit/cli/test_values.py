@@ -1,0 +1,131 @@
+"""Values that a person types, and that no message can hold: one line that names them, never a traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from pixy.cli.main import main
+from pixy.cli.shell.errors import ShellError
+from pixy.cli.shell.produce_input import Shape, to_record
+from pixy.cli.shell.times import milliseconds
+from tests.in_process import Finished, run_in_process
+
+NOBODY = "127.0.0.1:1"
+LATIN = os.fsdecode(b"caf\xe9")
+"""An argument that is not UTF-8, as Python hands it over."""
+HUGE = "99999999999999999999"
+WRONG = [
+    (["produce", "t", "-m", "x", "-p", "3000000000"], "'-p' / '--partition': 3000000000 is not in the range"),
+    (["consume", "t", "-p", "3000000000"], "'-p' / '--partition': 3000000000 is not in the range"),
+    (["group", "reset", "g", "t", "--to", "end", "-p", "3000000000"], "3000000000 is not in the range"),
+    (["ack", "t", "-g", "g", "-p", "3000000000", "-o", "1"], "'-p' / '--partition': 3000000000 is not in"),
+    (["ack", "t", "-g", "g", "-p", "0", "-o", HUGE], f"'-o' / '--offset': {HUGE} is not in the range"),
+    (["offsets", "t", "-g", "g", "--set", "3000000000=1"], "'3000000000=1' is not PARTITION=OFFSET"),
+    (["offsets", "t", "-g", "g", "--set", f"0={HUGE}"], f"'0={HUGE}' is not PARTITION=OFFSET"),
+    (["consume", "t", "--since", HUGE], f"--since {HUGE}: a time such as"),
+    (["consume", "t", "--since", "9" * 5000], "a time such as"),
+    (["consume", "t", "--since", f"{HUGE}m"], f"--since {HUGE}m: a time such as"),
+    (["status", "--timeout", "nan"], "'--timeout': "),
+    (["status", "--timeout", "inf"], "'--timeout': inf is not in the range"),
+    (["produce", "t", "-m", LATIN], "'-m' / '--message': it is not UTF-8; messages of any bytes come from"),
+    (["produce", "t", "-m", "x", "-k", LATIN], "'-k' / '--key': it is not UTF-8"),
+    (["produce", "t", "-m", "x", "-H", f"a={LATIN}"], "'-H' / '--header': it is not UTF-8"),
+    (["produce", LATIN, "-m", "x"], "'TOPIC': it is not UTF-8"),
+    (["topic", "create", "t", "-c", f"a={LATIN}"], "it is not UTF-8"),
+    (["consumers", "t", "--cluster", LATIN], "'--cluster' (env var: 'KAFKA_PIXY_CLUSTER'): it is not UTF-8"),
+]
+
+
+def run(*args: str, stdin: bytes = b"") -> Finished:
+    return run_in_process(lambda: main(list(args)), stdin=stdin)
+
+
+@pytest.mark.parametrize(("args", "text"), WRONG, ids=lambda each: each[0] if isinstance(each, list) else "")
+def test_it_is_one_line(args: list[str], text: str) -> None:
+    done = run(*args, "--server", NOBODY)
+    shown = done.stderr.decode()
+    assert (done.returncode, done.stdout, shown.count("\n")) == (2, b"", 1), shown
+    assert shown.startswith(f"kafka-pixy {args[0]}") and text in shown, shown
+
+
+LINES = {
+    b'{"partition": 3000000000}': "partition 3000000000 is not a number from 0 to 2147483647",
+    b'{"timestamp": 99999999999999999999}': "timestamp 99999999999999999999 is not a number from 0 to ",
+    b'{"value": "\\ud83d"}': "half of a surrogate pair (\\ud800 to \\udfff) is no text",
+    b'{"value": {"a": ["\\ud83d"]}}': "half of a surrogate pair",
+    b'{"headers": {"\\ud83d": "x"}}': "half of a surrogate pair",
+    b'{"value": {"base64": "\xc3\xa9"}}': "value: not base64: ",
+    b'{"value": ' + b"[" * 100_000 + b"]" * 100_000 + b"}": "it is nested too deeply",
+    b'{"value": ' + b"9" * 5000 + b"}": "not JSON: ",
+    b'{"value": "\xff"}': "not JSON: ",
+}
+
+
+@pytest.mark.parametrize("line", LINES, ids=range(len(LINES)))
+def test_a_line_of_json_is_named_by_its_number(line: bytes) -> None:
+    with pytest.raises(ShellError) as raised:
+        to_record(line, 7, Shape(json_lines=True))
+    assert str(raised.value).startswith("line 7: ") and LINES[line] in str(raised.value)
+    assert len(str(raised.value)) < 300
+
+
+def test_the_largest_values_are_taken() -> None:
+    line = json.dumps({"partition": 2**31 - 1, "timestamp": 2**63 - 1, "value": "\U0001f600"}).encode()
+    record = to_record(line, 1, Shape(json_lines=True))
+    assert (record.partition, record.timestamp, record.value) == (2**31 - 1, 2**63 - 1, b"\xf0\x9f\x98\x80")
+    assert milliseconds(str(2**63 - 1), "--since") == 2**63 - 1 and milliseconds("999d", "--since") > 0
+
+
+@pytest.mark.parametrize(
+    "content", [b"kp_secret\nkp_other\n", b"\xff\xfesecret", b"kp_ secret", "kp_é".encode()]
+)
+def test_a_token_that_cannot_be_sent_is_refused_and_not_shown(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "token").write_bytes(content)
+    done = run("status", "--server", NOBODY, "--token-file", str(tmp_path / "token"))
+    shown = done.stderr.decode()
+    assert shown == (
+        f"kafka-pixy status: --token-file {tmp_path}/token: a key or a token is one line of ASCII without spaces\n"
+    )
+    assert done.returncode == 2 and "secret" not in shown
+
+
+def test_the_variable_s_token_is_looked_at_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAFKA_PIXY_TOKEN", LATIN)
+    done = run("status", "--server", NOBODY)
+    assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
+    assert done.stderr.startswith(b"kafka-pixy status: KAFKA_PIXY_TOKEN: ")
+
+
+def test_a_file_of_keys_that_is_none(tmp_path: Path) -> None:
+    (tmp_path / "keys").write_bytes(b"\xff\xfe\x00")
+    done = run("keys", "remove", "shop", "--file", str(tmp_path / "keys"))
+    assert done.returncode == 1 and done.stderr.decode() == (
+        f"kafka-pixy keys: auth.keys_file: {tmp_path}/keys: not UTF-8\n"
+    )
+    assert run("keys", "remove", "shop", "--file", str(tmp_path / "none")).stderr.count(b"\n") == 1
+
+
+PIPELINE = [
+    (["compact", "--lake", "l", "--before", "2025-99-99"], "'2025-99-99' is not a day such as 2025-12-31"),
+    (["compact", "--lake", "l", "--before", "20251231"], "'20251231' is not a day such as 2025-12-31"),
+    (["archive", "--metrics-port", "99999"], "'99999' is not a port from 1 to 65535"),
+    (["archive", "--max-rate", HUGE], f"'{HUGE}' is not a number above 0"),
+    (["archive", "--from", HUGE], f"'{HUGE}' is neither ISO 8601 nor milliseconds"),
+    (["replay", "--partitions=-1"], "'-1' is not a list of partitions such as 0,3"),
+    (["replay", "--partitions", "3000000000"], "'3000000000' is not a list of partitions such as 0,3"),
+    (["replay", "--offsets=-1:0-5"], "'-1:0-5': no partition has the number -1"),
+    (["replay", "--max-rate=-1"], "'-1' is not a number of records a second (0: unlimited)"),
+    (["replay", "--key", LATIN], "it is not UTF-8: --key-hex takes any bytes"),
+]
+
+
+@pytest.mark.parametrize(("args", "text"), PIPELINE, ids=[" ".join(args[:2]) for args, _ in PIPELINE])
+def test_the_pipeline_refuses_them_before_it_starts_anything(args: list[str], text: str) -> None:
+    done = run("pipeline", *args)
+    shown = done.stderr.decode()
+    assert done.returncode == 2 and "Traceback" not in shown
+    assert shown.splitlines()[-1].endswith(text), shown
