@@ -215,14 +215,16 @@ class Actor(pykka.Actor):
 
     def unwatch(self, ref: ActorRef[Any]) -> None:
         """End a watch; no message comes, even if it is in the mailbox already."""
-        death_watch.unwatch(self._cell, ref)
+        if self._cell.actor is self:  # the watches of an instance from before have ended with its life
+            death_watch.unwatch(self._cell, ref)
 
     # -- replies ----------------------------------------------------------------------------------
 
     @property
     def is_asked(self) -> bool:
         """Whether the current message is an ask whose reply the handler still owes."""
-        return self._cell.reply is not None
+        reply = self._cell.reply
+        return reply is not None and reply.wanted
 
     @overload
     def take_reply(self, request: Request[R]) -> Future[R]: ...
@@ -295,11 +297,12 @@ class Actor(pykka.Actor):
 
     def cancel_timer(self, key: Any) -> None:
         """Cancel a timer if it is set; its message is not handled, even if it is in the mailbox."""
-        self._cell.timers.cancel(key)
+        if self._cell.actor is self:
+            self._cell.timers.cancel(key)
 
     def has_timer(self, key: Any) -> bool:
         """Whether a timer is set: it has a message still to come."""
-        return self._cell.timers.has(key)
+        return self._cell.actor is self and self._cell.timers.has(key)
 
     def start_task(self, coroutine: Coroutine[Any, Any, Any]) -> None:
         """Run a coroutine beside the mailbox, until this life of the actor ends.

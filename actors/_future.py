@@ -66,7 +66,10 @@ class Future(pykka.Future[T]):
 
     # Class attributes in place of pykka's __init__: every ask makes a future.
     _get_hook = None
-    _await_hook: Callable[[], Awaitable[T]] | None = None
+    _await_hook: Callable[[], Awaitable[Any]] | None = None
+    """Awaits the values that a derived future is computed from."""
+    _compute_hook: Callable[[Any], T]
+    """Computes it from these, for the first awaiter that has them."""
     _state = _PENDING
     _value: Any = None
     _waiters: list[Waiter] | None = None
@@ -77,6 +80,8 @@ class Future(pykka.Future[T]):
     """The futures that this one is computed from."""
     target: Cell | None = None
     """The actor that owes the reply, as far as it is known."""
+    wanted = True
+    """Whether somebody waits for the value. False: a process actor's tell, of which only the end counts."""
 
     def __init__(self) -> None:
         """Not pykka's, which sets what stands above."""
@@ -128,6 +133,8 @@ class Future(pykka.Future[T]):
     def expires(self, timer: asyncio.TimerHandle) -> None:
         """Keep the timer that will call :meth:`expire`, to cancel it when the reply comes."""
         self._expiry = timer, asyncio.get_running_loop()
+        if self._state != _PENDING:  # a thread has settled the future meanwhile
+            timer.cancel()
 
     def done(self) -> bool:
         """Whether the future has a value or an error, or is cancelled."""
@@ -159,21 +166,29 @@ class Future(pykka.Future[T]):
             return False
         self._value, self._state = value, state  # in this order
         self.target = None
-        if self._expiry is not None:
-            timer, loop = self._expiry
-            if runs_here(loop, get_ident()):  # only the loop's own thread may touch its timer
-                timer.cancel()
+        expiry = self._expiry
+        # The first half of each of these tests is loops.runs_here() without the call.
+        if expiry is not None and (
+            getattr(expiry[1], "_thread_id", None) == get_ident() or runs_here(expiry[1], get_ident())
+        ):
+            expiry[0].cancel()
+            expiry = None  # else the loop's own thread has to cancel the timer, which holds the reply
         while self._blocked:
             self._blocked.pop().release()
         while self._waiters:
             loop, waiter = self._waiters.pop(0)
-            # As loops.runs_here(), without the call.
-            if getattr(loop, "_thread_id", None) == get_ident():
+            if getattr(loop, "_thread_id", None) == get_ident() or runs_here(loop, get_ident()):
                 if not waiter.done():
                     waiter.set_result(None)
             else:
+                timer = None
+                if expiry is not None and expiry[1] is loop:
+                    timer, expiry = expiry[0], None  # one call for both
                 with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits there
-                    loop.call_soon_threadsafe(_wake, waiter)
+                    loop.call_soon_threadsafe(_wake, waiter, timer)
+        if expiry is not None:
+            with contextlib.suppress(RuntimeError):
+                expiry[1].call_soon_threadsafe(expiry[0].cancel)
         while self._callbacks:
             self._call_soon(*self._callbacks.pop(0))
         return True
@@ -309,7 +324,10 @@ class Future(pykka.Future[T]):
         try:
             if isinstance(self._get_hook_result, Unset):
                 if self._await_hook is not None:
-                    self._get_hook_result = await self._await_hook()
+                    values = await self._await_hook()
+                    if self._state != _PENDING:  # another awaiter was here before
+                        return self._outcome()
+                    self._get_hook_result = self._compute_hook(values)
                 else:  # a user's own hook is a blocking function: run it in a worker thread
                     await asyncio.get_running_loop().run_in_executor(None, self.get)
         except asyncio.CancelledError:
@@ -362,42 +380,43 @@ class Future(pykka.Future[T]):
 
     def map(self, func: Callable[[T], M]) -> Future[M]:
         """See :meth:`pykka.Future.map`."""
-
-        async def later() -> M:
-            return func(await self)
-
-        return _derived(super().map(func), later, self)
+        return _derived(super().map(func), self.as_coroutine, func, self)
 
     def filter(self: Future[Iterable[J]], func: Callable[[J], bool]) -> Future[Iterable[J]]:
         """See :meth:`pykka.Future.filter`."""
-
-        async def later() -> Iterable[J]:
-            return list(filter(func, await self))
-
-        return _derived(pykka.Future.filter(self, func), later, self)
+        return _derived(
+            pykka.Future.filter(self, func),
+            self.as_coroutine,
+            lambda values: list(filter(func, values)),
+            self,
+        )
 
     def join(self: Future[Any], *futures: pykka.Future[Any]) -> Future[Iterable[Any]]:
         """See :meth:`pykka.Future.join`."""
 
-        async def later() -> Iterable[Any]:
+        async def values() -> list[Any]:
             return [await _anywhere(future) for future in (self, *futures)]
 
-        return _derived(pykka.Future.join(self, *futures), later, self, *futures)
+        return _derived(pykka.Future.join(self, *futures), values, lambda joined: joined, self, *futures)
 
     def reduce(self: Future[Iterable[J]], func: Callable[[R, J], R], *args: R) -> Future[R]:
         """See :meth:`pykka.Future.reduce`."""
-
-        async def later() -> R:
-            return functools.reduce(func, await self, *args)
-
-        return _derived(pykka.Future.reduce(self, func, *args), later, self)
+        return _derived(
+            pykka.Future.reduce(self, func, *args),
+            self.as_coroutine,
+            lambda values: functools.reduce(func, values, *args),
+            self,
+        )
 
 
 def _derived(
-    future: pykka.Future[M], later: Callable[[], Awaitable[M]], *sources: pykka.Future[Any]
+    future: pykka.Future[M],
+    values: Callable[[], Awaitable[Any]],
+    compute: Callable[[Any], M],
+    *sources: pykka.Future[Any],
 ) -> Future[M]:
     made = cast("Future[M]", future)
-    made._await_hook = later
+    made._await_hook, made._compute_hook = values, compute
     made._sources = sources
     return made
 
@@ -409,6 +428,8 @@ async def _anywhere(future: pykka.Future[T]) -> T:
     return await asyncio.get_running_loop().run_in_executor(None, future.get)
 
 
-def _wake(waiter: asyncio.Future[None]) -> None:
+def _wake(waiter: asyncio.Future[None], timer: asyncio.TimerHandle | None) -> None:
+    if timer is not None:
+        timer.cancel()
     if not waiter.done():
         waiter.set_result(None)

@@ -390,7 +390,7 @@ class ActorRef(pykka.ActorRef[A], Generic[A]):
                 "a blocking stop() on the event loop's thread would wait for itself; "
                 "use 'await ref.stop(block=False)' instead"
             )
-        future: Future[bool] = Future()
+        future = stopping.StopReply()
         future.target = self._cell
         envelope = (ActorStop(), None, self._cell.clock(), current.get(), None, None)
         if not stopping.note(self._cell, future) or not self.actor_inbox.push_stop(envelope):

@@ -24,7 +24,7 @@ from actors._core.cell import Cell
 from actors._core.crash_reports import report
 from actors._core.lifecycle import RUNNING, STOPPING
 from actors._core.termination import depart
-from actors._errors import ActorError
+from actors._errors import ActorError, TooManyTasks
 
 _numbers = itertools.count()
 
@@ -67,17 +67,24 @@ class ThreadedCell(Cell):
 
     threaded = True
 
-    __slots__ = ("_abandoned", "_halted", "_worker")
+    __slots__ = ("_abandoned", "_halted", "_starting", "_tasks_lock", "_worker")
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._worker: Worker | None = None
         self._abandoned = False
-        """Whether the thread has not come back from a handler; nothing more runs in it."""
+        """Whether the thread has not come back from a handler or a hook; nothing more runs in it."""
         self._halted = False
         """Whether the thread waits for the loop, which deals with a failure or a stop."""
+        self._starting = 0
+        """Tasks that the thread has handed to the loop and that have not begun."""
+        self._tasks_lock = threading.RLock()
 
     def _submit(self, job: Callable[[], None]) -> None:
+        self._thread().submit(job)
+
+    def _thread(self) -> Worker:
+        """The thread, which begins at its first use. Raises what ``threading.Thread.start`` does."""
         if self._worker is None:
             actor_class: Any = self.actor_class
             # A copy: two threads cannot be in one context, and the loop runs tasks in ours.
@@ -85,7 +92,15 @@ class ThreadedCell(Cell):
             self._worker = Worker(
                 f"{actor_class.__name__}-{next(_numbers)}", actor_class.use_daemon_thread, self.own
             )
-        self._worker.submit(job)
+        return self._worker
+
+    def prepare(self) -> BaseException | None:
+        """Begin the thread; see :meth:`Cell.prepare`."""
+        try:
+            self._thread()
+        except Exception as error:  # the system has no more threads
+            return error
+        return None
 
     # -- messages, in the thread ------------------------------------------------------------------
 
@@ -186,19 +201,32 @@ class ThreadedCell(Cell):
         await asyncio.wait([back], timeout=2 * self.system.stop_grace)
         if back.done():
             return
+        self._abandon("its handler")
+        envelope = self.envelope
+        if envelope is not None and envelope[1] is not None:
+            envelope[1].try_fail(self.dead("was abandoned in its handler"))
+
+    async def give_up_hook(self, ending: asyncio.Future[BaseException | None]) -> None:
+        """Give the thread ``stop_grace`` to come back from a last hook, which nobody can cancel; then abandon it."""
+        await asyncio.wait([ending], timeout=self.system.stop_grace)
+        if not ending.done():
+            self._abandon("its last hook")
+
+    def _abandon(self, where: str) -> None:
+        """Let nothing more run in the thread. Its life cannot end, so there is no next one.
+
+        Args:
+            where: what it does not come back from.
+        """
         self._abandoned = True
         self.system.abandon(self)
         report(
             self,
-            ActorError(f"the thread of {self.path} does not come back from its handler and is abandoned"),
+            ActorError(f"the thread of {self.path} does not come back from {where} and is abandoned"),
             "on_receive",
         )
-        # Its life cannot end, so there is no next one.
         depart(self)
         self.state = STOPPING
-        envelope = self.envelope
-        if envelope is not None and envelope[1] is not None:
-            envelope[1].try_fail(self.dead("was abandoned in its handler"))
 
     def cut_off(self) -> None:
         """Do nothing: a thread's handler ends by itself, before anything else runs in the thread."""
@@ -208,8 +236,32 @@ class ThreadedCell(Cell):
         coroutine: Coroutine[Any, Any, Any],
         cancelled: Callable[[asyncio.CancelledError], None] | None = None,
     ) -> None:
-        """See :func:`actions.start_task`; the coroutine runs on the system's loop."""
-        self.system.on_loop(super().start_task, coroutine, cancelled)
+        """See :func:`actions.start_task`; the coroutine runs on the system's loop.
+
+        Raises:
+            TooManyTasks: ``max_tasks`` of them are under way, or on their way to the loop.
+        """
+        if asyncio._get_running_loop() is self.loop:
+            super().start_task(coroutine, cancelled)
+            return
+        with self._tasks_lock:
+            under_way = len(self.tasks or ()) + self._starting
+            if under_way >= self.actor_class.max_tasks:
+                coroutine.close()
+                raise TooManyTasks(f"{self.path} has {under_way} tasks under way")
+            self._starting += 1
+        if not self.system.on_loop(self._start_on_loop, coroutine, cancelled):
+            coroutine.close()
+            self.system.loop_closed()
+
+    def _start_on_loop(
+        self,
+        coroutine: Coroutine[Any, Any, Any],
+        cancelled: Callable[[asyncio.CancelledError], None] | None,
+    ) -> None:
+        with self._tasks_lock:  # a task counts once, also in the middle of this
+            self._starting -= 1
+            super().start_task(coroutine, cancelled)
 
     def retire(self) -> None:
         """End the thread."""

@@ -29,9 +29,10 @@ IDLE = ReceiveTimeout()
 
 def take_reply(cell: Cell) -> Future[Any]:
     """See :meth:`actors.Actor.take_reply`."""
-    reply, cell.reply = cell.reply, None
-    if reply is None:
+    reply = cell.reply
+    if reply is None or not reply.wanted:
         return Future()
+    cell.reply = None
     reply.target = None
     if cell.owed is None:
         cell.owed = {}
@@ -153,10 +154,11 @@ def stash(cell: Cell) -> None:
         cell.stashed = []
     if len(cell.stashed) >= cell.actor_class.stash_capacity:
         raise StashFull(f"{cell.path} has stashed {len(cell.stashed)} messages")
-    envelope = cell.envelope
-    if isinstance(envelope[0], Terminated):
-        envelope = (Restored(envelope[0]), *envelope[1:])
-    cell.stashed.append(envelope)
+    message = cell.envelope[0]
+    if isinstance(message, Terminated):
+        message = Restored(message)
+    # A new envelope, so that the next handling of the message, which may stash it again, is not taken for this one.
+    cell.stashed.append((message, *cell.envelope[1:]))
     cell.stashed_last = cell.envelope
     cell.reply = None
 

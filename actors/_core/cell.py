@@ -24,7 +24,6 @@ import asyncio
 import contextvars
 import itertools
 import uuid
-import weakref
 from collections import deque
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
@@ -52,6 +51,7 @@ if TYPE_CHECKING:
     from actors._core.envelope import Envelope
     from actors._core.instruments import Hooks
     from actors._core.standby import Standby
+    from actors._core.stopping import StopReplies
     from actors._core.supervision import Restart
     from actors._future import Future
     from actors._policy import RestartHistory, Supervision
@@ -167,7 +167,7 @@ class Cell:
     tasks: dict[asyncio.Task[Any], None] | None = field(init=False, default=None)
     start_waiters: list[Future[Any]] | None = field(init=False, default=None)
     stop_waiters: list[Future[Any]] | None = field(init=False, default=None)
-    stop_replies: dict[weakref.ref[Future[Any]], None] | None = field(init=False, default=None)
+    stop_replies: StopReplies | None = field(init=False, default=None)
     """Replies to requests to stop, settled when the actor has stopped; only those that somebody keeps."""
     _timers: Timers | None = field(init=False, default=None)
 
@@ -258,9 +258,13 @@ class Cell:
         except RuntimeError:
             self.system.check_loop()
 
+    def prepare(self) -> BaseException | None:
+        """Get what this life needs to run, at its start; return why that is not to be had."""
+        return None
+
     def resume(self) -> None:
-        """Be ready to handle messages, with ``on_receive``."""
-        self.receive = self.behaviours = self.handling = None
+        """Be ready to handle messages."""
+        self.handling = None
         self.state = RUNNING  # the last: from now on a sender's thread may wake the actor's own
 
     async def call(self, hook: str, *args: Any) -> None:
@@ -287,6 +291,10 @@ class Cell:
         ending = _outcome(result)
         ending.send(None)  # to its first line, as in _begin_following
         return task_of(self.loop, ending, self.context)
+
+    async def give_up_hook(self, ending: asyncio.Future[BaseException | None]) -> None:
+        """End a last hook that takes too long; see :func:`termination.give_up_hook`."""
+        await termination.give_up_hook(self, ending)
 
     async def end_handler(self, task: asyncio.Task[None] | None, grace: float) -> None:
         """Wait until the handler that is under way has ended; see :func:`termination.end_handler`."""

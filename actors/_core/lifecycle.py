@@ -87,6 +87,7 @@ def create(cell: Cell) -> None:
 
 
 def _construct(cell: Cell) -> None:
+    cell.receive = cell.behaviours = None  # before the constructor, which may call become()
     token = building.set(cell)
     try:
         actor = cell.actor_class(*cell.args, **cell.kwargs)
@@ -143,6 +144,8 @@ def _start_task_ended(cell: Cell, task: asyncio.Task[None]) -> None:
 
 
 def _start_ended(cell: Cell, hook: str, error: BaseException | None) -> None:
+    if error is None and cell.state is STARTING:
+        error = cell.prepare()
     if error is None:
         cell.started = True
         _running(cell)

@@ -46,7 +46,8 @@ def tell_when_closed(loop: asyncio.AbstractEventLoop, system: ActorSystem) -> No
 def runs_here(loop: Any, thread: int) -> bool:
     """Whether the calling thread, whose id is ``thread``, runs this loop now.
 
-    Asking asyncio for the running loop is a system call in Python 3.11. A loop that does not tell its thread is
-    taken for another thread's, which is slower and always right.
+    Asking asyncio for the running loop is a system call in Python 3.11, so only a loop that does not tell its thread,
+    such as uvloop's, is looked for so.
     """
-    return getattr(loop, "_thread_id", None) == thread
+    known = getattr(loop, "_thread_id", None)
+    return known == thread if known is not None else asyncio._get_running_loop() is loop

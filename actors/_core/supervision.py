@@ -64,6 +64,7 @@ def fail(cell: Cell, error: BaseException, where: str, *, resumable: bool = Fals
         work = Restart(cell, error, pause, failures).run()
     else:
         handler = suspend(cell, STOPPING)
+        cell.error = error  # who waits for the start, or asks, from now on hears why
         work = _give_up(cell, handler, error, failures, escalate=directive is Directive.ESCALATE)
     Procedure(work, cell.loop, cell.context)
 
@@ -122,7 +123,6 @@ async def _give_up(
     cell: Cell, handler: asyncio.Task[None] | None, error: BaseException, failures: int, *, escalate: bool
 ) -> None:
     """Stop the actor for good because of a failure."""
-    cell.error = error
     depart(cell)
     await cell.end_handler(handler, 0.0)
     await end_life(cell, ("on_failure", (type(error), error, error.__traceback__)))

@@ -170,10 +170,20 @@ async def _run_last(cell: Cell, hook: str, args: tuple[Any, ...]) -> None:
             report(cell, as_failure(cell, failure), hook)
         return
     report(cell, ActorError(f"{hook} of {cell.path} did not end within {system.hook_timeout:g} s"), hook)
+    await cell.give_up_hook(ending)
+
+
+async def give_up_hook(cell: Cell, ending: asyncio.Future[BaseException | None]) -> None:
+    """Cancel a last hook that takes too long; one that goes on for ``stop_grace`` all the same is left alone.
+
+    Args:
+        cell: the actor's.
+        ending: done when the hook has ended.
+    """
     ending.cancel()
-    await asyncio.wait([ending], timeout=system.stop_grace)
+    await asyncio.wait([ending], timeout=cell.system.stop_grace)
     if not ending.done():
-        system.abandon(cell)
+        cell.system.abandon(cell)
 
 
 def _end_tasks(cell: Cell) -> None:

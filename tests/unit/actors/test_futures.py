@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from typing import Any
 
 import pytest
@@ -188,3 +189,72 @@ async def test_a_cancelled_derived_future_stays_cancelled_although_its_source_is
             await derived
         with pytest.raises(asyncio.CancelledError):
             derived.get()
+
+
+@virtual_time
+@pytest.mark.parametrize(
+    "derive",
+    [
+        lambda ask, note: ask.map(note),
+        lambda ask, note: ask.map(lambda value: [value]).filter(note),
+        lambda ask, note: ask.map(lambda value: [value]).reduce(lambda _, value: note(value), 0),
+    ],
+)
+async def test_two_awaiters_of_a_derived_future_compute_it_once(derive: Any) -> None:
+    calls: list[Any] = []
+
+    def note(value: Any) -> Any:
+        calls.append(value)
+        return [value]
+
+    async with virtual_system() as system:
+        (ask,) = asks(system, 1.0)
+        derived = derive(ask, note)
+        first, second = await asyncio.gather(derived, derived)
+        assert first is second and calls == [1.0]
+
+
+@virtual_time
+async def test_a_function_that_raises_is_called_once_for_all_awaiters() -> None:
+    calls: list[Any] = []
+
+    def fail(value: Any) -> Any:
+        calls.append(value)
+        raise ValueError("no")
+
+    async with virtual_system() as system:
+        (ask,) = asks(system, 1.0)
+        derived = ask.map(fail)
+        found = await asyncio.gather(derived, derived, return_exceptions=True)
+        assert found[0] is found[1] and isinstance(found[0], ValueError) and calls == [1.0]
+
+
+@virtual_time
+@pytest.mark.parametrize("how", ["callback", "callback of a derived future", "task"])
+async def test_the_reply_to_a_stop_lives_as_long_as_somebody_waits_for_it(how: str) -> None:
+    heard: list[str] = []
+
+    async def wait(ref: ActorRef[Any]) -> None:
+        await ref.stop(block=False)
+        heard.append("stopped")
+
+    def stop(ref: ActorRef[Any]) -> None:
+        if how == "task":
+            asyncio.get_running_loop().create_task(wait(ref))
+        elif how == "callback":
+            ref.stop(block=False).add_done_callback(lambda _: heard.append("stopped"))
+        else:
+            ref.stop(block=False).map(str).add_done_callback(lambda _: heard.append("stopped"))
+
+    async with virtual_system() as system:
+        ref = busy_sleeper(system, [])
+        stop(ref)
+        await asyncio.sleep(1)
+        gc.collect()
+        given_up = asyncio.ensure_future(wait(ref))
+        await asyncio.sleep(1)
+        given_up.cancel()
+        await asyncio.sleep(1)
+        assert len(ref._cell.stop_replies or ()) == 1, "one that was given up is kept"
+        await asyncio.sleep(20)
+        assert heard == ["stopped"]

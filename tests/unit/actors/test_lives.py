@@ -370,3 +370,126 @@ async def test_a_dead_ref_holds_neither_the_instance_nor_the_locals_of_its_failu
             await ref.ask("anybody?", block=False)
         assert repr(caught.value.__cause__) == "KeyError('boom')"
         assert ref.statistics().state == "stopped" and ref.path and repr(ref)
+
+
+# -- behaviours and stashed messages ----------------------------------------------------------------
+
+
+@virtual_time
+@pytest.mark.parametrize("hook", ["__init__", "after_restart", "on_start"])
+async def test_a_behaviour_that_a_life_begins_with_holds(hook: str) -> None:
+    class Changing(Actor):
+        def __init__(self) -> None:
+            super().__init__()
+            self.change("__init__")
+
+        def change(self, where: str) -> None:
+            if where == hook:
+                self.become(self.other, discard_old=False)
+
+        def after_restart(self, error: BaseException) -> None:
+            self.change("after_restart")
+
+        def on_start(self) -> None:  # type: ignore[override]
+            self.change("on_start")
+
+        def on_receive(self, message: Any) -> str:
+            if message == "fail":
+                raise OSError
+            return "on_receive"
+
+        def other(self, message: Any) -> str:
+            if message == "fail":
+                raise OSError
+            if message == "back":
+                self.unbecome()
+            return "other"
+
+    async with virtual_system() as system:
+        ref = system.spawn(Changing, supervision=SOON)
+        for life in range(2):
+            held = "on_receive" if hook == "after_restart" and life == 0 else "other"
+            assert await ref.ask("hello", block=False) == held
+            await ref.ask("back", block=False)
+            assert await ref.ask("hello", block=False) == "on_receive"
+            ref.tell("fail")
+
+
+@virtual_time
+async def test_stashed_messages_are_stashed_again_after_a_restart() -> None:
+    class Connecting(Actor):  # of docs/actors.md
+        connected = False
+
+        def on_receive(self, message: Any) -> str | None:
+            if message == "fail":
+                raise OSError
+            if message == "connected":
+                self.connected = True
+                self.unstash_all()
+            elif self.connected:
+                return f"sent {message}"
+            else:
+                self.stash()
+            return None
+
+    async with virtual_system() as system:
+        ref = system.spawn(Connecting, supervision=SOON)
+        replies = [ref.ask(text, block=False) for text in ("a", "b")]
+        for message in ("fail", "fail", "connected"):
+            ref.tell(message)
+            await asyncio.sleep(1)
+        assert [await reply for reply in replies] == ["sent a", "sent b"]
+
+
+@virtual_time
+async def test_a_message_is_stashed_once_in_each_handling() -> None:
+    refused: list[str] = []
+
+    class Twice(Actor):
+        handled = 0
+
+        def on_receive(self, message: Any) -> Any:
+            self.handled += 1
+            if self.handled > 2:
+                return self.handled
+            self.stash()
+            self.unstash_all()
+            try:
+                self.stash()
+            except ValueError as error:
+                refused.append(str(error))
+
+    async with virtual_system() as system:
+        assert await system.spawn(Twice).ask("m", block=False) == 3
+    assert refused == ["this message is stashed already"] * 2
+
+
+@virtual_time
+async def test_an_instance_from_before_ends_nothing_of_the_next_one() -> None:
+    instances: list[Actor] = []
+    seen: list[Any] = []
+
+    class Watching(Actor):
+        def on_start(self) -> None:  # type: ignore[override]
+            instances.append(self)
+            self.set_timer("t", 1.0, "tick")
+            self.watch(other)
+
+        def on_receive(self, message: Any) -> None:
+            if message == "fail":
+                raise OSError
+            seen.append(message)
+
+    async with virtual_system() as system:
+        other = system.spawn(Echo)
+        ref = system.spawn(Watching, supervision=SOON)
+        ref.tell("fail")
+        await asyncio.sleep(0.5)
+        old, new = instances
+        old.cancel_timer("t")
+        old.unwatch(other)
+        assert new.has_timer("t") and not old.has_timer("t")
+        await asyncio.sleep(1)
+        await other.stop(block=False)
+        await asyncio.sleep(1)
+    assert [each if each == "tick" else type(each).__name__ for each in seen] == ["tick", "Terminated"]

@@ -1,0 +1,216 @@
+"""Actors with threads at their limits: hooks that do not come back, threads that cannot start, too many tasks."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import threading
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from actors import (
+    Actor,
+    ActorDeadError,
+    ActorFailed,
+    ActorSystem,
+    Backoff,
+    Piped,
+    Supervision,
+    ThreadedActor,
+    TooManyTasks,
+)
+from actors._core.loops import runs_here
+
+SOON = Supervision(backoff=Backoff(first=0.001, most=0.002))
+
+
+class Blocking(ThreadedActor):
+    """Blocks in the hook of this name until the gate is opened."""
+
+    use_daemon_thread = True
+
+    def __init__(self, hook: str, gate: threading.Event, lives: list[Any]) -> None:
+        super().__init__()
+        self.hook, self.gate = hook, gate
+        lives.append(self)
+
+    def block(self, hook: str) -> None:
+        if hook == self.hook:
+            self.gate.wait(30)
+
+    def on_failure(self, *failure: Any) -> None:
+        self.block("on_failure")
+
+    def before_restart(self, error: BaseException) -> None:
+        self.block("before_restart")
+
+    def on_stop(self) -> None:
+        self.block("on_stop")
+
+    def on_receive(self, message: Any) -> Any:
+        if isinstance(message, BaseException):
+            raise message
+        return message
+
+
+@pytest.fixture
+def gate() -> Iterator[threading.Event]:
+    made = threading.Event()
+    yield made
+    made.set()
+
+
+@pytest.mark.parametrize("hook", ["on_failure", "before_restart", "on_stop"])
+async def test_a_thread_that_does_not_come_back_from_a_last_hook_is_abandoned(
+    gate: threading.Event, hook: str
+) -> None:
+    lives: list[Any] = []
+    failures: list[Any] = []
+    system = ActorSystem(stop_grace=0.01, hook_timeout=0.01)
+    system.events.subscribe(failures.append, ActorFailed)
+    ref = await system.spawn(Blocking, hook, gate, lives, name="blocking", supervision=SOON)
+    if hook == "on_stop":
+        await ref.stop(block=False)
+    else:
+        ref.tell(OSError("fail"))
+        queued = ref.ask("queued", block=False, timeout=30)
+        with pytest.raises(ActorDeadError):
+            await queued
+    assert not ref.is_alive() and len(lives) == 1, "a next life would wait behind the hook"
+    report = await system.stop()
+    assert len(report.left) == 1 and report.left[0].startswith("/blocking ("), report
+    texts = [str(each.error) for each in failures]
+    assert f"{hook} of /blocking did not end within 0.01 s" in texts
+    assert "the thread of /blocking does not come back from its last hook and is abandoned" in texts
+
+
+async def test_a_slow_last_hook_that_ends_in_the_grace_is_not_abandoned(gate: threading.Event) -> None:
+    lives: list[Any] = []
+    system = ActorSystem(stop_grace=30.0, hook_timeout=0.01)
+    failures: list[Any] = []
+    system.events.subscribe(failures.append, ActorFailed)
+    system.events.subscribe(
+        lambda event: gate.set() if "did not end" in str(event.error) else None, ActorFailed
+    )
+    ref = await system.spawn(Blocking, "before_restart", gate, lives, supervision=SOON)
+    ref.tell(OSError("fail"))
+    assert await ref.ask("next", block=False, timeout=30) == "next"
+    assert len(lives) == 2 and (await system.stop()).clean
+
+
+async def test_a_thread_that_cannot_start_is_a_failure_of_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    async with ActorSystem() as system:
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", refuse)
+            ref = system.spawn(Blocking, "none", threading.Event(), [], name="b")
+            with pytest.raises(ActorDeadError) as caught:
+                await ref
+        assert "can't start new thread" in repr(caught.value.__cause__)
+        while system.paths():
+            await asyncio.sleep(0)
+        assert not ref.is_alive()
+
+
+class Tasks(ThreadedActor):
+    """Begins background work when told to."""
+
+    use_daemon_thread = True
+    max_tasks = 2
+
+    def __init__(self, gate: asyncio.Event) -> None:
+        super().__init__()
+        self.gate = gate
+        self.outcomes: list[Any] = []
+
+    def on_receive(self, message: Any) -> Any:
+        if isinstance(message, Piped):
+            self.outcomes.append(message.value)
+        elif message == "pipe":
+            self.pipe_to_self(self.work())
+        elif message == "start":
+            self.start_task(self.work())
+        return len(self.outcomes)
+
+    async def work(self) -> str:
+        await self.gate.wait()
+        return "done"
+
+
+@pytest.mark.parametrize("message", ["pipe", "start"])
+async def test_too_many_tasks_are_refused_where_they_are_begun(message: str) -> None:
+    gate = asyncio.Event()
+    loop_errors: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: loop_errors.append(context))
+    async with ActorSystem() as system:
+        ref = system.spawn(Tasks, gate)
+        for _ in range(2):
+            await ref.ask(message, block=False, timeout=30)
+        with pytest.raises(TooManyTasks, match="has 2 tasks under way"):
+            await ref.ask(message, block=False, timeout=30)
+        gate.set()
+        while ref._cell.tasks:
+            await asyncio.sleep(0.001)
+        if message == "pipe":
+            while await ref.ask("count", block=False, timeout=30) < 2:
+                await asyncio.sleep(0.001)
+        await ref.ask(message, block=False, timeout=30)
+    assert not loop_errors
+
+
+class Reply:
+    """What an actor returns."""
+
+
+class Replying(ThreadedActor):
+    use_daemon_thread = True
+
+    def on_receive(self, message: Any) -> Any:
+        return Reply()
+
+
+class RepliesOnLoop(Actor):
+    def on_receive(self, message: Any) -> Any:
+        return Reply()
+
+
+async def _nothing_holds_an_answered_ask(kind: type[Any]) -> None:
+    async with ActorSystem() as system:
+        ref = system.spawn(kind)
+        reply = await ref.ask("m", block=False, timeout=60)
+        held = weakref.ref(reply)
+        del reply
+        await ref.ask("n", block=False)  # an actor keeps the last reply
+        gc.collect()
+        assert held() is None, "the timer of the ask holds the reply"
+
+
+@pytest.mark.parametrize("kind", [Replying, RepliesOnLoop])
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_the_timer_of_an_answered_ask_holds_nothing(kind: type[Any], loop: str) -> None:
+    if loop == "uvloop":
+        uvloop = pytest.importorskip("uvloop")
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_nothing_holds_an_answered_ask(kind))
+    else:
+        asyncio.run(_nothing_holds_an_answered_ask(kind))
+
+
+def test_a_loop_that_does_not_tell_its_thread_is_known_all_the_same() -> None:
+    uvloop = pytest.importorskip("uvloop")
+    loop = uvloop.new_event_loop()
+    assert not runs_here(loop, threading.get_ident())
+
+    async def look() -> tuple[bool, bool]:
+        here = runs_here(loop, threading.get_ident())
+        there = await asyncio.to_thread(lambda: runs_here(loop, threading.get_ident()))
+        return here, there
+
+    with contextlib.closing(loop):
+        assert loop.run_until_complete(look()) == (True, False)
