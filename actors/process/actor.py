@@ -139,7 +139,7 @@ class Host(Actor):
         super().__init__()
         self._arguments = args, kwargs
         self._restarted_for: BaseException | None = None
-        self._died: asyncio.Future[None] | None = None
+        self._died: asyncio.Future[BaseException] | None = None
         self._worker: WorkerProcess | None = None
         self._pickled(None)  # a mistake is the spawner's
 
@@ -170,6 +170,7 @@ class Host(Actor):
             self.path,
             self.hosted.max_message,
             on_taken=self._taken,
+            on_failed=self._tell_failed,
             on_died=self._actor_died,
             on_leave=self.stop,
         )
@@ -211,20 +212,23 @@ class Host(Actor):
         assert self._died is not None
         ends: list[asyncio.Future[Any]] = [worker.exited, self._died]
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-        if self._died.done():
-            error = self._died.exception() or ActorError("no error")
-        else:
-            error = await worker.death()
+        error = self._died.result() if self._died.done() else await worker.death()
         cell = self._cell
         if cell.envelope is not None:
             cell.failed_message = cell.envelope[0]
         if cell.reply is not None:
             cell.reply.try_fail(error)
-        raise error
+        # Not raised: SystemExit out of a task would end this program's loop.
+        cell.fail(error, "task")
 
     def _actor_died(self, error: BaseException) -> None:
         if self._died is not None and not self._died.done():
-            self._died.set_exception(error)
+            self._died.set_result(error)
+
+    def _tell_failed(self, error: BaseException) -> None:
+        """Fail for a told message that the actor had put aside: nobody else hears of it."""
+        if self._cell.actor is self:
+            self._cell.fail(error, "on_receive", resumable=True)
 
     # -- messages -----------------------------------------------------------------------------------
 
@@ -260,22 +264,38 @@ class Host(Actor):
     async def on_stop(self) -> None:  # type: ignore[override]
         """Run the worker's ``on_stop``, then end the process."""
         await self._last_hook("on_stop", ())
-        await self._end()
 
     async def on_failure(self, *failure: Any) -> None:  # type: ignore[override]
         """Run the worker's ``on_failure`` if the process is alive."""
         kind, error, _ = failure
         sent = _sendable(error)
-        await self._last_hook("on_failure", (type(sent) if sent is not error else kind, sent, None))
-        if self._cell.error is not None:  # it is not going to be restarted
-            await self._end()
+        args = (type(sent) if sent is not error else kind, sent, None)
+        # Before a restart, before_restart() comes yet.
+        await self._last_hook("on_failure", args, ends=self._cell.error is not None)
 
     async def before_restart(self, error: BaseException) -> None:
         """Run the worker's ``before_restart`` if the process is alive, then end it."""
         await self._last_hook("before_restart", (_sendable(error),))
-        await self._end()
 
-    async def _last_hook(self, name: str, args: tuple[Any, ...]) -> None:
+    async def _last_hook(self, name: str, args: tuple[Any, ...], *, ends: bool = True) -> None:
+        """Run one of the last hooks of the worker's actor; then end the process, whatever came of the hook.
+
+        Args:
+            name: the hook's.
+            args: for it.
+            ends: whether it is the last one, so that the process ends.
+        """
+        try:
+            await self._run_hook(name, args)
+        except asyncio.CancelledError:  # its time is over
+            if ends:
+                self.kill()
+            raise
+        finally:
+            if ends:
+                await self._end()
+
+    async def _run_hook(self, name: str, args: tuple[Any, ...]) -> None:
         worker = self._worker
         if worker is None or worker.exited.done() or not _is_ready(worker):
             return
@@ -292,8 +312,12 @@ class Host(Actor):
             self.kill()
 
     async def _end(self) -> None:
-        if self._worker is not None:
-            await self._worker.end(self.hosted.stop_timeout)
+        try:
+            if self._worker is not None:
+                await self._worker.end(self.hosted.stop_timeout)
+        except asyncio.CancelledError:
+            self.kill()
+            raise
 
     def kill(self) -> None:
         """Kill the process if there is one."""

@@ -51,6 +51,8 @@ class Kind(enum.IntEnum):
     """To the parent: the actor has asked for its own stop."""
     LOG = 9
     """To the parent: a log record."""
+    GIVEN_UP = 10
+    """To the worker: nobody waits for the reply to a call that was TAKEN."""
 
 
 class NotPicklable(ActorError):
@@ -83,9 +85,9 @@ def encode(kind: Kind, call: int, value: Any, what: str, limit: int) -> list[Par
     try:
         body = pickle.dumps(value, pickle.HIGHEST_PROTOCOL, buffer_callback=found.append)
         views = [each.raw() for each in found]
-    except MemoryError:
+    except (MemoryError, KeyboardInterrupt):
         raise
-    except Exception as error:
+    except BaseException as error:  # also SystemExit, of an object's own code
         raise NotPicklable(f"{what} cannot be pickled: {type(error).__name__}: {error}") from error
     length = len(body) + sum(LENGTH.size + view.nbytes for view in views)
     if length > limit:

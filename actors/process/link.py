@@ -6,7 +6,6 @@ import contextlib
 import logging
 import os
 import pickle
-import queue
 import select
 import threading
 import traceback
@@ -20,6 +19,12 @@ from actors.process.worker import OUT_OF_MEMORY
 
 PARENT_IS_GONE = 98
 """Exit code of a worker whose parent has ended."""
+
+SHARE = 5
+"""Bytes of ``max_message`` for each character of an error's text: four of UTF-8, the rest for what is around it."""
+
+CUT = "\n[...]\n"
+"""Stands for what was cut out of a text."""
 
 
 class Link:
@@ -69,20 +74,30 @@ class Link:
                 os._exit(PARENT_IS_GONE)
 
     def fail(self, kind: Kind, call: int, error: BaseException) -> None:
-        """Send an error; one that cannot be pickled as the text of its traceback."""
-        if isinstance(error, MemoryError):
-            self.out_of_memory()
-        text = "".join(traceback.format_exception(error))
-        error.__traceback__ = None
-        with contextlib.suppress(Exception):
-            error.add_note(f"In the worker process {os.getpid()}:\n{text.rstrip()}")
+        """Send an error; one that cannot be pickled, or is too large, as the text of its traceback."""
+        name, text = type(error).__qualname__, ""
         try:
+            if isinstance(error, MemoryError):
+                self.out_of_memory()
+            text = cut("".join(traceback.format_exception(error)).rstrip(), self.limit // SHARE)
+            error.__traceback__ = None
+            with contextlib.suppress(Exception):
+                error.add_note(f"In the worker process {os.getpid()}:\n{text}")
             pickle.loads(pickle.dumps(error))  # noqa: S301
             self.send(kind, call, error, "the error")
+        except MemoryError:
+            self.out_of_memory()
+            self._fail_in_words(kind, call, name)
+        except NotPicklable:
+            self._fail_in_words(kind, call, f"{name}, which is larger than max_message:\n{text}")
         except BaseException:  # whatever the error's own code raises
-            self.send(
-                kind, call, f"{type(error).__qualname__}, which cannot be pickled:\n{text}", "the error"
-            )
+            self._fail_in_words(kind, call, f"{name}, which cannot be pickled:\n{text}")
+
+    def _fail_in_words(self, kind: Kind, call: int, words: str) -> None:
+        try:
+            self.send(kind, call, cut(words, self.limit // SHARE), "the error")
+        except (NotPicklable, MemoryError):
+            self.send(kind, call, None, "the error")
 
     def out_of_memory(self) -> None:
         """End the process if it has a memory limit: what could not be allocated may be missed anywhere."""
@@ -99,49 +114,37 @@ def memory_limited() -> bool:
 
 
 class Reply(Future[Any]):
-    """The reply to a call: sent to the parent when it is settled.
+    """The reply to a call: sent to the parent when it is settled, by whatever method.
 
     Args:
         link: the connection.
         call: the number of the call.
-        asked: whether the parent wants the value.
+        wanted: whether the parent wants the value; for a tell only the end of its handler counts.
     """
 
-    def __init__(self, link: Link, call: int, asked: bool) -> None:
+    def __init__(self, link: Link, call: int, wanted: bool) -> None:
         super().__init__()
-        self._link, self.call, self._asked = link, call, asked
+        self._link, self.call, self.wanted = link, call, wanted
+        self._silent = False
 
-    def set(self, value: Any = None) -> None:
-        """See :meth:`Future.set`."""
-        if not self.try_set(value):
-            raise queue.Full
-
-    def set_exception(self, exc_info: Any = None) -> None:
-        """See :meth:`Future.set_exception`."""
-        plain: Future[Any] = Future()
-        plain.set_exception(exc_info)
-        if not self.try_fail(plain.exception() or RuntimeError("no error")):
-            raise queue.Full
-
-    def try_set(self, value: Any) -> bool:
-        """See :meth:`Future.try_set`."""
-        if not super().try_set(value):
+    def _settle(self, state: int, value: Any) -> bool:
+        if not super()._settle(state, value):
             return False
+        if self._silent:
+            return True
+        if not self.value_set():
+            self._link.fail(Kind.FAILED, self.call, value)
+            return True
         try:
-            self._link.send(Kind.DONE, self.call, value if self._asked else None, "the reply")
-        except NotPicklable as error:
+            self._link.send(Kind.DONE, self.call, value if self.wanted else None, "the reply")
+        except (NotPicklable, MemoryError) as error:
             self._link.fail(Kind.FAILED, self.call, error)
-        except MemoryError:
-            self._link.out_of_memory()
-            raise
         return True
 
-    def try_fail(self, error: BaseException) -> bool:
-        """See :meth:`Future.try_fail`."""
-        if not super().try_fail(error):
-            return False
-        self._link.fail(Kind.FAILED, self.call, error)
-        return True
+    def give_up(self) -> None:
+        """Cancel the reply without a word to the parent, where the asker has given up."""
+        self._silent = True
+        self.cancel()
 
 
 class Taken(Instrument):
@@ -164,12 +167,47 @@ class LogHandler(logging.Handler):
         self._link = link
 
     def emit(self, record: logging.LogRecord) -> None:
-        fields = {name: value for name, value in vars(record).items() if name not in ("args", "msg")}
+        """Send a record; one that cannot be sent is reported as by other handlers, and raises nothing."""
+        try:
+            self._send(record)
+        except Exception as error:  # also the record's own, such as arguments that do not fit
+            if isinstance(error, MemoryError):
+                self._link.out_of_memory()
+            self.handleError(record)
+
+    def _send(self, record: logging.LogRecord) -> None:
+        fields = {
+            name: value
+            for name, value in vars(record).items()
+            if name not in ("args", "msg", "exc_info") and _travels(value)
+        }
         if record.exc_info:
             fields["exc_text"] = record.exc_text or logging.Formatter().formatException(record.exc_info)
         fields |= {"msg": record.getMessage(), "args": None, "exc_info": None}
         try:
             self._link.send(Kind.LOG, 0, fields, "the record")
-        except NotPicklable:  # an ``extra`` of the user's
-            plain = {name: value for name, value in fields.items() if isinstance(value, (str, int, float))}
-            self._link.send(Kind.LOG, 0, plain, "the record")
+        except NotPicklable:  # larger than max_message
+            most = self._link.limit // SHARE // len(fields)
+            short = {
+                name: cut(value, most) if isinstance(value, str) else value for name, value in fields.items()
+            }
+            self._link.send(Kind.LOG, 0, short, "the record")
+
+
+def _travels(value: Any) -> bool:
+    """Whether the parent can read it: an ``extra`` of the program's may be anything."""
+    if value is None or type(value) in (str, int, float, bool):
+        return True
+    try:
+        pickle.loads(pickle.dumps(value))  # noqa: S301
+    except BaseException:  # whatever the value's own code raises
+        return False
+    return True
+
+
+def cut(text: str, most: int) -> str:
+    """Cut the middle out of a text that has more than ``most`` characters."""
+    if len(text) <= most:
+        return text
+    half = max(0, most - len(CUT)) // 2
+    return text[:half] + CUT + text[len(text) - half :]

@@ -19,6 +19,7 @@ import socket
 import sys
 import threading
 import types
+import weakref
 from typing import Any
 
 from actors._core import supervision
@@ -38,14 +39,23 @@ loading_main = False
 class WorkerCell(Cell):
     """The actor's cell in the worker: failures and stops are the parent's to decide on."""
 
-    __slots__ = ("link", "restarted_for")
+    __slots__ = ("ending", "link", "restarted_for")
 
+    ending: bool
+    """Whether the parent has begun to stop the actor."""
     link: Link
     restarted_for: BaseException | None
 
     def leave(self) -> None:
         """Ask the parent for the actor's stop, after the messages that wait there."""
         self.link.send(Kind.LEAVE, 0, None, "")
+
+    def request_stop(self) -> None:
+        """Ask the parent for the stop, unless it comes from there."""
+        if self.ending:
+            super().request_stop()
+        else:
+            self.leave()
 
     async def call(self, hook: str, *args: Any) -> None:
         """Run a hook; after a restart, ``after_restart`` before ``on_start``."""
@@ -101,7 +111,8 @@ class Worker:
         self._sock = sock
         self._link = Link(sock.fileno())
         self._cell: WorkerCell | None = None
-        self._started = False
+        self._replies: weakref.WeakValueDictionary[int, Reply] = weakref.WeakValueDictionary()
+        """The replies that somebody holds, by their calls."""
         self._jobs: set[asyncio.Task[None]] = set()
 
     async def serve(self) -> None:
@@ -125,6 +136,8 @@ class Worker:
             self._call(frame)
         elif frame.kind == Kind.HOOK:
             self._job(self._hook(frame))
+        elif frame.kind == Kind.GIVEN_UP and (reply := self._replies.get(frame.call)) is not None:
+            reply.give_up()
 
     def _job(self, coroutine: Any) -> None:
         task = asyncio.get_running_loop().create_task(coroutine)
@@ -136,21 +149,25 @@ class Worker:
     async def _start(self, frame: Frame) -> None:
         try:
             spec: Spec = decode(frame, "the actor's settings")
-            spec.prepare()
-            sys.modules["__main__"] = sys.modules["__mp_main__"] = _LazyMain(spec.main_name, spec.main_path)
             self._link.limit = spec.limit
-            _log_to(self._link, spec.log_level)
+            self._prepare(spec)
             actor_class, args, kwargs, error = pickle.loads(spec.actor)  # noqa: S301 - from the parent, as all frames
             system = ActorSystem(f"worker of {spec.path}", stop_grace=spec.stop_grace)
             system.instrument(Taken(self._link))
             cell = WorkerCell(system, None, actor_class, args, kwargs, spec.name, STOP_ON_FAILURE)
-            cell.link, cell.path, cell.restarted_for = self._link, spec.path, error
+            cell.link, cell.path, cell.restarted_for, cell.ending = self._link, spec.path, error, False
             self._cell = cell
             await system.add(cell, system.top)
         except Exception as failure:
             self._link.fail(Kind.DIED, 0, failure)
             return
         self._link.send(Kind.DONE, 0, None, "")
+
+    def _prepare(self, spec: Spec) -> None:
+        """Set up this process."""
+        spec.prepare()
+        sys.modules["__main__"] = sys.modules["__mp_main__"] = _LazyMain(spec.main_name, spec.main_path)
+        _log_to(self._link, spec.log_level)
 
     def _call(self, frame: Frame) -> None:
         assert self._cell is not None
@@ -162,7 +179,7 @@ class Worker:
         except MemoryError:
             self._link.out_of_memory()
             raise
-        reply = Reply(self._link, frame.call, asked)
+        self._replies[frame.call] = reply = Reply(self._link, frame.call, asked)
         with trace_as(None if trace is None else TraceContext.parse(trace)):
             self._cell.ref.forward(message, reply)
 
@@ -182,6 +199,7 @@ class Worker:
 
     async def _stop(self, cell: WorkerCell) -> None:
         """Stop the actor; its handler has had its grace in the parent, and is cancelled."""
+        cell.ending = True
         stopping = asyncio.ensure_future(cell.system.stop())
         await asyncio.sleep(0)
         if cell.task is not None:

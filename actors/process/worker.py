@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import os
 import select
@@ -25,14 +26,12 @@ from typing import IO, Any
 from actors._errors import ActorError
 from actors._future import Future
 from actors.process.frames import Frame, FrameReader, Kind, NotPicklable, Part, decode, encode
+from actors.process.output import Lines, log_line, log_record
 
 logger = logging.getLogger("actors.worker")
 
 OUT_OF_MEMORY = 97
 """Exit code of a worker that has reached its memory limit."""
-
-LINE = 16 * 1024
-"""Bytes after which a line of output is logged in pieces."""
 
 LAST_LINES = 20
 """Lines of standard error that a crash report quotes."""
@@ -69,6 +68,7 @@ class WorkerProcess:
         limit: the most bytes of a frame.
         on_taken: called when the handler of the current call has returned without an answer; returns the future
             that gets the answer, or None if nobody waits for it.
+        on_failed: called with the error when a told message that the actor had put aside has failed.
         on_died: called with the error when the actor failed outside of a call.
         on_leave: called when the actor has asked for its own stop.
     """
@@ -80,6 +80,7 @@ class WorkerProcess:
         limit: int,
         *,
         on_taken: Callable[[], Future[Any] | None],
+        on_failed: Callable[[BaseException], None],
         on_died: Callable[[BaseException], None],
         on_leave: Callable[[], None],
     ) -> None:
@@ -88,12 +89,18 @@ class WorkerProcess:
         """Done with the exit code when the process has ended; None if it could not be launched."""
         self.ready: asyncio.Future[None] = loop.create_future()
         self._loop, self.path, self._limit = loop, path, limit
-        self._on_taken, self._on_died, self._on_leave = on_taken, on_died, on_leave
+        self._on_taken, self._on_failed, self._on_died, self._on_leave = (
+            on_taken,
+            on_failed,
+            on_died,
+            on_leave,
+        )
         self._process: subprocess.Popen[bytes] | None = None
         self._launch_error: OSError | None = None
         self._killed = False
         self._transport: asyncio.Transport | None = None
         self._calls: dict[int, asyncio.Future[Any] | Future[Any] | None] = {}
+        """The calls without an answer. Once TAKEN has come, with the asker's future, or None for a tell."""
         self._last_call = 0
         self._open = 0
         """Streams from the worker that have not ended: frames, output, errors."""
@@ -186,14 +193,14 @@ class WorkerProcess:
 
     async def _listen(self, pipe: IO[bytes], level: int) -> None:
         transport, _ = await self._loop.connect_read_pipe(
-            lambda: _Lines(self._line, level, self._closed), pipe
+            lambda: Lines(self._line, level, self._closed), pipe
         )
         self._pipes.append(transport)
 
     def _line(self, level: int, line: str) -> None:
         if level == logging.WARNING:
             self.last_lines.append(line)
-        logger.log(level, "%s (pid %s): %s", self.path, self.pid, line)
+        log_line(level, line, self.path, self.pid)
 
     # -- calls --------------------------------------------------------------------------------------
 
@@ -226,17 +233,34 @@ class WorkerProcess:
         if kind in (Kind.DONE, Kind.FAILED):
             self._answered(frame)
         elif kind == Kind.TAKEN:
-            if self._settle(self._calls.get(frame.call), None, None):
-                self._calls[frame.call] = self._on_taken()
+            self._taken(frame.call)
         elif kind == Kind.LOG:
-            _log(decode(frame, "a log record"))
+            log_record(frame, self.path, self.pid)
         elif kind == Kind.LEAVE:
             self._on_leave()
         elif kind == Kind.DIED:
             self._failed(self._error_of(frame))
 
+    def _taken(self, number: int) -> None:
+        """Let the parent's handler go on, and keep the asker for the answer that comes later."""
+        answer = self._calls.get(number)
+        if not isinstance(answer, asyncio.Future) or answer.done():
+            return  # put aside or taken over again: the handler that runs now is another call's
+        self._calls[number] = asker = self._on_taken()
+        answer.set_result(None)
+        if asker is not None:
+            asker.add_done_callback(functools.partial(self._given_up, number))
+
+    def _given_up(self, number: int, asker: Future[Any]) -> None:
+        """Tell the worker that the asker does not wait any more, unless the answer is what has come."""
+        if self._calls.get(number) is asker:
+            del self._calls[number]
+            self._write(encode(Kind.GIVEN_UP, number, None, "the news", self._limit))
+
     def _answered(self, frame: Frame) -> None:
-        answer = self.ready if frame.call == 0 else self._calls.pop(frame.call, None)
+        if frame.call and frame.call not in self._calls:
+            return  # its asker has given up
+        answer = self._calls.pop(frame.call) if frame.call else self.ready
         value, error = None, None
         try:
             if frame.kind == Kind.DONE:
@@ -245,14 +269,19 @@ class WorkerProcess:
                 error = self._error_of(frame)
         except NotPicklable as failure:
             error = failure
-        self._settle(answer, value, error)
+        if answer is not None:
+            self._settle(answer, value, error)
+        elif error is not None:
+            self._on_failed(error)
 
     def _error_of(self, frame: Frame) -> BaseException:
         try:
             error = decode(frame, f"an error of {self.path}")
         except NotPicklable as failure:
             return failure
-        return error if isinstance(error, BaseException) else ActorError(repr(error))
+        if isinstance(error, BaseException):
+            return error
+        return ActorError(str(error or f"an error of {self.path} is larger than max_message"))
 
     def _failed(self, error: BaseException) -> None:
         if self.ready.done():
@@ -261,19 +290,23 @@ class WorkerProcess:
             self._settle(self.ready, None, error)
 
     @staticmethod
-    def _settle(answer: Any, value: Any, error: BaseException | None) -> bool:
-        if answer is None or answer.done():
-            return False
+    def _settle(answer: asyncio.Future[Any] | Future[Any], value: Any, error: BaseException | None) -> None:
+        if answer.done():
+            return
         if isinstance(answer, Future):
-            return answer.try_set(value) if error is None else answer.try_fail(error)
-        if error is None:
+            if error is None:
+                answer.try_set(value)
+            elif isinstance(error, asyncio.CancelledError):  # the actor has cancelled the reply
+                answer.cancel()
+            else:
+                answer.try_fail(error)
+        elif error is None:
             answer.set_result(value)
         else:
             if isinstance(error, StopIteration):  # no asyncio future takes it
                 error = _from_stop_iteration(error)
             answer.set_exception(error)
             answer.exception()  # it may be that nobody waits any more
-        return True
 
     # -- the end --------------------------------------------------------------------------------------
 
@@ -342,38 +375,8 @@ class WorkerProcess:
         self.close()
 
 
-class _Lines(asyncio.Protocol):
-    """Splits a stream into lines for the log."""
-
-    def __init__(self, on_line: Callable[[int, str], None], level: int, on_end: Callable[[], None]) -> None:
-        self._on_line, self._level, self._on_end = on_line, level, on_end
-        self._rest = b""
-
-    def data_received(self, data: bytes) -> None:
-        """Log the lines that are complete."""
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        while len(self._rest) > LINE:
-            lines.append(self._rest[:LINE])
-            self._rest = self._rest[LINE:]
-        for line in lines:
-            self._on_line(self._level, line.decode(errors="backslashreplace"))
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Log what is left."""
-        if self._rest:
-            self._on_line(self._level, self._rest.decode(errors="backslashreplace"))
-        self._on_end()
-
-
 def _from_stop_iteration(error: StopIteration) -> RuntimeError:
     """What a coroutine makes of it."""
     made = RuntimeError("handler raised StopIteration")
     made.__cause__ = error
     return made
-
-
-def _log(fields: dict[str, Any]) -> None:
-    record = logging.makeLogRecord(fields)
-    target = logging.getLogger(record.name)
-    if target.isEnabledFor(record.levelno):
-        target.handle(record)

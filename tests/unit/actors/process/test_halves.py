@@ -1,0 +1,501 @@
+"""What the two halves of a process actor tell each other, without a process: replies, failures, stops, log records."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import pickle
+import socket
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+
+from actors import (
+    Actor,
+    ActorDeadError,
+    ActorError,
+    ActorFailed,
+    ActorRef,
+    ActorSystem,
+    Backoff,
+    Directive,
+    Future,
+    OnError,
+    ProcessActor,
+    Supervision,
+    Timeout,
+)
+from actors.process.frames import Frame, FrameReader, Kind, decode, encode
+from actors.process.link import Link, LogHandler, Reply, cut
+from actors.process.worker import WorkerProcess
+from tests.support import eventually
+from tests.unit.actors.process.halves import Here, in_this_process, settled
+
+LIMIT = 1 << 20
+SOON = Supervision(backoff=Backoff(first=0.001, most=0.002))
+
+
+class Queue(ProcessActor):
+    """Does what its messages say; what is told to it, it puts aside until ``open`` has come twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.opened = 0
+        self.replies: list[Future[Any]] = []
+        self.told: list[Any] = []
+        self.asked: list[bool] = []
+        self.child: ActorRef[Any] | None = None
+
+    def on_receive(self, message: Any) -> Any:
+        self.asked.append(self.is_asked)
+        if isinstance(message, BaseException):
+            raise message
+        action = getattr(self, message.split()[0])
+        return action(message)
+
+    def open(self, _: Any) -> str:
+        self.opened += 1
+        self.unstash_all()
+        return "opened"
+
+    def wait(self, message: Any) -> Any:
+        if self.opened < 2:
+            return self.stash()
+        if message == "wait and fail":
+            raise KeyError(message)
+        return f"{message} is done"
+
+    def get(self, _: Any) -> None:
+        self.replies.append(self.take_reply())
+
+    def put(self, message: Any) -> bool:
+        return any(self.replies.pop(0).try_set(message) for _ in tuple(self.replies))
+
+    def cancel(self, _: Any) -> None:
+        self.replies.pop(0).cancel()
+
+    def expire(self, _: Any) -> None:
+        self.replies.pop(0).expire(1.5)
+
+    def delegate(self, message: Any) -> None:
+        if self.child is None:
+            self.child = self.spawn(Later)
+        self.child.forward(message, self.take_reply())
+
+    def exit(self, _: Any) -> None:
+        self.set_timer("exit", 0.0, SystemExit(3))
+
+    def no_more(self, _: Any) -> None:
+        self.set_timer("exit", 0.0, StopIteration())
+
+    def leave(self, _: Any) -> None:
+        self.actor_ref.stop(block=False)
+
+    def echo(self, message: Any) -> Any:
+        return message
+
+    async def unpicklable(self, message: Any) -> Any:
+        return Exits()
+
+
+class Exits:
+    def __reduce__(self) -> Any:
+        raise SystemExit(3)
+
+
+class Later(Actor):
+    """Takes replies over, and answers when the next message comes."""
+
+    replies: list[Future[Any]]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.replies = []
+
+    def on_receive(self, message: Any) -> None:
+        for each in self.replies:
+            each.set(f"not {message}")
+        self.replies = [self.take_reply()]
+
+
+class Hooks(Queue):
+    """Its last hooks fail."""
+
+    def before_restart(self, error: BaseException) -> None:
+        raise OSError("before_restart")
+
+    def on_stop(self) -> None:
+        raise OSError("on_stop")
+
+
+class Slow(Queue):
+    async def before_restart(self, error: BaseException) -> None:
+        await asyncio.Event().wait()
+
+
+class Small(Queue):
+    max_message = 5000
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[Here]:
+    return in_this_process(monkeypatch)
+
+
+@pytest.fixture
+async def system(made: list[Here]) -> AsyncIterator[ActorSystem]:
+    async with ActorSystem(stop_grace=0.1) as system:
+        yield system
+
+
+def asked(ref: ActorRef[Any], message: Any) -> Future[Any]:
+    return ref.ask(message, block=False, timeout=30)
+
+
+async def restarted(ref: ActorRef[Any], times: int = 1) -> None:
+    await eventually(lambda: _restarts(ref), lambda found: found == times)
+
+
+async def _restarts(ref: ActorRef[Any]) -> int:
+    return ref.statistics().restarts
+
+
+# -- replies ----------------------------------------------------------------------------------------
+
+
+def frame(kind: Kind, call: int, value: Any = None) -> Frame:
+    return Frame(kind, call, 0, memoryview(pickle.dumps(value)))
+
+
+async def test_a_call_is_taken_once() -> None:
+    """What the worker says of a message that it handles again concerns neither its asker nor the call under way."""
+    loop = asyncio.get_running_loop()
+    askers = [Future(), Future()]
+    left = list(askers)
+    worker = WorkerProcess(
+        loop,
+        "/k",
+        LIMIT,
+        on_taken=lambda: left.pop(0),
+        on_failed=pytest.fail,
+        on_died=pytest.fail,
+        on_leave=pytest.fail,
+    )
+    calls = []
+    for _ in askers:
+        calls.append(worker.call(Kind.CALL, "m", "it"))
+        worker._read(frame(Kind.TAKEN, len(calls)))
+    third = worker.call(Kind.CALL, "m", "it")
+    worker._read(frame(Kind.DONE, 3, "third"))
+    worker._read(frame(Kind.TAKEN, 1))
+    assert await third == "third" and [await each for each in calls] == [None, None]
+    assert not any(each.done() for each in askers)
+    worker._read(frame(Kind.DONE, 2, "second"))
+    worker._read(frame(Kind.FAILED, 1, ValueError("first")))
+    assert askers[1].value() == "second" and isinstance(askers[0].exception(), ValueError)
+    assert not worker._calls
+
+
+async def test_messages_that_are_put_aside_twice_are_answered_once_each(system: ActorSystem) -> None:
+    ref = system.spawn(Queue)
+    waiting = [asked(ref, f"wait {number}") for number in range(3)]
+    assert await asked(ref, "open") == "opened"
+    assert await asked(ref, "echo") == "echo"
+    assert not any(each.done() for each in waiting), "put aside again"
+    assert await asked(ref, "open") == "opened"
+    assert [await each for each in waiting] == [f"wait {number} is done" for number in range(3)]
+
+
+async def test_a_reply_that_a_child_takes_over_too(system: ActorSystem) -> None:
+    ref = system.spawn(Queue)
+    first = asked(ref, "delegate a")
+    assert await asked(ref, "echo") == "echo" and not first.done()
+    ref.tell("delegate b")
+    assert await first == "not delegate b"
+
+
+@pytest.mark.parametrize("directive", [Directive.RESTART, Directive.RESUME])
+async def test_a_tell_that_fails_after_it_was_put_aside_is_supervised(
+    system: ActorSystem, directive: Directive
+) -> None:
+    failures: list[Any] = []
+    system.events.subscribe(failures.append, ActorFailed)
+    ref = system.spawn(
+        Queue, supervision=Supervision(OnError((KeyError, directive)), backoff=Backoff(first=0.001))
+    )
+    ref.tell("wait and fail")
+    for _ in range(2):
+        with contextlib.suppress(KeyError, ActorDeadError):
+            await asked(ref, "open")
+    await eventually(lambda: _count(failures), lambda found: found == 1)
+    assert isinstance(failures[0].error, KeyError) and failures[0].directive == directive.value
+    assert await asked(ref, "echo") == "echo"
+    assert ref.statistics().restarts == (directive is Directive.RESTART)
+
+
+async def _count(found: list[Any]) -> int:
+    return len(found)
+
+
+@pytest.mark.parametrize("how", ["cancel", "expire"])
+async def test_an_asker_that_gives_up_is_told_to_the_worker(
+    system: ActorSystem, made: list[Here], how: str
+) -> None:
+    ref = system.spawn(Queue)
+    first, second = asked(ref, "get"), asked(ref, "get")
+    await asked(ref, "echo")
+    _ = first.cancel() if how == "cancel" else first.expire(0.5)
+    await settled()
+    assert await asked(ref, "put item") is True
+    assert await second == "put item", "the item went to an asker that was gone"
+    assert not made[0]._calls
+    assert all(each.done() for each in made[0].worker._replies.values()), "the worker keeps an open reply"
+
+
+async def test_a_message_that_was_put_aside_and_given_up_is_not_handled(
+    system: ActorSystem, made: list[Here]
+) -> None:
+    ref = system.spawn(Queue)
+    waiting = asked(ref, "wait")
+    await asked(ref, "echo")
+    waiting.cancel()
+    await settled()
+    for _ in range(2):
+        await asked(ref, "open")
+    assert made[0].actor.asked == [True] * 4, "the message was handled again"
+
+
+async def test_a_reply_that_the_actor_cancels_or_expires(system: ActorSystem) -> None:
+    ref = system.spawn(Queue)
+    first, second = asked(ref, "get"), asked(ref, "get")
+    ref.tell("cancel")
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    ref.tell("expire")
+    with pytest.raises(Timeout, match=r"1\.5 seconds"):
+        await second
+    assert await asked(ref, "echo") == "echo"
+
+
+async def test_a_tell_is_no_ask(system: ActorSystem, made: list[Here]) -> None:
+    ref = system.spawn(Queue)
+    ref.tell("get")
+    ref.tell("put item")
+    assert await asked(ref, "echo") == "echo"
+    assert made[0].actor.asked == [False, False, True]
+    assert not made[0]._calls, "a reply to nobody keeps a call"
+
+
+async def test_a_reply_whose_pickling_exits_is_an_error(system: ActorSystem) -> None:
+    ref = system.spawn(Queue)
+    with pytest.raises(ActorError, match="the reply cannot be pickled: SystemExit: 3"):
+        await asked(ref, "unpicklable")
+    assert await asked(ref, "echo") == "echo"
+
+
+async def test_an_actor_that_stops_by_its_own_ref_stops(system: ActorSystem, made: list[Here]) -> None:
+    ref = system.spawn(Queue)
+    ref.tell("leave")
+    last = asked(ref, "echo")
+    assert await last == "echo", "a message that was there before the stop is handled"
+    await eventually(lambda: _alive(ref), lambda alive: not alive)
+    await eventually(lambda: _ends(made), lambda found: found == [True])
+
+
+async def _alive(ref: ActorRef[Any]) -> bool:
+    return ref.is_alive()
+
+
+async def _ends(made: list[Here]) -> list[bool]:
+    return [each.exited.done() for each in made]
+
+
+# -- failures ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("message", "kind"), [("exit", SystemExit), ("no_more", StopIteration)])
+async def test_an_exit_outside_of_a_call_is_a_failure_of_its_actor_alone(
+    system: ActorSystem, made: list[Here], message: str, kind: type[BaseException]
+) -> None:
+    failures: list[Any] = []
+    system.events.subscribe(failures.append, ActorFailed)
+    ref = system.spawn(Queue, supervision=SOON)
+    ref.tell(message)
+    await restarted(ref)
+    assert await asked(ref, "echo") == "echo"
+    assert type(failures[0].error) is kind
+    assert [each.exited.done() for each in made] == [True, False]
+
+
+async def test_a_worker_ends_although_its_last_hook_fails(system: ActorSystem, made: list[Here]) -> None:
+    ref = system.spawn(Hooks, supervision=SOON)
+    ref.tell(ValueError("fail"))
+    await restarted(ref)
+    assert await asked(ref, "echo") == "echo"
+    assert [each.exited.done() for each in made] == [True, False]
+    await ref.stop(block=False)
+    assert made[1].exited.done()
+
+
+async def test_a_worker_ends_although_the_error_is_too_large_for_its_last_hook(
+    system: ActorSystem, made: list[Here]
+) -> None:
+    ref = system.spawn(Small, supervision=SOON)
+    await ref
+    ref._cell.fail(ValueError("x" * 6000), "task")
+    await restarted(ref)
+    assert await asked(ref, "echo") == "echo"
+    assert [each.exited.done() for each in made] == [True, False]
+
+
+async def test_a_worker_is_killed_when_its_last_hook_is_cut_short(made: list[Here]) -> None:
+    async with ActorSystem(stop_grace=0.1, hook_timeout=0.01) as system:
+        ref = system.spawn(Slow, supervision=SOON)
+        ref.tell(ValueError("fail"))
+        await restarted(ref)
+        assert await asked(ref, "echo") == "echo"
+        assert [each.killed for each in made] == [True, False]
+        assert made[0].exited.done()
+
+
+# -- what cannot be sent ------------------------------------------------------------------------------
+
+
+class Wire:
+    """The parent's end of a link: collects frames."""
+
+    def __init__(self, limit: int) -> None:
+        ours, self._theirs = socket.socketpair()
+        ours.setblocking(False)
+        self.frames: list[Frame] = []
+        self._ours, self._limit = ours, limit
+        self.link = Link(self._theirs.fileno())
+        self.link.limit = limit
+        self.ended = False
+
+    def read(self) -> list[Any]:
+        """The frames so far: kind, call and value."""
+        reader = FrameReader(self.frames.append, lambda: None, self._limit)
+        with contextlib.suppress(BlockingIOError):
+            while size := self._ours.recv_into(reader.get_buffer(-1)):
+                reader.buffer_updated(size)
+        return [(each.kind, each.call, decode(each, "it")) for each in self.frames]
+
+    def close(self) -> None:
+        self._ours.close()
+        self._theirs.close()
+
+
+@pytest.fixture
+def wire() -> Iterator[Wire]:
+    made = Wire(500)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError("x" * 1000), ValueError("€" * 1000), OSError(lambda: 1, "x" * 10_000)]
+)
+@pytest.mark.parametrize("kind", [Kind.FAILED, Kind.DIED])
+def test_an_error_that_is_too_large_arrives_in_words(wire: Wire, error: BaseException, kind: Kind) -> None:
+    if kind == Kind.FAILED:
+        assert Reply(wire.link, 7, wanted=True).try_fail(error)
+    else:
+        wire.link.fail(kind, 7, error)
+    ((found, call, words),) = wire.read()
+    assert (found, call) == (kind, 7)
+    assert words.startswith(f"{type(error).__name__}, which ") and "[...]" in words
+
+
+def test_an_error_for_which_there_is_no_room_at_all_still_ends_its_call() -> None:
+    wire = Wire(20)
+    assert Reply(wire.link, 7, wanted=True).try_fail(ValueError("x" * 1000))
+    assert [each[:2] for each in wire.read()] == [(Kind.FAILED, 7)]
+    wire.close()
+
+
+def test_memory_that_runs_out_while_a_reply_is_pickled_is_its_error(
+    wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("actors.process.link.memory_limited", lambda: False)  # else the worker ends
+
+    class Huge:
+        def __reduce__(self) -> Any:
+            raise MemoryError("no room")
+
+    assert Reply(wire.link, 7, wanted=True).try_set(Huge())
+    ((kind, _, error),) = wire.read()
+    assert kind == Kind.FAILED and isinstance(error, (MemoryError, str)) and "MemoryError" in repr(error)
+
+
+def test_a_text_is_cut_in_its_middle() -> None:
+    assert cut("abc", 3) == "abc"
+    assert cut("a" * 20 + "z" * 20, 13) == "aaa\n[...]\nzzz"
+    assert cut("abc", 1) == "\n[...]\n"
+
+
+# -- log records ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def log() -> Iterator[tuple[logging.Logger, Wire]]:
+    wire = Wire(3000)
+    logger = logging.Logger(
+        "tests.worker"
+    )  # of no other logger's tree, whose handlers would format the records, too
+    logger.addHandler(LogHandler(wire.link))
+    yield logger, wire
+    wire.close()
+
+
+class OddError(Exception):
+    """Can be pickled, not unpickled."""
+
+    def __init__(self, what: str, why: str) -> None:
+        super().__init__(f"{what} because {why}")
+
+
+def test_a_record_that_cannot_be_sent_harms_nobody(
+    log: tuple[logging.Logger, Wire], capsys: pytest.CaptureFixture[str]
+) -> None:
+    logger, wire = log
+    logger.warning("%d", "three")
+    assert "--- Logging error ---" in capsys.readouterr().err, "as other handlers report it"
+    logger.warning("odd", extra={"error": OddError("a", "b"), "number": 7})
+    logger.warning("x" * 10_000)
+    odd, long = (value for kind, _, value in wire.read() if kind == Kind.LOG)
+    assert (odd["msg"], odd["number"]) == ("odd", 7) and "error" not in odd
+    assert "[...]" in long["msg"] and long["msg"].startswith("x")
+
+
+@pytest.mark.parametrize("text", ["cannot be unpickled", "cannot be logged: KeyError"])
+async def test_a_record_that_the_parent_cannot_log_does_not_end_the_connection(
+    system: ActorSystem, made: list[Here], caplog: pytest.LogCaptureFixture, text: str
+) -> None:
+    ref = system.spawn(Queue, name="k")
+    await ref
+    fields: dict[str, Any] = {"name": "tests.worker", "levelno": logging.WARNING, "msg": "hello"}
+    if text == "cannot be unpickled":
+        fields["error"] = OddError("a", "b")
+    link, logger = made[0].worker._link, logging.getLogger("tests.worker")
+
+    def refuse(_: Any) -> bool:
+        raise KeyError("the filter's own")
+
+    logger.addFilter(refuse)
+    try:
+        link.send(Kind.LOG, 0, fields, "the record")
+        assert await asked(ref, "echo") == "echo", "the connection is closed"
+    finally:
+        logger.removeFilter(refuse)
+    assert any(text in each.getMessage() for each in caplog.records)
+    link.send(Kind.LOG, 0, {**fields, "error": None}, "the record")
+    await asked(ref, "echo")
+    assert "hello" in [each.getMessage() for each in caplog.records]
+
+
+def test_every_kind_of_frame_has_a_number_of_its_own() -> None:
+    assert [int(each) for each in Kind] == list(range(1, len(Kind) + 1))
+    assert encode(Kind.GIVEN_UP, 1, None, "it", LIMIT)
