@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import threading
 from collections import deque
 from typing import Any
 
@@ -55,6 +56,9 @@ class NatsTransport(Transport):
         self._client = Client()
         self._outgoing: deque[tuple[str, bytes, str, dict[str, str]]] = deque()
         self._waiting: dict[str, tuple[Future[Any], asyncio.TimerHandle]] = {}
+        self._lock = threading.RLock()  # a signal handler may send, too
+        self._unwritten = self._unanswered = 0
+        """Messages that wait to be written, and asks without a reply, with those that a thread has just submitted."""
         self._wake, self._room, self._written = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._written.set()
         self._served: list[Subscription] = []
@@ -134,10 +138,16 @@ class NatsTransport(Transport):
             raise ConnectionLost(f"no connection to NATS; the message to {address} is not sent")
         data = self._codec.encode(message)
         self._check_size(data, f"the {type(message).__name__} to {address}")
-        if len(self._outgoing) >= self.max_pending or (reply and len(self._waiting) >= self.max_asks):
-            raise MailboxFull(f"the transport's queue for {address} is full")
         headers = {} if trace is None else {TRACE: trace.header}
-        if asyncio._get_running_loop() is self._loop:
+        here = asyncio._get_running_loop() is self._loop
+        if not here and self._loop.is_closed():
+            raise ConnectionLost(f"the event loop is closed; the message to {address} is not sent")
+        with self._lock:
+            if self._unwritten >= self.max_pending or (reply and self._unanswered >= self.max_asks):
+                raise MailboxFull(f"the transport's queue for {address} is full")
+            self._unwritten += 1
+            self._unanswered += reply is not None
+        if here:
             self._enqueue(address, data, reply, timeout, headers)
         else:
             self._loop.call_soon_threadsafe(self._enqueue, address, data, reply, timeout, headers)
@@ -163,7 +173,7 @@ class NatsTransport(Transport):
 
     async def room(self) -> None:
         """See :meth:`Transport.room`."""
-        while len(self._outgoing) >= self.max_pending:
+        while self._unwritten >= self.max_pending:
             self._room.clear()
             await self._room.wait()
 
@@ -172,13 +182,40 @@ class NatsTransport(Transport):
             await self._wake.wait()
             self._wake.clear()
             while self._outgoing:
-                subject, data, inbox, headers = self._outgoing.popleft()
-                self._room.set()
+                if not self._client.is_connected:  # the client would keep it and send it later
+                    self._drop_unwritten()
+                    break
+                subject, data, inbox, headers = self._take()
                 try:
                     await self._client.publish(subject, data, reply=inbox, headers=headers or None)
                 except Exception as error:
-                    self._settle(inbox, ConnectionLost(f"the message to {subject} was not sent: {error!r}"))
+                    if inbox:
+                        self._settle(
+                            inbox, ConnectionLost(f"the message to {subject} was not sent: {error!r}")
+                        )
+                    else:
+                        logger.warning("a message to %s is lost: %r", subject, error)
             self._written.set()
+
+    def _take(self) -> tuple[str, bytes, str, dict[str, str]]:
+        """Take the next message that waits to be written."""
+        with self._lock:
+            self._unwritten -= 1
+        self._room.set()
+        return self._outgoing.popleft()
+
+    def _drop_unwritten(self) -> None:
+        """Fail the asks that wait to be written, and report the tells."""
+        tells = 0
+        while self._outgoing:
+            subject, _, inbox, _ = self._take()
+            if inbox:
+                error = ConnectionLost(f"no connection to NATS; the message to {subject} is not sent")
+                self._settle(inbox, error)
+            else:
+                tells += 1
+        if tells:
+            logger.warning("NATS: no connection; %d messages that waited to be written are lost", tells)
 
     # -- replies ----------------------------------------------------------------------------------
 
@@ -196,15 +233,18 @@ class NatsTransport(Transport):
 
     def _settle(self, inbox: str, error: BaseException | None, value: Any = None) -> None:
         reply, timer = self._waiting.pop(inbox, (None, None))
-        if timer is not None:
-            timer.cancel()
-        if reply is not None:
-            _ = reply.try_set(value) if error is None else reply.try_fail(error)
+        if reply is None or timer is None:
+            return
+        with self._lock:
+            self._unanswered -= 1
+        timer.cancel()
+        _ = reply.try_set(value) if error is None else reply.try_fail(error)
 
     def _expire(self, inbox: str, timeout: float) -> None:
         self._settle(inbox, Timeout(f"{timeout} seconds"))
 
     async def _lost(self) -> None:
+        self._drop_unwritten()
         for inbox in tuple(self._waiting):
             self._settle(inbox, ConnectionLost("the connection to NATS was lost before the reply"))
 
@@ -234,12 +274,18 @@ class NatsTransport(Transport):
         async def on_message(message: Msg) -> None:
             await self._handle(ref, message)
 
+        subscription: Subscription | None = None
         try:
             subscription = await self._client.subscribe(
                 f"{self._prefix}.{name}", queue=group, cb=on_message, pending_msgs_limit=self.max_pending
             )
             await self._settled()
-        except Exception as error:
+        except BaseException as error:  # also a cancellation
+            if subscription is not None:  # a second attempt would handle each message twice
+                with contextlib.suppress(Exception):
+                    await subscription.unsubscribe()
+            if not isinstance(error, Exception):
+                raise
             raise ConnectionLost(f"{name} cannot be served: {error!r}") from error
         self._served.append(subscription)
 

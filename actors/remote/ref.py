@@ -9,6 +9,7 @@ from typing import Any, Literal, overload
 
 from pykka import ActorDeadError
 
+from actors._checks import no_nan
 from actors._core.context import current
 from actors._errors import MailboxFull, WouldDeadlock
 from actors._future import Future, on_event_loop
@@ -112,7 +113,9 @@ class RemoteRef:
 
         Raises:
             MailboxFull: no room in time.
+            ValueError: the timeout is NaN.
         """
+        no_nan("timeout", timeout)
         try:
             async with asyncio.timeout(self.transport.ask_timeout if timeout is None else timeout):
                 while True:
@@ -141,9 +144,11 @@ class RemoteRef:
             pykka.Timeout: no reply in time; the message may have been handled.
             ConnectionLost: the same is unknown.
             RemoteError: the handler raised. With ``block=False`` these are the future's errors.
+            ValueError: the timeout is NaN.
         """
         if block and on_event_loop():
             raise WouldDeadlock("a blocking ask() on an event loop's thread; use block=False and await")
+        no_nan("timeout", timeout)
         future: Future[Any] = Future()
         limit = self.transport.ask_timeout if timeout is None else timeout
         try:

@@ -114,6 +114,16 @@ async def test_the_trace_of_the_current_message_goes_along() -> None:
     assert [each[4] for each in transport.taken] == [context, context, None]
 
 
+async def test_a_timeout_that_is_no_number_is_refused() -> None:
+    transport = Memory()
+    ref = RemoteRef(transport, "a")
+    with pytest.raises(ValueError, match="timeout is a number of seconds, not nan"):
+        ref.ask(1, block=False, timeout=float("nan"))
+    with pytest.raises(ValueError, match="timeout is a number of seconds, not nan"):
+        await ref.send(1, timeout=float("nan"))
+    assert not transport.taken
+
+
 def test_every_ask_has_a_limit() -> None:
     transport = Memory()
     transport.ask_timeout = 0.01

@@ -1,0 +1,152 @@
+"""The NATS transport over a client that loses its connection, refuses, and fails when told to."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from actors import Actor, ActorSystem, MailboxFull
+from actors.remote import ConnectionLost, PickleCodec
+
+actors_nats = pytest.importorskip("actors.nats")
+
+
+class Client:
+    """Stands for nats-py's: it keeps what is published while it reconnects, as that one does."""
+
+    max_payload = 1 << 20
+
+    def __init__(self) -> None:
+        self.is_connected = True
+        self.published: list[tuple[str, bytes, str]] = []
+        self.failure: Exception | None = None
+        self.subscriptions: list[Subscription] = []
+        self.flush_failure: BaseException | None = None
+
+    async def publish(self, subject: str, data: bytes, reply: str = "", headers: Any = None) -> None:
+        if self.failure is not None:
+            raise self.failure
+        self.published.append((subject, data, reply))
+
+    async def subscribe(self, subject: str, **_: Any) -> Subscription:
+        self.subscriptions.append(made := Subscription(self))
+        return made
+
+    async def flush(self) -> None:
+        if self.flush_failure is not None:
+            raise self.flush_failure
+
+    async def close(self) -> None:
+        self.is_connected = False
+
+
+class Subscription:
+    def __init__(self, client: Client) -> None:
+        self.client = client
+
+    async def unsubscribe(self) -> None:
+        self.client.subscriptions.remove(self)
+
+
+@pytest.fixture
+async def transport() -> AsyncIterator[Any]:
+    made = actors_nats.NatsTransport(PickleCodec(), "actors", 3, 2, 30.0)
+    made._client = Client()
+    made._inbox = "inbox"
+    made._sender = asyncio.create_task(made._send())
+    yield made
+    await made.close()
+
+
+async def turns() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def test_what_waits_when_the_connection_is_lost_is_not_sent_later(
+    transport: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    ref = transport.ref("a")
+    ref.tell(1)
+    ref.tell(2)
+    asked = ref.ask(3, block=False)
+    transport._client.is_connected = False
+    await transport._lost()
+    with pytest.raises(ConnectionLost, match=r"the message to actors\.a is not sent"):
+        await asked
+    transport._client.is_connected = True
+    await turns()
+    assert transport._client.published == [], "a message of an ask that has failed is sent"
+    assert "2 messages that waited to be written are lost" in caplog.text
+    for number in range(3):
+        ref.tell(number)
+    await turns()
+    assert len(transport._client.published) == 3, "there is room again"
+
+
+async def test_the_client_gets_nothing_while_it_reconnects(
+    transport: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    ref = transport.ref("a")
+    ref.tell(1)
+    asked = ref.ask(2, block=False)
+    transport._client.is_connected = False  # nobody has heard of it yet
+    await turns()
+    assert transport._client.published == []
+    assert isinstance(asked.exception(), ConnectionLost)
+    assert "1 messages that waited to be written are lost" in caplog.text
+
+
+async def test_a_tell_that_cannot_be_published_is_reported(
+    transport: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    transport._client.failure = OSError("broken pipe")
+    transport.ref("a").tell(1)
+    asked = transport.ref("a").ask(2, block=False)
+    await turns()
+    assert "a message to actors.a is lost: OSError('broken pipe')" in caplog.text
+    assert "was not sent: OSError('broken pipe')" in str(asked.exception())
+
+
+async def test_the_bounds_hold_for_threads_while_the_loop_is_busy(transport: Any) -> None:
+    ref = transport.ref("a")
+    refused: list[Any] = []
+    asked: list[Any] = []
+
+    def send() -> None:
+        for number in range(5):
+            asked.append(ref.ask(number, block=False))
+        for number in range(5):
+            if not ref.notify(number):
+                refused.append(number)
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    thread.join()  # the loop is busy meanwhile
+    assert [isinstance(each.exception(), MailboxFull) for each in asked] == [False] * 2 + [True] * 3
+    assert refused == [1, 2, 3, 4], "two asks and one tell fill a queue of three"
+    await turns()
+    assert len(transport._client.published) == 3
+    for inbox in tuple(transport._waiting):
+        transport._settle(inbox, None, "answer")
+    assert [await each for each in asked[:2]] == ["answer"] * 2
+    assert transport.ref("a").ask("again", block=False).exception() is None, "there is room for asks again"
+
+
+@pytest.mark.parametrize("error", [OSError("gone"), asyncio.CancelledError()])
+async def test_a_name_that_cannot_be_served_leaves_no_subscription(
+    transport: Any, error: BaseException
+) -> None:
+    async with ActorSystem() as system:
+        ref = system.spawn(Actor)
+        transport._client.flush_failure = error
+        with pytest.raises((ConnectionLost, asyncio.CancelledError)):
+            await transport.serve("name", ref)
+        assert transport._client.subscriptions == [], "a second attempt would handle each message twice"
+        transport._client.flush_failure = None
+        await transport.serve("name", ref)
+        assert len(transport._client.subscriptions) == 1
