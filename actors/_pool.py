@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pykka import ActorDeadError
 
 from actors._actor import Actor
+from actors._core.crash_reports import report
 from actors._core.lifecycle import spawn_child
 from actors._dispatch import handles
 from actors._errors import Escalated
@@ -174,13 +175,25 @@ class Pool(Actor):
 
     def _lost(self, place: int, ref: ActorRef[Any]) -> None:
         self._publish()
-        error = ref._cell.error
+        self._replace_after(ref._cell.error, place, ref.path)
+
+    def _replace_after(self, error: BaseException | None, place: int, path: str) -> None:
+        """Have a worker replaced: at once if it was stopped, after a pause if it failed.
+
+        Args:
+            error: its failure, or what its constructor has raised; None if it was stopped.
+            place: the worker's.
+            path: its path.
+
+        Raises:
+            Escalated: too many workers were lost.
+        """
         history = self._history
         count = history.record(self._cell.loop.time(), self.supervision)
         if history.exceeded(self.supervision):
             window = self.supervision.intensity.window
             raise Escalated(
-                ref.path, f"{count} workers of the pool stopped for good within {window:g} s"
+                path, f"{count} workers of the pool stopped for good within {window:g} s"
             ) from error
         if error is None:
             self._replace(_Replace(place))
@@ -193,7 +206,12 @@ class Pool(Actor):
         place = message.place
         if self._stopping or place in self._places or place >= self._router.wanted:
             return
-        self._places[place] = self._spawn_worker(place)
+        try:
+            self._places[place] = self._spawn_worker(place)
+        except Exception as error:  # a constructor's: as at a restart of a worker
+            report(self._cell, error, "restart")
+            self._replace_after(error, place, f"{self.path}/{self._worker.__name__}-{place}")
+            return
         self._router.replaced += 1
         self._publish()
 

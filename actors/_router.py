@@ -113,6 +113,8 @@ class Router(Generic[A]):
             ref = self.routing.pick(members, message)
             if ref.is_alive():
                 return ref
+            if not any(each is ref for each in members.refs):  # it would choose it again and again
+                raise ValueError(f"{self.routing!r} chose {ref}, which has stopped and is none of {self!r}")
             living = members.living(self.routing)
             with self._lock:
                 if self._members is members:  # otherwise the pool was faster

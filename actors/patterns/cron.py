@@ -1,7 +1,8 @@
 """Timers by a cron expression. The extra ``cron`` (``cronsim``) parses it and knows about summer time.
 
 The wall clock decides. It is looked at once a minute, so a clock that is set, or a machine that slept, is noticed
-then; occurrences that were missed give one message together.
+then; occurrences that were missed give one message together. After a clock was set back by more than three hours the
+schedule begins anew; by less, no message comes twice.
 """
 
 from __future__ import annotations
@@ -15,6 +16,10 @@ from actors._actor import Actor
 
 LOOK = 60.0
 """Most seconds between two looks at the wall clock."""
+
+SET_BACK = 3 * 3600.0
+"""Seconds by which the clock may be set back before the schedule begins anew. Below that, the timer waits until the
+clock is where it was, so that no occurrence comes twice. The number is that of Vixie cron."""
 
 
 class Cron:
@@ -74,9 +79,13 @@ class CronTimer:
                 raise
 
     async def _send(self) -> None:
-        due = self.schedule.next_after(self._now())
+        latest = self._now()
+        due = self.schedule.next_after(latest)
         while not self._cancelled:
             now = self._now()
+            if (latest - now).total_seconds() > SET_BACK:
+                latest, due = now, self.schedule.next_after(now)
+            latest = max(latest, now)
             left = (due - now).total_seconds()
             if left > 0:
                 await asyncio.sleep(min(left, LOOK))

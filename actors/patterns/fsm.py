@@ -6,7 +6,8 @@
         @when("locked", Code)
         def try_code(self, message): ...   # self.goto("open", timeout=10.0)
 
-A handler's ``goto`` takes effect when the handler has returned; if it raises, the state stays.
+A handler's ``goto`` takes effect when the handler has returned; if it raises, the state stays. The method of
+:func:`entering` runs when the new state is in effect; if it raises, the machine is in the new state.
 """
 
 from __future__ import annotations
@@ -64,6 +65,10 @@ def when(state: Hashable, *messages: type) -> Callable[[H], H]:
 
 def entering(state: Hashable) -> Callable[[H], H]:
     """Make a method run when the machine enters a state, also the initial one; it must not call ``goto``.
+
+    The state is in effect then, with its timeout, and what was postponed comes next. If the method raises, that holds all
+    the same: who asked for the change gets the error, or supervision decides if it was told, and a restart begins in
+    the initial state. An error in the initial state is a failure of the start.
 
     Args:
         state: the state. Apply the decorator several times for several states.

@@ -403,3 +403,41 @@ class _Gate:
         self.paused.picked.set()
         assert self.paused.go.wait(5)
         self.ref.tell(message, urgent=urgent)
+
+
+# -- replacements that fail -----------------------------------------------------------------------
+
+
+class Fragile(Worker):
+    """Its constructor raises as often as the list has entries."""
+
+    def __init__(self, failures: list[BaseException]) -> None:
+        super().__init__()
+        if failures:
+            raise failures.pop()
+
+
+@virtual_time
+async def test_a_replacement_whose_constructor_fails_is_tried_again() -> None:
+    failures: list[BaseException] = []
+    async with ActorSystem() as system:
+        router = system.spawn_pool(Fragile, failures, size=2, supervision=QUICK, name="p")
+        failures += [OSError("no such host")] * 3
+        router.tell("stop yourself")
+        await until(lambda: len(router) == 2 and not failures)
+        assert router.statistics().replaced == 1
+        assert len(set(await names(router, range(4)))) == 2, "the pool is what it was"
+
+
+@virtual_time
+async def test_replacements_whose_constructors_fail_count_against_the_intensity() -> None:
+    failures: list[BaseException] = []
+    policy = Supervision(intensity=Intensity(restarts=3, window=60), backoff=QUICK.backoff)
+    async with ActorSystem() as system:
+        router = system.spawn_pool(Fragile, failures, size=2, supervision=policy, name="p")
+        failures += [OSError("no such host")] * 10
+        router.tell("stop yourself")
+        escalated = await system.failure
+        assert isinstance(escalated.__cause__, Escalated)
+        assert str(escalated.__cause__.__cause__) == "no such host"
+        assert len(failures) == 7, "one stop and three constructors"

@@ -268,3 +268,28 @@ async def test_a_group_of_existing_actors() -> None:
         assert await group.stop(block=False) is False
         with pytest.raises(pykka.ActorDeadError, match="no worker"):
             group.tell(1)
+
+
+class Stuck(Routing):
+    """Chooses the same worker for ever, whoever the members are."""
+
+    __slots__ = ("ref",)
+
+    def __init__(self) -> None:
+        self.ref: Any = None
+
+    def pick(self, members: Any, message: Any) -> Any:
+        self.ref = self.ref or members.refs[0]
+        return self.ref
+
+
+async def test_a_policy_that_insists_on_a_dead_worker_is_an_error_of_its_own() -> None:
+    async with ActorSystem() as system:
+        router = Router.of([system.spawn(Worker) for _ in range(2)], Stuck())
+        assert await router.ask("m", block=False) == "Worker-1"
+        await router.refs[0].stop(block=False)
+        # The first choice takes the dead worker out of the members, the second one is not among them any more.
+        with pytest.raises(ValueError, match="which has stopped and is none of <Router group: 1 workers>"):
+            router.tell("m")
+        with pytest.raises(ValueError, match="chose Worker"):
+            await router.ask("m", block=False)

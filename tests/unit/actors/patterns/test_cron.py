@@ -96,6 +96,21 @@ async def test_a_clock_that_is_set_is_noticed_within_a_minute_and_what_was_misse
 
 
 @virtual_time
+async def test_a_clock_that_is_set_back_far_does_not_silence_the_timer() -> None:
+    async with virtual_system() as system:
+        _, wall, seen = start(system, "0 * * * *", "2026-11-20T08:30")
+        await asyncio.sleep(3600)
+        wall.offset -= dt.timedelta(days=10)
+        await asyncio.sleep(7200)
+        assert seen == ["20 09:00", "10 10:00", "10 11:00"]
+        for _ in range(4):  # step by step comes to the same
+            wall.offset -= dt.timedelta(hours=2)
+            await asyncio.sleep(60)
+        await asyncio.sleep(3600)
+        assert seen[3:] == ["10 04:00"]
+
+
+@virtual_time
 async def test_a_restart_starts_it_again_and_once() -> None:
     async with virtual_system() as system:
         ref, _, seen = start(system, "0 * * * *", "2026-11-20T08:30")

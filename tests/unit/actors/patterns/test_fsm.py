@@ -199,3 +199,73 @@ def test_a_subclass_replaces_handlers() -> None:
             return "hush"
 
     assert Quiet._handlers["open", Push] == "greet" and Door._handlers["open", Push] == "enter"
+
+
+class Steps(StateMachine):
+    """Answers an ask in its last state; each ``Push`` goes one further."""
+
+    initial = "a"
+
+    @when("a", Ask)
+    @when("b", Ask)
+    def not_yet(self, _: Ask) -> None:
+        self.postpone()
+
+    @when("c", Ask)
+    def answer(self, _: Ask) -> str:
+        return "here"
+
+    @when("a", Push)
+    def first(self, _: Push) -> None:
+        self.goto("b")
+
+    @when("b", Push)
+    def second(self, _: Push) -> None:
+        self.goto("c")
+
+
+@virtual_time
+async def test_a_message_can_be_postponed_in_one_state_after_the_other() -> None:
+    async with virtual_system() as system:
+        steps = system.spawn(Steps)
+        waiting = [steps.ask(Ask(), block=False) for _ in range(2)]
+        await steps.ask(Push(""), block=False)
+        await asyncio.sleep(1)
+        assert not any(each.done() for each in waiting)
+        await steps.ask(Push(""), block=False)
+        assert [await each for each in waiting] == ["here", "here"]
+
+
+class Failing(StateMachine):
+    initial = "a"
+
+    @entering("b")
+    def fail(self) -> None:
+        raise OSError("in the entry")
+
+    @when("a", Push)
+    def push(self, _: Push) -> str:
+        self.goto("b", timeout=5.0)
+        return "pushed"
+
+    @when("b", StateTimeout)
+    def late(self, _: StateTimeout) -> None:
+        self.goto("a")
+
+    @when(ANY, Ask)
+    def tell_state(self, _: Ask) -> Any:
+        return self.state
+
+
+@virtual_time
+async def test_a_state_whose_entry_fails_is_in_effect() -> None:
+    async with virtual_system() as system:
+        failing = system.spawn(Failing, supervision=Supervision(backoff=Backoff(first=0.01)))
+        with pytest.raises(OSError, match="in the entry"):
+            await failing.ask(Push(""), block=False)
+        assert await failing.ask(Ask(), block=False) == "b"
+        await asyncio.sleep(6)
+        assert await failing.ask(Ask(), block=False) == "a", "its timeout is set"
+        failing.tell(Push(""))
+        assert await failing.ask(Ask(), block=False) == "a", "a restart begins in the initial state"
+        assert failing.statistics().restarts == 1
