@@ -91,7 +91,6 @@ def stuck() -> OSError | None:
     raw = getattr(getattr(sys.stdout, "buffer", None), "raw", getattr(sys.stdout, "buffer", None))
     if isinstance(raw, _Output) and raw.error is not None:
         error, raw.error = raw.error, None
-        _drop(sys.stdout)
     return error
 
 

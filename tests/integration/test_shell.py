@@ -74,12 +74,11 @@ class Shell:
         return done.out
 
     async def start(self, *args: str, **options: Any) -> asyncio.subprocess.Process:
-        # A shell that runs the tests in the background lets them ignore Ctrl-C.
-        options |= {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}
         options = {"stdout": asyncio.subprocess.PIPE, "stderr": asyncio.subprocess.PIPE} | options
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "pixy.cli.main", *args, "--server", self.server, cwd=ROOT, **options
-        )
+        # A shell that runs the tests in the background lets them ignore Ctrl-C. Not by preexec_fn: Python code between
+        # fork and exec hangs now and then among gRPC's threads.
+        command = ["env", "--default-signal=INT", sys.executable, "-m", "pixy.cli.main", *args]
+        process = await asyncio.create_subprocess_exec(*command, "--server", self.server, cwd=ROOT, **options)
         STARTED.append(process)
         return process
 
