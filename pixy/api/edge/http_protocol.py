@@ -4,6 +4,7 @@
 idle, or never used    closed after ``connections.idle_timeout`` (aiohttp's own timer)
 part of a head         408 after ``connections.header_timeout``; 431 beyond ``connections.max_header_bytes``
 a body                 :mod:`pixy.api.bodies`, ``body_timeout``
+trailers               400 beyond ``connections.max_header_bytes``; the connection ends after the answer
 an answer              ended if the client does not take it within ``connections.write_timeout``
 closing                aborted after :data:`_LINGER`, if the client does not take what is left
 =====================  ==================================================================================
@@ -26,6 +27,7 @@ from pixy.api.edge.acceptor import refusal
 from pixy.api.edge.connections import Slot
 from pixy.api.edge.heads import Heads
 from pixy.api.edge.refusals import Refused, ignore
+from pixy.api.edge.trailers import Trailers
 from pixy.config.model import Connections
 
 logger = logging.getLogger("pixy.api")
@@ -70,7 +72,15 @@ class HttpServer(web.Server):
         self, message: Any, payload: Any, protocol: Any, writer: Any, task: asyncio.Task[None]
     ) -> web.BaseRequest:
         protocol.begins()
-        return web.BaseRequest(message, payload, protocol, writer, task, self._loop)
+        return _Request(message, payload, protocol, writer, task, self._loop)
+
+
+class _Request(web.BaseRequest):
+    @property
+    def keep_alive(self) -> bool:
+        """Whether another request may follow on the connection."""
+        final = getattr(self._protocol, "final", None)
+        return super().keep_alive and (final is None or final[0] is not self._message)
 
 
 class HttpConnection(RequestHandler):
@@ -99,6 +109,16 @@ class HttpConnection(RequestHandler):
         self._heads = heads
         self._body: StreamReader | None = None
         """The body of the latest request; its end begins the next head."""
+        self._latest: tuple[Any, Any] = (None, None)
+        """The latest request and its body."""
+        self._trailers: Trailers | None = None
+        """Since the first chunked request."""
+        self.final: tuple[Any, Any] | None = None
+        """The request after which the connection ends, and its body."""
+        self._earlier = b""
+        """The last three bytes that have arrived."""
+        self._beside = 0
+        """Bytes that have come with an open body and are no part of it, such as trailers."""
         self._head = 0
         """Bytes of the head that is arriving."""
         self._held = 0
@@ -121,20 +141,33 @@ class HttpConnection(RequestHandler):
                     "(`connections.max_header_bytes`)",
                 )
                 return
-        requests = self._request_count
-        before = self._body.total_bytes if self._body is not None and not between else 0
+        requests, body = self._request_count, None if between else self._body
+        before = 0 if body is None else body.total_bytes
         super().data_received(data)
-        if self._request_count != requests:
+        fresh = self._request_count - requests
+        moved = 0 if body is None else body.total_bytes - before
+        if fresh:
             self._whole(data)
-        elif between:
+        if self._trailers is not None or self._upgraded or (fresh and self._begins_chunked(fresh)):
+            self._follow(data, moved, fresh)
+        self._earlier = data[-3:] if len(data) >= 3 else (self._earlier + data)[-3:]
+        if fresh:
+            return
+        if body is None:
             if data:
                 self._part(len(data))
-        elif len(data) > _SMALL and self._body is not None and self._body.is_eof():
-            self._rest(data, self._body.total_bytes - before)
+        elif body.is_eof():
+            if len(data) > _SMALL or self._beside:
+                self._beside = 0 if self.final is None else self._beside
+                self._rest(data, moved)
+        elif self._beside or moved < len(data):
+            self._aside(len(data), moved)
 
     def _whole(self, data: bytes) -> None:
         """At least one head is whole."""
-        self._body = self._messages[-1][1]
+        self._latest = self._messages[-1]
+        self._body = self._latest[1]
+        self._beside = 0
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
@@ -159,7 +192,7 @@ class HttpConnection(RequestHandler):
         self._count()
 
     def _count(self) -> None:
-        held = self._head
+        held = self._head + self._beside
         if len(self._messages) > 1:
             held += sum(_size(message) for message, _ in self._messages)
         before, self._held = self._held, held
@@ -168,6 +201,44 @@ class HttpConnection(RequestHandler):
                 HTTPStatus.SERVICE_UNAVAILABLE,
                 "too many unfinished headers. Consider increasing `connections.max_unfinished_headers`",
             )
+
+    # -- trailers ---------------------------------------------------------------------------------
+
+    def _begins_chunked(self, fresh: int) -> bool:
+        """Whether one of the latest requests has a chunked body; the connection's bodies are followed from then on."""
+        found = any(getattr(self._messages[-at][0], "chunked", False) for at in range(1, fresh + 1))
+        if found:
+            self._trailers = Trailers()
+        return found
+
+    def _follow(self, data: bytes, moved: int, fresh: int) -> None:
+        """Find out whether a request of these is the last one that can be served."""
+        if self.final is None and self._trailers is not None:
+            newest = [self._messages[-at] for at in range(fresh, 0, -1)]
+            self.final = self._trailers.follow(data, self._earlier, moved, newest)
+        if self.final is None and self._upgraded:
+            self.final = self._latest  # aiohttp parses what comes next by itself, where it is not followed
+        if fresh and self._body is not None and not self._body.is_eof():
+            self._beside = max(0, len(data) - self._body.total_bytes)
+            self._count()
+        if self.final is not None:
+            last, body = self.final
+            if body.is_eof() and all(message is not last for message, _ in self._messages):
+                self._close = True  # its answer may have promised that the connection stays
+
+    def _aside(self, size: int, moved: int) -> None:
+        """Count what has come with an open body and is no part of it: sizes of chunks, trailers."""
+        if self._reading_paused:
+            return  # the parser has not seen it yet
+        trailing = self.final is not None or not moved
+        self._beside = max(0, size - moved) + (self._beside if trailing else 0)
+        self._count()
+        most = self._settings.max_header_bytes
+        if trailing and self._beside > most:
+            text = (
+                f"the trailers are too large, at most {most} bytes are read (`connections.max_header_bytes`)"
+            )
+            self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, text)
 
     def begins(self) -> None:
         """A request begins to be served, and waits no longer."""
@@ -191,6 +262,9 @@ class HttpConnection(RequestHandler):
         idle = waits or not self._request_count  # a request may have been taken and not begun yet
         self._close = True  # what comes is no longer read
         if not idle:
+            if self._body is not None and not self._body.is_eof():
+                self._lingering_time = 0.0
+                self._body.set_exception(web.RequestPayloadError(text))
             return  # it ends after the requests that are in progress
         self._tell(status, text)
         transport.write(refusal(status, text))
@@ -272,7 +346,7 @@ class HttpConnection(RequestHandler):
             if timer is not None:
                 timer.cancel()
         self._heads.change(self._held, 0)
-        self._held = self._head = 0
+        self._held = self._head = self._beside = 0
         self.slot.free()
 
 
