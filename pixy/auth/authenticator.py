@@ -17,7 +17,7 @@ from pixy.auth.keys import PREFIX, Keys, load_keys
 from pixy.auth.principal import ANONYMOUS, Credentials, Principal
 from pixy.auth.tokens import Tokens, UnknownTokenKey
 from pixy.config.security import Auth
-from pixy.errors import Unauthenticated
+from pixy.errors import ConfigError, Unauthenticated
 
 
 class Authenticator:
@@ -49,9 +49,13 @@ class Authenticator:
             A function that makes the keys count; it is to be called where callers are recognized.
 
         Raises:
-            ConfigError: a file cannot be read.
+            ConfigError: a file cannot be read, or that of API keys is empty and was not.
         """
         keys = load_keys(self._config.keys_file) if self._config.keys_file else None
+        if keys is not None and keys.blank and self._keys.stored:
+            raise ConfigError(
+                f"auth.keys_file: {self._config.keys_file}: empty; if no key shall be valid any more, leave a comment (#) in it"
+            )
         path = self._config.jwt.jwks_file
         public = jwks.load(path) if path else None
 

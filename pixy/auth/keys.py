@@ -94,6 +94,8 @@ class Keys:
     """
 
     def __init__(self, text: str) -> None:
+        self.blank = not text.strip()
+        """Whether the file has not even a comment, as one that is being written."""
         self.stored: list[StoredKey] = []
         for number, line in enumerate(text.splitlines(), 1):
             if line.strip() and not line.lstrip().startswith("#"):

@@ -114,27 +114,51 @@ class Limiter:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._limits: list[tuple[Who, Limit]] = []
+        self._uses: dict[tuple[str, int], Use] = {}
+        """By name and the number of the limit: tokens of one caller may name some of his groups, and others."""
         for number, limit in enumerate(limits):
             try:
                 self._limits.append((Who(limit.who, groups), limit))
             except ConfigError as error:
                 raise ConfigError(f"limits[{number}]: {error}") from None
+        self._numbers: dict[Principal, int] = {}
         self._most = most
         self._clock = clock
         self._active = 0
-        self._uses: dict[Principal, Use] = {}
 
     def limit_of(self, principal: Principal) -> Limit:
         """What a principal may use."""
-        return next((limit for who, limit in self._limits if who(principal)), _UNLIMITED)
+        number = self._number(principal)
+        return _UNLIMITED if number < 0 else self._limits[number][1]
 
-    def begin(self, principal: Principal, accesses: Sequence[Access], *, polls: bool) -> Use:
+    def _number(self, principal: Principal) -> int:
+        """Which limit counts for a principal; -1: none."""
+        if not self._limits:
+            return -1
+        known = self._numbers.get(principal)
+        if known is None:
+            known = next((at for at, (who, _) in enumerate(self._limits) if who(principal)), -1)
+            if len(self._numbers) >= MAX_PRINCIPALS:
+                self._numbers.clear()
+            self._numbers[principal] = known
+        return known
+
+    def begin(
+        self,
+        principal: Principal,
+        accesses: Sequence[Access],
+        *,
+        polls: bool,
+        permit: Callable[[], None] | None = None,
+    ) -> Use:
         """Count a request; :meth:`end` must follow.
 
         Args:
             principal: who makes it.
             accesses: what it does.
             polls: whether it waits for messages.
+            permit: raises an error if he may not do it. A refused request counts against his rates; its group and topic
+                are not remembered.
 
         Raises:
             Limited: he has used up what he may.
@@ -146,6 +170,8 @@ class Limiter:
         use.check_rates(now)
         if polls and use.limit.waiting_polls and use.polls >= use.limit.waiting_polls:
             raise Limited(f"{use.name} may have {use.limit.waiting_polls} waiting polls (`limits`)")
+        if permit is not None:
+            permit()
         for access in accesses:
             if access.verb == "consume" and access.group is not None:
                 use.check_group((access.cluster, access.group), now)
@@ -173,14 +199,15 @@ class Limiter:
             use.bytes.spend(size(), self._clock())
 
     def _use(self, principal: Principal, now: float) -> Use:
-        use = self._uses.pop(principal, None)
+        key = principal.name, self._number(principal)
+        use = self._uses.pop(key, None)
         if use is None:
             if len(self._uses) >= MAX_PRINCIPALS:
                 idle = next((each for each, found in self._uses.items() if not found.active), None)
                 if idle is not None:
                     del self._uses[idle]
             use = Use(principal.name, self.limit_of(principal), now)
-        self._uses[principal] = use  # the last one of the dictionary has just been active
+        self._uses[key] = use  # the last one of the dictionary has just been active
         return use
 
 

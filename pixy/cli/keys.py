@@ -85,6 +85,8 @@ def _remove(args: argparse.Namespace) -> int:
     digests = {f"sha256:{each.digest}" for each in gone}
     kept = [line for line in lines if digests.isdisjoint(line.split())]
     Keys("\n".join(kept))
+    if not any(line.strip() for line in kept):
+        kept = ["# no keys"]  # a daemon takes an empty file for one that somebody is writing
     scratch = args.file.with_name(f".{args.file.name}.{os.getpid()}")
     try:
         with open(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:

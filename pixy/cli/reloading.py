@@ -2,7 +2,7 @@
 
 What is read again is used at once: rules, limits, groups of callers, severities of loggers; API keys and keys of tokens;
 certificates, for new connections. Other changed keys are named in the log: they need a restart. What is wrong is said
-in one line, and the part that it belongs to stays as it was.
+in one line, and the part that it belongs to stays as it was. Files that somebody is writing are read when he has finished.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import dataclasses
 import logging
 import os
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 from pixy.cli.logs import set_severities
 from pixy.config import App
@@ -22,9 +22,14 @@ from pixy.errors import PixyError
 
 logger = logging.getLogger("pixy")
 
+T = TypeVar("T")
+
 _APPLIED = ("rules", "limits", "auth.groups", "logging")
 """Keys whose changes are applied."""
 _GENERATED = "client_id"
+_TRIES = 5
+_PAUSE = 0.2
+"""Seconds between two of them, of reading files that somebody is writing."""
 
 Fingerprint = tuple[tuple[int, int, int] | None, ...]
 
@@ -91,33 +96,48 @@ class Reloader:
         self._wanted.set()
 
     async def run(self, engine: Engine) -> None:
-        """Reload whenever it is requested or a file has changed, until cancelled."""
+        """Reload whenever it is requested, or a file has changed and looks the same twice, until cancelled."""
+        looked = self._seen
         while True:
             try:
                 async with asyncio.timeout(self._interval or None):
                     await self._wanted.wait()
             except TimeoutError:
-                now = await asyncio.to_thread(fingerprint, self._paths)
-                if now == self._seen:
+                before, looked = looked, await asyncio.to_thread(fingerprint, self._paths)
+                if looked == self._seen or looked != before:
                     continue
             # Cleared first: a request during the reload may be about a file that it has read already.
             self._wanted.clear()
-            self._seen = await asyncio.to_thread(fingerprint, self._paths)
-            await self.reload(engine)
+            self._seen = looked = await asyncio.to_thread(fingerprint, self._paths)
+            try:
+                await self.reload(engine)
+            except Exception:
+                logger.exception("reloading failed, not everything that has changed is in use")
 
     async def reload(self, engine: Engine) -> None:
         """Read everything again, and log what came of it."""
-        try:
-            app = await asyncio.to_thread(self._read)
-        except PixyError as error:
-            _complain("rules, limits and severities", error)
+        for _ in range(_TRIES):
+            before = await asyncio.to_thread(fingerprint, self._paths)
+            app = await _attempt(asyncio.to_thread(self._read))
+            keys = await _attempt(engine.read_keys())
+            if await asyncio.to_thread(fingerprint, self._paths) == before:
+                break
+            await asyncio.sleep(_PAUSE)
+        else:
+            logger.error("reloading: the files change while they are read, and everything stays as it was")
+            return
+        if isinstance(app, PixyError):
+            _complain("rules, limits and severities", app)
         else:
             await self._try("rules and limits", lambda: asyncio.to_thread(engine.reload_rules, app))
             set_severities(app.logging)
             changed = changed_keys(self._running, values_of(app))
             if changed:
                 logger.warning("reloading: these changes need a restart: %s", ", ".join(changed))
-        await self._try("keys", engine.reload_keys)
+        if isinstance(keys, PixyError):
+            _complain("keys", keys)
+        else:
+            keys()
         await self._try("certificates", engine.reload_certificates)
         engine.reopen_logs()
         logger.info("reloaded the configuration, keys and certificates")
@@ -127,6 +147,13 @@ class Reloader:
             await step()
         except PixyError as error:
             _complain(what, error)
+
+
+async def _attempt(reading: Awaitable[T]) -> T | PixyError:
+    try:
+        return await reading
+    except PixyError as error:
+        return error
 
 
 def _complain(what: str, error: Exception) -> None:

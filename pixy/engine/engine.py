@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from actors import ESCALATE, ActorDeadError, ActorRef, ActorSystem
@@ -180,16 +180,27 @@ class Engine:
         """Use the rules, limits and groups of callers of a configuration from now on. Any thread may call.
 
         Raises:
-            ConfigError: one of them is wrong; all stay as they were.
+            ConfigError: one of them is wrong, or would open the daemon (:meth:`pixy.engine.guard.Guard.reload`); all stay
+                as they were.
         """
         if self.guard is not None:
+            regrouped = [each.regroup(config.auth.groups) for each in self._identities.values()]
             self.guard.reload(config)
+            for use in regrouped:
+                use()
 
-    async def reload_keys(self) -> None:
-        """Read the files of API keys and of tokens' keys again. Raises ConfigError, and then the earlier ones stay in use."""
-        if self.guard is not None:
-            use = await asyncio.to_thread(self.guard.authenticator.read)
-            use()
+    async def read_keys(self) -> Callable[[], None]:
+        """Read the files of API keys and of tokens' keys again.
+
+        Returns:
+            A function that makes them count.
+
+        Raises:
+            ConfigError: a file cannot be read, or is empty and was not.
+        """
+        if self.guard is None:
+            return lambda: None
+        return await asyncio.to_thread(self.guard.authenticator.read)
 
     def reopen_logs(self) -> None:
         """Go on with audit log and access log in new files: the earlier ones were renamed."""

@@ -11,6 +11,7 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from types import TracebackType
+from typing import Final
 
 from pixy.auth.audit import AuditLog
 from pixy.auth.authenticator import Authenticator
@@ -18,9 +19,20 @@ from pixy.auth.limits import Limiter, Use
 from pixy.auth.principal import Caller, current
 from pixy.auth.rules import MAX_NAME, Access, Rules
 from pixy.config.model import App
-from pixy.errors import Forbidden, Limited, PixyError, StartError, Unauthenticated
+from pixy.errors import (
+    ConfigError,
+    Forbidden,
+    InvalidParameter,
+    Limited,
+    PixyError,
+    StartError,
+    Unauthenticated,
+)
 from pixy.kafka import settings
 from pixy.kafka.line_producer import LineProducer
+
+LONGEST: Final = 32_767
+"""Characters of a name. Kafka takes no longer string in a request; patterns and limits are not asked about one."""
 
 
 class Operation:
@@ -76,10 +88,19 @@ class Guard:
     def reload(self, config: App) -> None:
         """Use other rules, limits and groups from now on. What callers have used up counts on if the limits are the same.
 
+        A file that is empty or half written is a valid configuration without ``auth`` and rules, and would let everybody
+        do everything.
+
         Raises:
-            ConfigError: one of them is wrong; all stay as they were.
+            ConfigError: one of them is wrong, or the last rule or ``auth.enabled`` is gone; all stay as they were.
         """
         auth, earlier = config.auth, self._config
+        if not auth.enabled:
+            raise ConfigError("`auth.enabled` is not true any more; if that is meant, restart the daemon")
+        if earlier.rules and not config.rules:
+            raise ConfigError(
+                "there are no `rules` any more, so every caller could do everything; if that is meant, restart the daemon"
+            )
         rules = Rules(config.rules, auth.groups)
         if (config.limits, auth.groups) != (earlier.limits, earlier.auth.groups):
             self.limiter = Limiter(config.limits, auth.groups, earlier.max_concurrent_requests)
@@ -111,7 +132,13 @@ class Guard:
         return caller
 
     def admit(self, caller: Caller, cluster: str) -> None:
-        """Raise Forbidden unless a caller may do anything in a cluster, whether it exists or not."""
+        """Raise Forbidden unless a caller may do anything in a cluster, whether it exists or not.
+
+        Raises:
+            InvalidParameter: no cluster has so long a name.
+        """
+        if len(cluster) > LONGEST:
+            raise InvalidParameter(f"a name is longer than {LONGEST} characters")
         if not self.rules.knows_cluster(caller.principal, cluster):
             error = Forbidden(f"{caller.principal.name} may not use cluster {cluster[:MAX_NAME]}")
             self.note_refusal(caller, cluster, error)
@@ -139,6 +166,7 @@ class Guard:
             polls: whether it waits for messages.
 
         Raises:
+            InvalidParameter: a name is too long for Kafka.
             Limited: he has used up what he may.
             Forbidden: a rule is missing.
         """
@@ -158,15 +186,17 @@ class Guard:
 
     def _begin(self, caller: Caller, name: Access, accesses: Sequence[Access], polls: bool) -> Operation:
         limiter, audit = self.limiter, self.audit
-        use: Use | None = None
-        try:
-            use = limiter.begin(caller.principal, accesses, polls=polls)
+        if name.longest > LONGEST or any(access.longest > LONGEST for access in accesses[1:]):
+            raise InvalidParameter(f"a name is longer than {LONGEST} characters")
+
+        def permit() -> None:
             for access in accesses:
                 self._check_internal(access)
                 self.check(caller, access)
+
+        try:
+            use = limiter.begin(caller.principal, accesses, polls=polls, permit=permit)
         except (Forbidden, Limited) as error:
-            if use is not None:
-                limiter.end(use, polls=polls)
             if audit is not None:
                 audit.refused(caller, name, error)
             raise

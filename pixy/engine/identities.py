@@ -119,12 +119,31 @@ class Identities:
         self._closing = 0
         self._one_closes = asyncio.Lock()
         self._looking: asyncio.Task[None] | None = None
-        self._who: list[tuple[Who, str]] = []
+        self.regroup(groups)()
+
+    def regroup(self, groups: Mapping[str, Sequence[str]]) -> Callable[[], None]:
+        """Read who has which identity, with other groups.
+
+        Args:
+            groups: ``auth.groups``.
+
+        Returns:
+            A function that makes them count.
+
+        Raises:
+            ConfigError: a pattern is wrong.
+        """
+        found: list[tuple[Who, str]] = []
         for name, each in self._config.users.items():
             try:
-                self._who.append((Who(each.who, groups), name))
+                found.append((Who(each.who, groups), name))
             except ConfigError as error:
-                raise ConfigError(f"proxies.{cluster}.identities.users.{name}: {error}") from None
+                raise ConfigError(f"proxies.{self._cluster}.identities.users.{name}: {error}") from None
+
+        def use() -> None:
+            self._who = found
+
+        return use
 
     def client(self, principal: Principal) -> ClusterClient | None:
         """The operations on the cluster as a principal's identity; None: as the daemon itself.

@@ -101,6 +101,10 @@ def test_the_command_makes_lists_and_removes_keys(tmp_path: Path, capsys: pytest
     assert run(["list", "--file", str(file)]) == 0
     shown = capsys.readouterr().out
     assert "key:app" in shown and "expires 20" in shown and "key:other" in shown
+    assert not Keys(file.read_text()).blank
+    for name in ("app", "other"):
+        assert run(["remove", name, "--file", str(file)]) == 0
+    assert not load_keys(str(file)).stored and not load_keys(str(file)).blank, "a daemon must believe it"
     assert run(["remove", "nobody", "--file", str(file)]) == 1
     assert "has no such key of nobody" in capsys.readouterr().err
 

@@ -137,7 +137,7 @@ def test_new_topics(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(5, 20):
         clock.now += 20
         once(found, access=Access("produce", "c", f"t{number}"))
-    assert len(found._uses[A]._topics) == 5
+    assert len(found._uses[A.name, 0]._topics) == 5
 
 
 def test_the_first_element_that_names_a_principal_counts(clock: Clock) -> None:
@@ -145,6 +145,22 @@ def test_the_first_element_that_names_a_principal_counts(clock: Clock) -> None:
     assert [found.limit_of(each).groups for each in (A, B, Principal("jwt:a"))] == [1, 2, 0]
     with pytest.raises(ConfigError, match=r"^limits\[0\]: bad pattern"):
         limiter(clock, Limit(["a*b"]))
+
+
+def test_the_groups_that_a_token_names_make_no_second_caller(clock: Clock) -> None:
+    """A token may name any of his groups: each subset would have a rate and a share of its own."""
+    found = limiter(clock, Limit(["group:ops"], waiting_polls=3), Limit(["*"], waiting_polls=2), most=100)
+
+    def polls(*groups: str) -> bool:
+        try:
+            found.begin(Principal("jwt:a", frozenset(groups)), (DESCRIBE,), polls=True)
+        except Limited:
+            return False
+        return True
+
+    assert [polls("a"), polls("b"), polls("a", "b"), polls()] == [True, True, False, False]
+    assert [polls("ops"), polls("ops", "a"), polls("ops", "b"), polls("ops")] == [True, True, True, False]
+    assert polls() is False and len(found._uses) == 2
 
 
 def test_whoever_takes_all_he_can_leaves_room_for_all_others(clock: Clock) -> None:
@@ -196,4 +212,4 @@ def test_principals_are_forgotten_but_not_while_they_have_requests(
     kept = found.begin(A, (DESCRIBE,), polls=False)
     for number in range(20):
         once(found, Principal(f"jwt:{number}"))
-    assert len(found._uses) == 3 and found._uses[A] is kept
+    assert len(found._uses) == 3 and found._uses[A.name, -1] is kept

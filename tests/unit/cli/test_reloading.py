@@ -14,6 +14,7 @@ import pytest
 from pixy.auth.keys import make_key
 from pixy.auth.principal import Credentials, Principal
 from pixy.auth.rules import Access
+from pixy.cli import reloading
 from pixy.cli.logs import configured, set_severities
 from pixy.cli.reloading import Reloader, changed_keys, fingerprint, values_of
 from pixy.config import App, Logger, Proxy, load_file, load_text, validate
@@ -161,6 +162,89 @@ def test_a_file_that_was_replaced_or_is_gone_looks_different(tmp_path: Path) -> 
     assert fingerprint([str(file)]) == (None,) != second
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "`auth.enabled` is not true any more"),
+        ("auth: {enabled: true, keys_file: keys}", "there are no `rules` any more"),
+        ("auth: {enabled: true, keys_file: keys}\nrules: []", "there are no `rules` any more"),
+    ],
+)
+async def test_a_file_that_is_empty_or_cut_off_does_not_open_the_daemon(
+    daemon: Daemon, caplog: pytest.LogCaptureFixture, text: str, said: str
+) -> None:
+    # The program itself adds the default cluster to a file without any.
+    daemon.file.write_text(text + "\nproxies: {default: {}}\n")
+    await daemon.reloader.reload(daemon.engine)
+    assert daemon.allows("orders") and not daemon.allows("payments")
+    assert not daemon.knows("kp_other") and f"rules and limits stay as they were: {said}" in caplog.text
+    daemon.write("payments")
+    await daemon.reloader.reload(daemon.engine)
+    assert daemon.allows("payments") and not daemon.allows("orders"), "it goes on from there"
+
+
+async def test_an_emptied_file_of_keys_locks_nobody_out(
+    daemon: Daemon, caplog: pytest.LogCaptureFixture
+) -> None:
+    daemon.keys.write_text(" \n")
+    await daemon.reloader.reload(daemon.engine)
+    assert daemon.knows(daemon.key)
+    assert "keys stay as they were" in caplog.text and "leave a comment (#) in it" in caplog.text
+    daemon.keys.write_text("# nobody\n")
+    await daemon.reloader.reload(daemon.engine)
+    assert not daemon.knows(daemon.key), "that is meant"
+
+
+async def test_files_that_are_being_written_are_read_again(daemon: Daemon) -> None:
+    read, asked = daemon.read, []
+
+    def reading() -> App:
+        found = read()
+        if not asked:
+            asked.append(daemon.allows("half-written"))
+            daemon.write("payments", "# more")
+        return found
+
+    daemon.write("half-written")
+    daemon.reloader._read = reading
+    await daemon.reloader.reload(daemon.engine)
+    assert asked == [False] and not daemon.allows("half-written") and daemon.allows("payments")
+
+
+async def test_files_that_never_rest_change_nothing(
+    daemon: Daemon, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = iter(range(1000))
+    monkeypatch.setattr(reloading, "fingerprint", lambda _paths: (next(looks),))
+    monkeypatch.setattr(reloading, "_PAUSE", 0)
+    daemon.write("payments")
+    daemon.keys.write_text("")
+    await daemon.reloader.reload(daemon.engine)
+    assert daemon.allows("orders") and daemon.knows(daemon.key)
+    assert "the files change while they are read" in caplog.text
+
+
+async def test_a_change_counts_when_it_looks_the_same_twice(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks, seen = ["half", "half a bit longer", *["whole"] * 100], list[str]()
+
+    def look(_paths: object) -> str:
+        seen.append(looks.pop(0))
+        return seen[-1]
+
+    async def reload(_engine: object) -> None:
+        done.set()
+
+    done = asyncio.Event()
+    monkeypatch.setattr(reloading, "fingerprint", look)
+    monkeypatch.setattr(daemon.reloader, "reload", reload)
+    task = asyncio.create_task(daemon.reloader.run(daemon.engine))
+    await asyncio.wait_for(done.wait(), 60)
+    assert seen[:4] == ["half", "half a bit longer", "whole", "whole"]
+    task.cancel()
+
+
 @pytest.fixture
 async def running(daemon: Daemon) -> AsyncIterator[Daemon]:
     task = asyncio.create_task(daemon.reloader.run(daemon.engine))
@@ -182,6 +266,24 @@ async def test_a_request_reloads_though_no_file_has_changed(running: Daemon) -> 
     running.certificates = done.set
     running.reloader.request()
     await asyncio.wait_for(done.wait(), 60)
+
+
+async def test_an_error_of_ours_does_not_end_reloading(
+    running: Daemon, caplog: pytest.LogCaptureFixture
+) -> None:
+    failed, done = asyncio.Event(), asyncio.Event()
+
+    def fail() -> None:
+        failed.set()
+        raise ValueError("ours")
+
+    running.certificates = fail
+    running.reloader.request()
+    await asyncio.wait_for(failed.wait(), 60)
+    running.certificates = done.set
+    running.reloader.request()
+    await asyncio.wait_for(done.wait(), 60)
+    assert "reloading failed" in caplog.text and "ours" in caplog.text
 
 
 def test_severities_change_and_the_loggers_stay(capsys: pytest.CaptureFixture[str]) -> None:

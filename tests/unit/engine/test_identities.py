@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 from typing import Any
 
 import pytest
 
 from pixy.auth.principal import ANONYMOUS, Caller, Principal, current
 from pixy.config.model import App, Kafka, Net, Proxy, Sasl
-from pixy.config.security import Identities as Config, Identity
+from pixy.config.security import Identities as Config, Identity, Rule
 from pixy.engine.client import ClusterClient
 from pixy.engine.cluster_messages import GetAdmin
 from pixy.engine.engine import Engine
@@ -99,6 +100,41 @@ async def test_the_first_element_that_names_the_caller_counts() -> None:
         ("rest", "rest"),
     ]
     assert world.identities.client(OPS) is None and world.identities.client(ANONYMOUS) is None
+
+
+async def test_other_groups_count_from_now_on() -> None:
+    world = World()
+    shop = await world.use(SHOP)
+    use = world.identities.regroup({"shops": ["jwt:ops"]})
+    assert world.identities.client(OPS) is None, "not before they are used"
+    use()
+    assert world.identities.client(OPS) is shop and world.identities.client(Principal("cert:shop-1")) is None
+    with pytest.raises(ConfigError, match=r"identities.users.shop: bad pattern 'a\*b'"):
+        world.identities.regroup({"shops": ["a*b"]})
+    assert world.identities.client(OPS) is shop
+
+
+async def test_a_reload_reads_who_has_an_identity_again() -> None:
+    app = App(proxies={"main": Proxy()})
+    app.auth.enabled = app.auth.anonymous = True
+    app.auth.groups = {"shops": ["key:shop"]}
+    app.rules = [Rule(["*"], ["*"], topics=["*"], groups=["*"])]
+    app.proxies["main"].identities = Config({"shop": Identity(["group:shops"], "", "p")}, "refuse")
+    engine, after = Engine(app), copy.deepcopy(app)
+    identities = engine._identities["main"]
+    assert identities.client(SHOP) is not None
+    after.auth.groups = {"shops": ["jwt:ops"]}
+    engine.reload_rules(after)
+    assert identities.client(OPS) is not None
+    with pytest.raises(Forbidden):
+        identities.client(SHOP)
+    for wrong in ({"shops": ["a*b"]}, {"shops": ["key:shop"]}):
+        again = copy.deepcopy(after)
+        again.auth.groups = wrong
+        again.rules = [] if "key:shop" in wrong["shops"] else again.rules
+        with pytest.raises(ConfigError):
+            engine.reload_rules(again)
+        assert identities.client(OPS) is not None, "all stays as it was"
 
 
 async def test_callers_without_an_identity_may_be_refused() -> None:
