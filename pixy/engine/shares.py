@@ -15,24 +15,30 @@ caller: Final[ContextVar[str]] = ContextVar("pixy_share", default="")
 """The principal, or the address without ``auth``, for whom this task works; see :mod:`pixy.api.edge.callers`."""
 
 
+_TIMES_FREE: Final = 3
+
+
 def part(most: int) -> int:
     """What one caller may have of a number of places: three quarters, and of less than four all."""
     return most - most // 4
 
 
 class Shares:
-    """Lets one caller have at most three quarters of a number of places, so that some remain for others.
+    """Lets one caller have at most three quarters of a number of places, and of what he leaves the next one three quarters.
+
+    So some remain for others, however many take all they can: one may take another place only while he has fewer than
+    three times those that are free (dynamic thresholds, as in :mod:`pixy.auth.limits`).
 
     Args:
         most: all places.
         total: whether all callers together may have no more than ``most``; otherwise somebody else sees to it.
     """
 
-    __slots__ = ("_each", "_held", "_most", "held")
+    __slots__ = ("_held", "_most", "_total", "held")
 
     def __init__(self, most: int, *, total: bool = False) -> None:
-        self._each = part(most)
-        self._most = most if total else None
+        self._most = most
+        self._total = total
         self._held: dict[str, int] = {}
         self.held = 0
         """Places that are taken."""
@@ -40,7 +46,8 @@ class Shares:
     def enter(self, name: str) -> bool:
         """Take a place; return False if the caller has too many, or all are taken."""
         held = self._held.get(name, 0)
-        if (name and held >= self._each) or (self._most is not None and self.held >= self._most):
+        free = self._most - self.held
+        if (name and held >= _TIMES_FREE * free) or (self._total and free <= 0):
             return False
         self._held[name] = held + 1
         self.held += 1

@@ -1,7 +1,7 @@
 """What the access log says of gRPC calls.
 
-What grpc's core refuses by itself it tells nobody: connections above its bound, metadata that is too large, calls above
-``max_concurrent_requests`` of all callers together. A call whose message is too large it cancels, as if the client had gone.
+What grpc's core refuses by itself it tells nobody: connections above its bound, and metadata that is too large. A call
+whose message is too large it cancels, as if the client had gone.
 """
 
 from __future__ import annotations

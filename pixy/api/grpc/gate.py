@@ -4,6 +4,9 @@ grpc hands a unary call to its handler once its message is there, and waits for 
 ``max_concurrent_requests``, and the core keeps what has come of the message. So here a call is a stream of one message,
 which the daemon reads itself: after it knows the caller, with a deadline, and not too many at the same time. A stream
 whose message nobody reads holds :data:`WINDOW` bytes at most; the core lets the rest come once it is read.
+
+A client may also leave no room for the answer. grpcio has no way to end such a call: it lasts as long as its connection.
+So a call keeps its place until its answer is taken, and those who take none fill their own share.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ _GONE: Final = 0.1
 _BUSY = "max_concurrent_requests"
 
 Behaviour = Callable[[bytes, Any, str], Awaitable[Any]]
-"""Answers a message of a call, for a caller."""
+"""Answers a message of a call, for a caller: with a message, or its bytes."""
 
 
 class Gate:
@@ -38,7 +41,7 @@ class Gate:
     Args:
         guard: recognizes callers; None: ``auth`` is off.
         most: calls at the same time (``max_concurrent_requests``). Those that need no caller, health checks and with
-            ``auth`` off reflection, may be a quarter of them.
+            ``auth`` off reflection, have a quarter as many places of their own.
         reads: messages that may be arriving at the same time.
         timeout: seconds in which a message must arrive (``body_timeout``).
         pace: says when a call may begin.
@@ -47,7 +50,9 @@ class Gate:
     def __init__(self, guard: Guard | None, most: int, reads: int, timeout: float, pace: Pace) -> None:
         self._guard = guard
         self._pace = pace
-        self._calls = Shares(most)
+        self._calls = Shares(most, total=True)
+        self._begin = Shares(most, total=True)
+        """Calls that wait for their turn to begin."""
         self._open = Shares(max(1, most // 4), total=True)
         self._reads = Turns(reads)
         self._timeout = timeout
@@ -73,7 +78,9 @@ class Gate:
         """
 
         async def call(_requests: Any, context: Any) -> Any:
-            with await self._enter(context, public) as caller:
+            held = await self._enter(context, public)
+            held.until_taken(context)
+            with held as caller:
                 return await behaviour(await self._read(context, caller), context, caller)
 
         return grpc.stream_unary_rpc_method_handler(call, response_serializer=_serialized)
@@ -104,7 +111,8 @@ class Gate:
         address = address_of_call(context)
         turn = self._pace.enter(address)
         if turn is not None:
-            await turn
+            with await self._place(context, self._begin, address):
+                await turn
         if public or self._guard is None:
             caller = address if public else caller_of_call(context)
             places = self._open if public else self._calls
@@ -147,21 +155,31 @@ class Gate:
 
 
 class _Held:
-    """A place, given back at the end of the block."""
+    """A place, given back at the end of the block, or of the call."""
 
-    __slots__ = ("_caller", "_places", "_token")
+    __slots__ = ("_caller", "_kept", "_places", "_token")
 
     def __init__(self, places: Shares, caller: str) -> None:
         self._places = places
         self._caller = caller
+        self._kept = False
+
+    def until_taken(self, context: Any) -> None:
+        """Keep the place until the call has ended: its answer was taken, or its connection has ended."""
+        self._kept = True
+        context.add_done_callback(self._leave)
 
     def __enter__(self) -> str:
         self._token = shares.caller.set(self._caller)
         return self._caller
 
     def __exit__(self, *_exc: object) -> None:
-        self._places.leave(self._caller)
+        if not self._kept:
+            self._places.leave(self._caller)
         shares.caller.reset(self._token)
+
+    def _leave(self, _context: Any) -> None:
+        self._places.leave(self._caller)
 
 
 class Gated:
@@ -198,7 +216,7 @@ class _Generic(grpc.GenericRpcHandler):  # type: ignore[misc]
 
 
 def _serialized(answer: Any) -> bytes:
-    return answer.SerializeToString()  # type: ignore[no-any-return]
+    return answer if isinstance(answer, bytes) else answer.SerializeToString()
 
 
 __all__ = ["WINDOW", "Behaviour", "Gate", "Gated"]

@@ -12,6 +12,7 @@ from google.protobuf.message import DecodeError
 from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
 from pixy import errors
+from pixy.api.edge.budget import Share
 from pixy.api.edge.edge import Edge
 from pixy.api.grpc.access import UnknownMethods, recorded
 from pixy.api.grpc.gate import WINDOW, Behaviour, Gate, Gated
@@ -37,7 +38,7 @@ _LINGER = 5.0
 _LEAST_READS = 8
 """Messages that may be arriving at the same time, whatever ``max_buffered_bytes`` is."""
 _SMALL = 1024
-"""Bytes of a request that the byte budget does not count: so many requests hold little together."""
+"""Bytes of a request or an answer that the byte budget does not count: so many of them hold little together."""
 _unstoppable: list[Any] = []
 """Servers whose own tasks somebody has cancelled with all others (``asyncio.run`` does at its end).
 
@@ -106,18 +107,45 @@ def _in_trace(handler: Handler, engine: Engine) -> Handler:
     return functools.wraps(handler)(traced)
 
 
-def _bind(request_class: Any, handler: Handler, yields: bool, edge: Edge) -> Behaviour:
+async def _take(share: Share, size: int, context: Any) -> None:
+    """Hold bytes; abort the call if there is no room for them."""
+    try:
+        share.take(size)
+    except errors.OverBudget as error:
+        await context.abort(status_of(error), str(error))
+
+
+def _bind(request_class: Any, handler: Handler, yields: bool, refusable: bool, edge: Edge) -> Behaviour:
+    """Make the behaviour of a method.
+
+    Args:
+        request_class: of its requests.
+        handler: answers them.
+        yields: whether its answer hands out a message.
+        refusable: whether its answer may be refused when it is too large for ``max_buffered_bytes``: nothing is lost by that.
+        edge: counts bytes.
+    """
     parse = request_class.FromString
 
     async def bounded(raw: bytes, context: Any, caller: str) -> Any:
         if len(raw) <= _SMALL:
-            return await behaviour(raw, context)
-        with edge.budget.share(caller) as share:
-            try:
-                share.take(len(raw))
-            except errors.OverBudget as error:
-                await context.abort(status_of(error), str(error))
-            return await behaviour(raw, context)
+            answer = (await behaviour(raw, context)).SerializeToString()
+        else:
+            with edge.budget.share(caller) as share:
+                await _take(share, len(raw), context)
+                answer = (await behaviour(raw, context)).SerializeToString()
+        if len(answer) > _SMALL:
+            await keep(answer, context, caller)
+        return answer
+
+    async def keep(answer: bytes, context: Any, caller: str) -> None:
+        """Count an answer until it is taken."""
+        share = edge.budget.share(caller)
+        if refusable:
+            await _take(share, len(answer), context)
+        else:
+            share.hold(len(answer))
+        context.add_done_callback(lambda _context: share.give_back())
 
     async def behaviour(raw: bytes, context: Any) -> Any:
         # Parsed here, because grpc answers INTERNAL for bytes that it cannot parse.
@@ -208,7 +236,6 @@ class GrpcServer(Listener):
             self._edge.pace,
         )
         self._server = grpc.aio.server(
-            maximum_concurrent_rpcs=config.max_concurrent_requests,
             options=[
                 ("grpc.so_reuseport", 0),  # or a second daemon would bind the same port silently
                 ("grpc.max_receive_message_length", receive),
@@ -226,6 +253,7 @@ class GrpcServer(Listener):
                     request_class,
                     _in_trace(handler, self._engine) if self._engine.diagnostics.traced else handler,
                     name == "ConsumeNAck",
+                    name == "Fetch",
                     self._edge,
                 )
             )

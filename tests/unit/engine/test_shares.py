@@ -30,6 +30,19 @@ def test_all_callers_together_get_all_places() -> None:
     assert places.enter("c") and places.held == 4
 
 
+@pytest.mark.parametrize("most", [8, 100, 16_384])
+def test_many_who_take_all_they_can_leave_room_for_one_more(most: int) -> None:
+    places = Shares(most, total=True)
+
+    def fill(name: str) -> int:
+        return next(count for count in range(most + 1) if not places.enter(name))
+
+    assert fill("a") == most - most // 4
+    assert fill("b") <= most // 4 - (most // 4 > 2)
+    if most > 8:
+        assert places.enter("c") and places.enter("d")
+
+
 async def _settle() -> None:
     for _ in range(5):
         await asyncio.sleep(0)
