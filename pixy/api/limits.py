@@ -8,6 +8,10 @@ MOST_HEADERS: Final = 1_000
 """Headers of a message; a megabyte of empty ones takes 1.4 s of processor."""
 MOST_OFFSETS: Final = 10_000
 """Partitions whose offsets one request sets; as many JSON objects are parsed in some 10 ms."""
+MOST_TOPICS: Final = 1_000
+"""Topics that one request names."""
+MOST_COMMAS: Final = 100_000
+"""Commas in a document of such lists: what has more is not even parsed, for empty elements are small and many."""
 MOST_RECORDS: Final = 10_000
 """Messages that one gRPC request writes or reads."""
 MOST_PARAMETERS: Final = 1_000

@@ -99,6 +99,73 @@ async def test_documents_of_empty_objects_are_refused(daemon: Daemon, name: str)
     assert status is grpc.StatusCode.INVALID_ARGUMENT and "too many offsets" in text
 
 
+LONG = "/consumers/{name}/instances/c"
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "said"),
+    [
+        (LONG + "/subscription", b'{"topics": [' + b'"",' * 2_800_000 + b'""]}', "too many elements"),
+        (LONG + "/subscription", b'{"topics": [' + b'"t",' * 1_000 + b'"t"]}', "a request may have 1000"),
+        (LONG + "/assignments", b'{"partitions": [' + b"null," * 900_000 + b"null]}", "too many elements"),
+        (
+            LONG + "/positions",
+            b'{"offsets": ['
+            + b'{"topic":"t","partition":0,"offset":0},' * 10_000
+            + b'{"topic":"t","partition":0,"offset":0}]}',
+            "a request may have 10000",
+        ),
+        ("/consumers/{name}", b'{"format": [' + b"[]," * 2_500_000 + b"[]]}", "is not text"),
+        (
+            "/topics/{name}",
+            b'{"records": [' + b'{"value":1},' * 99_000 + b'{"value":1}]}',
+            "rest.max_request_records",
+        ),
+    ],
+    ids=["topics", "a topic more", "partitions", "offsets", "option", "records"],
+)
+async def test_lists_of_many_elements_are_refused(
+    daemon: Daemon, name: str, path: str, body: bytes, said: str
+) -> None:
+    await Instance(daemon, name).create()
+    kind = JSON_V2 if "records" in said else "application/vnd.kafka.v2+json"
+    path = path.format(name=name)
+    async with cheap():
+        answer = await ask(daemon, "POST", path, body, content_type=kind)
+    assert answer.status in (413, 422) and said in answer.json["message"], answer
+
+
+async def test_an_option_that_nobody_knows_may_be_anything(daemon: Daemon, name: str) -> None:
+    body = b'{"x": [' + b"[]," * 2_500_000 + b'[]], "format": "json", "fetch.min.bytes": 7}'
+    async with cheap():
+        answer = await ask(
+            daemon, "POST", f"/consumers/{name}", body, content_type="application/vnd.kafka.v2+json"
+        )
+    assert answer.status == 200, answer
+
+
+async def test_offsets_without_number_are_refused(daemon: Daemon, name: str) -> None:
+    for element in (b"null", b"[]", b"1"):
+        body = b"[" + (element + b",") * (840_000 if element == b"null" else 1_300_000)
+        async with cheap():
+            answer = await daemon.post(f"/topics/{name}/offsets?group=g", body[: (4 << 20) - 10] + b"1]")
+        assert answer.status == 400 and "more than 10000 objects" in answer.error
+    body = b"[" + b"null," * 10_000 + b"null]"
+    answer = await daemon.post(f"/topics/{name}/offsets?group=g", body)
+    assert answer.status == 400 and "more than 10000 objects" in answer.error
+    body = b'[{"metadata": "' + b"x" * (3 << 20) + b'"} x'
+    async with cheap():
+        answer = await daemon.post(f"/topics/{name}/offsets?group=g", body)
+    assert answer.status == 400 and "invalid character 'x' after array element" in answer.error
+
+
+async def test_a_query_of_many_parameters_is_refused(daemon: Daemon, name: str) -> None:
+    path = f"/topics/{name}/partitions/0/records?" + "a&" * 30_000
+    async with cheap():
+        answer = await ask(daemon, "GET", path, content_type=BINARY_V2)
+    assert error(answer)[:2] == (422, 422) and "at most 1000 are read" in error(answer)[2]
+
+
 async def test_a_form_of_many_parameters_is_refused(daemon: Daemon, name: str) -> None:
     form = b"msg=x&" + b"a&" * 900_000
     async with cheap():

@@ -22,6 +22,8 @@ _HARMLESS = frozenset({"/", "/_ping", "/healthy", "/ready", "/docs", "/openapi.j
 """They change nothing, and tell nothing about Kafka."""
 _KNOWN = 1024
 """Values of Host that are remembered as allowed."""
+_LONGEST = 261
+"""Characters of those: a name of DNS has 255 at most, a port five."""
 
 
 class Browsers:
@@ -80,7 +82,7 @@ class Browsers:
         own = self._any_host or not host or _is_address(name) or is_loopback(name) or name in self._hosts
         if not own and not f".{name}".endswith(self._domains):
             return False
-        if len(self._seen) < _KNOWN:
+        if len(self._seen) < _KNOWN and len(host) <= _LONGEST:
             self._seen.add(host)
         return True
 

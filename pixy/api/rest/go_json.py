@@ -7,6 +7,8 @@ from typing import Any, NoReturn
 
 from pixy.errors import InvalidParameter
 
+_LOOK_BACK = 16 * 1024
+"""Characters before an error that are looked at to explain it."""
 _END = "unexpected end of JSON input"
 _TEXTS = (
     ("Expecting value", "looking for beginning of value"),
@@ -45,9 +47,7 @@ def _failed(problem: str) -> InvalidParameter:
 def _explain(text: str, error: json.JSONDecodeError) -> str:
     if error.msg.startswith("Unterminated string") or not text[error.pos :].strip(" \t\r\n"):
         return _END
-    at = error.pos
-    while text[at] in " \t\r\n":
-        at += 1
+    at = len(text) - len(text[error.pos :].lstrip(" \t\r\n"))
     char = text[at]
     shown = {"'": "\\'", "\\": "\\\\"}.get(char, repr(char)[1:-1] if char != '"' else '"')
     if error.msg.startswith("Expecting ',' delimiter"):
@@ -58,10 +58,12 @@ def _explain(text: str, error: json.JSONDecodeError) -> str:
 
 
 def _container(text: str, at: int) -> str:
-    """Name the innermost container that is open at ``at``, in Go's words."""
-    open_brackets: list[str] = []
-    in_string = escaped = False
-    for char in text[:at]:
+    """Name the innermost container that is open at ``at``, in Go's words; in a long document, as its last part shows it."""
+    start = max(0, at - _LOOK_BACK)
+    open_brackets = [text.lstrip(" \t\r\n")[:1]] if start else []
+    outer = len(open_brackets)
+    in_string, escaped = (text.count('"', 0, start) - text.count('\\"', 0, start)) % 2 == 1, False
+    for char in text[start:at]:
         if in_string:
             in_string = escaped or char != '"'
             escaped = char == "\\" and not escaped
@@ -69,6 +71,6 @@ def _container(text: str, at: int) -> str:
             in_string = True
         elif char in "[{":
             open_brackets.append(char)
-        elif char in "]}" and open_brackets:
+        elif char in "]}" and len(open_brackets) > outer:
             open_brackets.pop()
     return "array element" if open_brackets[-1:] == ["["] else "object key:value pair"

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
-from pixy.api.limits import MOST_OFFSETS, MOST_PARAMETERS
+from pixy.api.limits import MOST_COMMAS, MOST_OFFSETS, MOST_PARAMETERS
 from pixy.errors import InvalidParameter
 
 _INTEGER = re.compile(r"[+-]?[0-9]+\Z")
@@ -129,12 +129,14 @@ def set_offsets_body(document: Any) -> tuple[tuple[int, int, str], ...]:
     A later element for the same partition replaces an earlier one.
 
     Raises:
-        InvalidParameter: with Go's text for a value of the wrong type.
+        InvalidParameter: with Go's text for a value of the wrong type, or there are too many elements.
     """
     if document is None:
         return ()
     if not isinstance(document, list):
         raise _cannot(document, "Go value of type []httpsrv.partitionInfo")
+    if len(document) > MOST_OFFSETS:
+        raise _too_many()
     offsets: dict[int, tuple[int, int, str]] = {}
     for element in document:
         if element is None:
@@ -154,8 +156,12 @@ def set_offsets_body(document: Any) -> tuple[tuple[int, int, str], ...]:
 
 def check_size(body: bytes) -> None:
     """Refuse a document of so many objects that parsing it would hold up the event loop. Raises InvalidParameter."""
-    if body.count(b"{") > MOST_OFFSETS:
-        raise InvalidParameter(f"Failed to parse the request: err=(more than {MOST_OFFSETS} objects)")
+    if body.count(b"{") > MOST_OFFSETS or body.count(b",") > MOST_COMMAS:
+        raise _too_many()
+
+
+def _too_many() -> InvalidParameter:
+    return InvalidParameter(f"Failed to parse the request: err=(more than {MOST_OFFSETS} objects)")
 
 
 def printable_metadata(text: str) -> str:

@@ -18,8 +18,10 @@ from pixy.config.model import Rest
 T = TypeVar("T")
 
 _EMPTY = (b"", b"{}", b'""', b"null")
+_GUNZIP_ON_LOOP = 64 * 1024
+"""Bytes of a body that is decompressed on the loop: a longer one may be much to read, though nothing comes out of it."""
 _GUNZIP_STEP = 256 * 1024
-"""Bytes that are decompressed on the loop, in less than a millisecond; the rest of a body is, step by step, in a thread."""
+"""Bytes that come out there, in less than a millisecond; what is more comes out step by step, in a thread."""
 _RATIO_FROM = 1 << 20
 """Bytes from which the ratio counts: a small body costs little, however well it was packed."""
 _OBJECTS_PER_RECORD = 10
@@ -111,7 +113,7 @@ async def gunzip(body: bytes, config: Rest, share: Share) -> bytes:
     data = body
     try:
         while data and not decompressor.eof:
-            if total == 0:
+            if total == 0 and len(data) <= _GUNZIP_ON_LOOP:
                 chunk = decompressor.decompress(data, _GUNZIP_STEP)
             else:
                 chunk = await asyncio.to_thread(decompressor.decompress, data, _RATIO_FROM)

@@ -12,9 +12,10 @@ import msgspec
 from aiohttp import web
 
 from pixy.api.edge.budget import Share
+from pixy.api.limits import MOST_PARAMETERS
 from pixy.api.restv1 import bodies, errors
 from pixy.api.restv1.errors import ApiError, ErrorKind
-from pixy.api.restv1.negotiation import Negotiated
+from pixy.api.restv1.negotiation import MOST, Negotiated
 from pixy.api.restv1.peers import Peers
 from pixy.api.restv1.routes import Match
 from pixy.config.model import Rest
@@ -97,9 +98,11 @@ class Call:
 
     @property
     def query(self) -> Mapping[str, str]:
-        """Query parameters; the first of several values counts."""
+        """Query parameters; the first of several values counts. Raises ApiError (422) if there are too many."""
         if self._query is None:
             text = self.request.raw_path.partition("?")[2].partition("#")[0]
+            if text.count("&") >= MOST_PARAMETERS:
+                raise ApiError(errors.INVALID, f"too many parameters, at most {MOST_PARAMETERS} are read")
             self._query = {}
             for name, value in parse_qsl(text, keep_blank_values=True, errors="replace"):
                 self._query.setdefault(name, value)
@@ -259,7 +262,7 @@ def _printable(text: str) -> str:
 
 
 def accepts_gzip(accepted: str | None) -> bool:
-    if not accepted:
+    if not accepted or len(accepted) > MOST:
         return False
     for element in accepted.split(","):
         name, _, parameter = element.partition(";")

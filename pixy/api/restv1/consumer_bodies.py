@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
 
+from pixy.api.limits import MOST_COMMAS, MOST_OFFSETS, MOST_TOPICS
 from pixy.api.restv1 import bodies, errors
 from pixy.api.restv1.errors import ApiError
 from pixy.api.restv1.reads import to_timestamp
 from pixy.engine.instances.topic_patterns import TopicPattern
 from pixy.errors import InvalidParameter
+
+T = TypeVar("T")
 
 _Number = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 _Offset = Annotated[int, Meta(ge=0, le=2**63 - 2)]
@@ -76,12 +79,12 @@ _subscription = msgspec.json.Decoder(SubscriptionRequest)
 
 def commit_request(body: bytes) -> list[Offset]:
     """The offsets to commit; empty: commit the instance's positions. Raises ApiError."""
-    return bodies.parse(_or_empty_object(body), _commit).offsets or []
+    return _few(_parse(body, _commit).offsets, "offsets") or []
 
 
 def partitions_request(body: bytes) -> tuple[tuple[str, int], ...]:
     """The partitions of a request, without duplicates. Raises ApiError."""
-    asked = bodies.parse(_or_empty_object(body), _partitions).partitions
+    asked = _few(_parse(body, _partitions).partitions, "partitions")
     if asked is None:
         raise ApiError(errors.INVALID, "partitions must be given")
     return tuple(dict.fromkeys((each.topic, each.partition) for each in asked))
@@ -89,7 +92,9 @@ def partitions_request(body: bytes) -> tuple[tuple[str, int], ...]:
 
 def positions_request(body: bytes) -> PositionsRequest:
     """The targets of a seek. Raises ApiError."""
-    asked = bodies.parse(_or_empty_object(body), _positions)
+    asked = _parse(body, _positions)
+    _few(asked.offsets, "offsets")
+    _few(asked.timestamps, "timestamps")
     for each in asked.timestamps:
         _ = each.milliseconds  # raises for a bad time, before anything is sought
     return asked
@@ -99,7 +104,8 @@ def subscription_request(body: bytes) -> SubscriptionRequest:
     """The topics (none: consume nothing) or the pattern. Raises ApiError: neither (422), or
     both (409/40903).
     """
-    asked = bodies.parse(_or_empty_object(body), _subscription)
+    asked = _parse(body, _subscription)
+    _few(asked.topics, "topics", MOST_TOPICS)
     if asked.topics and asked.topic_pattern:
         raise ApiError(
             errors.ILLEGAL_STATE,
@@ -115,5 +121,14 @@ def subscription_request(body: bytes) -> SubscriptionRequest:
     return asked
 
 
-def _or_empty_object(body: bytes) -> bytes:
-    return b"{}" if bodies.is_empty(body) else body
+def _parse(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
+    if body.count(b",") > MOST_COMMAS:
+        raise ApiError(errors.INVALID, "the body has too many elements")
+    return bodies.parse(b"{}" if bodies.is_empty(body) else body, decoder)
+
+
+def _few(elements: list[T] | None, name: str, most: int = MOST_OFFSETS) -> list[T] | None:
+    """Return a list that is not too long. Raises ApiError (422)."""
+    if elements is not None and len(elements) > most:
+        raise ApiError(errors.INVALID, f"{name}: too many elements, a request may have {most}")
+    return elements

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from msgspec import Raw
 
 from pixy.api.restv1 import bodies, errors
 from pixy.api.restv1.errors import ApiError
@@ -25,7 +26,31 @@ _ISOLATION = ("read_committed", "read_uncommitted")
 _MAX_MIN_BYTES = 10_000_000
 _MAX_INT = 2**31 - 1
 
-_decoder = msgspec.json.Decoder(dict[str, Any])
+_LONGEST = 1_000
+"""Bytes of a value that is no text. A longer one is not decoded: it may be millions of empty lists."""
+_NAMES = (
+    "name",
+    "id",
+    "format",
+    "auto.offset.reset",
+    "isolation.level",
+    "auto.commit.enable",
+    "enable.auto.commit",
+    "max.poll.records",
+    *_ALIASES,
+    *_ALIASES.values(),
+)
+_FIELDS = {f"option_{number}": name for number, name in enumerate(_NAMES)}
+_any = msgspec.json.Decoder(Any)
+_Options = msgspec.defstruct("_Options", [(field, Raw, Raw()) for field in _FIELDS], rename=_FIELDS)
+_decoder = msgspec.json.Decoder(_Options)
+
+
+class _Long:
+    """A value that is not decoded."""
+
+    def __init__(self, raw: bytes) -> None:
+        self.begin = raw[:80].decode("utf-8", "replace")
 
 
 def parse_options(body: bytes, conf: Instances) -> tuple[str | None, InstanceSpec]:
@@ -40,7 +65,9 @@ def parse_options(body: bytes, conf: Instances) -> tuple[str | None, InstanceSpe
     Raises:
         ApiError: 422 with 40001, 42204 (reset) or 422 (format); the text names the option.
     """
-    options = bodies.parse(b"{}" if bodies.is_empty(body) else body, _decoder)
+    found = bodies.parse(b"{}" if bodies.is_empty(body) else body, _decoder)
+    sent = ((name, bytes(getattr(found, field))) for field, name in _FIELDS.items())
+    options = {name: _value(raw) for name, raw in sent if raw}
     name = _text(options, "name") or _text(options, "id") or None
     if name is not None:
         check_name(name)
@@ -58,6 +85,12 @@ def parse_options(body: bytes, conf: Instances) -> tuple[str | None, InstanceSpe
         max_records=most,
         isolation=_isolation(options),
     )
+
+
+def _value(raw: bytes) -> Any:
+    if len(raw) > _LONGEST and not raw.startswith(b'"'):
+        return _Long(raw)
+    return bodies.parse(raw, _any)
 
 
 def _text(options: dict[str, Any], name: str) -> str:
@@ -127,4 +160,6 @@ def _constraint(name: str, value: Any, problem: str) -> ApiError:
 
 
 def _shown(value: Any) -> str:
+    if isinstance(value, _Long):
+        return value.begin
     return msgspec.json.encode(value).decode()[:80] if not isinstance(value, str) else value[:80]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from pixy.api.restv1 import errors
 from pixy.api.restv1.errors import ApiError
@@ -18,6 +18,8 @@ Format = Literal["binary", "json"]
 Answers = Literal["plain", "records"]
 """``records``: the answer embeds keys and values, and its type names their format."""
 
+MOST: Final = 1_000
+"""Characters of Accept or Content-Type. What is read is remembered, so it must be short; clients send some 200 at most."""
 FORMATS: tuple[Format, ...] = ("binary", "json")
 SCHEMA_FORMATS = frozenset({"avro", "jsonschema", "protobuf"})
 _PREFIX = "application/vnd.kafka"
@@ -67,9 +69,13 @@ def media_type(api: Api, embedded: str = "") -> str:
     return f"{_PREFIX}.{embedded}.{api}+json" if embedded else f"{_PREFIX}.{api}+json"
 
 
-@functools.lru_cache(maxsize=512)
 def parse(text: str) -> MediaType:
-    """Parse one media type; its parameters are dropped."""
+    """Parse one media type; its parameters are dropped, and what is beyond :data:`MOST` characters."""
+    return _parse(text[:MOST])
+
+
+@functools.lru_cache(maxsize=512)
+def _parse(text: str) -> MediaType:
     full = text.partition(";")[0].strip().lower()
     if not full.startswith(_PREFIX) or not full.endswith("+json"):
         return MediaType(full)
@@ -84,9 +90,16 @@ def parse(text: str) -> MediaType:
     return MediaType(full)
 
 
-@functools.lru_cache(maxsize=512)
 def parse_accept(text: str) -> tuple[MediaType, ...]:
-    """The types that a client accepts, best first, without those of q=0 (RFC 9110, section 12.5.1)."""
+    """The types that a client accepts, best first, without those of q=0 (RFC 9110, section 12.5.1).
+
+    None, if there are more than :data:`MOST` characters.
+    """
+    return _parse_accept(text) if len(text) <= MOST else ()
+
+
+@functools.lru_cache(maxsize=512)
+def _parse_accept(text: str) -> tuple[MediaType, ...]:
     weighted: list[tuple[float, float, int, MediaType]] = []
     for at, element in enumerate(text.split(",")):
         name, _, parameters = element.partition(";")
@@ -128,7 +141,6 @@ def speaks_kafka(accept: str | None, content_type: str | None) -> bool:
     )
 
 
-@functools.lru_cache(maxsize=1024)
 def negotiate(
     accept: str | None,
     content_type: str | None,
@@ -147,8 +159,23 @@ def negotiate(
         has_body: whether Content-Type must be a type of this API; without a body it is a mere hint.
 
     Raises:
-        ApiError: 415, the body's type is not one of this API; 406, the client accepts no type of it.
+        ApiError: 415, the body's type is not one of this API; 406, the client accepts no type of it, or its Accept is
+            too long.
     """
+    if accept is not None and len(accept) > MOST:
+        raise ApiError(
+            errors.NOT_ACCEPTABLE,
+            f"HTTP 406 Not Acceptable: the header Accept is longer than {MOST} characters",
+        )
+    if content_type is not None:
+        content_type = content_type[:MOST]
+    return _negotiate(accept, content_type, answers, only, has_body)
+
+
+@functools.lru_cache(maxsize=1024)
+def _negotiate(
+    accept: str | None, content_type: str | None, answers: Answers, only: Api | None, has_body: bool
+) -> Negotiated:
     sent = parse(content_type) if content_type and content_type.strip() else None
     if has_body and sent is not None:
         _check_sent(sent)

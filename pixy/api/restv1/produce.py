@@ -89,20 +89,27 @@ def decode(body: bytes, call: Call) -> list[Record | ApiError]:
         call: the request, for its formats.
 
     Raises:
-        ApiError: 400, not JSON; 422, a field is of another type, or there are no records; or every record
-            is bad.
+        ApiError: 400, not JSON; 413, too many records; 422, a field is of another type, or there are no records; or
+            every record is bad.
     """
     if call.negotiated.request_format == "binary":
         try:
-            return _some(_strict.decode(body).records)
+            return _some(_strict.decode(body).records, call)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, InvalidParameter):
             pass  # decoded again below, record by record
     return _decode_each(body, call)
 
 
-def _some(records: list[Record] | None) -> list[Record | ApiError]:
+def _check_count(records: Sequence[object] | None, call: Call) -> None:
     if not records:
         raise ApiError(errors.INVALID, "records may not be empty")
+    if len(records) > call.config.max_request_records:
+        raise bodies.too_many(call.config)
+
+
+def _some(records: list[Record] | None, call: Call) -> list[Record | ApiError]:
+    _check_count(records, call)
+    assert records is not None
     for record in records:
         if record.headers:
             record.headers = _pairs(record.headers)
@@ -121,11 +128,10 @@ def _decode_each(body: bytes, call: Call) -> list[Record | ApiError]:
         except UnicodeDecodeError as error:
             raise ApiError(errors.BAD_REQUEST, f"the body is not UTF-8: {error}") from None
     request = bodies.parse(b"{}" if bodies.is_empty(body) else body, _loose)
-    if not request.records:
-        raise ApiError(errors.INVALID, "records may not be empty")
+    _check_count(request.records, call)
     decoded: list[Record | ApiError] = []
     v2 = negotiated.request_api == "v2"
-    for loose in request.records:
+    for loose in request.records or ():
         try:
             decoded.append(
                 Record(
@@ -149,8 +155,6 @@ async def produce(call: Call) -> web.StreamResponse:
     """Write the records of a request to a topic, or to one of its partitions."""
     partition = call.partition if "partition" in call.params else None
     decoded = decode(await call.body(), call)
-    if len(decoded) > call.config.max_request_records:
-        raise bodies.too_many(call.config)
     records = [each for each in decoded if type(each) is Record]
     if partition is not None:
         _set_partition(records, partition)

@@ -1,0 +1,78 @@
+"""Bodies that cost more than they seem to."""
+
+from __future__ import annotations
+
+import gzip
+import threading
+import zlib
+from typing import Any
+
+import pytest
+
+from pixy.api.edge.budget import Budget
+from pixy.api.restv1 import bodies
+from pixy.api.restv1.consumer_bodies import subscription_request
+from pixy.api.restv1.consumer_options import parse_options
+from pixy.api.restv1.errors import ApiError
+from pixy.config.model import Instances, Rest
+
+EMPTY = gzip.compress(b"")[:10] + b"\0\0\0\xff\xff" * 200_000
+"""Blocks of deflate that hold nothing: a megabyte of which nothing comes out."""
+
+
+@pytest.mark.parametrize(
+    "packed", [EMPTY, gzip.compress(bytes(range(256)) * 4000, 0), gzip.compress(b"x" * 1_000_000)]
+)
+async def test_only_little_is_unpacked_on_the_loop(monkeypatch: pytest.MonkeyPatch, packed: bytes) -> None:
+    here: list[tuple[int, int]] = []
+    make, loop = zlib.decompressobj, threading.get_ident()
+
+    class Spy:
+        def __init__(self, **kind: int) -> None:
+            self._inner = make(**kind)
+
+        def decompress(self, data: bytes, most: int) -> bytes:
+            found = self._inner.decompress(data, most)
+            if threading.get_ident() == loop:
+                here.append((len(data), len(found)))
+            return found
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._inner, name)
+
+    monkeypatch.setattr(zlib, "decompressobj", Spy)
+    with Budget(1 << 30).share() as share:
+        try:
+            assert len(await bodies.gunzip(packed, Rest(), share)) >= 1_000_000
+        except ApiError as error:
+            assert packed is EMPTY and "it ends too early" in str(error)
+    assert all(size <= 64 * 1024 and found <= 256 * 1024 for size, found in here), here
+
+
+def test_options_are_read_as_they_were() -> None:
+    body = b'{"x": {"y": [1]}, "name": "a", "format": "json", "requestWaitMs": "70", "fetch.min.bytes": 0, '
+    body += b'"auto.commit.enable": "FALSE", "max.poll.records": null, "isolation.level": "read_uncommitted"}'
+    name, spec = parse_options(body, Instances())
+    assert (name, spec.format, spec.wait, spec.min_bytes) == ("a", "json", 0.07, 1)
+    assert (spec.auto_commit, spec.isolation, spec.reset) == (False, "read_uncommitted", "latest")
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        (b'"name": [1]', "name: [1] is not text"),
+        (b'"format": [' + b"[]," * 1000 + b"[]]", "format: [[],[],"),
+        (b'"fetch.min.bytes": {' + b" " * 2000 + b"}", "Invalid value {"),
+        (b'"auto.commit.enable": ' + b"[" * 600 + b"]" * 600, "must be true or false"),
+        (b'"auto.offset.reset": "' + b"x" * 5000 + b'"', "Invalid value xxx"),
+    ],
+)
+def test_options_of_a_wrong_type_are_named(option: bytes, said: str) -> None:
+    with pytest.raises(ApiError) as caught:
+        parse_options(b"{" + option + b"}", Instances())
+    assert caught.value.kind.status == 422 and said in str(caught.value) and len(str(caught.value)) < 300
+
+
+def test_a_subscription_may_name_a_thousand_topics() -> None:
+    names = ",".join('"t"' for _ in range(1_000))
+    assert len(subscription_request(f'{{"topics": [{names}]}}'.encode()).topics or ()) == 1_000
