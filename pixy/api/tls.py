@@ -63,14 +63,12 @@ class ServerTls:
         return context
 
     def context(self) -> ssl.SSLContext:
-        """The context of an HTTP listener. Each handshake takes what was read last."""
-        front = self._make_context()
+        """The context for the next handshake over HTTP, of what was read last.
 
-        def take_latest(connection: ssl.SSLSocket | ssl.SSLObject, _name: str | None, _front: Any) -> None:
-            connection.context = self._context
-
-        front.sni_callback = take_latest  # called for each ClientHello, also without a server name
-        return front
+        Each reading has a context of its own, and so keys of its own for session tickets: nobody goes on with a session
+        that a certificate of an earlier CA has begun.
+        """
+        return self._context
 
     def grpc_credentials(self) -> Any:
         """The credentials of a gRPC listener. Each handshake takes what was read last."""

@@ -73,7 +73,9 @@ class Certificates:
                 x509.load_pem_x509_certificate(data) if pem else x509.load_der_x509_certificate(data)
             )
             names = self._names(certificate)
-        except ValueError:
+        except (
+            Exception
+        ):  # a CA may sign what the library does not take: names of other kinds, odd extensions
             raise Unauthenticated("the client certificate cannot be read", "bad_certificate") from None
         if len(names) != 1:
             raise Unauthenticated(

@@ -60,7 +60,7 @@ class ClusterAdmin:
             TopicExists: the name is taken.
             ChangesForbidden: ``admin_changes`` is off.
         """
-        check_topic(topic.name)
+        self._check_changed(topic.name)
         _check_number("partitions", topic.partitions, MOST_PARTITIONS)
         _check_number("replication_factor", topic.replicas, MOST_REPLICAS)
         _check_settings(topic.config, ())

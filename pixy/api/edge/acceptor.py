@@ -50,7 +50,7 @@ class Acceptor:
         listener: a listening socket, not blocking. It is closed at the end.
         make: makes the protocol of a connection; it frees the slot once the connection is lost.
         book: bounds the connections.
-        tls: the context of the handshake, if there is one.
+        tls: returns the context of the next handshake; None: without TLS.
         handshake_timeout: seconds in which it must end.
         refused: told the status, the address and the reason of a connection that is refused.
     """
@@ -60,7 +60,7 @@ class Acceptor:
         listener: socket.socket,
         make: Callable[[Slot], asyncio.Protocol],
         book: Book,
-        tls: ssl.SSLContext | None,
+        tls: Callable[[], ssl.SSLContext] | None,
         handshake_timeout: float,
         refused: Refused = ignore,
     ) -> None:
@@ -146,7 +146,10 @@ class Acceptor:
     async def _connect(self, connection: socket.socket, slot: Slot) -> None:
         try:
             await self._loop.connect_accepted_socket(
-                lambda: self._make(slot), connection, ssl=self._tls, ssl_handshake_timeout=self._timeout
+                lambda: self._make(slot),
+                connection,
+                ssl=None if self._tls is None else self._tls(),
+                ssl_handshake_timeout=self._timeout,
             )
         except BaseException as error:
             slot.free()

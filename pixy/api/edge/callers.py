@@ -21,9 +21,10 @@ def caller_of_request(request: web.BaseRequest, proxies: TrustedProxies) -> str:
     principal = _principal()
     if principal:
         return principal
-    forwarded = request.headers.get("X-Forwarded-For")
-    if forwarded is not None and proxies.trusts(request):
-        return share_of(forwarded.rpartition(",")[2].strip())
+    forwarded = request.headers.getall("X-Forwarded-For", ())
+    if forwarded and proxies.trusts(request):
+        # Some proxies (HAProxy) add a line of their own behind those that the client has sent.
+        return share_of(forwarded[-1].rpartition(",")[2].strip())
     return address_share(request)
 
 

@@ -15,7 +15,6 @@ import errno
 import html
 import logging
 import socket
-import ssl
 
 from aiohttp import web
 
@@ -119,28 +118,31 @@ class RestServer(Listener):
     async def _bind_tcp(self) -> str:
         host, port = split_address(self._address)
         tls = self._engine.config.tls
-        context: ssl.SSLContext | None = None
         if tls.certificate_path:
             self.tls = await asyncio.to_thread(ServerTls, tls)
-            context = self.tls.context()
         self._socket = await asyncio.to_thread(sockets.listen_tcp, host, port)
-        await self._accept(self._socket, context)
+        await self._accept(self._socket)
         return f"{host or '0.0.0.0'}:{self._socket.getsockname()[1]}"
 
     async def _bind_unix(self) -> str:
         mode = int(self._engine.config.unix_mode, 8)
         self._socket = await asyncio.to_thread(sockets.listen_unix, self._address, mode)
         self._inode = await asyncio.to_thread(sockets.inode, self._address)
-        await self._accept(self._socket, None)
+        await self._accept(self._socket)
         return self._address
 
-    async def _accept(self, listener: socket.socket, context: ssl.SSLContext | None) -> None:
+    async def _accept(self, listener: socket.socket) -> None:
         settings = self._engine.config.connections
         await self._edge.proxies.start()
         refused = self._edge.refused(self._name)
         self._server = HttpServer(self._serve, settings, self._edge.heads, refused)
         self._acceptor = Acceptor(
-            listener, self._server.connection, self._edge.book, context, settings.handshake_timeout, refused
+            listener,
+            self._server.connection,
+            self._edge.book,
+            None if self.tls is None else self.tls.context,
+            settings.handshake_timeout,
+            refused,
         )
         self._acceptor.start()
 

@@ -39,6 +39,7 @@ from pixy.api.restv1.negotiation import Negotiated
 from pixy.api.restv1.peers import Peers
 from pixy.api.restv1.routes import Match, Route, Routes, split_cluster
 from pixy.auth.limits import whole_seconds
+from pixy.config.model import App
 from pixy.engine.engine import Engine
 from pixy.errors import Limited, PixyError, Unauthenticated
 
@@ -70,7 +71,7 @@ class RestV1:
         self.routes = make_routes()
         self.budget = Budget(self._config.max_buffered_bytes)
         self.cors = Cors(self._config.cors_origins)
-        self.peers = Peers(self._config, proxies)
+        self.peers = Peers(self._config, proxies, _longest_wait(engine.config) if self._config.peers else 0.0)
 
     # -- matching ---------------------------------------------------------------------------------
 
@@ -209,6 +210,12 @@ class RestV1:
         if kind.code == KAFKA_ERROR.code:
             kind = ErrorKind(kind.status, self._config.kafka_error_code, kind.text)
         return error_answer(kind, _error_type(request), allowed=allowed, retry_after=self._config.retry_after)
+
+
+def _longest_wait(config: App) -> float:
+    """Seconds that a request to a consumer instance may take: it joins its group, waits for records, and asks Kafka."""
+    found = [each.instances for each in config.proxies.values()]
+    return max(each.join_timeout + each.max_read_timeout + each.operation_timeout for each in found)
 
 
 def _posts_json(request: web.BaseRequest, path: str) -> bool:

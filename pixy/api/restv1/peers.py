@@ -21,7 +21,9 @@ from pixy.api.restv1.errors import ApiError
 from pixy.auth.hops import PROOF_HEADER, Hop, Hops
 from pixy.auth.principal import current
 from pixy.config.model import Rest
+from pixy.engine import shares
 from pixy.engine.instances.registry import node_of
+from pixy.engine.shares import Shares
 
 _HOP_BY_HOP = frozenset(
     {
@@ -46,6 +48,9 @@ _CREDENTIALS = frozenset({"authorization", "x-api-key"})
 # aiohttp has typed keys since 3.14.
 _HOP: Any = web.RequestKey("pixy_hop", Hop) if hasattr(web, "RequestKey") else "pixy_hop"
 _MAX_CONNECTIONS = 1024
+"""Requests that may be forwarded to one peer at the same time; one caller may have three quarters of them."""
+_TRANSFER = 600.0
+"""Seconds that bodies may take beside the longest wait."""
 _CHUNK = 64 * 1024
 
 
@@ -55,9 +60,12 @@ class Peers:
     Args:
         config: the section ``rest``.
         proxies: whose forwarding headers are believed; None: nobody's.
+        longest: seconds that a peer may take to answer.
     """
 
-    def __init__(self, config: Rest, proxies: TrustedProxies | None = None) -> None:
+    def __init__(self, config: Rest, proxies: TrustedProxies | None = None, longest: float = 0.0) -> None:
+        self._longest = longest
+        self._places: dict[str, Shares] = {}
         self._proxies = proxies
         self._node = config.node_id
         self._redirect = config.peer_requests == "redirect"
@@ -121,7 +129,8 @@ class Peers:
             The answer; None if this daemon has to answer: it owns the instance, or the request was forwarded already.
 
         Raises:
-            ApiError: 503, the owner cannot be reached; 421, it was forwarded, and would make what belongs elsewhere.
+            ApiError: 503, the owner cannot be reached, or does not answer; 429, too many wait for it; 421, it was
+                forwarded, and would make what belongs elsewhere.
         """
         owner = self.owner(group, name)
         forwarded = self._was_forwarded(request, body)
@@ -135,14 +144,28 @@ class Peers:
         url = self._urls[owner] + request.raw_path
         if self._redirect:
             return web.Response(status=307, headers={"Location": without_credentials(url)})
-        return await self._send(request, owner, url, body)
+        places = self._places.get(owner)
+        if places is None:
+            places = self._places[owner] = Shares(_MAX_CONNECTIONS, total=True)
+        caller = shares.caller.get()
+        if not places.enter(caller):
+            raise ApiError(errors.TOO_MANY_REQUESTS, f"too many requests wait for node {owner}, try again")
+        try:
+            return await self._send(request, owner, url, body)
+        finally:
+            places.leave(caller)
 
     async def _send(self, request: web.BaseRequest, owner: str, url: str, body: bytes) -> web.StreamResponse:
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 auto_decompress=False,
-                connector=aiohttp.TCPConnector(limit=_MAX_CONNECTIONS),
-                timeout=aiohttp.ClientTimeout(total=None, sock_connect=self._timeout),
+                connector=aiohttp.TCPConnector(limit=0),
+                timeout=aiohttp.ClientTimeout(
+                    total=self._longest + _TRANSFER,
+                    connect=self._timeout,
+                    sock_connect=self._timeout,
+                    sock_read=self._longest + self._timeout,
+                ),
                 skip_auto_headers=("Content-Type", "User-Agent", "Accept", "Accept-Encoding"),
             )
         response: web.StreamResponse | None = None

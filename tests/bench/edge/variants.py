@@ -52,8 +52,7 @@ class Unguarded:
 class BareRest(RestServer):
     """The same endpoints on aiohttp's own protocol."""
 
-    async def _accept(self, listener: Any, context: Any) -> None:
-        del context
+    async def _accept(self, listener: Any) -> None:
         self._bare = web.Server(
             self._answer,
             handler_cancellation=True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import copy
 import gzip
@@ -11,11 +12,13 @@ from collections.abc import AsyncIterator
 import pytest
 
 from pixy.api.edge.proxies import HOP_HEADER
+from pixy.api.restv1 import peers
 from pixy.api.restv1.peers import Peers
 from pixy.config import App
 from pixy.config.model import Rest
+from tests.integration.restv1.support import under_way
 from tests.kafka.cluster import free_port
-from tests.support import Answer, Daemon, serving
+from tests.support import Answer, Daemon, eventually, serving
 
 V2 = "application/vnd.kafka.v2+json"
 
@@ -62,6 +65,52 @@ async def test_a_packed_body_is_forwarded(config: App, name: str) -> None:
         packed = gzip.compress(json.dumps({"name": chosen}).encode())
         answer = await create(one, name, chosen, packed, Content_Encoding="gzip")
         assert (answer.status, answer.json.get("instance_id")) == (200, chosen), answer
+
+
+async def test_requests_that_wait_at_a_peer_hold_up_no_other(
+    config: App, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beyond the bound one is refused; it does not wait until a long read has ended."""
+    monkeypatch.setattr(peers, "_MAX_CONNECTIONS", 2)
+    async with pair(config) as (one, two):
+        chosen = name_owned_by("b", name)
+        await create(one, name, chosen)
+        base = f"/consumers/{name}/instances/{chosen}"
+        topics = json.dumps({"topics": [name]}).encode()
+        subscribed = await one.post(f"{base}/subscription", topics, headers={"Content-Type": V2})
+        assert subscribed.status == 204, subscribed
+        accept = {"Accept": "application/vnd.kafka.binary.v2+json"}
+        reads = [
+            asyncio.create_task(one.get(f"{base}/records?timeout=60000", headers=accept)) for _ in range(2)
+        ]
+        await under_way(two, 2)
+        commit = one.post(f"{base}/offsets", b"", headers={"Content-Type": V2})
+        answer = await asyncio.wait_for(commit, 20)
+        assert answer.status == 429 and "wait for node b" in answer.json["message"]
+        for read in reads:
+            read.cancel()
+        await asyncio.gather(*reads, return_exceptions=True)
+
+        async def again() -> bool:
+            return (await one.post(f"{base}/offsets", b"", headers={"Content-Type": V2})).status != 429
+
+        await eventually(again)
+
+
+async def test_a_peer_that_never_answers_is_given_up(config: App, name: str) -> None:
+    instances = config.proxies["default"].instances
+    instances.join_timeout = instances.max_read_timeout = instances.operation_timeout = 0.1
+    config.rest.peer_timeout = 0.2
+    taken = []
+    silent = await asyncio.start_server(lambda _reader, writer: taken.append(writer), "127.0.0.1", 0)
+    port = silent.sockets[0].getsockname()[1]
+    config.rest.node_id, config.rest.peers = "a", {"a": "http://127.0.0.1:1", "b": f"http://127.0.0.1:{port}"}
+    async with serving(config) as one:
+        answer = await asyncio.wait_for(create(one, name, name_owned_by("b", name)), 20)
+        assert answer.status == 503 and "belongs to node b" in answer.json["message"] and len(taken) == 1
+    for writer in taken:
+        writer.close()
+    silent.close()
 
 
 async def test_a_redirect_and_an_error_keep_credentials_back(config: App, name: str) -> None:

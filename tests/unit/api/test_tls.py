@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import socket
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -138,6 +141,40 @@ async def test_an_optional_certificate_leaves_those_without_one_unknown(
     finally:
         await engine.stop()
         del sandbox
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+async def test_a_session_of_a_removed_ca_is_not_resumed(
+    clients: Clients, authority: Authority, version: ssl.TLSVersion
+) -> None:
+    file = clients.folder / "client.pem"
+    file.write_bytes(b"".join(authority.client("shop")))
+    new = Authority(clients.folder)
+    context = ssl.create_default_context(cadata=authority.ca.cert_pem.bytes().decode())
+    context.load_verify_locations(cadata=new.ca.cert_pem.bytes().decode())
+    context.load_cert_chain(file)
+    context.minimum_version = context.maximum_version = version
+    host, port = clients.engine.addresses["rest"].rsplit(":", 1)
+
+    def ask(session: ssl.SSLSession | None) -> tuple[bytes, bool, ssl.SSLSession | None]:
+        with (
+            socket.create_connection((host, int(port)), timeout=20) as plain,
+            context.wrap_socket(plain, server_hostname="localhost", session=session) as tls,
+        ):
+            tls.sendall(b"GET /topics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            answer = tls.recv(100)
+            return answer, bool(tls.session_reused), tls.session
+
+    answer, _, session = await asyncio.to_thread(ask, None)
+    assert answer.startswith(b"HTTP/1.1 200 ")
+    answer, reused, session = await asyncio.to_thread(ask, session)
+    assert answer.startswith(b"HTTP/1.1 200 ") and reused, "sessions are resumed while the CA is the same"
+    new.serve()
+    await clients.engine._service.ask(Reload(), block=False)
+    answer = b""
+    with contextlib.suppress(ssl.SSLError, ConnectionError):
+        answer, _, _ = await asyncio.to_thread(ask, session)
+    assert answer == b"", "the connection ends in its handshake, or right behind"
 
 
 async def test_certificates_and_the_ca_of_clients_change_while_it_serves(

@@ -73,6 +73,27 @@ def test_each_credential_names_its_principal(config: Auth) -> None:
     assert who(config) == "anonymous"
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        x509.UnsupportedGeneralNameType("x400Address"),
+        x509.DuplicateExtension("twice", x509.OID_SUBJECT_ALTERNATIVE_NAME),
+        x509.InvalidVersion("4", 4),
+        ValueError("not DER"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_certificate_that_cannot_be_read_is_refused(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fail(_data: bytes) -> None:
+        raise error
+
+    monkeypatch.setattr(x509, "load_pem_x509_certificate", fail)
+    with pytest.raises(Unauthenticated, match="cannot be read"):
+        Certificates("dns").principal(certificate(), NOW)
+
+
 def test_what_is_sent_counts_before_what_the_connection_shows(config: Auth) -> None:
     assert who(config, api_key=KEY, certificate=certificate(), uid=0) == "key:app"
     assert who(config, certificate=certificate(), uid=0) == "cert:shop"

@@ -6,9 +6,10 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from multidict import CIMultiDict
 
 from pixy.api.edge.budget import Budget
-from pixy.api.edge.callers import caller_of_call
+from pixy.api.edge.callers import caller_of_call, caller_of_request
 from pixy.auth.principal import ANONYMOUS, Caller, Principal, current
 from pixy.errors import OverBudget
 
@@ -31,6 +32,27 @@ def test_a_call_counts_for_its_address_or_its_principal(peer: str, caller: str) 
             assert caller_of_call(context) == expected
         finally:
             current.reset(token)
+
+
+@pytest.mark.parametrize(
+    ("sent", "caller"),
+    [
+        ([], "10.0.0.1"),
+        (["10.9.9.9"], "10.9.9.9"),
+        (["10.6.6.6, 10.9.9.9"], "10.9.9.9"),
+        (["10.6.6.6", "10.9.9.9"], "10.9.9.9"),
+        (["10.6.6.6", "10.5.5.5 , 2001:db8::9"], "2001:db8::/64"),
+    ],
+)
+def test_the_last_address_of_the_last_line_is_the_one_that_the_proxy_has_added(
+    sent: list[str], caller: str
+) -> None:
+    headers = CIMultiDict(("X-Forwarded-For", each) for each in sent)
+    protocol = SimpleNamespace(slot=SimpleNamespace(caller="10.0.0.1"))
+    request = cast(Any, SimpleNamespace(headers=headers, protocol=protocol))
+    for trusted, expected in ((True, caller), (False, "10.0.0.1")):
+        proxies = cast(Any, SimpleNamespace(trusts=lambda _request, trusted=trusted: trusted))
+        assert caller_of_request(request, proxies) == expected
 
 
 def test_one_request_may_use_the_whole_budget_several_of_a_caller_may_not() -> None:
