@@ -95,7 +95,7 @@ class Link:
 
     def _fail_in_words(self, kind: Kind, call: int, words: str) -> None:
         try:
-            self.send(kind, call, cut(words, self.limit // SHARE), "the error")
+            self.send(kind, call, words, "the error")
         except (NotPicklable, MemoryError):
             self.send(kind, call, None, "the error")
 

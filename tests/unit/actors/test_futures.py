@@ -210,7 +210,7 @@ async def test_two_awaiters_of_a_derived_future_compute_it_once(derive: Any) -> 
     async with virtual_system() as system:
         (ask,) = asks(system, 1.0)
         derived = derive(ask, note)
-        first, second = await asyncio.gather(derived, derived)
+        first, second = await asyncio.gather(*(derived.as_coroutine() for _ in range(2)))
         assert first is second and calls == [1.0]
 
 
@@ -225,7 +225,7 @@ async def test_a_function_that_raises_is_called_once_for_all_awaiters() -> None:
     async with virtual_system() as system:
         (ask,) = asks(system, 1.0)
         derived = ask.map(fail)
-        found = await asyncio.gather(derived, derived, return_exceptions=True)
+        found = await asyncio.gather(*(derived.as_coroutine() for _ in range(2)), return_exceptions=True)
         assert found[0] is found[1] and isinstance(found[0], ValueError) and calls == [1.0]
 
 

@@ -416,7 +416,8 @@ async def test_a_behaviour_that_a_life_begins_with_holds(hook: str) -> None:
 
 
 @virtual_time
-async def test_stashed_messages_are_stashed_again_after_a_restart() -> None:
+@pytest.mark.parametrize("texts", ["a", "ab"])
+async def test_stashed_messages_are_stashed_again_after_a_restart(texts: str) -> None:
     class Connecting(Actor):  # of docs/actors.md
         connected = False
 
@@ -434,11 +435,11 @@ async def test_stashed_messages_are_stashed_again_after_a_restart() -> None:
 
     async with virtual_system() as system:
         ref = system.spawn(Connecting, supervision=SOON)
-        replies = [ref.ask(text, block=False) for text in ("a", "b")]
+        replies = [ref.ask(text, block=False) for text in texts]
         for message in ("fail", "fail", "connected"):
             ref.tell(message)
             await asyncio.sleep(1)
-        assert [await reply for reply in replies] == ["sent a", "sent b"]
+        assert [await reply for reply in replies] == [f"sent {text}" for text in texts]
 
 
 @virtual_time

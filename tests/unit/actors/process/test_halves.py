@@ -73,6 +73,9 @@ class Queue(ProcessActor):
     def put(self, message: Any) -> bool:
         return any(self.replies.pop(0).try_set(message) for _ in tuple(self.replies))
 
+    def spoil(self, _: Any) -> None:
+        self.replies.pop(0).try_fail(ValueError("spoilt"))
+
     def cancel(self, _: Any) -> None:
         self.replies.pop(0).cancel()
 
@@ -281,11 +284,12 @@ async def test_a_reply_that_the_actor_cancels_or_expires(system: ActorSystem) ->
 
 async def test_a_tell_is_no_ask(system: ActorSystem, made: list[Here]) -> None:
     ref = system.spawn(Queue)
-    ref.tell("get")
-    ref.tell("put item")
+    for message in ("get", "get", "get", "spoil", "put item"):
+        ref.tell(message)
     assert await asked(ref, "echo") == "echo"
-    assert made[0].actor.asked == [False, False, True]
+    assert made[0].actor.asked == [False] * 5 + [True]
     assert not made[0]._calls, "a reply to nobody keeps a call"
+    assert ref.statistics().restarts == 0, "an error that nobody waits for fails the actor"
 
 
 async def test_a_reply_whose_pickling_exits_is_an_error(system: ActorSystem) -> None:
