@@ -19,13 +19,31 @@ def is_loopback(host: str) -> bool:
 
 
 def exposed(app: App) -> list[str]:
-    """List the addresses, ``key address``, that other hosts may reach. A path, which has no colon, is none."""
-    addresses = {"grpc_addr": app.grpc_addr, "tcp_addr": app.tcp_addr, "rest.addr": app.rest.addr}
+    """List the addresses, ``key address``, that other hosts may reach.
+
+    An address with a colon is TCP, be it that of ``unix_addr`` (the original's rule); one without is a path.
+    """
+    addresses = {
+        "grpc_addr": app.grpc_addr,
+        "tcp_addr": app.tcp_addr,
+        "unix_addr": app.unix_addr,
+        "rest.addr": app.rest.addr,
+    }
     return [
         f"{key} {address}"
         for key, address in addresses.items()
         if ":" in address and not is_loopback(address.rpartition(":")[0])
     ]
+
+
+def address_problem(app: App) -> str:
+    """Describe the first TCP address that is none: a host or a port alone would become a socket's file."""
+    for key, address in {"grpc_addr": app.grpc_addr, "tcp_addr": app.tcp_addr, "rest.addr": app.rest.addr}.items():
+        if address and ":" not in address and "/" not in address:
+            host = address if not address.isdecimal() else "127.0.0.1"
+            port = address if address.isdecimal() else "19092"
+            return f"{key} {address!r} must be HOST:PORT, such as {host}:{port}"
+    return ""
 
 
 def may_be_exposed(app: App) -> bool:
@@ -44,4 +62,4 @@ def exposure_problem(app: App) -> str:
     )
 
 
-__all__ = ["exposed", "exposure_problem", "is_loopback", "may_be_exposed"]
+__all__ = ["address_problem", "exposed", "exposure_problem", "is_loopback", "may_be_exposed"]

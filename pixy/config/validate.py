@@ -11,7 +11,7 @@ import typing
 from pixy.config import files, model, validate_security
 from pixy.config.addresses import split_address
 from pixy.config.client_id import VALID
-from pixy.config.exposure import exposure_problem
+from pixy.config.exposure import address_problem, exposure_problem
 from pixy.errors import ConfigError
 
 PARTITIONERS = ("hash", "random", "roundrobin")
@@ -55,6 +55,7 @@ def validate(app: model.App) -> model.App:
         or validate_security.problem_of(app)
         or _audit_problem(app)
         or _unix_problem(app.unix_mode)
+        or address_problem(app)
         or exposure_problem(app)
         or _hosts_problem(app)
     )

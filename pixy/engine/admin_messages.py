@@ -91,8 +91,9 @@ class SetOffsets(AdminRequest[None]):
     """Commit offsets for a group that nobody consumes.
 
     Attributes:
-        offsets: (partition, offset, metadata). Offsets -1 and -2 are stored as they are: the next consumer
-            begins at the end or at the beginning.
+        offsets: (partition, offset, metadata). Offsets -1 and -2 are stored as they are. -1 is none: the group
+            begins there as a new one would, or at the oldest message if it knows other partitions of the topic.
+            -2 is the beginning.
     """
 
     group: str

@@ -315,6 +315,12 @@ async def test_offsets_are_reset_to_a_place_by_a_shift_and_only_shown(kafka: Clu
         assert await reset("--to", "2", "-p", "0") == [(0, 1, 2)]
         assert await reset("--to", "1h", "-p", "0") == [(0, 2, 0)], "an hour ago nothing was there"
         assert await reset("--to", "now", "-p", "0") == [(0, 0, 4)]
+        assert await reset("--shift", "-3", "-p", "0") == [(0, 4, 1)]
+        await sh.good("offsets", name, "-g", name, "--set", "0=end", "--set", "1=begin")
+        # Kafka stores no "end": -1 would be read as "nothing is committed", and partition 0 would come again from its oldest.
+        assert [each.offset for each in (await daemon.offsets(name, name)).values()] == [4, 0]
+        unknown = await sh.run("offsets", name, "-g", name, "--set", "7=end")
+        assert unknown.code == 2 and unknown.err == f"kafka-pixy offsets: topic {name} has no partition 7\n"
         assert await reset("--shift", "-99", "-p", "0") == [(0, 4, 0)], "kept within the log"
         assert await sh.good("consume", name, "--since", "now", "--until-end") == ""
         assert await sh.good("consume", name, "--since", "1h", "--until-end") == "a\nb\nc\nd\n"

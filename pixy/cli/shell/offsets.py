@@ -7,32 +7,33 @@ from typing import Any, Final
 import click
 import grpc
 
-from pixy.cli.shell.errors import CallError
+from pixy.cli.shell.errors import EXIT_USAGE, CallError, ShellError
 from pixy.cli.shell.framework import Command, connected
 from pixy.cli.shell.names import GROUP, TOPIC
-from pixy.cli.shell.readers import BEGIN, END
+from pixy.cli.shell.readers import BEGIN
 from pixy.cli.shell.session import Session
 from pixy.cli.shell.values import MAX_OFFSET, MAX_PARTITION, OFFSET, PARTITION
 from pixy.proto import kafkapixy_pb2 as pb
 
 COLUMNS: Final = ("partition", "begin", "end", "count", "offset", "lag", "metadata", "sparse_acks")
-_NAMED: Final = {"begin": BEGIN, "end": END}
+_NAMED: Final = ("begin", "end")
 
 
-class _PartitionOffset(click.ParamType[tuple[int, int]]):
+class _PartitionOffset(click.ParamType[tuple[int, int | str]]):
     name = "PARTITION=OFFSET"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[int, int]:
+    ) -> tuple[int, int | str]:
         partition, equals, offset = str(value).partition("=")
         try:
             if not equals or not 0 <= int(partition) <= MAX_PARTITION:
                 raise ValueError
-            found = _NAMED[offset] if offset in _NAMED else int(offset)
-            if not BEGIN <= found <= MAX_OFFSET:
+            if offset in _NAMED:
+                return int(partition), offset
+            if not BEGIN <= int(offset) <= MAX_OFFSET:
                 raise ValueError
-            return int(partition), found
+            return int(partition), int(offset)
         except ValueError:
             self.fail(f"{value!r} is not PARTITION=OFFSET, such as 0=100, 0=begin or 0=end", param, ctx)
 
@@ -80,7 +81,7 @@ def _explained(session: Session, error: CallError, topic: str, partition: int) -
         "kafka-pixy offsets foo -g bar": "",
         "kafka-pixy offsets foo -g bar --set 0=begin --set 1=100": "kafka-pixy group reset sets all partitions",
     },
-    help="Show a group's offsets in each partition of a topic, or set them. An offset of -1: nothing is committed; -2: the beginning.",
+    help="Show a group's offsets in each partition of a topic, or set them. An offset of -1: nothing is committed, and the group begins as a new one would; -2: the beginning.",
 )
 @click.argument("topic", shell_complete=TOPIC)
 @click.option("-g", "--group", required=True, shell_complete=GROUP, help="Consumer group.")
@@ -92,11 +93,11 @@ def _explained(session: Session, error: CallError, topic: str, partition: int) -
     help="An offset, 'begin' or 'end'; nobody may consume as the group meanwhile.",
 )
 @connected
-def offsets(session: Session, topic: str, group: str, wanted: tuple[tuple[int, int], ...]) -> int:
+def offsets(session: Session, topic: str, group: str, wanted: tuple[tuple[int, int | str], ...]) -> int:
     """Show a group's offsets, or change them with --set."""
     place = {"cluster": session.cluster, "topic": topic, "group": group}
     if wanted:
-        changes = [pb.PartitionOffset(partition=number, offset=offset) for number, offset in wanted]
+        changes = _changes(session, place, wanted)
         session.call("SetOffsets", pb.SetOffsetsRq(**place, offsets=changes))
     try:
         found = session.call("GetOffsets", pb.GetOffsetsRq(**place)).offsets
@@ -107,6 +108,24 @@ def offsets(session: Session, topic: str, group: str, wanted: tuple[tuple[int, i
     rows = [[getattr(each, column) for column in COLUMNS] for each in found]
     session.out.result([dict(zip(COLUMNS, row, strict=True)) for row in rows], COLUMNS, rows)
     return 0
+
+
+def _changes(
+    session: Session, place: dict[str, str], wanted: tuple[tuple[int, int | str], ...]
+) -> list[pb.PartitionOffset]:
+    """Turn what is wanted into offsets: Kafka has no number for the end, so it is what the end is now."""
+    known: dict[int, Any] = {}
+    if any(offset in _NAMED for _, offset in wanted):
+        found = session.call("GetOffsets", pb.GetOffsetsRq(**place)).offsets
+        known = {each.partition: each for each in found}
+    changes: list[pb.PartitionOffset] = []
+    for number, offset in wanted:
+        if isinstance(offset, str):
+            if number not in known:
+                raise ShellError(f"topic {place['topic']} has no partition {number}", EXIT_USAGE)
+            offset = int(getattr(known[number], offset))
+        changes.append(pb.PartitionOffset(partition=number, offset=offset))
+    return changes
 
 
 __all__ = ["ack", "offsets"]

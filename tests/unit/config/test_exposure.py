@@ -20,7 +20,7 @@ def test_by_default_nobody_else_can_reach_the_daemon() -> None:
 @pytest.mark.parametrize(
     "address", ["0.0.0.0:1", ":1", "[::]:1", "10.0.0.1:1", "[2001:db8::1]:1", "broker:1", "127.0.0.1.evil:1"]
 )
-@pytest.mark.parametrize("key", ["grpc_addr", "tcp_addr", "rest"])
+@pytest.mark.parametrize("key", ["grpc_addr", "tcp_addr", "unix_addr", "rest"])
 def test_an_address_that_others_can_reach_is_refused(key: str, address: str) -> None:
     text = f'{key}: "{address}"\n' if key != "rest" else f'rest: {{addr: "{address}"}}\n'
     text += "proxies: {default: }\n"
@@ -37,6 +37,17 @@ def test_an_address_that_others_can_reach_is_refused(key: str, address: str) -> 
 )
 def test_loopback_and_paths_are_allowed(address: str) -> None:
     validate(load_text(f'rest: {{addr: "{address}"}}\nproxies: {{default: }}\n'))
+
+
+@pytest.mark.parametrize(
+    "key, address, meant",
+    [("tcp_addr", "19093", "127.0.0.1:19093"), ("grpc_addr", "localhost", "localhost:19092")],
+)
+def test_half_an_address_is_refused(key: str, address: str, meant: str) -> None:
+    """It would be the name of a socket's file in the working directory."""
+    with pytest.raises(ConfigError, match=f"{key} '{address}' must be HOST:PORT, such as {meant}"):
+        validate(load_text(f"{{{key}: '{address}', proxies: {{default: }}}}"))
+    validate(load_text("{tcp_addr: /run/socket, proxies: {default: }}"))
 
 
 def test_auth_allows_it() -> None:
