@@ -17,6 +17,7 @@ from actors._core import actions, death_watch
 from actors._core.cell import Cell
 from actors._core.context import building
 from actors._core.lifecycle import begin, spawn_child
+from actors._core.pykka_names import ActorStop
 from actors._default import default_system
 from actors._dispatch import Handlers, handlers_of
 from actors._events import Unhandled
@@ -407,6 +408,20 @@ class Actor(pykka.Actor):
         """Stop this actor after the messages that are in its mailbox now; nothing if it has been restarted since."""
         if self._cell.actor is self:
             self._cell.ref.stop(block=False)
+
+    def stop_if_idle(self) -> bool:
+        """Stop this actor unless a message waits for it; for one that stops when nobody has needed it for a while.
+
+        What is sent between :meth:`stop` and the end is lost, or its asker gets ``ActorDeadError``. Here the mailbox is
+        closed in the same step: from now on, each sender gets that error, and can look for another actor.
+
+        Returns:
+            Whether the actor stops. False also if it has been restarted since.
+        """
+        cell = self._cell
+        if cell.actor is not self:
+            return False
+        return cell.mailbox.stop_if_empty((ActorStop(), None, cell.system.clock(), None, None, None))
 
 
 __all__ = ["STOP_ON_FAILURE", "Actor"]

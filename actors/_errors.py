@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+from pykka import ActorDeadError
+
 
 class ActorError(Exception):
     """Base of the errors that this runtime adds to pykka's."""
+
+
+class NoAnswer(ActorDeadError):
+    """The actor began to handle the message, and ended before it answered: nobody knows what it has done.
+
+    A message that never reached a handler fails with a plain ``ActorDeadError``; it can be sent to another actor.
+    """
 
 
 class MailboxFull(ActorError):

@@ -24,7 +24,7 @@ from actors._core.cell import Cell
 from actors._core.crash_reports import report
 from actors._core.lifecycle import RUNNING, STOPPING
 from actors._core.termination import depart
-from actors._errors import ActorError, TooManyTasks
+from actors._errors import ActorError, NoAnswer, TooManyTasks
 
 _numbers = itertools.count()
 
@@ -204,7 +204,7 @@ class ThreadedCell(Cell):
         self._abandon("its handler")
         envelope = self.envelope
         if envelope is not None and envelope[1] is not None:
-            envelope[1].try_fail(self.dead("was abandoned in its handler"))
+            envelope[1].try_fail(self.dead("was abandoned in its handler", NoAnswer))
 
     async def give_up_hook(self, ending: asyncio.Future[BaseException | None]) -> None:
         """Give the thread ``stop_grace`` to come back from a last hook, which nobody can cancel; then abandon it."""

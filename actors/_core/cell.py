@@ -237,9 +237,9 @@ class Cell:
         """Put one of the runtime's messages behind those that were sent before; False if it has stopped."""
         return self.mailbox.push_behind((message, None, self.clock(), None, None, None))
 
-    def dead(self, what: str) -> ActorDeadError:
-        """The error for an asker that this actor will never answer."""
-        error = ActorDeadError(f"{self.ref} {what}")
+    def dead(self, what: str, kind: type[ActorDeadError] = ActorDeadError) -> ActorDeadError:
+        """The error for an asker that this actor will never answer; ``NoAnswer`` if it has begun with his message."""
+        error = kind(f"{self.ref} {what}")
         error.__cause__ = self.error
         return error
 

@@ -358,6 +358,20 @@ class Mailbox:
             self.closed, self.bound = True, -1
             return True
 
+    def stop_if_empty(self, envelope: Envelope) -> bool:
+        """Accept nothing more and stop next, if no message and no sender waits; return whether it is so.
+
+        Args:
+            envelope: the request to stop, which is then the only message.
+        """
+        with self.lock:
+            if not self.close_if_empty():
+                return False
+            self.stop_asked = True
+            self.normal.append(envelope)
+        self.rouse()
+        return True
+
     # -- overflow -------------------------------------------------------------------------------
 
     def full(self, bound: int | None = None) -> MailboxFull:

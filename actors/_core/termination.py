@@ -22,7 +22,7 @@ from actors._core.lifecycle import RESTARTING, STOPPED, STOPPING
 from actors._core.procedure import Procedure
 from actors._core.pykka_names import unregister
 from actors._core.remains import forget
-from actors._errors import ActorError
+from actors._errors import ActorError, NoAnswer
 from actors._events import ActorStopped
 from actors._future import Future
 from actors._messages import ChildStopped
@@ -117,12 +117,18 @@ async def end_handler(cell: Cell, task: asyncio.Task[None] | None, grace: float)
 def cut_off(cell: Cell) -> None:
     """End the handler that is under way, if any: its asker gets an error, its result is ignored."""
     handler, cell.handler = cell.handler, None
+    begun = handler is not None
     if handler is not None and inspect.getcoroutinestate(handler) == inspect.CORO_CREATED:
         handler.close()  # its task is cancelled before its first step
+        begun = False
     envelope, cell.envelope = cell.envelope, None
     reply, cell.reply = cell.reply, None
     if reply is not None:
-        reply.try_fail(cell.dead("stopped before handling the message"))
+        reply.try_fail(
+            cell.dead("stopped before it answered", NoAnswer)
+            if begun
+            else cell.dead("stopped before handling the message")
+        )
     if envelope is not None and handler is not None:
         cell.failed += 1
         account(cell, envelope, cell.began, asyncio.CancelledError())
@@ -200,7 +206,7 @@ def _release(cell: Cell) -> None:
         unwatch_all(cell)
     owed, cell.owed = cell.owed, None
     for reply in owed or ():
-        reply.try_fail(cell.dead("stopped before it answered"))
+        reply.try_fail(cell.dead("stopped before it answered", NoAnswer))
 
 
 # -- the end of the actor -----------------------------------------------------------------------
@@ -208,9 +214,9 @@ def _release(cell: Cell) -> None:
 
 def depart(cell: Cell) -> None:
     """Make the actor dead to others, as in pykka before the last hook."""
-    if cell.mailbox.closed:
+    if cell.stopped_flag.is_set():
         return
-    cell.mailbox.close()
+    cell.mailbox.close()  # stop_if_idle() may have closed it
     cell.stopped_flag.set()
     if cell.registered:
         unregister(cell.ref)
@@ -231,7 +237,7 @@ def perish(cells: list[Cell], error: ActorError) -> None:
         envelope = cell.envelope
         cell.cut_off()
         if envelope is not None and envelope[1] is not None:
-            envelope[1].try_fail(cell.dead("did not answer"))
+            envelope[1].try_fail(cell.dead("did not answer", NoAnswer))
         cell.tasks = None  # they cannot be cancelled: that, too, needs the loop
         _release(cell)
         bury(cell)

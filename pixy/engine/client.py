@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Literal, Protocol, TypeVar
 
-from actors import Actor, ActorDeadError, ActorRef, Future, MailboxFull, Request
+from actors import Actor, ActorDeadError, ActorRef, Future, MailboxFull, NoAnswer, Request
 from pixy.config.model import Proxy
 from pixy.engine import shares
 from pixy.engine.admin import Admin
@@ -62,6 +62,7 @@ A = TypeVar("A", bound=Actor)
 _ATTEMPTS = 3
 _NO_KEY = ""
 """No configuration key bounds these mailboxes: those of the cluster, and acks to a group."""
+_PERHAPS_WRITTEN = "the topic's producer has failed, the message may or may not be written"
 
 
 class Asked(Protocol):
@@ -116,14 +117,13 @@ class ClusterClient:
             # The hot path: a known topic needs no checks.
             try:
                 return await ref.ask(Produce(key, value, headers), block=False)
+            except NoAnswer as error:
+                raise self._cut_off() from error
             except ActorDeadError:
                 pass  # it stopped because it was idle: start another
             except MailboxFull as error:
                 raise TooManyRequests("producer.channel_buffer_size") from error
-        message = self._produce_message(topic, value, key, headers)
-        return await self._with_ref(
-            self._producers, topic, GetProducer(topic), message, "producer.channel_buffer_size"
-        )
+        return await self._produced(topic, self._produce_message(topic, value, key, headers))
 
     async def produce_many(self, topic: str, records: Sequence[Record]) -> list[Written]:
         """Write records of one topic in their order, with one message to the topic's producer.
@@ -144,9 +144,7 @@ class ClusterClient:
         if ref is None:
             check_topic(topic)
         try:
-            return await self._with_ref(
-                self._producers, topic, GetProducer(topic), message, "producer.channel_buffer_size"
-            )
+            return await self._produced(topic, message)
         except KafkaError as error:  # of the look-up: there is no such topic, or no answer
             return [error] * len(records)
 
@@ -161,20 +159,36 @@ class ClusterClient:
         if self._stopping():
             raise ShuttingDown
         message = self._produce_message(topic, value, key, headers)
-        ref = self._producers.get(topic)
-        if ref is None or not ref.is_alive():
+        for _ in range(_ATTEMPTS):
+            ref = self._producers.get(topic)
+            if ref is None or not ref.is_alive():
+                try:
+                    ref = await self._resolve(self._producers, topic, GetProducer(topic, patient=False))
+                except UnknownTopic as error:
+                    # Nobody waits for the message: as any other that Kafka refuses later.
+                    logger.error("%s: an asynchronous message is lost: %s", topic, error)
+                    return
             try:
-                ref = await self._resolve(self._producers, topic, GetProducer(topic, patient=False))
-            except UnknownTopic as error:
-                # Nobody waits for the message: as any other that Kafka refuses later.
-                logger.error("%s: an asynchronous message is lost: %s", topic, error)
+                ref.tell(message)
                 return
+            except MailboxFull as error:
+                raise TooManyRequests("producer.channel_buffer_size") from error
+            except ActorDeadError:
+                self._producers.pop(topic, None)  # it stopped because it was idle: start another
+        raise self._gone()
+
+    async def _produced(self, topic: str, message: Request[R]) -> R:
+        key = "producer.channel_buffer_size"
         try:
-            ref.tell(message)
-        except MailboxFull as error:
-            raise TooManyRequests("producer.channel_buffer_size") from error
-        except ActorDeadError as error:
-            raise ShuttingDown from error
+            return await self._with_ref(
+                self._producers, topic, GetProducer(topic), message, key, repeat=False
+            )
+        except NoAnswer as error:
+            raise self._cut_off() from error
+
+    def _cut_off(self) -> PixyError:
+        """The error for a message whose producer has ended while it was on its way: repeated, it could come twice."""
+        return ShuttingDown() if self._stopping() else Unavailable(_PERHAPS_WRITTEN)
 
     def _produce_message(
         self, topic: str, value: bytes | None, key: bytes | None, headers: RecordHeaders
@@ -360,6 +374,8 @@ class ClusterClient:
         get: Request[ActorRef[A]],
         message: Request[R],
         limit: str,
+        *,
+        repeat: bool = True,
     ) -> R:
         """Ask an actor; if it is gone, ask the cluster for another one.
 
@@ -369,11 +385,16 @@ class ClusterClient:
             get: asks the cluster for it.
             message: for the actor.
             limit: the configuration key that a full mailbox is reported with.
+            repeat: ask another one also if the first has begun with the message. NoAnswer is raised if not.
         """
         for _ in range(_ATTEMPTS):
             ref = await self._resolve(cache, name, get)
             try:
                 return await self._reply(ref.ask(message, block=False), limit)
+            except NoAnswer:
+                cache.pop(name, None)
+                if not repeat:
+                    raise
             except ActorDeadError:
                 cache.pop(name, None)
         raise self._gone()

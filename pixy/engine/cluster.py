@@ -35,6 +35,7 @@ from pixy.engine.journal.buffer import Journal
 from pixy.engine.produce.messages import DeliveryReports, DrainProducer
 from pixy.engine.produce.partitioner import LIBRDKAFKA_PARTITIONER
 from pixy.engine.produce.pending_records import ProducerLife
+from pixy.engine.produce.settling import Settler
 from pixy.engine.produce.topic_producer import TopicProducer
 from pixy.engine.shares import part
 from pixy.engine.topic_lookups import TopicLookups
@@ -283,6 +284,7 @@ class Cluster(Actor):
                 life.ref.tell(DeliveryReports(life, tuple(own)), urgent=True)
             except ActorDeadError:
                 logger.info("%s: %d late delivery reports", self.path, len(own))
+                Settler(self.path, None).settle(tuple(own))  # logs what is lost and had no caller
 
     def _client_error(self, error: Exception) -> None:
         self.actor_ref.tell(_ClientFailed(error), urgent=True)

@@ -95,7 +95,7 @@ class TopicLookups:
         """For a producer: the partitions that have a leader, sorted; None without such a topic.
 
         Raises:
-            PixyError: no broker answers, or the topic is being made and has no leader yet.
+            PixyError: no broker answers, the topic is being made and has no leader yet, or the daemon may not see it.
         """
         fresh = self._fresh.pop(topic, None)
         if fresh is not None and self._now() < fresh[0]:
@@ -103,9 +103,12 @@ class TopicLookups:
         found = await self._metadata_of(topic)
         if found is None:
             return None
-        if found.error is not None and found.error.code() in TRANSIENT_CODES:
-            raise translate(found.error)
-        if found.error is not None or not found.partitions:
+        if found.error is not None:
+            error = translate(found.error)
+            if isinstance(error, UnknownTopic):
+                return None
+            raise error
+        if not found.partitions:
             return None
         return tuple(sorted(n for n, info in found.partitions.items() if info.leader >= 0))
 
@@ -124,7 +127,15 @@ class TopicLookups:
 
     async def _look_up(self, topic: str) -> int | None:
         found = await self._metadata_of(topic)
-        return None if found is None or found.error is not None else len(found.partitions) or None
+        if found is None:
+            return None
+        if found.error is not None and found.error.code() not in TRANSIENT_CODES:
+            # Unless Kafka says so, the topic is not absent: a group that took a missing right for it would begin at the
+            # oldest message once it may read.
+            error = translate(found.error)
+            if not isinstance(error, UnknownTopic):
+                raise error
+        return None if found.error is not None else len(found.partitions) or None
 
     async def _metadata_of(self, topic: str) -> Any:
         if topic not in self._known and self._room.locked():

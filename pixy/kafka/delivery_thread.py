@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import math
 import threading
 import time
@@ -26,16 +27,18 @@ from pixy.kafka.producer_messages import Bulk, Landed, Message, Report
 from pixy.kafka.returned_messages import ReturnedMessages
 from pixy.kafka.settings import Settings
 
+logger = logging.getLogger("pixy.kafka")
+
 _POLL = 0.1
 """Seconds that the thread waits for a report before it looks whether the client is closing."""
 _GATHER = 0.0005
 """Seconds that the thread waits for one more report of a batch that is landing."""
 _GATHER_POLLS = 4
 _PURGE = 1.0
-"""Seconds to wait for the reports of messages that are given up, or taken back from a producer."""
+"""Seconds to wait for the reports of messages that are given up."""
 _IN_FLIGHT = 5.0
 """Seconds that a producer which is replaced has for requests in flight. What has no answer then is sent again, and may be
-in the log twice."""
+in the log twice. As long, at most, it may take until librdkafka has given all of it back."""
 
 Probe = tuple[str, int, int | None]
 """See :meth:`pixy.kafka.gated_sender.GatedSender.landed`."""
@@ -107,7 +110,7 @@ class DeliveryThread:
 
     def join(self, timeout: float) -> None:
         """Wait for the thread's end, ``timeout`` seconds at most after it has begun to give up. Blocking."""
-        self._thread.join(timeout + 2 * _PURGE + _IN_FLIGHT)
+        self._thread.join(timeout + _PURGE + 2 * _IN_FLIGHT)
 
     # -- callbacks of librdkafka, in the thread -------------------------------------------------------
 
@@ -194,10 +197,15 @@ class DeliveryThread:
             # Requests in flight end first, so that nothing is sent twice: a request that fails is queued again.
             old.purge(in_queue=True, in_flight=late)
             if late:
-                old.flush(_PURGE)
+                old.flush(_IN_FLIGHT)
                 break
             old.poll(_POLL)
+            while old.poll(0):
+                pass
+            self._returned.next_round()
             self._hand_over()
+        if left := len(old):
+            logger.error("%d messages have no result: the producer that they were sent with did not give them back", left)
         self._hand_over()
         self.producer = self._new()
         self._replacing = False

@@ -55,11 +55,13 @@ class ReturnedMessages:
             deque()
         )  # librdkafka's queue is full, or its producer is being replaced
         self._held = False
+        self._taken: list[tuple[bool, _Returned]] = []  # since next_round(); whether its request was under way
+        self._rounds: list[list[_Returned]] = []
         self._counts: Counter[str] = Counter()
 
     def __len__(self) -> int:
         """The number of messages that wait: for room in librdkafka's queue, or for its new producer."""
-        return len(self._waiting)
+        return len(self._waiting) + len(self._taken) + sum(map(len, self._rounds))
 
     def add(self, item: Message, message: Any, landed: Landed, returns: int = 1) -> None:
         """Send a message to its partition again, behind those that librdkafka already has.
@@ -90,17 +92,31 @@ class ReturnedMessages:
         """
         taken = self._held and error.code() in _TAKEN_BACK
         if taken:
-            self._waiting.append(_Returned(item, message, landed, returns))
+            under_way = error.code() == KafkaError._PURGE_INFLIGHT
+            self._taken.append((under_way, _Returned(item, message, landed, returns)))
         return taken
+
+    def next_round(self) -> None:
+        """What has been taken back so far was behind what will be: that is in requests which have not ended."""
+        if self._taken:
+            self._taken.sort(key=lambda entry: not entry[0])  # of what was taken at once, requests are before the queue
+            self._rounds.append([returned for _, returned in self._taken])
+            self._taken = []
 
     def hold(self) -> None:
         """Send nothing until :meth:`release`."""
         self._held = True
 
     def release(self) -> None:
-        """Send what waits, to the new producer."""
+        """Send what waits, to the new producer: what was taken back last goes first."""
+        self._gather()
         self._held = False
         self.send()
+
+    def _gather(self) -> None:
+        self.next_round()
+        while self._rounds:
+            self._waiting.extend(self._rounds.pop())
 
     def send(self) -> None:
         """Send what waits, in order, as far as there is room."""
@@ -119,6 +135,7 @@ class ReturnedMessages:
 
     def give_up(self) -> None:
         """Report an error for what still waits."""
+        self._gather()
         while self._waiting:
             returned = self._waiting.popleft()
             returned.landed(KafkaError(KafkaError._PURGE_QUEUE), returned.message)

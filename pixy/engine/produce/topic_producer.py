@@ -11,7 +11,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from actors import Actor, Future, handles
+from actors import Actor, ActorDeadError, Future, handles
 from pixy.config.model import Producer
 from pixy.engine.journal.buffer import Journal
 from pixy.engine.produce.journaling import ProduceJournal
@@ -25,7 +25,7 @@ from pixy.engine.produce.pending_records import (
 )
 from pixy.engine.produce.settling import Settler
 from pixy.engine.produce.topic_lookup import Resolved, Writable, look_up
-from pixy.errors import PixyError, ShuttingDown, TooManyRequests
+from pixy.errors import PixyError, ShuttingDown, TooManyRequests, Unavailable
 from pixy.kafka.errors import message_too_large, unknown_topic
 from pixy.kafka.producer import ProducerClient
 from pixy.kafka.settings import message_timeout
@@ -121,11 +121,26 @@ class TopicProducer(Actor):
         self.set_timer("idle", _IDLE, _IdleCheck(), every=_IDLE)
 
     def on_stop(self) -> None:
-        """Log the asynchronous messages that go with this actor; callers that wait are answered anyway."""
+        """Let go of what has not been sent."""
         self._client.ungate(self._topic)
-        for pending in self._gathered:
-            if isinstance(pending, PendingMessage) and pending.reply is None:
-                self._settler.fail(pending, ShuttingDown())
+        self._let_go(ShuttingDown())
+
+    def before_restart(self, error: BaseException) -> None:
+        """Let go of what has not been sent. What has been is reported to the next life."""
+        self._let_go(Unavailable(f"the topic's producer has failed: {error}"))
+
+    def _let_go(self, error: PixyError) -> None:
+        """Tell the callers of messages that were never sent, so that they send them again; log those without a caller.
+
+        Callers of what was sent in part, or is on its way, get ``NoAnswer`` from the runtime: sent again, it would be
+        written twice.
+        """
+        gathered, self._gathered = self._gathered, []
+        for pending in gathered:
+            if pending.reply is None:
+                self._settler.fail(pending, error)
+            elif not (isinstance(pending, PendingBatch) and pending.sent):
+                pending.reply.try_fail(ActorDeadError(f"{self.path} ended before it sent the message"))
 
     # -- in -------------------------------------------------------------------------------------
 
@@ -274,12 +289,12 @@ class TopicProducer(Actor):
 
     @handles(DeliveryReports)
     def _delivered(self, message: DeliveryReports) -> None:
-        """Settle what this life sent. The callers of an earlier life have their answer already, but its
-        reports, too, mean that the client has room again.
+        """Settle what was sent, by an earlier life too: its callers have their answer already, but a message without a
+        caller may be lost, and each report means that the client has room again.
         """
         if message.life is self._life:
             self._in_flight -= len(message.reports)
-            self._settler.settle(message.reports)
+        self._settler.settle(message.reports)
         if self._in_flight == 0 and self._gathered:
             self._flush_when_quiet()
 
@@ -299,6 +314,10 @@ class TopicProducer(Actor):
                 self._resolving = False  # a refresh failed: keep the partitions that are known
             return
         self._resolving = False
+        if found.partitions is None and self._in_flight:
+            # A refresh, and one broker may not know the topic yet: the client says what becomes of the messages.
+            self.set_timer("refresh", _ROUND_ROBIN_REFRESH, _Refresh())
+            return
         if found.partitions is None:
             # The topic may be created later: the next message looks it up again, with a new actor.
             self._end(unknown_topic())
@@ -344,14 +363,16 @@ class TopicProducer(Actor):
     def _end(self, error: PixyError) -> None:
         self._give_up(error)
         self._finish_drain(0)
-        self.stop()
+        if not self.stop_if_idle():
+            # The next message, which is here already, looks the topic up again.
+            self.cancel_timer("refresh")
+            self._client.ungate(self._topic)
+            self._partitions = None
 
     @handles(_IdleCheck)
     def _idle_check(self, _message: _IdleCheck) -> None:
-        if not self._busy and not self._gathered and not self._in_flight:
-            self.stop()
-            return
-        self._busy = False
+        if self._busy or self._gathered or self._in_flight or not self.stop_if_idle():
+            self._busy = False
 
     # -- the end --------------------------------------------------------------------------------
 

@@ -115,6 +115,20 @@ def test_a_topic_that_is_being_made_is_not_missing(code: int) -> None:
     simulate(scenario, seed=1)
 
 
+def test_a_topic_that_may_not_be_seen_is_not_missing() -> None:
+    """A group that took it for missing would begin at the oldest message once it may read."""
+
+    async def scenario(sim: Sim) -> None:
+        error = LibraryError(LibraryError.TOPIC_AUTHORIZATION_FAILED)
+        kafka = Kafka(sim, SimpleNamespace(error=error, partitions={}))
+        for ask in (kafka.lookups.writable, kafka.lookups.partitions):
+            with pytest.raises(KafkaError) as caught:
+                await ask("secret")  # type: ignore[operator]
+            assert caught.value.name == "TOPIC_AUTHORIZATION_FAILED"
+
+    simulate(scenario, seed=1)
+
+
 def test_a_topic_that_exists_does_not_wait_behind_thousands_that_do_not() -> None:
     async def scenario(sim: Sim) -> None:
         kafka = Kafka(sim)

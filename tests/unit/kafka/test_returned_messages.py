@@ -76,6 +76,22 @@ def test_messages_wait_in_order_for_room_and_fail_if_they_are_given_up() -> None
     assert results.got == [(KafkaError._PURGE_QUEUE, None)] and len(returned) == 0
 
 
+def test_what_a_producer_gives_back_later_was_before() -> None:
+    """While a producer is replaced, its queue comes back first; a request that fails meanwhile is queued again, and comes back next."""
+    library, results = Library(), Results()
+    returned = ReturnedMessages(library.produce)
+    returned.hold()
+    queued, under_way = KafkaError(KafkaError._PURGE_QUEUE), KafkaError(KafkaError._PURGE_INFLIGHT)
+    for error, *items in ((queued, "d", "e"), (queued, "c"), (queued, "b"), (under_way, "a")):
+        for item in items:
+            assert returned.take_back(item, error, Reported(None), results)
+        if items != ["b"]:
+            returned.next_round()
+    assert len(returned) == 5
+    returned.release()
+    assert "".join(item for _, item, _, _ in library.sent) == "abcde" and len(returned) == 0
+
+
 def test_a_message_that_librdkafka_refuses_fails() -> None:
     library, results = Library(), Results()
     library.broken = True

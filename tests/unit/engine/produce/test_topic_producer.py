@@ -9,19 +9,29 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError as LibraryError
 
-from actors import ActorDeadError, ActorRef, ActorSystem, Backoff, Future, Supervision
+from actors import ActorDeadError, ActorRef, ActorSystem, Backoff, Future, NoAnswer, Supervision
 from actors.testing import simulate
 from pixy.config import Producer
-from pixy.config.model import Journal as JournalConf
+from pixy.config.model import Journal as JournalConf, Proxy
+from pixy.engine.client import ClusterClient
 from pixy.engine.journal.buffer import WAITED, Journal, Kind
 from pixy.engine.produce.topic_producer import (
     DeliveryReports,
     DrainProducer,
     Produce,
     ProduceMany,
+    Resolved,
     TopicProducer,
+    _IdleCheck,
 )
-from pixy.errors import KafkaError, ShuttingDown, TooManyRequests, UnknownPartition, UnknownTopic
+from pixy.errors import (
+    KafkaError,
+    ShuttingDown,
+    TooManyRequests,
+    Unavailable,
+    UnknownPartition,
+    UnknownTopic,
+)
 from pixy.kafka.producer_messages import by_partition
 
 
@@ -578,28 +588,33 @@ async def test_messages_for_an_unknown_topic_are_in_the_journal() -> None:
         assert events(journal) == [(Kind.PRODUCE_FAILED, -1, -1, 3, WAITED)] * 3
 
 
-async def test_reports_of_an_earlier_life_settle_nothing() -> None:
+async def test_reports_of_an_earlier_life_are_not_counted(caplog: pytest.LogCaptureFixture) -> None:
+    """Its callers have their answer already; the journal, and whoever reads the log, hear what became of the messages."""
     client = Client()
     async with ActorSystem() as system:
         ref, journal = start_journalled(system, client, flush_frequency=60)
         lost = ask(ref, 1)[0]
-        await until(lambda: len(client.sent) == 1)
+        ref.tell(Produce(None, b"asynchronous"))
+        await until(lambda: len(client.sent) == 2)
         crash(ref)
-        with pytest.raises(ActorDeadError):
+        with pytest.raises(NoAnswer):
             await lost
         waiting = ask(ref, 1)[0]
-        await until(lambda: len(client.sent) == 2)
+        await until(lambda: len(client.sent) == 3)
         gathered = ask(ref, 1)[0]
-        early, late = client.sent
+        early, asynchronous, late = client.sent
         assert early.life is not late.life and early.life.ref == late.life.ref
-        client.land(ref, [early])
+        reports = ((early, None, 0, 0), (asynchronous, TIMED_OUT, -1, -1))
+        ref.tell(DeliveryReports(early.life, reports), urgent=True)
+        await until(lambda: "an asynchronous message is lost" in caplog.text)
         for _ in range(50):
             await asyncio.sleep(0)
-        assert len(client.sent) == 2, "the second life's message is still in flight"
-        assert events(journal) == []
+        assert len(client.sent) == 3, "the second life's message is still in flight"
+        failed = (Kind.PRODUCE_FAILED, -1, -1, LibraryError._MSG_TIMED_OUT, 0)
+        assert sorted(events(journal)) == sorted([failed, (Kind.PRODUCED, 0, 0, 0, WAITED)])
         client.land(ref, [late])
         assert await waiting == (0, 0)
-        await until(lambda: len(client.sent) == 3)
+        await until(lambda: len(client.sent) == 4)
         assert events(journal) == [(Kind.PRODUCED, 0, 0, 0, WAITED)]
         assert not gathered.done()
 
@@ -620,6 +635,97 @@ async def test_a_report_of_an_earlier_life_makes_a_full_client_continue() -> Non
         for _ in range(50):
             await asyncio.sleep(0)
         assert len(client.sent) == 2
+
+
+async def test_a_producer_that_fails_sends_no_caller_to_send_twice(caplog: pytest.LogCaptureFixture) -> None:
+    """What is on its way fails with NoAnswer; what was never sent with a plain ActorDeadError, and can be repeated."""
+    client = Client()
+    async with ActorSystem() as system:
+        ref = start(system, client, flush_frequency=60)
+        sent = ask(ref, 1)[0]
+        await until(lambda: len(client.sent) == 1)
+        waiting = ask(ref, 1)[0]
+        ref.tell(Produce(None, b"asynchronous"))
+        crash(ref)
+        with pytest.raises(NoAnswer):
+            await sent
+        with pytest.raises(ActorDeadError) as refused:
+            await waiting
+        assert type(refused.value) is ActorDeadError
+        assert caplog.text.count("an asynchronous message is lost: the topic's producer has failed") == 1
+
+
+async def test_a_message_whose_producer_fails_is_not_repeated() -> None:
+    client = Client()
+    async with ActorSystem() as system:
+        made = ClusterClient(Found(start(system, client)), Proxy(), lambda: False)
+        producing = asyncio.create_task(made.produce("t", b"x"))
+        await until(lambda: len(client.sent) == 1)
+        crash(client.sent[0].life.ref)
+        with pytest.raises(Unavailable, match="may or may not be written"):
+            await producing
+        assert len(client.sent) == 1
+
+
+class Found:
+    """A cluster that has one producer after the other."""
+
+    def __init__(self, *producers: Any) -> None:
+        self.producers = list(producers)
+
+    def ask(self, _message: Any, *, block: bool) -> Future[Any]:
+        reply: Future[Any] = Future()
+        reply.try_set(self.producers.pop(0))
+        return reply
+
+
+async def test_an_idle_producer_stops_only_if_no_message_has_come() -> None:
+    client = Client()
+    async with ActorSystem() as system:
+        ref = start(system, client)
+        ref.tell(_IdleCheck())  # from now on it is idle
+        await until(lambda: not list(ref.actor_inbox))
+        ref.tell(Produce(None, b"first"))
+        ref.tell(_IdleCheck(), urgent=True)  # handled before the message, as a timer is
+        await until(lambda: [each.value for each in client.sent] == [b"first"])
+        client.land(ref, client.sent)
+        ref.tell(_IdleCheck())
+        ref.tell(_IdleCheck())
+        await until(lambda: not ref.is_alive())
+        # An asynchronous message that meets it at this moment goes to the next one.
+        dying, heir = ref, start(system, client)
+        made = ClusterClient(Found(dying, heir), Proxy(), lambda: False)
+        made._producers["t"] = AliveFor(dying)  # type: ignore[assignment]
+        await made.produce_async("t", b"second")
+        await until(lambda: [each.value for each in client.sent] == [b"first", b"second"])
+
+
+class AliveFor:
+    """A producer that ends between the look whether it is alive and the message."""
+
+    def __init__(self, ref: ActorRef[Any]) -> None:
+        self.tell = ref.tell
+
+    def is_alive(self) -> bool:
+        return True
+
+
+async def test_a_topic_that_a_refresh_does_not_find_keeps_its_producer_while_messages_are_on_their_way() -> None:
+    client, known = Client(), [(0, 1)]
+
+    async def writable(_topic: str) -> tuple[int, ...] | None:
+        return known[0]
+
+    async with ActorSystem() as system:
+        ref = start(system, client, writable=writable, partitioner="roundrobin")
+        reply = ask(ref, 1)[0]
+        await until(lambda: len(client.sent) == 1)
+        ref.tell(Resolved(None))
+        await until(lambda: not list(ref.actor_inbox))
+        client.land(ref, client.sent)
+        assert await reply == (0, 0)
+        ref.tell(Resolved(None))
+        await until(lambda: not ref.is_alive())
 
 
 def crash(ref: ActorRef[Any]) -> None:
