@@ -26,7 +26,7 @@ from pixy.engine.cluster_messages import (
     Reach,
 )
 from pixy.engine.consume.group_consumer import GroupConsumer
-from pixy.engine.consume.group_messages import GroupLeaving, Leave, Owned
+from pixy.engine.consume.group_messages import GroupLeaving, GroupStarted, Leave, Owned
 from pixy.engine.fetcher import Fetcher
 from pixy.engine.instances.messages import InstanceSpec
 from pixy.engine.instances.registry import CloseInstances, CountInstances, Instances
@@ -340,6 +340,15 @@ class Cluster(Actor):
         group = self._groups.get(message.group)
         if group is not None:
             group.leaving = True
+
+    @handles(GroupStarted)
+    def _group_started(self, message: GroupStarted) -> None:
+        group = self._groups.get(message.group)
+        if group is not None and group.leaving:  # it has failed meanwhile, and begun anew
+            group.leaving = False
+            waiting, group.waiting = group.waiting, []
+            for reply in waiting:
+                reply.try_set(group.ref)
 
     @handles(IsIdle)
     async def _is_idle(self, _query: IsIdle) -> bool:

@@ -62,22 +62,44 @@ class ConsumerClient:
         self._offsets = GroupOffsets(settings, settings["group.id"])
         self._on_commit = committed
         self._under_way: threading.Thread | None = None
-        self._on_assign = lambda _consumer, parts: assign(_keys(parts))
+        self._wanted: list[str] | None = None
+        """The subscription that waits for the member's id."""
+        self._was_assigned = False
+        """Whether this member has had an assignment since it began to subscribe."""
+
+        def assigned(_consumer: Any, parts: list[LibraryPartition]) -> None:
+            self._was_assigned = True
+            assign(_keys(parts))
+
+        self._on_assign = assigned
         self._on_revoke = lambda _consumer, parts: revoke(_keys(parts))
         self._on_lost = lambda _consumer, parts: lost(_keys(parts))
 
     def subscribe(self, topics: Iterable[str]) -> None:
-        """Replace the subscription; an empty one leaves the group."""
-        wanted = sorted(topics)
-        if wanted:
+        """Replace the subscription; an empty one leaves the group.
+
+        A member that its group has lost has no id until it has joined again. librdkafka (2.16, classic groups) ends the
+        process if a topic that is new to it is subscribed to meanwhile (an assertion in ``rd_kafka_cgrp_modify_subscription``):
+        so a change waits for the id.
+        """
+        self._wanted = sorted(topics)
+        self._subscribe()
+
+    def _subscribe(self) -> None:
+        wanted = self._wanted
+        if not wanted:
+            self._wanted, self._was_assigned = None, False
+            self._consumer.unsubscribe()
+        elif not self._was_assigned or self.member_id():
+            self._wanted = None
             self._consumer.subscribe(
                 wanted, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
             )
-        else:
-            self._consumer.unsubscribe()
 
     def poll(self, timeout: float) -> Any:
         """Return the next message or error event, None after ``timeout`` seconds. Runs rebalance callbacks."""
+        if self._wanted is not None:
+            self._subscribe()
         return self._consumer.poll(timeout)
 
     def take(self, most: int) -> list[Any]:

@@ -100,9 +100,14 @@ class SharedTopics:
                 for _, found in waiting.values():
                     found(topics)
         except BaseException:
-            with self._lock:
-                known.asking, known.waiting = False, {}
+            self.nobody_asks(coordinator)
             raise
+
+    def nobody_asks(self, coordinator: Hashable) -> None:
+        """Whoever was to :meth:`ask` does not. Who still wants to know asks again."""
+        with self._lock:
+            known = self._coordinators[coordinator]
+            known.asking, known.waiting = False, {}
 
 
 SHARED: Final = SharedTopics()

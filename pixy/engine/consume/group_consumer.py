@@ -14,10 +14,12 @@ from pixy.engine.consume.group_messages import (
     Consume,
     DrainOverdue,
     GroupLeaving,
+    GroupStarted,
     Leave,
     Owned,
     Rejoin,
     SessionClosed,
+    Unused,
 )
 from pixy.engine.consume.long_polls import Poll, TopicPolls
 from pixy.engine.consume.offset_committer import OffsetCommitter
@@ -111,6 +113,8 @@ class GroupConsumer(Actor):
         self._partitions = OwnedPartitions(
             self._spawner.spawn, self._subscriptions.withdraw, self._committer, self._all_drained
         )
+        self._cluster.notify(GroupStarted(self._group), urgent=True)
+        self.set_timer("unused", self._conf.subscription_timeout, Unused())
 
     async def on_stop(self) -> None:  # type: ignore[override]
         """Commit and leave the group, whatever the reason of the stop."""
@@ -142,6 +146,8 @@ class GroupConsumer(Actor):
         if full and self._subscriptions.get(request.topic) is None:
             reply.try_fail(TooManyRequests("consumer.max_topics"))
             return
+        if self._subscriptions.get(request.topic) is None:
+            self._subscriptions.open(request.topic, joined=self._partitions.announce_again(request.topic))
         polls = self._subscriptions.open(request.topic)
         if len(polls) >= self._conf.channel_buffer_size:
             polls.prune()
@@ -289,6 +295,9 @@ class GroupConsumer(Actor):
             self._session.reopen()
         except PixyError as error:
             self._session_failed(SessionFailed(error))
+            return
+        # A session that fails, or is given up, may leave a commit without an answer.
+        self._committer.tell(Committed(None, {}), urgent=True)
 
     # -- subscriptions ----------------------------------------------------------------------------
 
@@ -321,6 +330,12 @@ class GroupConsumer(Actor):
         self._begin_leaving(None)
 
     # -- leaving ----------------------------------------------------------------------------------
+
+    @handles(Unused)
+    def _unused(self, _message: Unused) -> None:
+        """Stop if nobody has asked for a topic: a group that was restarted has lost its topics."""
+        if not len(self._subscriptions):
+            self._begin_leaving(None)
 
     @handles(Leave)
     def _leave(self, _request: Leave) -> None:

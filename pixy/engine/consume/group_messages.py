@@ -50,7 +50,19 @@ class GroupLeaving:
     group: str
 
 
+@dataclass(frozen=True, slots=True)
+class GroupStarted:
+    """Tell the cluster that this group takes requests: it has started, or failed and begun anew, maybe while it was leaving."""
+
+    group: str
+
+
 # From timers and tasks of the group to itself.
+
+
+@dataclass(frozen=True, slots=True)
+class Unused:
+    """The group has been running for a while: does anybody need it?"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,13 @@ from actors import ActorRef
 from pixy.engine.consume.assignment import Assignment
 from pixy.engine.consume.offset_committer import Forget, OffsetCommitter, Track, to_commit
 from pixy.engine.consume.offset_tracker import Position
-from pixy.engine.consume.partition_messages import DrainPartition, EndReached, PartitionDrained, Records
+from pixy.engine.consume.partition_messages import (
+    Announce,
+    DrainPartition,
+    EndReached,
+    PartitionDrained,
+    Records,
+)
 from pixy.engine.consume.partition_owner import PartitionOwner
 from pixy.kafka.consumer import Commit
 from pixy.membership import Fetched
@@ -101,6 +107,13 @@ class OwnedPartitions:
         return sum(
             owner.assignment.pending for partition, owner in self._owners.items() if partition[0] == topic
         )
+
+    def announce_again(self, topic: str) -> bool:
+        """Have the topic's owners announce all their messages again; return whether there are any owners."""
+        owners = [owner for partition, owner in self._owners.items() if partition[0] == topic]
+        for owner in owners:
+            owner.ref.tell(Announce(), urgent=True)
+        return bool(owners)
 
     # -- from the assignment to the release -------------------------------------------------------
 

@@ -58,6 +58,11 @@ class DrainPartition:
     timeout: float
 
 
+@dataclass(frozen=True, slots=True)
+class Announce:
+    """Announce all messages once more: the group has forgotten what was announced."""
+
+
 # From an owner to the group.
 
 

@@ -22,6 +22,7 @@ from pixy.engine.consume.offset_committer import Moved, OffsetCommitter
 from pixy.engine.consume.offset_tracker import OffsetTracker, Position, resume_at
 from pixy.engine.consume.partition_messages import (
     Ack,
+    Announce,
     DrainPartition,
     EndReached,
     PartitionDrained,
@@ -232,6 +233,10 @@ class PartitionOwner(Actor):
             reply.try_fail(NeverOffered(*self._partition, offset))
         else:
             reply.try_set(None)
+
+    @handles(Announce)
+    def _announce(self, _message: Announce) -> None:
+        self._announced = 0  # the report that follows does it
 
     # -- after each message -----------------------------------------------------------------------
 

@@ -108,11 +108,17 @@ class Subscriptions:
         """The long polls of a topic, if the group is interested in it."""
         return self._topics.get(topic)
 
-    def open(self, topic: str) -> TopicPolls:
-        """The long polls of a topic; a new topic is looked up and subscribed to."""
+    def open(self, topic: str, *, joined: bool = False) -> TopicPolls:
+        """The long polls of a topic; a new topic is looked up and subscribed to.
+
+        Args:
+            topic: which.
+            joined: the group has partitions of it: it had expired, and was not unsubscribed from yet.
+        """
         polls = self._topics.get(topic)
         if polls is None:
             polls = TopicPolls(self._conf.long_polling_timeout, self._conf.join_timeout)
+            polls.joined = joined
             self._topics[topic] = polls
             self._look_up(topic)
             self._check_idle_after(topic, self._conf.subscription_timeout)

@@ -135,8 +135,9 @@ class FetchingSession(MemberThread[Event]):
             self._busy_at = time.monotonic()
             more = self._client.take(min(demand, _BATCH) - 1) if demand > 1 else []
             self._post_fetched([first, *more])
+            self._partitions.check_unheard(busy=True)
         elif demand:
-            self._partitions.nothing_came()
+            self._partitions.check_unheard(busy=False)
         self._pause_and_resume()
 
     @property

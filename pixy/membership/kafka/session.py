@@ -34,6 +34,8 @@ class KafkaSession(FetchingSession):
         self._wake_every = self._conf.heartbeat_interval / 10
         self._woken = 0.0
         self._topics: dict[str, int] = {}
+        self._assigned = False
+        """Whether the group has answered with an assignment since this member began to join."""
         self._removed = Removed(self._conf.heartbeat_interval)
         self._thread.start()
 
@@ -43,8 +45,13 @@ class KafkaSession(FetchingSession):
 
     def _subscribe(self, topics: dict[str, int]) -> None:
         self._partitions.subscribed(topics)
-        if topics and not self._topics:
-            self._partitions.before_joining(topics)
+        if not topics:
+            self._assigned = False
+            self._partitions.left()
+        elif not self._assigned:
+            self._partitions.before_joining(
+                {each: count for each, count in topics.items() if each not in self._topics}
+            )
         self._topics = topics
         # An empty subscription leaves the group, which takes polls as well.
         self._subscribed = self._subscribed or bool(topics)
@@ -53,6 +60,8 @@ class KafkaSession(FetchingSession):
     # -- the thread -------------------------------------------------------------------------------
 
     def _step(self) -> None:
+        if not self._assigned:
+            self._partitions.ask_before_joining()
         super()._step()
         if self._removed.unnoticed and not self._closing:
             raise removed(self._removed.unnoticed)
@@ -77,6 +86,7 @@ class KafkaSession(FetchingSession):
 
     def _assign(self, partitions: list[TopicPartition]) -> None:
         self._busy_at = time.monotonic()
+        self._assigned = True
         self._rebalanced()
         self._client.assign(())  # those that can be fetched follow
         if not partitions:

@@ -33,6 +33,7 @@ logger = logging.getLogger("pixy.membership")
 
 _EPOCHS = itertools.count(1)
 """Of all sessions of the process: a message from an earlier session cannot pass for one of the present session."""
+_ASK_AGAIN = 1.0
 _COMPARE_IDS = 5.0
 """Seconds after which the ids of the topics are compared, if no commit has done so."""
 
@@ -102,6 +103,9 @@ class SessionPartitions:
         """The number of partitions that each topic had when it was subscribed to."""
         self._established: set[str] = set()
         """The topics that the group had offsets of before this member joined."""
+        self._unasked: dict[str, int] = {}
+        """Those of which that is not known. If it never is, they count as such: no message may be skipped."""
+        self._ask_at = 0.0
         self._first_ids: dict[str, uuid.UUID] = {}
         """The id that each topic had when its first partition was fetched."""
 
@@ -109,23 +113,42 @@ class SessionPartitions:
         """Note how many partitions the topics have when they are subscribed to."""
         for topic in [each for each in self._known if each not in topics]:
             del self._known[topic]
+            self._unasked.pop(topic, None)
             self._first_ids.pop(topic, None)
             self._waiting.forget(topic)
         for topic, partitions in topics.items():
             self._known.setdefault(topic, partitions)
 
     def before_joining(self, topics: Mapping[str, int]) -> None:
-        """Look up which topics the group has offsets of. Call it right before the member joins. Blocks for a moment.
+        """Look up which topics the group has offsets of. Call it before the member has joined. Blocks for a moment.
 
         In the group's first generation no member commits anything before all have joined. So what is found now was
         committed before that, by another tool or under another membership, and not by a member that begins beside us.
 
         Args:
-            topics: with their numbers of partitions.
+            topics: with their numbers of partitions; those that were asked for before stay known.
         """
         if self._conf.initial_offset == "newest":
-            known = [(topic, number) for topic, count in topics.items() for number in range(count)]
-            self._established = self._lookups.established(known) if known else set()
+            self._unasked |= {topic: count for topic, count in topics.items() if count}
+            self.ask_before_joining()
+
+    def ask_before_joining(self) -> None:
+        """Look up what the coordinator has not answered yet, if anything; at most once a second."""
+        now = time.monotonic()
+        if not self._unasked or now < self._ask_at:
+            return
+        known = [(topic, number) for topic, count in self._unasked.items() for number in range(count)]
+        established = self._lookups.established(known)
+        if established is None:
+            self._ask_at = now + _ASK_AGAIN
+        else:
+            self._established |= established
+            self._unasked.clear()
+
+    def left(self) -> None:
+        """The member leaves the group; it may join again."""
+        self._established.clear()
+        self._unasked.clear()
 
     def next_epoch(self) -> int:
         """A number that no assignment and no seek has had, of any session. Thread-safe."""
@@ -174,8 +197,12 @@ class SessionPartitions:
             partitions: those that are being revoked.
         """
         starts = (self._start_of(*each) for each in self._waiting.last(partitions))
+        # One that follows from a committed offset is found again from that. The metadata counts from there, too: committed
+        # with this position, it would acknowledge other messages.
         return tuple(
-            Commit(each.topic, each.partition, each.position, each.metadata) for each in starts if each.new
+            Commit(each.topic, each.partition, each.position, each.metadata)
+            for each in starts
+            if each.new and each.base is None
         )
 
     def stop_waiting(self, partitions: list[TopicPartition]) -> tuple[Commit, ...]:
@@ -229,9 +256,13 @@ class SessionPartitions:
                 gaps[partition] = (fetching.epoch, end)
         return gaps
 
-    def nothing_came(self) -> None:
-        """A poll brought nothing. Raises KafkaError if librdkafka does not fetch a partition that has messages."""
-        if stuck := self._unheard.stuck(time.monotonic()):
+    def check_unheard(self, *, busy: bool) -> None:
+        """Raise KafkaError if librdkafka does not fetch a partition that has messages.
+
+        Args:
+            busy: the poll has brought messages of others, so those of the partition may lie behind these in the queue.
+        """
+        if self._unheard.silent and (stuck := self._unheard.stuck(time.monotonic(), busy=busy)):
             raise not_fetched(stuck)
 
     def out_of_range(self, partition: TopicPartition) -> None:
@@ -282,7 +313,7 @@ class SessionPartitions:
         """Begin a lookup that is due. Call it often."""
         self._waiting.look_up()
         now = time.monotonic()
-        if self._fetching and now >= self._compare_at and not self._lookups.running:
+        if self._fetching and now >= self._compare_at and self._lookups.running < MOST:
             self._compare_at = now + _COMPARE_IDS
             known = {partition: each.topic_id for partition, each in self._fetching.items()}
 
@@ -333,7 +364,10 @@ class SessionPartitions:
             self._made_again.add(topic)
         added = (
             number >= self._known.get(topic, number + 1)
-            or (found.established and (not waiting.first or topic in self._established))
+            or (
+                found.established
+                and (not waiting.first or topic in self._established or topic in self._unasked)
+            )
             or differ(self._first_ids.setdefault(topic, log.topic_id), log.topic_id)
         )
         start = resolve_start(

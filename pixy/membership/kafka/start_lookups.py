@@ -136,7 +136,11 @@ class StartLookups:
             answer = self._ask(names)
             return answer if self._offsets.coordinator == coordinator else None
 
-        self._start(lambda: SHARED.ask(key, ask), self._not_described)
+        try:
+            self._start(lambda: SHARED.ask(key, ask), self._not_described)
+        except BaseException:  # there is no room for another thread
+            SHARED.nobody_asks(key)
+            raise
 
     def _ask(self, names: Iterable[str]) -> Topics:
         with self._coordinator:
@@ -186,8 +190,8 @@ class StartLookups:
             job, lambda error: logger.info("group %s: looking up its members failed: %s", self._group, error)
         )
 
-    def established(self, partitions: Iterable[TopicPartition]) -> set[str]:
-        """The topics that the group has committed offsets of. Blocks; a failure is logged, and finds none.
+    def established(self, partitions: Iterable[TopicPartition]) -> set[str] | None:
+        """The topics that the group has committed offsets of; None after a failure, which is logged. Blocks.
 
         Args:
             partitions: all partitions of some topics.
@@ -197,7 +201,7 @@ class StartLookups:
                 found, _ = self._offsets.fetch(partitions, patience=_BEFORE_JOINING)
         except PixyError as error:
             logger.info("group %s: looking up its offsets failed: %s", self._group, error)
-            return set()
+            return None
         return {topic for (topic, _), each in found.items() if each.offset is not None}
 
     def close(self) -> None:
@@ -229,8 +233,9 @@ class StartLookups:
         self, partitions: Mapping[TopicPartition, FirstAttempt], found: Callable[[Outcomes], None]
     ) -> None:
         with self._coordinator:
+            # The ids first: of a topic that is made again meanwhile the old one is known, so that it is noticed.
+            topics = self._offsets.topics({topic for topic, _ in partitions}, patience=_PATIENCE)
             committed, refused = self._offsets.fetch(partitions, patience=_PATIENCE)
-            topics = self._offsets.topics({topic for topic, _ in committed}, patience=_PATIENCE)
             established = self._established(committed, topics)
         for (topic, _), first in partitions.items():
             if first.established is None:

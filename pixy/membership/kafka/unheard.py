@@ -21,6 +21,8 @@ LOOK_AFTER: Final = 3.0
 """Seconds of silence after which a partition is looked up, and looked up again."""
 PATIENCE: Final = 3.0
 """Seconds for librdkafka to return a message that a look-up has found."""
+PATIENCE_BUSY: Final = 20.0
+"""The same while it returns messages of other partitions."""
 
 
 class Unheard:
@@ -72,9 +74,17 @@ class Unheard:
             if partition in self.silent and max(self._starts[partition], log.oldest) < log.stable:
                 self._suspect.setdefault(partition, now)
 
-    def stuck(self, now: float) -> list[TopicPartition]:
-        """The partitions that are stuck. Ask when a poll has brought nothing: what comes late lies in no queue."""
-        return [each for each, since in self._suspect.items() if now - since >= PATIENCE]
+    def stuck(self, now: float, *, busy: bool = False) -> list[TopicPartition]:
+        """The partitions that are stuck.
+
+        Args:
+            now: seconds.
+            busy: a poll has just brought messages of other partitions. What comes late may lie behind them in librdkafka's
+                queue, and there for long if clients are slow; so it has more time. A mistake costs one rebalance: a new client
+                has met the topic under no other id.
+        """
+        patience = PATIENCE_BUSY if busy else PATIENCE
+        return [each for each, since in self._suspect.items() if now - since >= patience]
 
 
-__all__ = ["LOOK_AFTER", "PATIENCE", "Unheard"]
+__all__ = ["LOOK_AFTER", "PATIENCE", "PATIENCE_BUSY", "Unheard"]

@@ -131,3 +131,49 @@ def test_a_refused_partition_is_reported(one: Fixture) -> None:
     assert one.outcomes[0][:2] == (None, {("t", 0): refused})
     with pytest.raises(KafkaError, match="kafka: no"):
         one.client.commit(commit(1), wait=True)
+
+
+class Library:
+    """The part of confluent-kafka's consumer that a subscription needs."""
+
+    def __init__(self) -> None:
+        self.subscribed: list[list[str]] = []
+        self.on_assign: Any = None
+        self.member_id = ""
+
+    def subscribe(self, topics: list[str], on_assign: Any, **_: Any) -> None:
+        self.subscribed.append(topics)
+        self.on_assign = on_assign
+
+    def unsubscribe(self) -> None:
+        self.subscribed.append([])
+
+    def poll(self, _timeout: float) -> None:
+        return None
+
+
+def test_a_member_without_an_id_changes_no_subscription(
+    one: Fixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """librdkafka ends the process with an assertion if it does, once the member has been one and its group has lost it."""
+    library = Library()
+    monkeypatch.setattr(one.client, "_consumer", library)
+    monkeypatch.setattr(ConsumerClient, "member_id", lambda _self: library.member_id)
+    one.client.subscribe(["a"])
+    one.client.subscribe(["a", "b"])
+    assert library.subscribed == [["a"], ["a", "b"]], "it has not joined yet"
+    with pytest.raises(AssertionError):
+        library.on_assign(library, [])  # the fixture's callback
+    one.client.subscribe({"a", "b", "c"})
+    one.client.subscribe({"a", "b", "d"})
+    one.client.poll(0)
+    assert len(library.subscribed) == 2
+    library.member_id = "me"
+    one.client.poll(0)
+    one.client.poll(0)
+    assert library.subscribed[2:] == [["a", "b", "d"]]
+    library.member_id = ""
+    one.client.subscribe(())
+    one.client.subscribe(["a"])
+    assert library.subscribed[3:] == [[], ["a"]], "it begins anew"
+    monkeypatch.undo()

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from actors import Backoff, Intensity, Supervision
+from actors import ActorDeadError, Backoff, Intensity, Supervision
 from actors.testing import Crash, Probe, Sim, simulate
 from pixy.config.model import Proxy
 from pixy.engine.consume.group_consumer import GroupConsumer
-from pixy.engine.consume.group_messages import AckMessage, Consume, GroupLeaving, Leave, Owned
+from pixy.engine.consume.group_messages import AckMessage, Consume, GroupLeaving, GroupStarted, Leave, Owned
 from pixy.engine.consume.long_polls import Delivery
 from pixy.engine.consume.partition_messages import DrainPartition, Serve
 from pixy.engine.consume.subscriptions import SubscriptionDue
@@ -111,6 +111,10 @@ class Stage:
     async def _look_up(self, _topic: str) -> int:
         return 4
 
+    def left(self) -> bool:
+        """Whether the group has told its cluster that it leaves."""
+        return any(isinstance(each, GroupLeaving) for each in self.cluster.messages)
+
     @property
     def session(self) -> Session:
         return self.sessions[-1]
@@ -158,7 +162,62 @@ def test_a_group_whose_session_fails_commits_and_joins_again_for_ever() -> None:
             assert number or offsets(failed.closed) == {0: 1, 1: 1}, "acknowledged, so committed first"
         stage.session.assign(0, 1, position=1)
         assert (await stage.consume()).offset == 1
-        assert not stage.cluster.messages
+        assert not stage.left()
+
+    run(scenario)
+
+
+def test_a_commit_that_a_failed_session_never_answered_holds_up_no_later_one() -> None:
+    async def scenario(sim: Sim) -> None:
+        stage = Stage(sim, subscription_timeout=3600.0)
+        await stage.joined(0)
+        await stage.until(lambda: stage.session.committed)  # and no answer
+        stage.session.post(SessionFailed(REFUSED))
+        await stage.until(lambda: len(stage.sessions) == 2)
+        stage.session.assign(0, position=1)
+        await stage.ack(await stage.consume())
+        await stage.until(lambda: stage.session.committed)
+        assert offsets(stage.session.committed) == {0: 2}
+
+    run(scenario)
+
+
+def test_a_topic_that_expires_and_is_asked_for_at_once_is_served_by_its_owners() -> None:
+    """The session may never hear that it was unsubscribed from: then nothing is revoked, and nothing assigned."""
+
+    async def scenario(sim: Sim) -> None:
+        stage = Stage(sim, subscription_timeout=5.0, long_polling_timeout=3.0, join_timeout=600.0)
+        await stage.joined(0)
+        other = asyncio.create_task(stage.consume("other"))
+        await stage.until(lambda: set(stage.session.topics) == {"other"})
+        for offset in range(1, 10):
+            delivery = await stage.consume()
+            assert delivery.offset == offset
+            await stage.ack(delivery)
+        begun = sim.loop.time()
+        with pytest.raises(LongPollTimeout):
+            await stage.consume()
+        assert sim.loop.time() - begun < 10, "the group has the topic's partitions: it waits for no join"
+        other.cancel()
+
+    run(scenario)
+
+
+def test_a_group_that_fails_while_it_leaves_takes_requests_again_and_ends_if_none_come() -> None:
+    async def scenario(sim: Sim) -> None:
+        stage = Stage(sim, subscription_timeout=5.0, drain_timeout=60.0)
+        await stage.joined(0)
+        held = await stage.consume()
+        assert held.offset == 1
+        leaving = stage.ref.ask(Leave(), block=False)
+        assert (await stage.cluster.fish(GroupLeaving)).group == "g"
+        sim.inject(Crash(path="/g", message=Fetched, times=1))
+        stage.session.fetched(0, stage.epochs, 10)
+        with pytest.raises(ActorDeadError):
+            await leaving
+        assert (await stage.cluster.expect(GroupStarted)).group == "g"
+        assert (await stage.cluster.expect(GroupLeaving)).group == "g", "nobody asks for a topic"
+        await stage.until(lambda: not stage.ref.is_alive())
 
     run(scenario)
 
@@ -351,7 +410,7 @@ def test_a_partition_lost_during_the_drain_of_a_leave_is_not_waited_for() -> Non
         await leaving
         assert sim.loop.time() - begun < 1
         assert stage.session.closed == []
-        await stage.cluster.expect(GroupLeaving)
+        await stage.cluster.fish(GroupLeaving)
 
     run(scenario)
 
@@ -422,7 +481,7 @@ def test_a_topic_whose_client_waits_is_not_idle_however_long_the_join_takes() ->
             await sim.sleep(0.3)
         stage.session.assign(0)
         assert (await stage.consume()).offset == 0
-        assert len(stage.sessions) == 1 and not stage.cluster.messages, "it has never left"
+        assert len(stage.sessions) == 1 and not stage.left(), "it has never left"
 
     run(scenario)
 

@@ -26,9 +26,15 @@ from pixy.membership import (
     Revoked,
     SessionFailed,
 )
-from pixy.membership.kafka import fetching_session as session_module, left_behind, member_thread
+from pixy.membership.kafka import (
+    fetching_session as session_module,
+    left_behind,
+    member_thread,
+    unheard as unheard_module,
+)
 from pixy.membership.kafka.session import KafkaSession
 from pixy.membership.kafka.start_lookups import Found, Outcomes
+from pixy.membership.kafka.waiting_partitions import Waiting
 from pixy.wire.schema import NULL_UUID
 from pixy.wire.types import TopicPartition
 from tests.support import make_config
@@ -155,6 +161,8 @@ class FakeLookups:
         self.asked: list[list[TopicPartition]] = []
         self.is_behind = False
         """What the coordinator says of the member."""
+        self.established_topics: set[str] | None = set()
+        """The topics that the group has offsets of before it joins; None: the coordinator does not answer."""
 
     def behind(self, member_id: str, found: Callable[[bool], None]) -> None:
         assert member_id == "me"
@@ -172,8 +180,8 @@ class FakeLookups:
         found({each: NO_LEADER if each in self.down else self.outcomes.pop(each, FOUND) for each in wanted})
         done()
 
-    def established(self, _partitions: Iterable[TopicPartition]) -> set[str]:
-        return set()
+    def established(self, partitions: Iterable[TopicPartition]) -> set[str] | None:
+        return None if self.established_topics is None else self.established_topics & {t for t, _ in partitions}
 
     def describe(self, _topics: Iterable[str], found: Callable[[Any], None], _since: float = 0.0) -> None:
         found(self)
@@ -422,6 +430,62 @@ async def test_a_partition_that_is_revoked_before_its_beginning_is_known_has_it_
     assert revoked == Revoked((OTHER,))
     assert ("commit", [Commit(TOPIC, 1, 3, "")]) in case.consumer.calls
     case.session.release(revoked, ())
+    await case.session.close((), 10)
+
+
+async def test_a_beginning_that_follows_from_a_committed_offset_is_left_to_the_next_owner(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The ranges in its metadata count from the committed offset: with another one they would acknowledge what nobody has read."""
+    case = Case(monkeypatch)
+    monkeypatch.setattr(case.lookups, "look_up", lambda *_: None)
+    expired = Found(Log(ID, 500, 1000, 1000), CommittedOffset(100, "CB"), True)
+    case.session.subscribe({TOPIC: 2})
+    case.step("assign", FULL, OTHER)
+    await case.until(("assign", []))
+    partitions = case.session._partitions
+    monkeypatch.setattr(partitions._waiting, "last", lambda _wanted: [(OTHER, Waiting(1), expired)])
+    case.step("revoke", OTHER)
+    case.session.release(await case.event(Revoked), ())
+    await case.until(("unassign", []))
+    assert not [call for call in case.consumer.calls if call[0] == "commit"]
+    await case.session.close((), 10)
+
+
+@pytest.mark.parametrize("answer", [{TOPIC, "b"}, None])
+async def test_offsets_of_a_topic_that_is_asked_for_before_the_join_count(
+    monkeypatch: pytest.MonkeyPatch, answer: set[str] | None
+) -> None:
+    """They were set by another tool, or moved from ZooKeeper: a partition without one was added since. So, too, if nobody knows."""
+    case = Case(monkeypatch)
+    case.consumer.at = 1
+    case.lookups.established_topics = answer
+    added = Found(Log(ID, 3, 100, 100), CommittedOffset(None, ""), True)
+    case.lookups.outcomes[("b", 3)] = added
+    case.session.subscribe({TOPIC: 2})
+    case.session.subscribe({TOPIC: 2, "b": 4})
+    case.step("assign", FULL, ("b", 3))
+    found = {(each.topic, each.partition): each.position for each in (await case.event(Assigned)).partitions}
+    assert found[("b", 3)] == 3, "the oldest message"
+    await case.session.close((), 10)
+
+
+async def test_a_partition_that_is_not_fetched_ends_the_session_though_others_are_busy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    case = Case(monkeypatch)
+    monkeypatch.setattr(unheard_module, "LOOK_AFTER", 0.0)
+    monkeypatch.setattr(unheard_module, "PATIENCE_BUSY", 0.01)
+    monkeypatch.setattr(unheard_module, "PATIENCE", 1000.0)
+    log = Log(ID, 0, 100, 100)
+    monkeypatch.setattr(case.lookups, "logs", lambda wanted, found: found(dict.fromkeys(wanted, log)), raising=False)
+    case.session._partitions._made_again.add(TOPIC)
+    await case.join()
+    for offset in range(1000):  # it never runs dry
+        case.poll(FakeMessage(1, offset))
+    case.session.credit(OTHER, 10**6, 0)
+    while not isinstance(await case.events.get(), SessionFailed):
+        case.session.credit(OTHER, 10, 0)
     await case.session.close((), 10)
 
 

@@ -100,6 +100,39 @@ class Case:
         return self.outcomes
 
 
+def test_a_topic_that_is_made_again_during_a_lookup_is_known_by_its_old_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that the next comparison finds it: with the new id its first messages would be skipped."""
+    case = Case(monkeypatch)
+    order: list[str] = []
+    fetch, topics = case.coordinator.fetch, case.coordinator.topics
+    monkeypatch.setattr(
+        case.coordinator, "fetch", lambda *given, **more: order.append("offsets") or fetch(*given, **more)
+    )
+    monkeypatch.setattr(case.coordinator, "topics", lambda *given, **more: order.append("ids") or topics(*given, **more))
+    case.look_up(("t", 0))
+    assert order[:2] == ["ids", "offsets"]
+
+
+def test_a_thread_that_cannot_be_started_keeps_nobody_from_asking(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = Case(monkeypatch)
+    monkeypatch.setattr(module, "SHARED", SharedTopics())
+    case.coordinator.coordinator = "broker"
+    answers: list[Any] = []
+
+    def refuse(_self: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as full:
+        full.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError):
+            case.lookups.describe(["t"], answers.append)
+    case.lookups.describe(["t"], answers.append)
+    deadline = time.monotonic() + LONG
+    while not answers and time.monotonic() < deadline:
+        time.sleep(0.001)
+    assert answers
+
+
 def test_each_partition_has_its_own_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
     case = Case(monkeypatch)
     case.coordinator.committed = {("t", 0): 5}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pixy.kafka.partition_logs import Log
-from pixy.membership.kafka.unheard import LOOK_AFTER, PATIENCE, Unheard
+from pixy.membership.kafka.unheard import LOOK_AFTER, PATIENCE, PATIENCE_BUSY, Unheard
 from pixy.wire.schema import NULL_UUID
 
 ONE, TWO = ("t", 0), ("t", 1)
@@ -21,6 +21,16 @@ def test_a_partition_with_messages_of_which_none_comes_is_stuck() -> None:
     unheard.looked_up({ONE: log(0, 5), TWO: log(0, 0)}, 10.0)
     assert unheard.stuck(10.0 + PATIENCE - 0.1) == []
     assert unheard.stuck(10.0 + PATIENCE) == [ONE]
+
+
+def test_one_of_which_nothing_comes_while_others_bring_messages_is_stuck_later() -> None:
+    """Its messages may lie behind those of the others."""
+    unheard = Unheard()
+    unheard.started({ONE: 0}, 0.0)
+    unheard.due(LOOK_AFTER)
+    unheard.looked_up({ONE: log(0, 5)}, 10.0)
+    assert unheard.stuck(10.0 + PATIENCE_BUSY - 0.1, busy=True) == []
+    assert unheard.stuck(10.0 + PATIENCE_BUSY, busy=True) == [ONE]
 
 
 def test_an_empty_partition_is_looked_up_again_until_it_has_messages() -> None:
