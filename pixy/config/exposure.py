@@ -38,7 +38,11 @@ def exposed(app: App) -> list[str]:
 
 def address_problem(app: App) -> str:
     """Describe the first TCP address that is none: a host or a port alone would become a socket's file."""
-    for key, address in {"grpc_addr": app.grpc_addr, "tcp_addr": app.tcp_addr, "rest.addr": app.rest.addr}.items():
+    for key, address in {
+        "grpc_addr": app.grpc_addr,
+        "tcp_addr": app.tcp_addr,
+        "rest.addr": app.rest.addr,
+    }.items():
         if address and ":" not in address and "/" not in address:
             host = address if not address.isdecimal() else "127.0.0.1"
             port = address if address.isdecimal() else "19092"

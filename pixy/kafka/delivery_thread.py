@@ -205,7 +205,10 @@ class DeliveryThread:
             self._returned.next_round()
             self._hand_over()
         if left := len(old):
-            logger.error("%d messages have no result: the producer that they were sent with did not give them back", left)
+            logger.error(
+                "%d messages have no result: the producer that they were sent with did not give them back",
+                left,
+            )
         self._hand_over()
         self.producer = self._new()
         self._replacing = False

@@ -55,7 +55,9 @@ class ReturnedMessages:
             deque()
         )  # librdkafka's queue is full, or its producer is being replaced
         self._held = False
-        self._taken: list[tuple[bool, _Returned]] = []  # since next_round(); whether its request was under way
+        self._taken: list[
+            tuple[bool, _Returned]
+        ] = []  # since next_round(); whether its request was under way
         self._rounds: list[list[_Returned]] = []
         self._counts: Counter[str] = Counter()
 
@@ -99,7 +101,9 @@ class ReturnedMessages:
     def next_round(self) -> None:
         """What has been taken back so far was behind what will be: that is in requests which have not ended."""
         if self._taken:
-            self._taken.sort(key=lambda entry: not entry[0])  # of what was taken at once, requests are before the queue
+            self._taken.sort(
+                key=lambda entry: not entry[0]
+            )  # of what was taken at once, requests are before the queue
             self._rounds.append([returned for _, returned in self._taken])
             self._taken = []
 

@@ -120,11 +120,10 @@ def _changes(
         known = {each.partition: each for each in found}
     changes: list[pb.PartitionOffset] = []
     for number, offset in wanted:
-        if isinstance(offset, str):
-            if number not in known:
-                raise ShellError(f"topic {place['topic']} has no partition {number}", EXIT_USAGE)
-            offset = int(getattr(known[number], offset))
-        changes.append(pb.PartitionOffset(partition=number, offset=offset))
+        if isinstance(offset, str) and number not in known:
+            raise ShellError(f"topic {place['topic']} has no partition {number}", EXIT_USAGE)
+        now = int(getattr(known[number], offset)) if isinstance(offset, str) else offset
+        changes.append(pb.PartitionOffset(partition=number, offset=now))
     return changes
 
 

@@ -216,7 +216,7 @@ def test_a_group_that_fails_while_it_leaves_takes_requests_again_and_ends_if_non
         with pytest.raises(ActorDeadError):
             await leaving
         assert (await stage.cluster.expect(GroupStarted)).group == "g"
-        assert (await stage.cluster.expect(GroupLeaving)).group == "g", "nobody asks for a topic"
+        assert (await stage.cluster.expect(GroupLeaving, timeout=30)).group == "g", "nobody asks for a topic"
         await stage.until(lambda: not stage.ref.is_alive())
 
     run(scenario)

@@ -710,7 +710,9 @@ class AliveFor:
         return True
 
 
-async def test_a_topic_that_a_refresh_does_not_find_keeps_its_producer_while_messages_are_on_their_way() -> None:
+async def test_a_topic_that_a_refresh_does_not_find_keeps_its_producer_while_messages_are_on_their_way() -> (
+    None
+):
     client, known = Client(), [(0, 1)]
 
     async def writable(_topic: str) -> tuple[int, ...] | None:

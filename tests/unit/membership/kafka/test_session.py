@@ -181,7 +181,9 @@ class FakeLookups:
         done()
 
     def established(self, partitions: Iterable[TopicPartition]) -> set[str] | None:
-        return None if self.established_topics is None else self.established_topics & {t for t, _ in partitions}
+        return (
+            None if self.established_topics is None else self.established_topics & {t for t, _ in partitions}
+        )
 
     def describe(self, _topics: Iterable[str], found: Callable[[Any], None], _since: float = 0.0) -> None:
         found(self)
@@ -459,6 +461,7 @@ async def test_offsets_of_a_topic_that_is_asked_for_before_the_join_count(
     """They were set by another tool, or moved from ZooKeeper: a partition without one was added since. So, too, if nobody knows."""
     case = Case(monkeypatch)
     case.consumer.at = 1
+    case.session._conf.initial_offset = "newest"
     case.lookups.established_topics = answer
     added = Found(Log(ID, 3, 100, 100), CommittedOffset(None, ""), True)
     case.lookups.outcomes[("b", 3)] = added
@@ -478,7 +481,9 @@ async def test_a_partition_that_is_not_fetched_ends_the_session_though_others_ar
     monkeypatch.setattr(unheard_module, "PATIENCE_BUSY", 0.01)
     monkeypatch.setattr(unheard_module, "PATIENCE", 1000.0)
     log = Log(ID, 0, 100, 100)
-    monkeypatch.setattr(case.lookups, "logs", lambda wanted, found: found(dict.fromkeys(wanted, log)), raising=False)
+    monkeypatch.setattr(
+        case.lookups, "logs", lambda wanted, found: found(dict.fromkeys(wanted, log)), raising=False
+    )
     case.session._partitions._made_again.add(TOPIC)
     await case.join()
     for offset in range(1000):  # it never runs dry

@@ -100,7 +100,9 @@ class Case:
         return self.outcomes
 
 
-def test_a_topic_that_is_made_again_during_a_lookup_is_known_by_its_old_id(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_topic_that_is_made_again_during_a_lookup_is_known_by_its_old_id(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """So that the next comparison finds it: with the new id its first messages would be skipped."""
     case = Case(monkeypatch)
     order: list[str] = []
@@ -108,7 +110,9 @@ def test_a_topic_that_is_made_again_during_a_lookup_is_known_by_its_old_id(monke
     monkeypatch.setattr(
         case.coordinator, "fetch", lambda *given, **more: order.append("offsets") or fetch(*given, **more)
     )
-    monkeypatch.setattr(case.coordinator, "topics", lambda *given, **more: order.append("ids") or topics(*given, **more))
+    monkeypatch.setattr(
+        case.coordinator, "topics", lambda *given, **more: order.append("ids") or topics(*given, **more)
+    )
     case.look_up(("t", 0))
     assert order[:2] == ["ids", "offsets"]
 
