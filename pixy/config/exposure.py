@@ -37,16 +37,11 @@ def exposed(app: App) -> list[str]:
 
 
 def address_problem(app: App) -> str:
-    """Describe the first TCP address that is none: a host or a port alone would become a socket's file."""
-    for key, address in {
-        "grpc_addr": app.grpc_addr,
-        "tcp_addr": app.tcp_addr,
-        "rest.addr": app.rest.addr,
-    }.items():
+    """Describe the first address that is only half of one: a host or a port alone would become a socket's file."""
+    for key, address in {"tcp_addr": app.tcp_addr, "rest.addr": app.rest.addr}.items():
         if address and ":" not in address and "/" not in address:
-            host = address if not address.isdecimal() else "127.0.0.1"
-            port = address if address.isdecimal() else "19092"
-            return f"{key} {address!r} must be HOST:PORT, such as {host}:{port}"
+            meant = f"127.0.0.1:{address}" if address.isdecimal() else f"{address}:19092"
+            return f"{key} {address!r} must be HOST:PORT, such as {meant}, or a path with a slash"
     return ""
 
 

@@ -41,7 +41,7 @@ def test_loopback_and_paths_are_allowed(address: str) -> None:
 
 @pytest.mark.parametrize(
     "key, address, meant",
-    [("tcp_addr", "19093", "127.0.0.1:19093"), ("grpc_addr", "localhost", "localhost:19092")],
+    [("tcp_addr", "19093", "127.0.0.1:19093"), ("tcp_addr", "localhost", "localhost:19092")],
 )
 def test_half_an_address_is_refused(key: str, address: str, meant: str) -> None:
     """It would be the name of a socket's file in the working directory."""
