@@ -17,6 +17,8 @@ TURN: Final = 0.005
 """Seconds from the first request that begins in a turn to the last one."""
 BATCH: Final = 32
 """Requests that have waited and begin in one turn."""
+PROBE: Final = "probe "
+"""Stands before the address of who asks whether the daemon works: such a request waits for other probes only."""
 
 
 class Pace:
@@ -35,7 +37,7 @@ class Pace:
         """Begin a request; or return what to wait for before.
 
         Args:
-            caller: his address: nobody is recognized yet.
+            caller: the address, as nobody is recognized yet; with :data:`PROBE` before it for a probe.
         """
         now = self._clock()
         began = self._began
@@ -66,4 +68,4 @@ class Pace:
             self._began = None
 
 
-__all__ = ["BATCH", "TURN", "Pace"]
+__all__ = ["BATCH", "PROBE", "TURN", "Pace"]

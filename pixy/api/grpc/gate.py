@@ -19,7 +19,7 @@ import grpc
 
 from pixy import errors
 from pixy.api.edge.callers import address_of_call, caller_of_call
-from pixy.api.edge.pace import Pace
+from pixy.api.edge.pace import PROBE, Pace
 from pixy.api.grpc.identity import recognize
 from pixy.engine import shares
 from pixy.engine.guard import Guard
@@ -109,7 +109,7 @@ class Gate:
         """Take a place, and return a context manager that gives it back; its value is the caller."""
         self.begun += 1
         address = address_of_call(context)
-        turn = self._pace.enter(address)
+        turn = self._pace.enter(PROBE + address if public else address)
         if turn is not None:
             with await self._place(context, self._begin, address):
                 await turn

@@ -23,6 +23,7 @@ from pixy.api.edge.acceptor import Acceptor
 from pixy.api.edge.callers import address_share, caller_of_request
 from pixy.api.edge.edge import Edge
 from pixy.api.edge.http_protocol import SERVER, HttpServer
+from pixy.api.edge.pace import PROBE
 from pixy.api.identity import enter, leave_nobody
 from pixy.api.listener import Listener, split_address
 from pixy.api.rest import access, router
@@ -68,6 +69,8 @@ def _hint(address: str, error: OSError) -> str:
 
 _SHARED = frozenset({"", "!", "topic", "topics", "create_topic", "alter_topic", "delete_topic"})
 """The results of Kafka-Pixy's router for paths that the REST v1/v2 API may have as well."""
+
+_PROBES = frozenset({"/_ping", "/healthy", "/ready"})
 
 Matched = router.Match | router.Redirect | V1Match | ApiError
 
@@ -171,10 +174,10 @@ class RestServer(Listener):
         return response
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        turn = self._edge.pace.enter(address_share(request))
+        path, share = _path(request), address_share(request)
+        turn = self._edge.pace.enter(PROBE + share if path in _PROBES else share)
         if turn is not None:
             await turn
-        path = _path(request)
         match = self._match(request, path)
         problem = self._edge.browsers.problem(request, path, self._inode is None)
         if problem:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import Counter
+from collections import Counter, deque
 from pathlib import Path
 from typing import Any
 
 import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from pixy.auth.keys import make_key
 from pixy.config import App
@@ -125,6 +126,25 @@ async def test_one_address_leaves_groups_and_instances_for_others(
         gone = made[0].json["instance_id"]
         assert (await daemon.call("DELETE", f"/consumers/g/instances/{gone}", headers=v2)).status == 204
         assert (await daemon.post("/consumers/g", b"{}", headers=v2)).status == 200
+
+
+async def test_a_probe_does_not_wait_for_other_requests_of_its_address(config: App) -> None:
+    """By turns: 20,000 requests of the same address begin in 625 of them."""
+    async with serving(config) as daemon, await Raw.to(daemon) as raw:
+        for listener in ("rest", "grpc"):
+            pace, loop = edge_of(daemon).pace, asyncio.get_running_loop()
+            waiting = deque(loop.create_future() for _ in range(20_000))
+            pace._waiting["127.0.0.1"] = waiting
+            pace._began = pace._clock()
+            loop.call_soon(pace._next)
+            if listener == "rest":
+                assert await raw.ask("/_ping") == (200, b"pong")
+            else:
+                channel = grpc.aio.insecure_channel(daemon.engine.addresses["grpc"])
+                await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest())
+                await channel.close()
+            assert len(waiting) > 1_000, listener
+            await eventually(lambda: asyncio.sleep(0, len(waiting)), lambda count: count == 0)  # noqa: B023
 
 
 async def test_a_principal_at_ten_times_its_share_costs_another_nothing(
