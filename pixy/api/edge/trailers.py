@@ -130,6 +130,8 @@ class Trailers:
 
 def _end_of_head(data: bytes, earlier: bytes, at: int, method: str) -> int:
     """Where the head of a request ends that begins at a place, or has begun before ``data``; -1: it is not found."""
+    if at == 0 and (crossing := (earlier + data[:4]).find(_END)) >= 0:
+        return crossing + len(_END) - len(earlier)
     begin = len(data) - len(data[at:].lstrip(b"\r\n"))
     if data.startswith(method.encode() + b" ", begin):
         end = data.find(_END, begin)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from aiohttp import web
 from hypothesis import given, strategies as st
 
+from pixy.api.edge.connections import Slot
+from pixy.api.edge.heads import Heads
+from pixy.api.edge.http_protocol import HttpServer
 from pixy.api.edge.trailers import ChunkedBody, Trailers
+from pixy.config.model import Connections
 
 HEAD = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
 
@@ -84,3 +90,49 @@ def test_where_the_parser_does_not_agree_the_connection_ends(
     if fresh[0][0].method == "PUT":
         data = b"x" + data
     assert Trailers().follow(data, b"", 0 if data[:1] != b"x" else 1, fresh) is fresh[0]
+
+
+REQUESTS = {
+    "get": b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n",
+    "plain": b"POST /b HTTP/1.1\r\nHost: a\r\nContent-Length: 40\r\n\r\n"
+    + b"POST / HTTP/1.1\r\n\r\n0\r\nX: y\r\n\r\n0\r\n\r\n".ljust(40),
+    "chunked": HEAD + b"5\r\n0\r\n\r\n\r\nA;x=y\r\n\r\n0\r\n\r\nabc\r\n0\r\n\r\n",
+    "trailers": HEAD + b"5\r\n0\r\n\r\n\r\n0\r\nX-Evil: 1\r\n\r\n",
+}
+
+
+class Transport:
+    """Takes everything."""
+
+    def __getattr__(self, _name: str) -> Any:
+        return lambda *_args: None
+
+
+@given(st.lists(st.sampled_from(sorted(REQUESTS)), max_size=12), st.lists(st.integers(1, 900), max_size=12))
+async def test_no_request_gets_a_trailer_of_another(kinds: list[str], cuts: list[int]) -> None:
+    """Through aiohttp's own parser, in whatever pieces; without trailers every request is served."""
+
+    async def handler(_request: web.BaseRequest) -> web.StreamResponse:
+        raise NotImplementedError
+
+    server = HttpServer(handler, Connections(), Heads(1 << 25))
+    connection: Any = server.connection(Slot("a", lambda _caller: None))
+    connection.transport = Transport()
+    data, served = b"".join(REQUESTS[kind] for kind in kinds), list[Any]()
+    places = sorted({cut for cut in cuts if cut < len(data)})
+    for begin, end in pairwise([0, *places, len(data)]):
+        connection.data_received(data[begin:end])
+        while connection._messages and not (
+            served and connection.final and served[-1] is connection.final[0]
+        ):
+            message, _ = connection._messages.popleft()
+            connection._parser.message_consumed()
+            served.append(message)
+        if connection._close:
+            break
+    assert not any("X-Evil" in message.headers for message in served)
+    first = kinds.index("trailers") if "trailers" in kinds else len(kinds)
+    if first == len(kinds):
+        assert connection.final is None and len(served) == len(kinds)
+    else:
+        assert len(served) <= first + 1 and connection.final is not None
