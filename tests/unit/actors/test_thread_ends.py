@@ -7,7 +7,7 @@ import contextlib
 import gc
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -28,33 +28,35 @@ from actors._core.loops import runs_here
 SOON = Supervision(backoff=Backoff(first=0.001, most=0.002))
 
 
-class Blocking(ThreadedActor):
-    """Blocks in the hook of this name until the gate is opened."""
+class Lively(ThreadedActor):
+    """Counts its lives; subclasses block in a hook. Only hooks that are overridden run in the thread."""
 
     use_daemon_thread = True
 
-    def __init__(self, hook: str, gate: threading.Event, lives: list[Any]) -> None:
+    def __init__(self, gate: threading.Event, lives: list[Any]) -> None:
         super().__init__()
-        self.hook, self.gate = hook, gate
+        self.gate = gate
         lives.append(self)
-
-    def block(self, hook: str) -> None:
-        if hook == self.hook:
-            self.gate.wait(30)
-
-    def on_failure(self, *failure: Any) -> None:
-        self.block("on_failure")
-
-    def before_restart(self, error: BaseException) -> None:
-        self.block("before_restart")
-
-    def on_stop(self) -> None:
-        self.block("on_stop")
 
     def on_receive(self, message: Any) -> Any:
         if isinstance(message, BaseException):
             raise message
         return message
+
+
+class InFailure(Lively):
+    def on_failure(self, *failure: Any) -> None:
+        self.gate.wait(30)
+
+
+class InBeforeRestart(Lively):
+    def before_restart(self, error: BaseException) -> None:
+        self.gate.wait(30)
+
+
+class InStop(Lively):
+    def on_stop(self) -> None:
+        self.gate.wait(30)
 
 
 @pytest.fixture
@@ -64,15 +66,30 @@ def gate() -> Iterator[threading.Event]:
     made.set()
 
 
-@pytest.mark.parametrize("hook", ["on_failure", "before_restart", "on_stop"])
+def with_long_grace(overdue: Callable[[ActorSystem], object]) -> tuple[ActorSystem, list[str]]:
+    """A system and its failures, in which ``overdue`` is called when a hook has exceeded its short time."""
+    system = ActorSystem(stop_grace=30.0, hook_timeout=0.01)
+    failures: list[str] = []
+
+    def note(event: ActorFailed) -> None:
+        failures.append(str(event.error))
+        if "did not end" in failures[-1]:
+            overdue(system)
+
+    system.events.subscribe(note, ActorFailed)
+    return system, failures
+
+
+@pytest.mark.parametrize(
+    ("kind", "hook"),
+    [(InFailure, "on_failure"), (InBeforeRestart, "before_restart"), (InStop, "on_stop")],
+)
 async def test_a_thread_that_does_not_come_back_from_a_last_hook_is_abandoned(
-    gate: threading.Event, hook: str
+    gate: threading.Event, kind: type[Lively], hook: str
 ) -> None:
     lives: list[Any] = []
-    failures: list[Any] = []
-    system = ActorSystem(stop_grace=0.01, hook_timeout=0.01)
-    system.events.subscribe(failures.append, ActorFailed)
-    ref = await system.spawn(Blocking, hook, gate, lives, name="blocking", supervision=SOON)
+    system, failures = with_long_grace(lambda system: setattr(system, "stop_grace", 0.01))
+    ref = await system.spawn(kind, gate, lives, name="blocking", supervision=SOON)
     if hook == "on_stop":
         await ref.stop(block=False)
     else:
@@ -83,22 +100,17 @@ async def test_a_thread_that_does_not_come_back_from_a_last_hook_is_abandoned(
     assert not ref.is_alive() and len(lives) == 1, "a next life would wait behind the hook"
     report = await system.stop()
     assert len(report.left) == 1 and report.left[0].startswith("/blocking ("), report
-    texts = [str(each.error) for each in failures]
-    assert f"{hook} of /blocking did not end within 0.01 s" in texts
-    assert "the thread of /blocking does not come back from its last hook and is abandoned" in texts
+    assert f"{hook} of /blocking did not end within 0.01 s" in failures
+    assert "the thread of /blocking does not come back from its last hook and is abandoned" in failures
 
 
 async def test_a_slow_last_hook_that_ends_in_the_grace_is_not_abandoned(gate: threading.Event) -> None:
     lives: list[Any] = []
-    system = ActorSystem(stop_grace=30.0, hook_timeout=0.01)
-    failures: list[Any] = []
-    system.events.subscribe(failures.append, ActorFailed)
-    system.events.subscribe(
-        lambda event: gate.set() if "did not end" in str(event.error) else None, ActorFailed
-    )
-    ref = await system.spawn(Blocking, "before_restart", gate, lives, supervision=SOON)
+    system, failures = with_long_grace(lambda _: gate.set())
+    ref = await system.spawn(InBeforeRestart, gate, lives, name="slow", supervision=SOON)
     ref.tell(OSError("fail"))
     assert await ref.ask("next", block=False, timeout=30) == "next"
+    assert "before_restart of /slow did not end within 0.01 s" in failures
     assert len(lives) == 2 and (await system.stop()).clean
 
 
@@ -109,7 +121,7 @@ async def test_a_thread_that_cannot_start_is_a_failure_of_the_start(monkeypatch:
     async with ActorSystem() as system:
         with monkeypatch.context() as patch:
             patch.setattr(threading.Thread, "start", refuse)
-            ref = system.spawn(Blocking, "none", threading.Event(), [], name="b")
+            ref = system.spawn(Lively, threading.Event(), [], name="b")
             with pytest.raises(ActorDeadError) as caught:
                 await ref
         assert "can't start new thread" in repr(caught.value.__cause__)
