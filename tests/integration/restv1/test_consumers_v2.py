@@ -166,6 +166,28 @@ async def test_positions(kafka: Cluster, name: str) -> None:
             assert found[:2] == (status, code), (path, body, found)
 
 
+async def test_a_seek_right_after_the_subscription_counts_in_every_partition(
+    kafka: Cluster, name: str
+) -> None:
+    kafka.create_topic(name, partitions=100)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap()[0]})
+    for at in range(200):
+        producer.produce(name, b"%d" % at, partition=at % 100)
+    producer.flush()
+    async with serving(make_config(kafka.bootstrap())) as daemon:
+        instance = Instance(daemon, name)
+        await instance.create()
+        await instance.subscribe(name)
+        offsets = [{"topic": name, "partition": number, "offset": 1} for number in range(100)]
+        assert (await instance.at("POST", "/positions", {"offsets": offsets})).status == 204
+        found: list[dict[str, Any]] = []
+        while len(found) < 100:
+            found += await instance.records("?timeout=5000")
+        assert {(each["partition"], each["offset"]) for each in found} == {
+            (number, 1) for number in range(100)
+        }
+
+
 async def test_unknown_instances_and_bad_bodies(kafka: Cluster, name: str) -> None:
     gone = (404, 40403, "Consumer instance not found.")
     async with serving(make_config(kafka.bootstrap())) as daemon:

@@ -1,18 +1,22 @@
-"""Where the partitions of a restarted instance begin."""
+"""Where the partitions of an instance begin, also of one that was restarted."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from pixy.errors import PixyError, Unavailable
 from pixy.kafka.group_offsets import Committed
+from pixy.kafka.instance_consumer import BEGINNING
 from pixy.membership.instances import EarlierPosition
 from pixy.membership.kafka.instance_starts import StartOffsets
+from pixy.wire.connection import Broker
 from tests.unit.engine.records import TOPIC
 
-PARTITION = (TOPIC, 0)
+PARTITION, OTHER = (TOPIC, 0), (TOPIC, 1)
 
 
 class Client:
@@ -20,6 +24,17 @@ class Client:
 
     def __init__(self, offset: int | None) -> None:
         self._offset = offset
+        self.leaders: dict[Any, Broker | str] = {PARTITION: Broker("b", 1), OTHER: "no leader"}
+        self.error: PixyError | None = None
+
+    def topics(self, _topics: object, _timeout: float) -> Any:
+        return SimpleNamespace(leader=self.leaders.get)
+
+    def ends(self, partitions: Iterable[Any], _timeout: float, *, oldest: bool) -> dict[Any, int]:
+        assert oldest
+        if self.error is not None:
+            raise self.error
+        return dict.fromkeys(partitions, 3)
 
     def committed(self, partitions: Iterable[Any], _timeout: float) -> dict[Any, Committed]:
         return {each: Committed(self._offset, "") for each in partitions}
@@ -53,3 +68,13 @@ def test_in_chosen_partitions_the_reader_always_continues() -> None:
     client: Any = Client(500)
     assert starts().of_assignment(client, [PARTITION], {}).starts == {PARTITION: 10}
     assert starts().of_assignment(client, [PARTITION], {PARTITION: 20}).starts == {PARTITION: 20}
+
+
+def test_the_oldest_offset_is_looked_up_before_the_client_begins() -> None:
+    """While librdkafka looks it up, seeks are without effect. A partition without a leader delays no other."""
+    client: Any = Client(None)
+    made = StartOffsets("i", oldest=True, commits=True, resume={})
+    assert made.of_member(client, [PARTITION, OTHER], set()).starts == {PARTITION: 3, OTHER: BEGINNING}
+    assert made.of_assignment(client, [PARTITION], {}).starts == {PARTITION: 3}
+    client.error = Unavailable("a leader does not answer")
+    assert made.of_member(client, [PARTITION], set()).starts == {PARTITION: BEGINNING}
