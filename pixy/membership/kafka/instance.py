@@ -252,6 +252,8 @@ class KafkaInstance(MemberThread[InstanceEvent]):
         if found:
             self._topics.returned(found[-1])
         self._post(Fetched(found, size))
+        if found:
+            self._topics.check_unheard(busy=True)
 
     def _wait(self) -> Any:
         poll, interval = self._client.poll, _poll_interval
@@ -259,7 +261,7 @@ class KafkaInstance(MemberThread[InstanceEvent]):
             while True:
                 message = poll(interval.seconds)
                 if message is None:
-                    self._topics.nothing_came()
+                    self._topics.check_unheard(busy=False)
                 if message is not None or self._commands or not self._wanted[0]:
                     return message
                 if self._topics.due or self._late.due:
@@ -322,7 +324,7 @@ class KafkaInstance(MemberThread[InstanceEvent]):
         self._topics.added(list(partitions))
         found = self._starts.of_assignment(self._client, list(partitions), keep)
         starts = found.starts
-        self._client.assign_only(starts)
+        self._client.assign_only(found.to_fetch)
         self._topics.forget(self._assigned.keys - set(starts))
         self._forget_records(self._assigned.keys)
         self._assigned.replace(starts, keep)
@@ -396,7 +398,7 @@ class KafkaInstance(MemberThread[InstanceEvent]):
         again = self._topics.added(partitions)
         found = self._starts.of_member(self._client, partitions, again)
         starts = found.starts
-        self._client.assign(starts.items())
+        self._client.assign(found.to_fetch.items())
         self._late.add(found.late)
         self._assigned.add(starts)
         self._first_records.expect(starts)

@@ -47,6 +47,13 @@ class Found:
     new: Starts
     late: dict[TopicPartition, FirstAttempt]
 
+    @property
+    def to_fetch(self) -> Starts:
+        """What to tell the Kafka client. Late partitions are paused until their beginning is known; END would have the client
+        look it up, and its answer could undo that beginning.
+        """
+        return {**self.starts, **dict.fromkeys(self.late, 0)}
+
 
 class StartOffsets:
     """For one session, in its thread.

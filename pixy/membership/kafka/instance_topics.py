@@ -117,10 +117,16 @@ class InstanceTopics:
         """A record came, or the event of a partition's end."""
         self._unheard.heard((partition_of(message),))
 
-    def nothing_came(self) -> None:
-        """A poll brought nothing. Raises KafkaError if librdkafka does not fetch a partition that has records."""
+    def check_unheard(self, *, busy: bool) -> None:
+        """Call it after the polls of a read. Raises KafkaError if librdkafka does not fetch a partition that has records.
+
+        Args:
+            busy: they have brought records of others, so those of the partition may lie behind these in the queue.
+        """
+        if not self.silent:
+            return
         now = time.monotonic()
-        if stuck := self._unheard.stuck(now):
+        if stuck := self._unheard.stuck(now, busy=busy):
             raise not_fetched(stuck)
         if self._lookups.running < MOST and (silent := self._unheard.due(now)):
             self._lookups.logs(silent, self._take_logs)

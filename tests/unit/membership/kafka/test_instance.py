@@ -15,11 +15,12 @@ import pytest
 from confluent_kafka import Consumer
 
 from pixy.errors import Unavailable
-from pixy.membership.instances import SessionFailed
-from pixy.membership.kafka import instance, left_behind
+from pixy.membership.instances import Fetched, SessionFailed
+from pixy.membership.kafka import instance, left_behind, unheard
 from pixy.membership.kafka.instance import KafkaInstance
 from pixy.membership.kafka.session import KafkaSession
 from tests.support import make_config
+from tests.unit.membership.kafka.instance_case import OTHER, PARTITION, Case
 
 
 def opened(post: Any) -> KafkaInstance:
@@ -155,3 +156,23 @@ async def test_a_member_that_never_heard_of_its_assignment_begins_anew(
         pass
     assert str(event.error).startswith("kafka: the answer with this member's assignment was lost")
     await session.close((), 10)
+
+
+async def test_a_partition_that_is_not_fetched_ends_the_session_though_others_are_busy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its topic was made again, and librdkafka asks with a leader epoch of the old one."""
+    monkeypatch.setattr(unheard, "LOOK_AFTER", 0.0)
+    monkeypatch.setattr(unheard, "PATIENCE", 1000.0)
+    monkeypatch.setattr(unheard, "PATIENCE_BUSY", 0.01)
+    case = await Case(monkeypatch).assigned(PARTITION, OTHER, made_again=True)
+    case.client.busy = True
+    ended: list[SessionFailed] = []
+    for _ in range(2000):
+        event = await case.event(lambda event: isinstance(event, Fetched | SessionFailed))
+        if isinstance(event, SessionFailed):
+            ended.append(event)
+            break
+        case.session.want(1, 1000)
+    assert "does not fetch t/0" in str(ended[0].error)
+    await case.session.close((), 10)

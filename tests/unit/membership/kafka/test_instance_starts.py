@@ -10,7 +10,7 @@ import pytest
 
 from pixy.errors import PixyError, Unavailable
 from pixy.kafka.group_offsets import Committed
-from pixy.kafka.instance_consumer import BEGINNING
+from pixy.kafka.instance_consumer import BEGINNING, END
 from pixy.membership.instances import EarlierPosition
 from pixy.membership.kafka.instance_starts import StartOffsets
 from pixy.wire.connection import Broker
@@ -28,10 +28,10 @@ class Client:
         self.error: PixyError | None = None
 
     def topics(self, _topics: object, _timeout: float) -> Any:
-        return SimpleNamespace(leader=self.leaders.get)
+        return SimpleNamespace(leader=self.leaders.get, leader_epoch=lambda _partition: 0)
 
     def ends(self, partitions: Iterable[Any], _timeout: float, *, oldest: bool) -> dict[Any, int]:
-        assert oldest
+        assert oldest, "the other one has no leader"
         if self.error is not None:
             raise self.error
         return dict.fromkeys(partitions, 3)
@@ -78,3 +78,14 @@ def test_the_oldest_offset_is_looked_up_before_the_client_begins() -> None:
     assert made.of_assignment(client, [PARTITION], {}).starts == {PARTITION: 3}
     client.error = Unavailable("a leader does not answer")
     assert made.of_member(client, [PARTITION], set()).starts == {PARTITION: BEGINNING}
+
+
+def test_the_client_looks_up_no_end_of_a_partition_that_waits_for_its_leader() -> None:
+    """Its answer could undo the beginning that is found."""
+    client: Any = Client(None)
+    client.leaders[PARTITION] = "no leader"
+    made = StartOffsets("i", oldest=False, commits=False, resume={})
+    made.subscribed((TOPIC,))
+    found = made.of_member(client, [PARTITION], set())
+    assert (found.starts, set(found.late)) == ({PARTITION: END}, {PARTITION})
+    assert found.to_fetch == {PARTITION: 0}
