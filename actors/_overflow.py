@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from actors._checks import no_nan
-from actors._core.waiting import block_for_room, wait_for_room
+from actors._core.waiting import block_for_room, may_block, wait_for_room
 
 if TYPE_CHECKING:
     from actors._core.envelope import Envelope
@@ -79,6 +79,9 @@ class Wait(Overflow):
     def resolve(self, mailbox: Mailbox, envelope: Envelope) -> None:
         """See :meth:`Overflow.resolve`."""
         reply = envelope[1]
+        if reply is None and not may_block(mailbox):
+            # Not queued first: the actor's own thread could let the message in before it is taken back.
+            raise mailbox.full()
         room = wait_for_room(mailbox, envelope)
         if room is None or reply is not None:
             return  # the message is in; or it is an ask, whose own future waits

@@ -22,6 +22,14 @@ MAX_WAITING = 10_000
 """Senders that may wait for room in one mailbox at the same time."""
 
 
+def may_block(mailbox: Mailbox) -> bool:
+    """Whether this thread may block until there is room.
+
+    Not if it runs an event loop, or is a signal handler that has interrupted a put into the same mailbox.
+    """
+    return not (on_event_loop() or mailbox.lock._is_owned())  # type: ignore[attr-defined]
+
+
 def wait_for_room(mailbox: Mailbox, envelope: Envelope) -> Future[None] | None:
     """Put a message into the normal lane, or into the queue before it if the lane is full.
 
@@ -79,21 +87,20 @@ def block_for_room(mailbox: Mailbox, room: Future[None], timeout: float | None) 
         timeout: seconds to wait at most; None waits without a limit.
 
     Raises:
-        MailboxFull: no room in time, or this thread must not block: it runs an event loop, or is a signal handler
-            that has interrupted a put into the same mailbox.
+        MailboxFull: no room in time.
+        ActorDeadError: the actor has stopped meanwhile.
         AskCycle: the actor waits, in turn, for the calling one.
     """
-    if on_event_loop() or mailbox.lock._is_owned():  # type: ignore[attr-defined]
-        room.cancel()
-        raise mailbox.full()
     try:
         room.get(timeout=timeout)
     except Timeout:
         if room.cancel():
             raise mailbox.full() from None
+        room.result()  # let in, or refused, at the same moment
     except AskCycle:
-        room.cancel()
-        raise
+        if room.cancel():
+            raise
+        room.result()
 
 
 def let_in(mailbox: Mailbox) -> None:

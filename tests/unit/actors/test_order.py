@@ -12,10 +12,13 @@ from actors import (
     DROP_NEW,
     DROP_OLD,
     Actor,
+    ActorDeadError,
     ActorSystem,
+    AskCycle,
     Directive,
     Dropped,
     Future,
+    MailboxFull,
     OnError,
     Supervision,
     Terminated,
@@ -24,6 +27,7 @@ from actors import (
     Wait,
 )
 from actors._core import waiting
+from actors._core.mailbox import Mailbox
 from tests.unit.actors.virtual_time import virtual_system, virtual_time
 
 # -- a full mailbox, and a sender that is preempted before it waits --------------------------------
@@ -109,6 +113,45 @@ async def test_the_last_message_is_taken_while_a_sender_begins_to_wait(
         while not seen:
             await asyncio.sleep(0)
         assert seen == ["second"] and room.done()
+
+
+async def test_a_tell_on_the_loop_that_is_refused_does_not_get_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The window: an actor with a thread makes room between the look at its full lane and the refusal."""
+    seen: list[Any] = []
+    async with ActorSystem() as system:
+        ref = await system.spawn(Small, seen)
+        rouse = Mailbox.rouse
+
+        def make_room(mailbox: Mailbox) -> None:
+            seen.extend(each[0] for each in tuple(mailbox.normal))
+            mailbox.normal.clear()
+            waiting.let_in(mailbox)
+            rouse(mailbox)
+
+        ref.tell("first")
+        with monkeypatch.context() as patch:
+            patch.setattr(Mailbox, "rouse", make_room)
+            with pytest.raises(MailboxFull):
+                ref.tell("second")
+        await ref.stop(block=False)
+    assert seen == ["first"], "the sender was told that the message is not in"
+
+
+@pytest.mark.parametrize("error", [Timeout(), AskCycle(("/a", "/b", "/a"))])
+def test_a_sender_that_gives_up_as_it_is_let_in_or_refused_hears_which(error: Exception) -> None:
+    class Room(Future[None]):
+        def __init__(self, refusal: Exception | None) -> None:
+            super().__init__()
+            self.refusal = refusal
+
+        def get(self, *, timeout: float | None = None) -> None:
+            _ = self.try_set(None) if self.refusal is None else self.try_fail(self.refusal)
+            raise error
+
+    mailbox: Any = None
+    waiting.block_for_room(mailbox, Room(None), 0.0)
+    with pytest.raises(ActorDeadError):
+        waiting.block_for_room(mailbox, Room(ActorDeadError("stopped")), 0.0)
 
 
 # -- the end of a life -----------------------------------------------------------------------------
