@@ -14,6 +14,7 @@ from actors._errors import MailboxFull
 from actors._future import Future
 
 if TYPE_CHECKING:
+    from actors._core.cell import Cell
     from actors._ref import ActorRef
 
 
@@ -29,21 +30,23 @@ def ask_one(
         urgent: as for ``ActorRef.tell``.
     """
     future: Future[Any] = Future()
+    cell: Cell | None = None
     try:
-        while not _put(pick(message), message, future, urgent):
-            pass  # the worker stopped in between, without the message
+        while cell is None:  # the worker stopped in between, without the message
+            cell = _put(pick(message), message, future, urgent)
     except (ActorDeadError, MailboxFull) as error:
         if future.target is None:
             future.try_fail(error)  # by the router: there is no worker
         else:
             refuse(future.target, future, error)
-    cell = future.target
-    if cell is not None and timeout is not None:
+    # Not ``future.target``: a worker in another thread may have taken the reply over already.
+    if cell is not None and timeout is not None and not future.done():
         cell.system.expire(future, timeout)
     return future
 
 
-def _put(ref: ActorRef[Any], message: Any, future: Future[Any], urgent: bool) -> bool:
+def _put(ref: ActorRef[Any], message: Any, future: Future[Any], urgent: bool) -> Cell | None:
+    """Put an ask into a worker's mailbox; return the worker's cell, or None if it has stopped."""
     # Like ActorRef.ask, but it tells a dead actor's refusal from an ask that the actor dropped.
     cell = ref._cell
     envelope = (message, future, cell.clock(), *origin())
@@ -54,11 +57,11 @@ def _put(ref: ActorRef[Any], message: Any, future: Future[Any], urgent: bool) ->
     try:
         push(envelope)
     except ActorDeadError:
-        return False
+        return None
     hooks = cell.mailbox.hooks
     if hooks is not None:
         hooks.on_asked(cell, future)
-    return True
+    return cell
 
 
 def ask_all(

@@ -24,9 +24,10 @@ from actors import (
     Routing,
 )
 from actors._core import termination
+from actors._core.mailbox import Mailbox
 from actors._routing import key_hash
 from tests.unit.actors.pools import Held, Worker, names, until
-from tests.unit.actors.virtual_time import virtual_time
+from tests.unit.actors.virtual_time import virtual_system, virtual_time
 
 # -- policies -----------------------------------------------------------------------------------
 
@@ -293,3 +294,22 @@ async def test_a_policy_that_insists_on_a_dead_worker_is_an_error_of_its_own() -
             router.tell("m")
         with pytest.raises(ValueError, match="chose Worker"):
             await router.ask("m", block=False)
+
+
+@virtual_time
+async def test_an_ask_keeps_its_timeout_although_a_thread_takes_its_reply_over_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    push = Mailbox.push
+
+    def taken(mailbox: Mailbox, envelope: Any) -> None:
+        push(mailbox, envelope)
+        envelope[1].target = None  # as take_reply() does, in the worker's thread
+
+    gate = asyncio.Event()
+    async with virtual_system() as system:
+        router = system.spawn_pool(Held, gate, [], size=1)
+        monkeypatch.setattr(Mailbox, "push", taken)
+        with pytest.raises(pykka.Timeout):
+            await asyncio.wait_for(router.ask("message", block=False, timeout=1.0), 60.0)
+        gate.set()
