@@ -16,8 +16,9 @@ from pykka import ActorDeadError
 from actors._core import actions, death_watch
 from actors._core.cell import Cell
 from actors._core.context import building
-from actors._core.lifecycle import begin, spawn_child
+from actors._core.lifecycle import RESTARTING, begin, spawn_child
 from actors._core.pykka_names import ActorStop
+from actors._core.supervision import between_lives
 from actors._default import default_system
 from actors._dispatch import Handlers, handlers_of
 from actors._events import Unhandled
@@ -352,11 +353,17 @@ class Actor(pykka.Actor):
             work: what to close if it is not.
         """
         cell = self._cell
-        if cell.actor is not self and cell.actor is not None:
+        if (cell.actor is not self and cell.actor is not None) or (
+            cell.state is RESTARTING and between_lives(cell)
+        ):
             if inspect.iscoroutine(work):
                 work.close()
             raise ActorDeadError(f"{cell.label} has been restarted: this is an instance from before")
         return cell
+
+    def _lives(self) -> bool:
+        """Whether this instance is the actor; not if its last hook has ended and a restart follows."""
+        return self._cell.actor is self and not between_lives(self._cell)
 
     # -- hooks ----------------------------------------------------------------------------------
 
@@ -406,7 +413,7 @@ class Actor(pykka.Actor):
 
     def stop(self) -> None:
         """Stop this actor after the messages that are in its mailbox now; nothing if it has been restarted since."""
-        if self._cell.actor is self:
+        if self._lives():
             self._cell.ref.stop(block=False)
 
     def stop_if_idle(self) -> bool:
@@ -419,7 +426,7 @@ class Actor(pykka.Actor):
             Whether the actor stops. False also if it has been restarted since.
         """
         cell = self._cell
-        if cell.actor is not self:
+        if not self._lives():
             return False
         return cell.mailbox.stop_if_empty((ActorStop(), None, cell.system.clock(), None, None, None))
 

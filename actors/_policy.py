@@ -132,7 +132,7 @@ ESCALATE = Supervision(decide=lambda _exc: Directive.ESCALATE)
 
 
 class RestartHistory:
-    """Counts failures: within the window of an :class:`Intensity`, and in a row."""
+    """Counts failures that are answered with a restart: within the window of an :class:`Intensity`, and in a row."""
 
     __slots__ = ("_failures", "_in_a_row", "_last")
 
@@ -147,12 +147,18 @@ class RestartHistory:
             self._in_a_row = 0
         self._last = now
         self._in_a_row += 1
+        self.count(now, supervision)
         failures = self._failures
-        while failures and failures[0] <= now - supervision.intensity.window:
-            failures.popleft()
         failures.append(now)
         # One more than allowed is enough to know: a long window needs no more memory.
         while len(failures) > supervision.intensity.restarts + 1:
+            failures.popleft()
+        return len(failures)
+
+    def count(self, now: float, supervision: Supervision) -> int:
+        """Return the number of failures that lie in the window at ``now``."""
+        failures = self._failures
+        while failures and failures[0] <= now - supervision.intensity.window:
             failures.popleft()
         return len(failures)
 

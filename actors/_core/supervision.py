@@ -54,9 +54,12 @@ def fail(cell: Cell, error: BaseException, where: str, *, resumable: bool = Fals
             return
         directive = Directive.RESTART
     history = _history_of(cell)
-    failures = history.record(cell.loop.time(), policy)
-    if directive is Directive.RESTART and history.exceeded(policy):
-        directive = Directive.ESCALATE
+    if directive is Directive.RESTART:
+        failures = history.record(cell.loop.time(), policy)
+        if history.exceeded(policy):
+            directive = Directive.ESCALATE
+    else:  # no restart: it does not use up the siblings' allowance
+        failures = history.count(cell.loop.time(), policy) + 1
     report(cell, error, where, directive.value, failures)
     work: Any
     if directive is Directive.RESTART:
@@ -174,7 +177,7 @@ class Restart:
         for each in siblings:
             if each.state in (STARTING, RUNNING):
                 self.ending[each] = suspend(each, RESTARTING)
-            elif each is not self._cell and not _between_lives(each):
+            elif each is not self._cell and not between_lives(each):
                 continue
             each.restart = self
             self._members.append(each)
@@ -230,8 +233,8 @@ class Restart:
             events.publish(ActorRestarting(cell.path, self._pause, self._failures, allowed.restarts))
 
 
-def _between_lives(cell: Cell) -> bool:
-    """Whether an earlier restart has ended this actor's old life, but not begun the next one."""
+def between_lives(cell: Cell) -> bool:
+    """Whether a restart has ended this actor's old life, with its last hooks, but not begun the next one."""
     return cell.state is RESTARTING and cell.restart is not None and cell not in cell.restart.ending
 
 

@@ -15,6 +15,7 @@ from actors import (
     Actor,
     ActorDeadError,
     ActorFailed,
+    ActorRestarting,
     ActorSystem,
     Backoff,
     Directive,
@@ -494,3 +495,53 @@ async def test_an_instance_from_before_ends_nothing_of_the_next_one() -> None:
         await other.stop(block=False)
         await asyncio.sleep(1)
     assert [each if each == "tick" else type(each).__name__ for each in seen] == ["tick", "Terminated"]
+
+
+@virtual_time
+async def test_an_instance_does_nothing_for_the_next_one_in_the_pause_between_them() -> None:
+    instances: list[Actor] = []
+    got: list[Any] = []
+    refused: list[str] = []
+
+    class Reborn(Actor):
+        def on_start(self) -> None:  # type: ignore[override]
+            instances.append(self)
+
+        def before_restart(self, error: BaseException) -> None:
+            self.set_timer("last words", 0.0, "never comes")  # its hooks may do what they like
+
+        def on_receive(self, message: Any) -> None:
+            if message == "fail":
+                raise OSError
+            got.append(message)
+
+    async def work() -> None:
+        got.append("worked")
+
+    def in_the_pause(_: ActorRestarting) -> None:
+        (old,) = instances
+        for use in (
+            lambda: old.set_timer("t", 0.0, "ghost"),
+            lambda: old.start_task(work()),
+            lambda: old.watch(other),
+            lambda: old.spawn(Echo),
+        ):
+            try:
+                use()
+            except ActorDeadError as error:
+                refused.append(str(error))
+        old.cancel_timer("t")
+        old.unwatch(other)
+        old.stop()
+        got.append(old.stop_if_idle())
+
+    async with virtual_system() as system:
+        system.events.subscribe(in_the_pause, ActorRestarting)
+        other = system.spawn(Echo, name="other")
+        ref = system.spawn(Reborn, supervision=SOON, name="reborn")
+        ref.tell("fail")
+        await asyncio.sleep(5)
+        await other.stop(block=False)
+        await asyncio.sleep(5)
+        assert ref.is_alive() and len(instances) == 2 and system.paths() == ["/reborn"]
+    assert got == [False] and len(refused) == 4

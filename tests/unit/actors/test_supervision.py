@@ -26,6 +26,7 @@ from actors import (
     Supervision,
     Terminated,
 )
+from tests.unit.actors.pools import until
 from tests.unit.actors.virtual_time import virtual_time
 
 SOON = Backoff(first=0.001, most=0.002)
@@ -129,6 +130,26 @@ async def test_group_strategies_count_failures_of_siblings_together() -> None:
                 await asyncio.sleep(0.001)
         failure = await asyncio.wait_for(asyncio.shield(system.failure), 30)
         assert failure.path == "/p"
+
+
+@pytest.mark.parametrize("strategy", [Strategy.ONE_FOR_ALL, Strategy.REST_FOR_ONE])
+async def test_siblings_that_stop_use_up_no_restart(strategy: Strategy) -> None:
+    policy = Supervision(
+        decide=OnError((KeyError, Directive.STOP)),
+        strategy=strategy,
+        backoff=SOON,
+        intensity=Intensity(restarts=1, window=60),
+    )
+    counts: list[int] = []
+    async with ActorSystem() as system:
+        refs = await family(system, [], policy, supervision=ESCALATE)
+        system.events.subscribe(lambda failed: counts.append(failed.failures), ActorFailed)
+        for name in "ab":
+            refs[name].tell(KeyError("end"))
+            await until(refs[name].actor_stopped.is_set)
+        refs["c"].tell(RuntimeError("boom"))
+        assert await refs["c"].ask("count", block=False) == 1
+        assert refs["p"].is_alive() and counts == [1, 1, 1]
 
 
 async def test_two_siblings_that_fail_together_come_back_once_each() -> None:
