@@ -14,7 +14,9 @@ class ActorError(Exception):
 class NoAnswer(ActorDeadError):
     """The actor began to handle the message, and ended before it answered: nobody knows what it has done.
 
-    A message that never reached a handler fails with a plain ``ActorDeadError``; it can be sent to another actor.
+    Also if it had put the message aside (``stash``), if its handler has raised a plain ``ActorDeadError``, such as that of
+    an actor that it has asked, and if it was elsewhere, and whether it had begun is unknown. A message that
+    never reached a handler fails with a plain ``ActorDeadError``; it can be sent to another actor.
     """
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any
+
+from pykka import ActorDeadError
 
 from actors._core.begun import begun
 from actors._core.context import origin
@@ -126,10 +129,14 @@ def _deliver_outcome(cell: Cell, life: Actor, message: Any) -> None:
         life: the instance that piped.
         message: what to send.
     """
+    mailbox = cell.mailbox
+    if mailbox.closed:
+        return  # the actor is about to stop, by itself
     sent, came_from = cell.clock(), origin()
-    hooks = cell.mailbox.hooks
+    hooks = mailbox.hooks
     if hooks is None or hooks.admits(cell, (message, None, sent, *came_from), PRIORITY):
-        cell.mailbox.put_priority((OfLife(life, message), None, sent, *came_from))
+        with contextlib.suppress(ActorDeadError):  # closed now, in the actor's own thread
+            mailbox.put_priority((OfLife(life, message), None, sent, *came_from))
 
 
 def become(cell: Cell, behaviour: Callable[[Any], Any], *, discard_old: bool) -> None:

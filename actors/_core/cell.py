@@ -44,6 +44,7 @@ from actors._core.stats import BUCKETS, SHIFT
 from actors._core.system_messages import SPECIAL, handle_special
 from actors._core.timers import Timers
 from actors._core.turns import THROUGHPUT, turn_ns
+from actors._errors import NoAnswer
 from actors._ref import ActorRef
 
 if TYPE_CHECKING:
@@ -357,9 +358,10 @@ class Cell:
         """Handle one message, for a dispatcher; tell whether another one can be handled at once."""
         if self.task is not None or self.state is not RUNNING:
             return False
-        handler = self.handling_context().run(self.work, 1)
+        handling = self.handling_context()
+        handler = handling.run(self.work, 1)
         if handler is not None:
-            following.begin(self, handler)
+            handling.run(following.begin, self, handler)
             return False
         return self.state is RUNNING and not (self.mailbox.empty() and self.falls_asleep())
 
@@ -481,6 +483,10 @@ class Cell:
         self.reply = self.envelope = self.trace = None
         error = as_failure(self, error)
         if envelope[1] is not None:
+            if (
+                type(error) is ActorDeadError
+            ):  # another actor's, or the handler's own: this message was handled
+                error = _of_another(error)
             envelope[1].try_fail(error)  # also if the handler had taken the reply over
         if envelope[1] is not None and isinstance(error, Exception):
             # As in pykka: the asker gets the error, the actor lives on.
@@ -491,6 +497,13 @@ class Cell:
             return
         self.failed_message = envelope[0]
         self.fail(error, "on_receive", resumable=True)
+
+
+def _of_another(error: ActorDeadError) -> NoAnswer:
+    """The error of a handler for its asker, to whom a plain ``ActorDeadError`` would say that there was no handler."""
+    made = NoAnswer(*error.args)
+    made.__cause__, made.__traceback__ = error, error.__traceback__
+    return made
 
 
 async def _outcome(hook: Coroutine[Any, Any, Any]) -> BaseException | None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from actors._core.pykka_names import ActorStop
 from actors._core.timers import TimerFired
+from actors._errors import NoAnswer
 from actors._events import DeadLetter, Dropped, Event
 from actors._messages import ChildStopped, OfLife, Terminated
 
@@ -18,12 +19,13 @@ _OWN = (TimerFired, ChildStopped, Terminated, OfLife)
 """Messages that end with the actor, as what they report on is over for it."""
 
 
-def answer_dead_letter(cell: Cell, envelope: Envelope) -> None:
+def answer_dead_letter(cell: Cell, envelope: Envelope, *, put_aside: bool = False) -> None:
     """Answer a message left in a mailbox: its asker gets an error.
 
     Args:
         cell: the recipient, which has stopped.
         envelope: the message.
+        put_aside: whether a handler has seen it, and put it aside.
     """
     message, reply, *_ = envelope
     kind = type(message)
@@ -34,7 +36,11 @@ def answer_dead_letter(cell: Cell, envelope: Envelope) -> None:
         if reply is not None:
             if reply.done():
                 return
-            reply.try_fail(cell.dead("stopped before handling the message"))
+            reply.try_fail(
+                cell.dead("stopped with the message put aside", NoAnswer)
+                if put_aside
+                else cell.dead("stopped before handling the message")
+            )
         publish_dead_letter(cell, envelope, "left in the mailbox")
 
 

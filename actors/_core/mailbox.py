@@ -331,6 +331,12 @@ class Mailbox:
         self._unstashed.extendleft(reversed(envelopes))
         self.rare = True
 
+    def take_unstashed(self) -> list[Envelope]:
+        """Take the messages that the actor had put aside."""
+        with self.lock:
+            left, self._unstashed = list(self._unstashed or ()), None
+        return left
+
     def close(self) -> None:
         """Accept nothing more. Senders that wait for room get an error; asks and other messages stay."""
         with self.lock:

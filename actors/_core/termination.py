@@ -247,9 +247,11 @@ def bury(cell: Cell) -> None:
     """Take the actor out of the tree, answer what is left in its mailbox, tell all who wait for its end."""
     cell.state = STOPPED
     if cell.stashed or not cell.mailbox.empty():
-        for envelope in (*cell.mailbox.drain(), *(cell.stashed or ())):
-            answer_dead_letter(cell, envelope)
+        for envelope in (*cell.mailbox.take_unstashed(), *(cell.stashed or ())):
+            answer_dead_letter(cell, envelope, put_aside=True)
         cell.stashed = None
+        for envelope in cell.mailbox.drain():
+            answer_dead_letter(cell, envelope)
     if cell.stop_replies:
         stopping.settle(cell)
     siblings = cell.siblings

@@ -10,7 +10,7 @@ from typing import Any
 
 from pykka import ActorDeadError, Timeout
 
-from actors._errors import ActorError, MailboxFull
+from actors._errors import ActorError, MailboxFull, NoAnswer
 
 
 class RemoteError(ActorError):
@@ -29,7 +29,7 @@ class ConnectionLost(ActorError):
 
 
 _AS_THEMSELVES: dict[str, type[Exception]] = {
-    each.__name__: each for each in (ActorDeadError, MailboxFull, Timeout, ConnectionLost)
+    each.__name__: each for each in (ActorDeadError, NoAnswer, MailboxFull, Timeout, ConnectionLost)
 }
 
 

@@ -21,6 +21,7 @@ from actors import (
     DeadLetter,
     Dropped,
     MailboxFull,
+    NoAnswer,
     Overflow,
     ReceiveTimeout,
     StashFull,
@@ -229,16 +230,29 @@ async def test_stash_keeps_order_and_askers() -> None:
     assert seen == [1, 2, 3, 5]
 
 
-async def test_stashed_asks_are_answered_when_the_actor_stops() -> None:
+class Closing(Opening):
+    """Has a last hook, so its stop takes longer."""
+
+    def on_stop(self) -> None:
+        self.seen.append("stopped")
+
+
+@pytest.mark.parametrize("kind", [Opening, Closing])
+async def test_stashed_asks_are_answered_when_the_actor_stops(kind: type[Opening]) -> None:
+    """A handler has seen them; the asker of a message behind the stop knows that no handler has."""
     letters: list[Any] = []
     async with ActorSystem() as system:
         system.events.subscribe(lambda event: letters.append(event.message), DeadLetter)
-        ref = system.spawn(Opening, [])
+        ref = system.spawn(kind, [])
         kept = ref.ask("kept", block=False)
-        await ref.stop(block=False)
-        with pytest.raises(ActorDeadError):
+        ref.stop(block=False)
+        late = ref.ask("late", block=False)
+        with pytest.raises(NoAnswer, match="stopped with the message put aside"):
             await kept
-    assert letters == ["kept"]
+        with pytest.raises(ActorDeadError) as unseen:
+            await late
+        assert type(unseen.value) is ActorDeadError
+    assert letters == ["kept", "late"]
 
 
 async def test_unbecome_goes_back() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 from pykka import ActorRegistry
 
-from actors import Actor, ActorDeadError, ActorSystem, Future, NoAnswer
+from actors import Actor, ActorDeadError, ActorFailed, ActorSystem, DeadLetter, Future, NoAnswer
+from tests.unit.actors.pools import until
 
 
 class Idler(Actor):
@@ -63,3 +65,46 @@ async def test_an_asker_knows_whether_his_message_was_handled() -> None:
         with pytest.raises(ActorDeadError) as refused:
             await waiting
         assert type(refused.value) is ActorDeadError
+
+
+async def test_piped_work_that_ends_after_an_idle_stop_is_no_failure() -> None:
+    events: list[Any] = []
+
+    class Piping(Idler):
+        async def on_receive(self, message: str) -> Any:
+            done = asyncio.Event()
+            self.pipe_to_self(done.wait())
+            await asyncio.sleep(0)
+            self.tried.append(self.stop_if_idle())
+            done.set()
+            for _ in range(5):  # the work ends before the stop
+                await asyncio.sleep(0)
+            return self.tried
+
+    ends: list[str] = []
+    async with ActorSystem() as system:
+        system.events.subscribe(events.append, ActorFailed, DeadLetter)
+        ref = system.spawn(Piping, ends, name="piping")
+        assert await ref.ask("", block=False) == [True]
+        await until(lambda: ends)
+    assert ends == ["/piping"] and events == []
+
+
+@pytest.mark.parametrize("how", ["asks a dead actor", "raises it"])
+async def test_a_handlers_own_dead_letter_error_is_not_taken_for_the_askers(how: str) -> None:
+    class Middle(Actor):
+        async def on_receive(self, other: Any) -> Any:
+            if how == "raises it":
+                raise ActorDeadError("somebody else")
+            return await other.ask("", block=False)
+
+    async with ActorSystem() as system:
+        dead = system.spawn(Idler, [])
+        await dead.stop(block=False)
+        with pytest.raises(ActorDeadError) as direct:
+            await dead.ask("", block=False)
+        assert type(direct.value) is ActorDeadError
+        with pytest.raises(NoAnswer) as indirect:
+            await system.spawn(Middle).ask(dead, block=False)
+        cause = indirect.value.__cause__
+        assert type(cause) is ActorDeadError and str(cause) == str(indirect.value)

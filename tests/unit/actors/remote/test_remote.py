@@ -15,6 +15,7 @@ from actors import (
     ActorDeadError,
     Future,
     MailboxFull,
+    NoAnswer,
     Timeout,
     TraceContext,
     WorkerDied,
@@ -159,7 +160,8 @@ def test_what_a_codec_cannot_write_or_read_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    "error", [ActorDeadError("a"), MailboxFull("b"), Timeout("c"), ConnectionLost("d: e")]
+    "error",
+    [ActorDeadError("a"), NoAnswer("a: b"), MailboxFull("b"), Timeout("c"), ConnectionLost("d: e")],
 )
 def test_the_errors_of_the_runtime_arrive_as_themselves(error: Exception) -> None:
     arrived = error_from_text(error_to_text(error))

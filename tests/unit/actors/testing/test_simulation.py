@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from actors import Actor, ActorSystem, Backoff, Intensity, Supervision
+from actors._core.context import current
 from actors.testing import (
     MODES,
     CannotSimulate,
@@ -252,3 +253,17 @@ def test_a_scenario_can_take_the_whole_simulation() -> None:
         return sim.rng.random()
 
     assert simulate(scenario, seed=3).value == simulate(scenario, seed=3, mode="pct").value
+
+
+class Whose(Actor):
+    async def on_receive(self, _: Any) -> bool:
+        return current.get() is self._cell
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_each_coroutine_handler_begins_as_its_own_actors_code(mode: str) -> None:
+    async def scenario(system: ActorSystem) -> None:
+        ref = system.spawn(Whose)
+        assert [await ref.ask(number, block=False) for number in range(3)] == [True] * 3
+
+    simulate(scenario, mode=mode)
