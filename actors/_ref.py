@@ -361,7 +361,7 @@ class ActorRef(pykka.ActorRef[A], Generic[A]):
             AttributeError: the actor has no public method of that name.
         """
         name = method.__name__
-        if name.startswith("_") or not callable(getattr(self._cell.actor_class, name, None)):
+        if name.startswith("_") or not callable(getattr(self.actor_class, name, None)):
             raise AttributeError(f"{self} has no public method {name!r}")
         return self.ask(ProxyCall(attr_path=(name,), args=args, kwargs=kwargs), block=False)
 

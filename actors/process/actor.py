@@ -9,15 +9,18 @@ the parent applies; a restart is a new process.
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import os
 import pickle
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from actors._actor import Actor
 from actors._core.cell import Cell
 from actors._core.dead_letters import publish_dropped
+from actors._core.lifecycle import RESTARTING
 from actors._errors import ActorError
 from actors._proxy import ActorProxy
 from actors._ref import ActorRef
@@ -27,6 +30,7 @@ from actors.process.spec import Spec, main_program
 from actors.process.worker import WorkerDied, WorkerProcess
 
 if TYPE_CHECKING:
+    from actors._core.envelope import Envelope
     from actors._future import Future
 
 logger = logging.getLogger("actors")
@@ -121,6 +125,16 @@ class ProcessActor(Actor):
         else:
             leave()
 
+    def stop_if_idle(self) -> bool:
+        """Refuse: the messages that wait for a process actor are in its parent.
+
+        Raises:
+            RuntimeError: always.
+        """
+        raise RuntimeError(
+            f"{self} runs in a process of its own and does not see its mailbox, which is in the parent; use stop()"
+        )
+
 
 class Host(Actor):
     """The parent's half of a process actor.
@@ -176,10 +190,12 @@ class Host(Actor):
         )
         spec = encode(Kind.START, 0, self._spec(), "the settings of the worker", sys.maxsize)
         try:
-            async with asyncio.timeout(self.hosted.start_timeout):
+            async with asyncio.timeout(self.hosted.start_timeout) as limit:
                 await worker.start(spec)
         except TimeoutError:
             self.kill()
+            if not limit.expired():
+                raise  # the actor's own
             raise WorkerDied(
                 f"{self.path}: its worker process was not ready after {self.hosted.start_timeout:g} s, and is killed",
                 worker.pid,
@@ -256,8 +272,23 @@ class Host(Actor):
             return None
         return await answer
 
-    def _taken(self) -> Future[Any] | None:
-        return None if self._cell.reply is None else self.take_reply()
+    def _taken(self) -> Future[Any] | Callable[[], None]:
+        cell = self._cell
+        if cell.reply is not None:
+            return self.take_reply()
+        put_aside = cast("Envelope", cell.envelope)
+        if cell.stashed is None:
+            cell.stashed = []
+        cell.stashed.append(put_aside)
+        return functools.partial(self._came_back, put_aside)
+
+    def _came_back(self, put_aside: Envelope) -> None:
+        """Forget a told message that the actor in the worker had put aside, and has handled now."""
+        stashed = self._cell.stashed or []
+        for index, each in enumerate(stashed):  # most are handled in order
+            if each is put_aside:
+                del stashed[index]
+                return
 
     # -- the end ----------------------------------------------------------------------------------
 
@@ -318,6 +349,16 @@ class Host(Actor):
         except asyncio.CancelledError:
             self.kill()
             raise
+        finally:
+            if self._cell.state is RESTARTING:
+                self._drop_what_was_put_aside()
+
+    def _drop_what_was_put_aside(self) -> None:
+        """Report the told messages that end with the process; the next one might fail of them, too."""
+        cell = self._cell
+        put_aside, cell.stashed = cell.stashed, None
+        for envelope in put_aside or ():
+            publish_dropped(cell, envelope, "put aside in a worker that has ended")
 
     def kill(self) -> None:
         """Kill the process if there is one."""

@@ -65,6 +65,8 @@ class WorkerCell(Cell):
 
     def fail(self, error: BaseException, where: str, *, resumable: bool = False) -> None:
         """Suspend the actor and tell the parent, whose supervision decides."""
+        if isinstance(self.reply, Reply) and not self.reply.wanted:
+            self.reply.give_up()  # that a tell has no answer is no failure of its own, and would come before this one
         supervision.suspend(self, RESTARTING)
         self.link.fail(Kind.DIED, 0, error)
 
@@ -200,6 +202,9 @@ class Worker:
     async def _stop(self, cell: WorkerCell) -> None:
         """Stop the actor; its handler has had its grace in the parent, and is cancelled."""
         cell.ending = True
+        for envelope in (*cell.mailbox, *(cell.stashed or ())):
+            if isinstance(envelope[1], Reply) and not envelope[1].wanted:
+                envelope[1].give_up()  # told, and put aside: the parent has these messages, and reports them
         stopping = asyncio.ensure_future(cell.system.stop())
         await asyncio.sleep(0)
         if cell.task is not None:

@@ -67,7 +67,7 @@ class WorkerProcess:
         path: the actor's path, for logs and errors.
         limit: the most bytes of a frame.
         on_taken: called when the handler of the current call has returned without an answer; returns the future
-            that gets the answer, or None if nobody waits for it.
+            that gets the answer, or for a tell a function that is called when there is one.
         on_failed: called with the error when a told message that the actor had put aside has failed.
         on_died: called with the error when the actor failed outside of a call.
         on_leave: called when the actor has asked for its own stop.
@@ -79,7 +79,7 @@ class WorkerProcess:
         path: str,
         limit: int,
         *,
-        on_taken: Callable[[], Future[Any] | None],
+        on_taken: Callable[[], Future[Any] | Callable[[], None]],
         on_failed: Callable[[BaseException], None],
         on_died: Callable[[BaseException], None],
         on_leave: Callable[[], None],
@@ -99,8 +99,8 @@ class WorkerProcess:
         self._launch_error: OSError | None = None
         self._killed = False
         self._transport: asyncio.Transport | None = None
-        self._calls: dict[int, asyncio.Future[Any] | Future[Any] | None] = {}
-        """The calls without an answer. Once TAKEN has come, with the asker's future, or None for a tell."""
+        self._calls: dict[int, asyncio.Future[Any] | Future[Any] | Callable[[], None]] = {}
+        """The calls without an answer. Once TAKEN has come, with what ``on_taken`` has returned."""
         self._last_call = 0
         self._open = 0
         """Streams from the worker that have not ended: frames, output, errors."""
@@ -248,7 +248,7 @@ class WorkerProcess:
             return  # put aside or taken over again: the handler that runs now is another call's
         self._calls[number] = asker = self._on_taken()
         answer.set_result(None)
-        if asker is not None:
+        if isinstance(asker, Future):
             asker.add_done_callback(functools.partial(self._given_up, number))
 
     def _given_up(self, number: int, asker: Future[Any]) -> None:
@@ -269,9 +269,11 @@ class WorkerProcess:
                 error = self._error_of(frame)
         except NotPicklable as failure:
             error = failure
-        if answer is not None:
+        if isinstance(answer, (asyncio.Future, Future)):
             self._settle(answer, value, error)
-        elif error is not None:
+            return
+        answer()
+        if error is not None:
             self._on_failed(error)
 
     def _error_of(self, frame: Frame) -> BaseException:

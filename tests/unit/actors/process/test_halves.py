@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from actors import (
+    STOP_ON_FAILURE,
     Actor,
     ActorDeadError,
     ActorError,
@@ -19,8 +20,11 @@ from actors import (
     ActorRef,
     ActorSystem,
     Backoff,
+    DeadLetter,
     Directive,
+    Dropped,
     Future,
+    NoAnswer,
     OnError,
     ProcessActor,
     Supervision,
@@ -98,8 +102,19 @@ class Queue(ProcessActor):
     def echo(self, message: Any) -> Any:
         return message
 
+    async def beside(self, _: Any) -> None:
+        self.start_task(boom())
+        await asyncio.Event().wait()
+
+    def leave_if_idle(self, _: Any) -> bool:
+        return self.stop_if_idle()
+
     async def unpicklable(self, message: Any) -> Any:
         return Exits()
+
+
+async def boom() -> None:
+    raise OSError("boom")
 
 
 class Exits:
@@ -139,6 +154,13 @@ class Slow(Queue):
 
 class Small(Queue):
     max_message = 5000
+
+
+class Failing(Queue):
+    """Its start takes too long for somebody else."""
+
+    async def on_start(self) -> None:
+        raise TimeoutError("no answer from the database")
 
 
 @pytest.fixture
@@ -330,6 +352,74 @@ async def test_an_exit_outside_of_a_call_is_a_failure_of_its_actor_alone(
     assert await asked(ref, "echo") == "echo"
     assert type(failures[0].error) is kind
     assert [each.exited.done() for each in made] == [True, False]
+
+
+async def test_a_failure_beside_a_message_is_what_supervision_sees(system: ActorSystem) -> None:
+    failures: list[Any] = []
+    system.events.subscribe(failures.append, ActorFailed)
+    ref = system.spawn(Queue, supervision=SOON)
+    ref.tell("beside")
+    await restarted(ref)
+    with pytest.raises(NoAnswer):
+        await asked(ref, "beside")
+    await restarted(ref, 2)
+    assert [(type(each.error), each.message) for each in failures] == [(OSError, "str"), (OSError, None)]
+
+
+async def test_a_start_that_fails_with_a_timeout_of_its_own_says_so(system: ActorSystem) -> None:
+    failures: list[Any] = []
+    system.events.subscribe(failures.append, ActorFailed)
+    with pytest.raises(ActorDeadError) as caught:
+        await system.spawn(Failing, supervision=STOP_ON_FAILURE)
+    assert [(type(each.error), str(each.error)) for each in failures] == [
+        (TimeoutError, "no answer from the database")
+    ]
+    assert isinstance(caught.value.__cause__, TimeoutError)
+
+
+async def test_told_messages_that_were_put_aside_do_not_vanish(system: ActorSystem, made: list[Here]) -> None:
+    lost: list[Any] = []
+    system.events.subscribe(lost.append, Dropped, DeadLetter)
+    ref = system.spawn(Queue, supervision=SOON)
+    for message in ("wait a", "wait b"):
+        ref.tell(message)
+    for _ in range(2):
+        await asked(ref, "open")
+    assert await asked(ref, "echo") == "echo"
+    assert ref.statistics().mailbox.stashed == 0, "both were handled"
+    ref.tell(OSError("restart"))
+    await restarted(ref)
+    ref.tell("wait c")
+    kept = asked(ref, "wait d")
+    await asked(ref, "echo")
+    assert lost == [] and ref.statistics().mailbox.stashed == 1
+    ref.tell(OSError("restart"))
+    with pytest.raises(NoAnswer):
+        await kept
+    await restarted(ref, 2)
+    assert [(type(each), each.message) for each in lost] == [(Dropped, "wait c")]
+    ref.tell("wait e")
+    await asked(ref, "echo")
+    await ref.stop(block=False)
+    assert [(type(each), each.message) for each in lost[1:]] == [(DeadLetter, "wait e")]
+
+
+async def test_an_actor_that_does_not_see_its_mailbox_does_not_stop_because_it_is_empty(
+    system: ActorSystem,
+) -> None:
+    ref = system.spawn(Queue)
+    with pytest.raises(RuntimeError, match=r"does not see its mailbox, which is in the parent; use stop\(\)"):
+        await asked(ref, "leave_if_idle")
+    assert await asked(ref, "echo") == "echo"
+
+
+async def test_a_method_is_called_by_its_name(system: ActorSystem) -> None:
+    def forget() -> None: ...
+
+    ref: Any = system.spawn(Queue)
+    assert await ref.call(Queue.echo, "said") == "said"
+    with pytest.raises(AttributeError, match="has no public method 'forget'"):
+        ref.call(forget)
 
 
 async def test_a_worker_ends_although_its_last_hook_fails(system: ActorSystem, made: list[Here]) -> None:
