@@ -75,6 +75,8 @@ class Future(pykka.Future[T]):
     _waiters: list[Waiter] | None = None
     _callbacks: list[Callback] | None = None
     _blocked: list[Any] | None = None
+    _computing: list[None] | None = None
+    """One entry for each who awaits a derived future, or blocks for it: a list, as several threads may come and go."""
     _expiry: tuple[asyncio.TimerHandle, asyncio.AbstractEventLoop] | None = None
     _sources: tuple[pykka.Future[Any], ...] = ()
     """The futures that this one is computed from."""
@@ -244,7 +246,7 @@ class Future(pykka.Future[T]):
 
     def _given_up(self, task: asyncio.Future[T]) -> None:
         # A task that is cancelled before its first step has not begun to wait.
-        if task.cancelled() and not (self._waiters or self._blocked):
+        if task.cancelled() and not (self._waiters or self._blocked or self._computing):
             self.cancel()
 
     async def as_coroutine(self) -> T:
@@ -272,7 +274,12 @@ class Future(pykka.Future[T]):
             pykka.Timeout: no reply within ``timeout`` seconds.
         """
         if self._get_hook is not None and self._state == _PENDING:
-            self._settle(_VALUE, super().get(timeout=timeout))
+            computing: list[None] = self.__dict__.setdefault("_computing", [])
+            computing.append(None)
+            try:
+                self._settle(_VALUE, super().get(timeout=timeout))
+            finally:
+                computing.pop()
             return self._outcome()
         if self._state == _PENDING:
             if on_event_loop():
@@ -321,6 +328,8 @@ class Future(pykka.Future[T]):
     __iter__ = __await__
 
     async def _hooked(self) -> T:
+        computing: list[None] = self.__dict__.setdefault("_computing", [])
+        computing.append(None)
         try:
             if isinstance(self._get_hook_result, Unset):
                 if self._await_hook is not None:
@@ -338,6 +347,8 @@ class Future(pykka.Future[T]):
         except Exception as error:
             self._settle(_ERROR, error)
             raise
+        finally:
+            computing.pop()
         self._settle(_VALUE, self._get_hook_result)
         return self._outcome()
 

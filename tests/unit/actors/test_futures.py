@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from actors import Actor, ActorRef, ActorSystem, Future
+from tests.unit.actors.pools import until
 from tests.unit.actors.virtual_time import virtual_system, virtual_time
 
 
@@ -258,3 +259,35 @@ async def test_the_reply_to_a_stop_lives_as_long_as_somebody_waits_for_it(how: s
         assert len(ref._cell.stop_replies or ()) == 1, "one that was given up is kept"
         await asyncio.sleep(20)
         assert heard == ["stopped"]
+
+
+@virtual_time
+async def test_a_derived_future_is_given_up_with_the_last_who_awaits_it() -> None:
+    async with virtual_system() as system:
+        (ask,) = asks(system, 5.0)
+        derived = ask.map(str)
+        first, second = derived.as_asyncio(), asyncio.ensure_future(derived.as_coroutine())
+        await asyncio.sleep(1)
+        first.cancel()
+        assert await second == "5.0"
+        (ask,) = asks(system, 5.0)
+        derived = ask.map(str)
+        only = derived.as_asyncio()
+        await asyncio.sleep(1)
+        only.cancel()
+        await asyncio.sleep(1)
+        assert derived.cancelled() and ask.cancelled()
+
+
+async def test_a_thread_that_blocks_for_a_derived_future_keeps_it() -> None:
+    source: Future[int] = Future()
+    derived = source.map(str)
+    thread = asyncio.create_task(asyncio.to_thread(derived.get))
+    await until(lambda: source._blocked)
+    task = derived.as_asyncio()
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait([task])
+    await asyncio.sleep(0)  # the callback of its end
+    assert not derived.cancelled() and source.try_set(1)
+    assert await thread == "1"
