@@ -17,6 +17,8 @@ R = TypeVar("R")
 
 _LIMIT = "instances.max_waiting_requests"
 _MAX_KNOWN = 10_000
+_MAX_SPELLINGS = 8
+"""Spellings of a name, and owners, that are remembered; letter case does not matter in a name (KIP-80)."""
 
 
 class InstanceClient:
@@ -28,7 +30,8 @@ class InstanceClient:
 
     def __init__(self, registry: Callable[[], Awaitable[ActorRef[Any]]]) -> None:
         self._registry = registry
-        self._known: dict[tuple[str, str, str], ActorRef[Instance]] = {}
+        self._known: dict[tuple[str, str], dict[tuple[str, str], ActorRef[Instance]]] = {}
+        """By group and name in lower case, then by name as it was asked for, and owner."""
 
     async def create(
         self, group: str, name: str | None, spec: InstanceSpec, *, owner: str = "", most: int = 0
@@ -47,7 +50,10 @@ class InstanceClient:
             InvalidParameter: the name is not allowed.
             TooManyRequests: there are ``instances.max_instances`` instances.
         """
-        return await self._ask_registry(CreateInstance(group, name, spec, owner, most, shares.caller.get()))
+        made = await self._ask_registry(CreateInstance(group, name, spec, owner, most, shares.caller.get()))
+        # An earlier instance of that name may still be closing.
+        self._known.pop((group, made.casefold()), None)
+        return made
 
     async def count(self) -> dict[str, int]:
         """The number of instances in each state: see :class:`GetInstanceState`."""
@@ -64,13 +70,34 @@ class InstanceClient:
         Raises:
             UnknownInstance: there is no such instance, or it belongs to somebody else.
         """
-        ref = self._known.get((group, name, owner))
-        if ref is None or not ref.is_alive():
-            self._known.pop((group, name, owner), None)
-            ref = await self._ask_registry(GetInstance(group, name, owner))
-            if len(self._known) >= _MAX_KNOWN:
-                self._known.clear()
-            self._known[group, name, owner] = ref
+        known = self._known.get((group, name.casefold()))
+        ref = None if known is None else known.get((name, owner))
+        return ref if ref is not None and ref.is_alive() else await self._look_up(group, name, owner)
+
+    async def _look_up(self, group: str, name: str, owner: str) -> ActorRef[Instance]:
+        """Ask the registry for an instance, and remember it. Raises UnknownInstance."""
+        key = (group, name.casefold())
+        known = self._known.get(key)
+        if known is not None:
+            known.pop((name, owner), None)
+            if not known:
+                del self._known[key]
+        ref = await self._ask_registry(GetInstance(group, name, owner))
+        if len(self._known) >= _MAX_KNOWN:
+            self._known.clear()
+        known = self._known.setdefault(key, {})
+        if len(known) >= _MAX_SPELLINGS:
+            known.clear()
+        known[name, owner] = ref
+        return ref
+
+    async def _successor(
+        self, group: str, name: str, owner: str, ended: ActorRef[Instance]
+    ) -> ActorRef[Instance]:
+        """Find the instance that has the name of one that closes by now. Raises UnknownInstance: there is none."""
+        ref = await self._look_up(group, name, owner)
+        if ref is ended:
+            raise UnknownInstance
         return ref
 
     async def ask(self, group: str, name: str, request: InstanceRequest[R], *, owner: str = "") -> R:
@@ -86,6 +113,12 @@ class InstanceClient:
             UnknownInstance: there is no such instance, or it ended meanwhile.
         """
         ref = await self.find(group, name, owner=owner)
+        try:
+            return await self._ask(ref, request)
+        except UnknownInstance:
+            return await self._ask(await self._successor(group, name, owner, ref), request)
+
+    async def _ask(self, ref: ActorRef[Instance], request: InstanceRequest[R]) -> R:
         try:
             return await ref.ask(request, block=False)
         except ActorDeadError as error:
@@ -106,6 +139,12 @@ class InstanceClient:
             UnknownInstance: there is no such instance, or it ended meanwhile.
         """
         ref = await self.find(group, name, owner=owner)
+        try:
+            return await self._read(ref, request)
+        except UnknownInstance:
+            return await self._read(await self._successor(group, name, owner, ref), request)
+
+    async def _read(self, ref: ActorRef[Instance], request: ReadRecords) -> ReadBatch:
         future = ref.ask(request, block=False)
         try:
             return await future
