@@ -61,15 +61,22 @@ class _Opening:
 
     def __init__(self, start: Callable[[], Awaitable[ActorRef[Any]]]) -> None:
         self._start = start
-        self._lock = asyncio.Lock()
+        self._starting: asyncio.Task[ActorRef[Any]] | None = None
         self.ref: ActorRef[Any] | None = None
 
     async def ask(self, request: Any, *, block: bool = False) -> Any:
         """See :class:`actors.ActorRef`."""
-        async with self._lock:
-            if self.ref is None:
-                self.ref = await self._start()
-        return await self.ref.ask(request, block=block)
+        ref = self.ref
+        if ref is None:
+            if self._starting is None or self._starting.done():
+                self._starting = asyncio.get_running_loop().create_task(self._open())
+            # A client that goes away does not end the start: nobody would know the actor then.
+            ref = await asyncio.shield(self._starting)
+        return await ref.ask(request, block=block)
+
+    async def _open(self) -> ActorRef[Any]:
+        self.ref = await self._start()
+        return self.ref
 
 
 @dataclasses.dataclass(slots=True)

@@ -150,6 +150,25 @@ async def test_one_actor_is_started_however_many_ask_at_once() -> None:
     assert len(world.started) == 1
 
 
+async def test_a_client_that_goes_away_does_not_end_the_start() -> None:
+    world, begun, gate = World(), list[str](), asyncio.Event()
+
+    async def start(name: str, _proxy: Proxy) -> Any:
+        begun.append(name)
+        await gate.wait()
+        return Ref(name)
+
+    world.identities._start = start
+    first = asyncio.create_task(world.use(SHOP))
+    while not begun:
+        await asyncio.sleep(0)
+    first.cancel()
+    await asyncio.gather(first, return_exceptions=True)
+    gate.set()
+    await world.use(SHOP)
+    assert first.cancelled() and begun == ["shop"], "another start would leave an actor that nobody knows"
+
+
 async def test_one_more_than_the_bound_is_refused_until_another_is_closed() -> None:
     world = World(max=1, idle_timeout=60.0)
     await world.use(SHOP)
