@@ -22,6 +22,8 @@ _GUNZIP_ON_LOOP = 64 * 1024
 """Bytes of a body that is decompressed on the loop: a longer one may be much to read, though nothing comes out of it."""
 _GUNZIP_STEP = 256 * 1024
 """Bytes that come out there, in less than a millisecond; what is more comes out step by step, in a thread."""
+_MOST_MEMBERS = 32
+"""Members of a gzip body; after each one, the rest of the body is copied."""
 _RATIO_FROM = 1 << 20
 """Bytes from which the ratio counts: a small body costs little, however well it was packed."""
 _OBJECTS_PER_RECORD = 10
@@ -96,7 +98,7 @@ def _is_gzip(request: web.BaseRequest) -> bool:
 
 
 async def gunzip(body: bytes, config: Rest, share: Share) -> bytes:
-    """Decompress gzip in steps, so that a small body cannot become a large one unnoticed.
+    """Decompress gzip, of one member or several, in steps, so that a small body cannot become a large one unnoticed.
 
     Args:
         body: compressed.
@@ -109,15 +111,21 @@ async def gunzip(body: bytes, config: Rest, share: Share) -> bytes:
     """
     decompressor = zlib.decompressobj(wbits=31)
     chunks: list[bytes] = []
-    total = 0
+    total, members = 0, 1
     data = body
     try:
-        while data and not decompressor.eof:
+        while data:
+            if decompressor.eof:
+                decompressor, members = zlib.decompressobj(wbits=31), members + 1
+            if members > _MOST_MEMBERS:
+                raise zlib.error(f"it has more than {_MOST_MEMBERS} members")
             if total == 0 and len(data) <= _GUNZIP_ON_LOOP:
                 chunk = decompressor.decompress(data, _GUNZIP_STEP)
             else:
                 chunk = await asyncio.to_thread(decompressor.decompress, data, _RATIO_FROM)
-            data = decompressor.unconsumed_tail
+            data = (
+                decompressor.unused_data.lstrip(b"\0") if decompressor.eof else decompressor.unconsumed_tail
+            )
             total += len(chunk)
             if total > config.max_request_bytes:
                 raise too_large(config.max_request_bytes)

@@ -133,7 +133,7 @@ def split_cluster(raw_path: str) -> tuple[str, str]:
     if raw_path.startswith(_CLUSTERS):
         cluster, slash, rest = raw_path[len(_CLUSTERS) :].partition("/")
         if cluster and slash:
-            return cluster, slash + rest
+            return unquote(cluster, errors="replace") if "%" in cluster else cluster, slash + rest
     return "", raw_path
 
 

@@ -49,6 +49,23 @@ async def test_only_little_is_unpacked_on_the_loop(monkeypatch: pytest.MonkeyPat
     assert all(size <= 64 * 1024 and found <= 256 * 1024 for size, found in here), here
 
 
+async def test_all_members_of_a_gzip_body_are_unpacked() -> None:
+    one, two = gzip.compress(b"a" * 70_000), gzip.compress(b"b" * 1_500_000)
+    limits = Rest(max_gzip_ratio=10_000)
+    with Budget(1 << 30).share() as share:
+        for packed in (one + two, one + two + bytes(100)):
+            assert await bodies.gunzip(packed, limits, share) == b"a" * 70_000 + b"b" * 1_500_000
+        assert len(await bodies.gunzip(one * 32, limits, share)) == 32 * 70_000
+        for packed, said in (
+            (one * 33, "it has more than 32 members"),
+            (one + b"x", ""),
+            (one + two[:-3], ""),
+        ):
+            with pytest.raises(ApiError, match=f"the body is not gzip: .*{said}") as caught:
+                await bodies.gunzip(packed, limits, share)
+            assert caught.value.kind.status == 400
+
+
 def test_options_are_read_as_they_were() -> None:
     body = b'{"x": {"y": [1]}, "name": "a", "format": "json", "requestWaitMs": "70", "fetch.min.bytes": 0, '
     body += b'"auto.commit.enable": "FALSE", "max.poll.records": null, "isolation.level": "read_uncommitted"}'

@@ -57,6 +57,12 @@ def test_paths(method: str, path: str, template: str, params: dict[str, str]) ->
     assert below == Match(found.route, params, "c")
 
 
+def test_the_cluster_s_name_is_decoded() -> None:
+    for path, cluster in (("/clusters/my%20c/brokers", "my c"), ("/clusters/%C3%A9/brokers", "é")):
+        found = ROUTES.find("GET", path)
+        assert isinstance(found, Match) and found.cluster == cluster
+
+
 @pytest.mark.parametrize(
     "path",
     ["/nothing", "/topics//partitions", "/topics/t/nothing", "//topics", "/topics/t/partitions/0/offsets/x"],
