@@ -26,14 +26,13 @@ from aiohttp.web_protocol import RequestHandler
 from pixy.api.edge.acceptor import refusal
 from pixy.api.edge.connections import Slot
 from pixy.api.edge.heads import Heads
+from pixy.api.edge.http_request import HttpRequest
 from pixy.api.edge.refusals import Refused, ignore
 from pixy.api.edge.trailers import Trailers
 from pixy.config.model import Connections
 
 logger = logging.getLogger("pixy.api")
 
-SERVER = "kafka-pixy"
-"""What the header Server says of every answer; aiohttp's own text names the versions of Python and aiohttp."""
 _MAX_LINE = 64 * 1024
 _LINGER = 10.0
 """Seconds that a closed connection may take for its last bytes."""
@@ -72,15 +71,7 @@ class HttpServer(web.Server):
         self, message: Any, payload: Any, protocol: Any, writer: Any, task: asyncio.Task[None]
     ) -> web.BaseRequest:
         protocol.begins()
-        return _Request(message, payload, protocol, writer, task, self._loop)
-
-
-class _Request(web.BaseRequest):
-    @property
-    def keep_alive(self) -> bool:
-        """Whether another request may follow on the connection."""
-        final = getattr(self._protocol, "final", None)
-        return super().keep_alive and (final is None or final[0] is not self._message)
+        return HttpRequest(message, payload, protocol, writer, task, self._loop)
 
 
 class HttpConnection(RequestHandler):
@@ -302,9 +293,7 @@ class HttpConnection(RequestHandler):
     ) -> web.StreamResponse:
         """Answer what is malformed, or an error of ours."""
         self._tell(status, (message or repr(exc)).partition("\n")[0])
-        response = super().handle_error(request, status, exc, message)
-        response.headers["Server"] = SERVER
-        return response
+        return super().handle_error(request, status, exc, message)
 
     def _tell(self, status: int, text: str) -> None:
         peer = self.transport.get_extra_info("peername") if self.transport is not None else None

@@ -22,7 +22,7 @@ from pixy.api.edge import sockets
 from pixy.api.edge.acceptor import Acceptor
 from pixy.api.edge.callers import address_share, caller_of_request
 from pixy.api.edge.edge import Edge
-from pixy.api.edge.http_protocol import SERVER, HttpServer
+from pixy.api.edge.http_protocol import HttpServer
 from pixy.api.edge.pace import PROBE
 from pixy.api.identity import enter, leave_nobody
 from pixy.api.listener import Listener, split_address
@@ -71,6 +71,8 @@ _SHARED = frozenset({"", "!", "topic", "topics", "create_topic", "alter_topic", 
 """The results of Kafka-Pixy's router for paths that the REST v1/v2 API may have as well."""
 
 _PROBES = frozenset({"/_ping", "/healthy", "/ready"})
+_MOST_PROBES = 64
+"""Probes that a listener answers at the same time; they take no places of other requests."""
 
 Matched = router.Match | router.Redirect | V1Match | ApiError
 
@@ -94,6 +96,7 @@ class RestServer(Listener):
         self._guard = engine.guard
         self._active = 0
         self._shares = Shares(engine.config.max_concurrent_requests)
+        self._probes = Shares(_MOST_PROBES, total=True)
         self._edge = edge
         self._server: HttpServer | None = None
         self._acceptor: Acceptor | None = None
@@ -159,9 +162,7 @@ class RestServer(Listener):
     async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
         log = self._edge.access_log
         if log is None:
-            response = await self._answer(request)
-            response.headers["Server"] = SERVER
-            return response
+            return await self._answer(request)
         leave_nobody()
         began = log.clock()
         try:
@@ -169,7 +170,6 @@ class RestServer(Listener):
         except (asyncio.CancelledError, ConnectionError):
             access.note(log, self._name, request, None, began)
             raise
-        response.headers["Server"] = SERVER
         access.note(log, self._name, request, response, began)
         return response
 
@@ -241,16 +241,18 @@ class RestServer(Listener):
         return match
 
     async def _serve_v1(self, request: web.BaseRequest, match: V1Match | ApiError) -> web.StreamResponse:
-        caller = self._enter(request)
+        probe = _is_public(match)
+        caller = self._enter(request, probe)
         if caller is None:
             return self._rest_v1.busy(request)
         try:
             return await self._rest_v1.serve(request, match, caller)
         finally:
-            self._leave(caller)
+            self._leave(caller, probe)
 
     async def _serve_pixy(self, request: web.BaseRequest, match: router.Match) -> web.StreamResponse:
-        caller = self._enter(request)
+        probe = _is_public(match)
+        caller = self._enter(request, probe)
         if caller is None:
             return respond_error(TooManyRequests("max_concurrent_requests"))
         try:
@@ -266,18 +268,23 @@ class RestServer(Listener):
             logger.exception("%s %s failed", request.method, _path(request))
             return respond(to_json({"error": f"internal error: {error!r}"}), 500)
         finally:
-            self._leave(caller)
+            self._leave(caller, probe)
 
-    def _enter(self, request: web.BaseRequest) -> str | None:
-        """Take a place among the concurrent requests; return the caller, or None if there is no place for him."""
+    def _enter(self, request: web.BaseRequest, probe: bool) -> str | None:
+        """Take a place among the concurrent requests or probes; return the caller, or None if there is no place for him."""
         caller = caller_of_request(request, self._edge.proxies)
+        if probe:
+            return caller if self._probes.enter(caller) else None
         if self._active >= self._engine.config.max_concurrent_requests or not self._shares.enter(caller):
             return None
         self._active += 1
         shares.caller.set(caller)
         return caller
 
-    def _leave(self, caller: str) -> None:
+    def _leave(self, caller: str, probe: bool) -> None:
+        if probe:
+            self._probes.leave(caller)
+            return
         self._active -= 1
         self._shares.leave(caller)
 
@@ -312,7 +319,7 @@ class RestV1Server(RestServer):
 
 
 def _is_public(match: Matched) -> bool:
-    """Whether a request is answered without a caller."""
+    """Whether a request is a probe, which is answered without a caller."""
     if isinstance(match, V1Match):
         return match.route.public
     return isinstance(match, router.Match) and match.endpoint == "ping"

@@ -1,0 +1,45 @@
+"""An HTTP request of a connection with deadlines, and what every answer to one says."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from aiohttp import web
+from aiohttp.helpers import reify
+
+SERVER: Final = "kafka-pixy"
+"""What the header Server says of every answer; aiohttp's own text names the versions of Python and aiohttp."""
+_ORIGIN: Final = re.compile(r"https?://[^/?#]*", re.IGNORECASE)
+
+
+class HttpRequest(web.BaseRequest):
+    """A request of :class:`pixy.api.edge.http_protocol.HttpConnection`."""
+
+    @property
+    def keep_alive(self) -> bool:
+        """Whether another request may follow on the connection."""
+        final = getattr(self._protocol, "final", None)
+        return super().keep_alive and (final is None or final[0] is not self._message)
+
+    @reify
+    def raw_path(self) -> str:
+        """The target as it was sent, still percent-encoded; without scheme and host, which clients of proxies send (RFC 9112, 3.2.2)."""
+        target = self._message.path
+        return target if target.startswith("/") else without_origin(target)
+
+    async def _prepare_hook(self, response: web.StreamResponse) -> None:
+        # Called for every answer before its headers are written.
+        response.headers["Server"] = SERVER
+
+
+def without_origin(target: str) -> str:
+    """Return a request's target without scheme and host; one that has none (``*``) stays as it is."""
+    origin = _ORIGIN.match(target)
+    if origin is None:
+        return target
+    rest = target[origin.end() :]
+    return rest if rest.startswith("/") else f"/{rest}"
+
+
+__all__ = ["SERVER", "HttpRequest", "without_origin"]
