@@ -48,6 +48,13 @@ class Budget:
             else:
                 self._callers.pop(caller, None)
 
+    def room(self, caller: str) -> int:
+        """The bytes that a caller may have by one more request."""
+        room = self.limit - self.held
+        if caller:
+            room = min(room, self.limit - self.limit // 4 - self._callers.get(caller, 0))
+        return max(0, room)
+
     def check(self, caller: str, held: int, size: int) -> None:
         """Raise OverBudget if a caller may not have ``size`` more bytes by a request that holds ``held``."""
         others = self._callers.get(caller, 0) - held if caller else 0
@@ -84,6 +91,11 @@ class Share:
         """Hold exactly ``size`` bytes, even above the limit, because they exist already."""
         self._budget.change(self._caller, size - self.held)
         self.held = size
+
+    def keep(self, size: int) -> None:
+        """Hold ``size`` bytes that exist already; count no more of them than the caller may have, so others find room."""
+        self.give_back()
+        self.hold(min(size, self._budget.room(self._caller)))
 
     def __enter__(self) -> Share:
         return self

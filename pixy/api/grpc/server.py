@@ -39,6 +39,21 @@ _LEAST_READS = 8
 """Messages that may be arriving at the same time, whatever ``max_buffered_bytes`` is."""
 _SMALL = 1024
 """Bytes of a request or an answer that the byte budget does not count: so many of them hold little together."""
+_REFUSABLE = frozenset(
+    {
+        "ConsumeNAck",  # the message is offered again
+        "DescribeGroup",
+        "Fetch",
+        "FindOffsets",
+        "GetOffsets",
+        "GetStatus",
+        "GetTopicMetadata",
+        "ListConsumers",
+        "ListGroups",
+        "ListTopics",
+    }
+)
+"""Methods whose answer may be refused when ``max_buffered_bytes`` has no room for it: nothing is lost by that."""
 _unstoppable: list[Any] = []
 """Servers whose own tasks somebody has cancelled with all others (``asyncio.run`` does at its end).
 
@@ -92,8 +107,9 @@ class _Call:
         return found if isinstance(found, str) else None
 
     def deliver(self, delivery: Delivery) -> None:
+        # After an abort a call is done, too; it has a code then.
         self._context.add_done_callback(
-            lambda context: delivery.sent() if context.done() else delivery.give_back()
+            lambda context: delivery.sent() if context.done() and not context.code() else delivery.give_back()
         )
 
 
@@ -115,20 +131,22 @@ async def _take(share: Share, size: int, context: Any) -> None:
         await context.abort(status_of(error), str(error))
 
 
-def _bind(request_class: Any, handler: Handler, yields: bool, refusable: bool, edge: Edge) -> Behaviour:
+def _bind(request_class: Any, handler: Handler, name: str, edge: Edge) -> Behaviour:
     """Make the behaviour of a method.
 
     Args:
         request_class: of its requests.
         handler: answers them.
-        yields: whether its answer hands out a message.
-        refusable: whether its answer may be refused when it is too large for ``max_buffered_bytes``: nothing is lost by that.
+        name: the method's.
         edge: counts bytes.
     """
     parse = request_class.FromString
+    yields, refusable = name == "ConsumeNAck", name in _REFUSABLE
+    # A small ProduceMany may have a long answer, which cannot be refused any more.
+    uncounted = 0 if name == "ProduceMany" else _SMALL
 
     async def bounded(raw: bytes, context: Any, caller: str) -> Any:
-        if len(raw) <= _SMALL:
+        if len(raw) <= uncounted:
             answer = (await behaviour(raw, context)).SerializeToString()
         else:
             with edge.budget.share(caller) as share:
@@ -144,7 +162,7 @@ def _bind(request_class: Any, handler: Handler, yields: bool, refusable: bool, e
         if refusable:
             await _take(share, len(answer), context)
         else:
-            share.hold(len(answer))
+            share.keep(len(answer))
         context.add_done_callback(lambda _context: share.give_back())
 
     async def behaviour(raw: bytes, context: Any) -> Any:
@@ -252,8 +270,7 @@ class GrpcServer(Listener):
                 _bind(
                     request_class,
                     _in_trace(handler, self._engine) if self._engine.diagnostics.traced else handler,
-                    name == "ConsumeNAck",
-                    name == "Fetch",
+                    name,
                     self._edge,
                 )
             )

@@ -45,6 +45,8 @@ from pixy.errors import Limited, PixyError, Unauthenticated
 
 logger = logging.getLogger("pixy.api")
 
+_CHANGE_NOTHING = frozenset({"GET", "HEAD"})
+"""Methods whose answers may be refused if the byte budget has no room for them: records in them are given back."""
 _PLAIN = Negotiated("v1", "binary", None, "application/json")
 
 
@@ -71,7 +73,8 @@ class RestV1:
         self.routes = make_routes()
         self.budget = Budget(self._config.max_buffered_bytes)
         self.cors = Cors(self._config.cors_origins)
-        self.peers = Peers(self._config, proxies, _longest_wait(engine.config) if self._config.peers else 0.0)
+        longest = _longest_wait(engine.config) if self._config.peers else 0.0
+        self.peers = Peers(self._config, proxies, longest, self.cors)
 
     # -- matching ---------------------------------------------------------------------------------
 
@@ -95,7 +98,8 @@ class RestV1:
         """Decide whether a request on a shared listener is for this API or Kafka-Pixy's own.
 
         Where both have the path, ``vnd.kafka`` in Accept or Content-Type decides; and a POST of JSON to
-        a topic, which Kafka-Pixy does not accept, is a produce. Every other path belongs to one API.
+        a topic, which Kafka-Pixy does not accept, is a produce, and CORS's preflight, which has no types, is this
+        API's. Every other path belongs to one API.
 
         Args:
             request: for its method and headers.
@@ -110,7 +114,8 @@ class RestV1:
         _, path = split_cluster(raw_path)
         if path.startswith("/topics") and path.rstrip("/").count("/") <= 2:
             # /topics or /topics/{topic}: both APIs have them.
-            if not speaks_kafka and not (pixy_endpoint == "!" and _posts_json(request, path)):
+            others = pixy_endpoint == "!" and (_posts_json(request, path) or self.cors.is_preflight(request))
+            if not speaks_kafka and not others:
                 return None
             return self.routes.find(request.method, raw_path)
         found = self.routes.find(request.method, raw_path)
@@ -137,7 +142,7 @@ class RestV1:
             try:
                 call = self._call(request, match, share)
                 response = await call.route.handler(call)
-                await self._write(request, response, share)
+                await self._write(request, response, share, refusable=request.method in _CHANGE_NOTHING)
                 call.settle(True)
             except (asyncio.CancelledError, ConnectionError):
                 raise  # the client is gone
@@ -161,14 +166,25 @@ class RestV1:
             self._engine.cluster(match.cluster)  # an unknown cluster is the first error to report
         return call
 
-    async def _write(self, request: web.BaseRequest, response: web.StreamResponse, share: Share) -> None:
+    async def _write(
+        self,
+        request: web.BaseRequest,
+        response: web.StreamResponse,
+        share: Share,
+        *,
+        refusable: bool = False,
+    ) -> None:
         if response.prepared:
             return
-        self.cors.allow(request, response)
         # aiohttp would write it after the return. Writing it here counts its bytes until the client has
         # taken them, and tells whether it has.
         if isinstance(response, web.Response) and isinstance(response.body, bytes):
-            share.hold(len(response.body))
+            if refusable:
+                share.give_back()
+                share.take(len(response.body))
+            else:
+                share.keep(len(response.body))
+        self.cors.allow(request, response)
         await response.prepare(request)
         await response.write_eof()
 

@@ -29,13 +29,17 @@ class Cors:
             return "*"
         return origin if origin.rstrip("/").lower() in self._origins else ""
 
+    def is_preflight(self, request: web.BaseRequest) -> bool:
+        """Whether a request is a preflight request, and origins are configured."""
+        return (
+            request.method == "OPTIONS"
+            and bool(self._origins)
+            and "Access-Control-Request-Method" in request.headers
+        )
+
     def preflight(self, request: web.BaseRequest) -> web.Response | None:
         """The answer to a preflight request; None for any other request."""
-        if (
-            not self._origins
-            or request.method != "OPTIONS"
-            or "Access-Control-Request-Method" not in request.headers
-        ):
+        if not self.is_preflight(request):
             return None
         response = web.Response(status=204)
         if self.allow(request, response):
@@ -60,7 +64,7 @@ class Cors:
         if not self._origins:
             return False
         allowed = self._allowed(request)
-        if allowed != "*":
+        if allowed != "*" and "Origin" not in response.headers.getall("Vary", ()):
             response.headers.add("Vary", "Origin")
         if not allowed:
             return False

@@ -13,10 +13,12 @@ from urllib.parse import quote, urlsplit
 
 import aiohttp
 from aiohttp import web
+from multidict import CIMultiDict
 from yarl import URL
 
 from pixy.api.edge.proxies import FORWARDED, HOP_HEADER, TrustedProxies
 from pixy.api.restv1 import errors
+from pixy.api.restv1.cors import Cors
 from pixy.api.restv1.errors import ApiError
 from pixy.auth.hops import PROOF_HEADER, Hop, Hops
 from pixy.auth.principal import current
@@ -35,15 +37,24 @@ _HOP_BY_HOP = frozenset(
         "trailer",
         "transfer-encoding",
         "upgrade",
-        "host",
         "content-length",
-        "expect",
-        # The body was unpacked.
-        "content-encoding",
-        "x-kafka-pixy-forwarded-by",
-        PROOF_HEADER.lower(),
     }
 )
+_NOT_FORWARDED = _HOP_BY_HOP | {
+    "host",
+    "expect",
+    # The body was unpacked.
+    "content-encoding",
+    HOP_HEADER.lower(),
+    PROOF_HEADER.lower(),
+    # This daemon has checked where a browser's request comes from; its name is none of the owner's.
+    "origin",
+    "sec-fetch-dest",
+    "sec-fetch-mode",
+    "sec-fetch-site",
+    "sec-fetch-user",
+}
+"""Headers of a request that its owner does not get."""
 _CREDENTIALS = frozenset({"authorization", "x-api-key"})
 # aiohttp has typed keys since 3.14.
 _HOP: Any = web.RequestKey("pixy_hop", Hop) if hasattr(web, "RequestKey") else "pixy_hop"
@@ -61,10 +72,18 @@ class Peers:
         config: the section ``rest``.
         proxies: whose forwarding headers are believed; None: nobody's.
         longest: seconds that a peer may take to answer.
+        cors: adds its headers to answers of peers; None: they have none.
     """
 
-    def __init__(self, config: Rest, proxies: TrustedProxies | None = None, longest: float = 0.0) -> None:
+    def __init__(
+        self,
+        config: Rest,
+        proxies: TrustedProxies | None = None,
+        longest: float = 0.0,
+        cors: Cors | None = None,
+    ) -> None:
         self._longest = longest
+        self._cors = cors
         self._places: dict[str, Shares] = {}
         self._proxies = proxies
         self._node = config.node_id
@@ -160,6 +179,7 @@ class Peers:
             self._session = aiohttp.ClientSession(
                 auto_decompress=False,
                 connector=aiohttp.TCPConnector(limit=0),
+                cookie_jar=aiohttp.DummyCookieJar(),
                 timeout=aiohttp.ClientTimeout(
                     total=self._longest + _TRANSFER,
                     connect=self._timeout,
@@ -168,22 +188,25 @@ class Peers:
                 ),
                 skip_auto_headers=("Content-Type", "User-Agent", "Accept", "Accept-Encoding"),
             )
+            # The records of a read whose answer is lost may count as consumed: only its client may read again.
+            self._session._retry_connection = False
         response: web.StreamResponse | None = None
         try:
             async with self._session.request(
                 request.method,
                 URL(url, encoded=True),
-                headers=self._headers(request, "@" in urlsplit(url).netloc)
-                | self._proof(request, owner, url, body),
+                headers=self._headers(request, owner, url, body),
                 data=body or None,
                 allow_redirects=False,
             ) as answer:
-                headers = {
-                    name: value for name, value in answer.headers.items() if name.lower() not in _HOP_BY_HOP
-                }
+                headers = CIMultiDict(
+                    (name, value) for name, value in answer.headers.items() if name.lower() not in _HOP_BY_HOP
+                )
                 if answer.content_length is not None:
                     headers["Content-Length"] = str(answer.content_length)
                 response = web.StreamResponse(status=answer.status, headers=headers)
+                if self._cors is not None:
+                    self._cors.allow(request, response)
                 await response.prepare(request)
                 async for chunk in answer.content.iter_chunked(_CHUNK):
                     await response.write(chunk)
@@ -198,18 +221,22 @@ class Peers:
                 f"the consumer instance belongs to node {owner}, which cannot be reached: {error}",
             ) from error
 
-    def _headers(self, request: web.BaseRequest, authorized: bool) -> dict[str, str]:
-        trusted = self._trusts(request)
-        headers = {
-            name: value
+    def _headers(self, request: web.BaseRequest, owner: str, url: str, body: bytes) -> CIMultiDict[str]:
+        trusted, authorized = self._trusts(request), "@" in urlsplit(url).netloc
+        headers = CIMultiDict(
+            (name, value)
             for name, value in request.headers.items()
-            if name.lower() not in _HOP_BY_HOP
+            if name.lower() not in _NOT_FORWARDED
             and (trusted or name.lower() not in FORWARDED)
             and not (name.lower() == "authorization" and authorized)  # the peer gets ours
             # The proof says who calls; his credentials stay here.
             and not (name.lower() in _CREDENTIALS and self._hops is not None and current.get() is not None)
-        }
+        )
+        headers.update(self._proof(request, owner, url, body))
         headers[HOP_HEADER] = self._node
+        if "X-Forwarded-For" not in headers and request.remote:
+            # The owner counts the request for who makes it, not for this daemon.
+            headers["X-Forwarded-For"] = request.remote
         if "Forwarded" not in headers:
             headers.setdefault("X-Forwarded-Host", _host(request))
             headers.setdefault("X-Forwarded-Proto", request.scheme)

@@ -117,6 +117,15 @@ async def test_our_own_page_and_origins_that_are_allowed_are_served(config: App)
             {},
         ):
             assert (await raw.ask("/topics", **headers))[0] == 200, headers
+        for path in ("/topics", "/topics/t", "/consumers/g"):
+            status, _ = await raw.ask(
+                path,
+                "OPTIONS",
+                Origin="https://console.example",
+                Access_Control_Request_Method="POST",
+                Access_Control_Request_Headers="content-type",
+            )
+            assert status == 204, f"{path}: a preflight has no Content-Type of its own"
         status, _ = await raw.ask(
             "/brokers", "OPTIONS", Origin="https://evil.example", Access_Control_Request_Method="POST"
         )

@@ -67,6 +67,59 @@ async def test_a_packed_body_is_forwarded(config: App, name: str) -> None:
         assert (answer.status, answer.json.get("instance_id")) == (200, chosen), answer
 
 
+async def test_a_packed_answer_is_forwarded_with_its_encoding(config: App, name: str) -> None:
+    config.rest.gzip = True
+    topic = name.ljust(249, "x")  # so that four partitions of it are an answer worth packing
+    async with pair(config) as (one, _):
+        await one.produce(topic, b"x")
+        chosen = name_owned_by("b", name)
+        assert (await create(one, name, chosen)).status == 200
+        path = f"/consumers/{name}/instances/{chosen}/assignments"
+        wanted = {"partitions": [{"topic": topic, "partition": number} for number in range(4)]}
+        assigned = await one.post(path, json.dumps(wanted).encode(), headers={"Content-Type": V2})
+        assert assigned.status == 204, assigned
+        answer = await one.get(path, headers={"Accept": V2, "Accept-Encoding": "gzip"})
+        assert answer.headers["Content-Encoding"] == "gzip"
+        assert answer.json == wanted, "the client has unpacked it, as the header says"
+
+
+async def test_a_page_of_this_daemon_may_use_instances_of_others(config: App, name: str) -> None:
+    config.rest.cors_origins = ["https://console.example"]
+    async with pair(config) as (one, _):
+        own = f"http://{one.engine.addresses['rest']}"
+        for number, (group, origin) in enumerate(
+            ((f"{name}a", own), (f"{name}b", "https://console.example"))
+        ):
+            answer = await create(one, group, name_owned_by("b", group), Origin=origin)
+            assert answer.status == 200, answer
+            assert answer.headers.getall("Vary") == ["Origin"]
+            allowed = origin if number else None
+            assert answer.headers.get("Access-Control-Allow-Origin") == allowed
+
+
+async def test_a_peer_gets_each_request_once_and_no_cookies(config: App, name: str) -> None:
+    heads: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError):
+            heads.append(await reader.readuntil(b"\r\n\r\n"))
+            if len(heads) == 1:
+                writer.write(b"HTTP/1.1 204 No Content\r\nSet-Cookie: a=1\r\nVary: A\r\nVary: B\r\n\r\n")
+                heads.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.close()
+
+    peer = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = peer.sockets[0].getsockname()[1]
+    config.rest.node_id, config.rest.peers = "a", {"a": "http://127.0.0.1:1", "b": f"http://localhost:{port}"}
+    async with serving(config) as one:
+        path = f"/consumers/{name}/instances/{name_owned_by('b', name)}/records"
+        first, second = [await one.get(path, headers={"Accept": V2}) for _ in range(2)]
+        assert (first.status, first.headers.getall("Vary")) == (204, ["A", "B"])
+        assert second.status == 503 and "belongs to node b" in second.json["message"]
+        assert len(heads) == 2 and b"cookie" not in heads[1].lower()
+    peer.close()
+
+
 async def test_requests_that_wait_at_a_peer_hold_up_no_other(
     config: App, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,6 +18,7 @@ from pixy.config import App
 from pixy.config.security import Limit
 from pixy.proto import kafkapixy_pb2 as pb
 from tests.integration.edge.raw import Raw
+from tests.integration.restv1.support import under_way
 from tests.support import Daemon, eventually, serving, status_of
 
 
@@ -102,6 +103,31 @@ async def test_one_address_leaves_places_for_others(config: App, name: str, tmp_
             return (await daemon.get("/topics")).status == 200
 
         await eventually(again)
+
+
+async def test_probes_are_answered_when_all_places_are_taken(config: App, name: str) -> None:
+    config.max_concurrent_requests = 4
+    head = f"POST /topics/{name}/messages HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\nx"
+    async with serving(config) as daemon, contextlib.AsyncExitStack() as opened:
+        for _ in range(3):
+            raw = await opened.enter_async_context(await Raw.to(daemon))
+            await raw.send(head)
+        await under_way(daemon, 3)
+        assert (await daemon.get("/brokers")).status == (await daemon.get("/topics")).status == 429
+        for path in ("/_ping", "/healthy", "/ready", "/rest/ready"):
+            assert (await daemon.get(path)).status == 200, path
+
+
+async def test_a_message_whose_answer_finds_no_room_is_given_back(config: App, name: str) -> None:
+    config.max_buffered_bytes = 1 << 20
+    async with serving(config) as daemon:
+        await daemon.produce(name, b"x" * 100_000)
+        with edge_of(daemon).budget.share("somebody") as share:
+            share.take(1_000_000)
+            status, text = await status_of(daemon.consume(name, name, auto_ack=True))
+            assert status is grpc.StatusCode.UNAVAILABLE and "`max_buffered_bytes`" in text
+        found = await daemon.consume(name, name, auto_ack=True)
+        assert len(found.message) == 100_000, "the abort did not acknowledge it"
 
 
 async def test_one_address_leaves_groups_and_instances_for_others(

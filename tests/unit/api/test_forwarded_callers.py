@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from pixy.cli.serve import listeners
 from pixy.config import App, Kafka, Proxy, load_text, validate
 from pixy.config.model import Rest
 from pixy.config.security import Rule
+from pixy.engine import shares
 from pixy.engine.engine import Engine
 from pixy.errors import ConfigError, UnknownInstance
 from pixy.kafka.sandbox import Sandbox
@@ -34,8 +35,10 @@ class Instances:
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, str]] = []
+        self.callers: list[str] = []
 
     async def find(self, _group: str, name: str, *, owner: str = "") -> Any:
+        self.callers.append(shares.caller.get())
         self.asked.append((name, owner))
         raise UnknownInstance
 
@@ -49,9 +52,13 @@ class Pair:
         for name, engine in engines.items():
             engine._clusters["default"].instances = self.instances[name]  # type: ignore[assignment]
 
-    async def delete(self, node: str, name: str, headers: dict[str, str]) -> int:
+    async def delete(self, node: str, name: str, headers: dict[str, str], source: str = "127.0.0.1") -> int:
         url = f"http://{self.engines[node].addresses['rest']}{PATH}/{name}"
-        async with aiohttp.ClientSession() as http, http.delete(url, headers=headers) as answer:
+        connector = aiohttp.TCPConnector(local_addr=(source, 0))
+        async with (
+            aiohttp.ClientSession(connector=connector) as http,
+            http.delete(url, headers=headers) as answer,
+        ):
             return answer.status
 
 
@@ -61,7 +68,9 @@ def owned_by(node: str) -> str:
 
 
 @contextlib.asynccontextmanager
-async def pair(folder: Path, *, auth: bool = True, secret: str = "s" * 32) -> AsyncIterator[Pair]:
+async def pair(
+    folder: Path, *, auth: bool = True, secret: str = "s" * 32, proxies: Sequence[str] = ()
+) -> AsyncIterator[Pair]:
     (folder / "keys").write_text(STORED.line())
     sandbox = Sandbox()
     ports = {name: free_port() for name in "ab"}
@@ -70,6 +79,7 @@ async def pair(folder: Path, *, auth: bool = True, secret: str = "s" * 32) -> As
         for name, port in ports.items():
             config = App(grpc_addr="", tcp_addr=f"127.0.0.1:{port}")
             config.proxies["default"] = Proxy(kafka=Kafka(seed_peers=sandbox.seed_peers))
+            config.trusted_proxies = list(proxies)
             config.rest.node_id = name
             config.rest.peers = {each: f"http://127.0.0.1:{at}" for each, at in ports.items()}
             config.rest.peer_secret = secret
@@ -115,6 +125,19 @@ async def test_without_auth_a_secret_alone_keeps_clients_from_skipping_the_owner
         assert await both.delete("a", owned_by("b"), {HOP_HEADER: "b"}) == 404
         assert both.instances["b"].asked == [(owned_by("b"), "")] and both.instances["a"].asked == []
         assert await both.delete("a", owned_by("b"), {PROOF_HEADER: "x.y"}) == 401
+
+
+async def test_without_auth_the_owner_counts_a_request_for_its_client(tmp_path: Path) -> None:
+    async with pair(tmp_path, auth=False, proxies=["127.0.0.3"]) as both:
+        for source, says, caller in (
+            ("127.0.0.2", "", "127.0.0.2"),
+            ("127.0.0.2", "10.6.6.6", "127.0.0.2"),
+            ("127.0.0.3", "10.6.6.6, 10.9.9.9", "10.9.9.9"),
+            ("127.0.0.3", "", "127.0.0.3"),
+        ):
+            headers = {"X-Forwarded-For": says} if says else {}
+            assert await both.delete("a", owned_by("b"), headers, source) == 404
+            assert both.instances["b"].callers.pop() == caller
 
 
 @pytest.mark.parametrize(

@@ -19,9 +19,12 @@ JSON = {"Content-Type": "application/json"}
 NONE: dict[str, str] = {}
 
 
-def match(server: type[RestServer], method: str, path: str, headers: dict[str, str]) -> str:
+def match(
+    server: type[RestServer], method: str, path: str, headers: dict[str, str], origins: tuple[str, ...] = ()
+) -> str:
     """The result in one line."""
-    engine: Any = SimpleNamespace(config=SimpleNamespace(rest=Rest(prefix="/rest")))
+    rest = Rest(prefix="/rest", cors_origins=list(origins))
+    engine: Any = SimpleNamespace(config=SimpleNamespace(rest=rest))
     listener = object.__new__(server)
     listener._rest_v1 = RestV1(engine)
     request = cast(Any, SimpleNamespace(method=method, headers=headers))
@@ -69,6 +72,14 @@ def match(server: type[RestServer], method: str, path: str, headers: dict[str, s
 )
 def test_a_shared_listener(method: str, path: str, headers: dict[str, str], expected: str) -> None:
     assert match(RestServer, method, path, headers) == expected
+
+
+@pytest.mark.parametrize("path", ["/topics", "/topics/t", "/clusters/c/topics/t"])
+def test_a_preflight_is_for_the_v1_v2_api_where_origins_are_allowed(path: str) -> None:
+    sent = {"Origin": "https://a.example", "Access-Control-Request-Method": "POST"}
+    assert match(RestServer, "OPTIONS", path, sent, ("https://a.example",)) == "v1 405"
+    assert match(RestServer, "OPTIONS", path, sent) == "pixy !"
+    assert match(RestServer, "OPTIONS", path, NONE, ("https://a.example",)) == "pixy !"
 
 
 @pytest.mark.parametrize(
