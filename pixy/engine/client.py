@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Literal, Protocol, TypeVar
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
-from actors import Actor, ActorDeadError, ActorRef, Future, MailboxFull, NoAnswer, Request
+from actors import ActorDeadError, ActorRef, MailboxFull, NoAnswer, Request
 from pixy.config.model import Proxy
 from pixy.engine import shares
+from pixy.engine.actor_refs import ATTEMPTS, NO_KEY, ActorRefs, Asked, unless_full
 from pixy.engine.admin import Admin
 from pixy.engine.admin_messages import (
     AdminRequest,
@@ -57,18 +58,8 @@ from pixy.wire.types import RecordHeaders
 logger = logging.getLogger("pixy.engine")
 
 R = TypeVar("R")
-A = TypeVar("A", bound=Actor)
 
-_ATTEMPTS = 3
-_NO_KEY = ""
-"""No configuration key bounds these mailboxes: those of the cluster, and acks to a group."""
 _PERHAPS_WRITTEN = "the topic's producer has failed, the message may or may not be written"
-
-
-class Asked(Protocol):
-    """What can be asked, such as an ``ActorRef``."""
-
-    def ask(self, request: Any, /, *, block: Literal[False]) -> Any: ...
 
 
 class ClusterClient:
@@ -82,8 +73,8 @@ class ClusterClient:
 
     def __init__(self, cluster: Asked, proxy: Proxy, stopping: Callable[[], bool]) -> None:
         self.proxy = proxy
-        self._cluster = cluster
         self._stopping = stopping
+        self._refs = ActorRefs(cluster, stopping, proxy.producer.max_topics)
         self._headers_unsupported = record_headers_unsupported(proxy)
         self._producers: dict[str, ActorRef[TopicProducer]] = {}
         self._groups: dict[str, ActorRef[GroupConsumer]] = {}
@@ -91,7 +82,7 @@ class ClusterClient:
         self._admin_shares = Shares(proxy.max_admin_requests)
         self._fetcher: dict[str, ActorRef[Fetcher]] = {}
         registry: dict[str, ActorRef[Instances]] = {}
-        self.instances = InstanceClient(lambda: self._resolve(registry, "instances", GetInstances()))
+        self.instances = InstanceClient(lambda: self._refs.resolve(registry, "instances", GetInstances()))
         """The consumer instances of the REST API."""
         self.admin = ClusterAdmin(self._ask_admin, proxy.journal.topic)
         """Changes of topics and groups."""
@@ -159,11 +150,11 @@ class ClusterClient:
         if self._stopping():
             raise ShuttingDown
         message = self._produce_message(topic, value, key, headers)
-        for _ in range(_ATTEMPTS):
+        for _ in range(ATTEMPTS):
             ref = self._producers.get(topic)
             if ref is None or not ref.is_alive():
                 try:
-                    ref = await self._resolve(self._producers, topic, GetProducer(topic, patient=False))
+                    ref = await self._refs.resolve(self._producers, topic, GetProducer(topic, patient=False))
                 except UnknownTopic as error:
                     # Nobody waits for the message: as any other that Kafka refuses later.
                     logger.error("%s: an asynchronous message is lost: %s", topic, error)
@@ -175,12 +166,12 @@ class ClusterClient:
                 raise TooManyRequests("producer.channel_buffer_size") from error
             except ActorDeadError:
                 self._producers.pop(topic, None)  # it stopped because it was idle: start another
-        raise self._gone()
+        raise self._refs.gone()
 
     async def _produced(self, topic: str, message: Request[R]) -> R:
         key = "producer.channel_buffer_size"
         try:
-            return await self._with_ref(
+            return await self._refs.ask(
                 self._producers, topic, GetProducer(topic), message, key, repeat=False
             )
         except NoAnswer as error:
@@ -224,13 +215,13 @@ class ClusterClient:
         check_topic(topic)
         group_id(group)
         request = Consume(topic, auto_ack, ack)
-        for _ in range(_ATTEMPTS):
+        for _ in range(ATTEMPTS):
             ref = self._groups.get(group)
             if ref is None or not ref.is_alive():
-                ref = await self._resolve(self._groups, group, GetGroup(group, shares.caller.get()))
+                ref = await self._refs.resolve(self._groups, group, GetGroup(group, shares.caller.get()))
             future = ref.ask(request, block=False)
             try:
-                return await self._reply(future, "consumer.channel_buffer_size")
+                return await unless_full(future, "consumer.channel_buffer_size")
             except ActorDeadError:
                 self._groups.pop(group, None)
             except asyncio.CancelledError:
@@ -260,8 +251,8 @@ class ClusterClient:
         if ref is None or not ref.is_alive():
             raise NotConsumed(group, topic, partition)
         try:
-            await self._reply(
-                ref.ask(AckMessage(topic, partition, offset), block=False, urgent=True), _NO_KEY
+            await unless_full(
+                ref.ask(AckMessage(topic, partition, offset), block=False, urgent=True), NO_KEY
             )
         except ActorDeadError as error:
             raise NotConsumed(group, topic, partition) from error
@@ -328,7 +319,7 @@ class ClusterClient:
             FetchPoolBusy: ``max_fetches`` reads are under way and none ends soon.
         """
         check_topic(read.topic)
-        return await self._with_ref(
+        return await self._refs.ask(
             self._fetcher, "fetcher", GetFetcher(), Fetch(read, shares.caller.get()), "max_waiting_fetches"
         )
 
@@ -336,7 +327,7 @@ class ClusterClient:
         """See :func:`pixy.engine.record_headers.read_headers`."""
         await read_headers(
             messages,
-            lambda wanted: self._with_ref(
+            lambda wanted: self._refs.ask(
                 self._fetcher, "fetcher", GetFetcher(), wanted, "max_waiting_fetches"
             ),
         )
@@ -363,67 +354,6 @@ class ClusterClient:
         if not self._admin_shares.enter(name):
             raise TooManyRequests("max_admin_requests")
         try:
-            return await self._with_ref(self._admin, "admin", GetAdmin(), message, "max_admin_requests")
+            return await self._refs.ask(self._admin, "admin", GetAdmin(), message, "max_admin_requests")
         finally:
             self._admin_shares.leave(name)
-
-    async def _with_ref(
-        self,
-        cache: dict[str, ActorRef[A]],
-        name: str,
-        get: Request[ActorRef[A]],
-        message: Request[R],
-        limit: str,
-        *,
-        repeat: bool = True,
-    ) -> R:
-        """Ask an actor; if it is gone, ask the cluster for another one.
-
-        Args:
-            cache: the refs of actors of this kind, by name.
-            name: of the actor.
-            get: asks the cluster for it.
-            message: for the actor.
-            limit: the configuration key that a full mailbox is reported with.
-            repeat: ask another one also if the first has begun with the message. NoAnswer is raised if not.
-        """
-        for _ in range(_ATTEMPTS):
-            ref = await self._resolve(cache, name, get)
-            try:
-                return await self._reply(ref.ask(message, block=False), limit)
-            except NoAnswer:
-                cache.pop(name, None)
-                if not repeat:
-                    raise
-            except ActorDeadError:
-                cache.pop(name, None)
-        raise self._gone()
-
-    async def _resolve(
-        self, cache: dict[str, ActorRef[A]], name: str, get: Request[ActorRef[A]]
-    ) -> ActorRef[A]:
-        ref = cache.get(name)
-        if ref is not None and ref.is_alive():
-            return ref
-        try:
-            found: ActorRef[A] = await self._reply(self._cluster.ask(get, block=False), _NO_KEY)
-        except ActorDeadError as error:
-            raise self._gone() from error
-        if len(cache) > self.proxy.producer.max_topics:
-            cache.clear()  # most of them stopped long ago
-        cache[name] = found
-        return found
-
-    @staticmethod
-    def _reply(future: Future[R], limit: str) -> Coroutine[Any, Any, R]:
-        return _unless_full(future, limit)
-
-    def _gone(self) -> PixyError:
-        return ShuttingDown() if self._stopping() else Unavailable("restarting, try again")
-
-
-async def _unless_full(future: Future[R], limit: str) -> R:
-    try:
-        return await future
-    except MailboxFull as error:
-        raise TooManyRequests(limit) from error

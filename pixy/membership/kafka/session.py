@@ -47,9 +47,9 @@ class KafkaSession(FetchingSession):
         self._partitions.subscribed(topics)
         if not topics:
             self._assigned = False
-            self._partitions.left()
+            self._partitions.beginnings.left()
         elif not self._assigned:
-            self._partitions.before_joining(
+            self._partitions.beginnings.before_joining(
                 {each: count for each, count in topics.items() if each not in self._topics}
             )
         self._topics = topics
@@ -61,7 +61,7 @@ class KafkaSession(FetchingSession):
 
     def _step(self) -> None:
         if not self._assigned:
-            self._partitions.ask_before_joining()
+            self._partitions.beginnings.ask()
         super()._step()
         if self._removed.unnoticed and not self._closing:
             raise removed(self._removed.unnoticed)

@@ -19,13 +19,13 @@ from pixy.kafka.errors import not_fetched, translate
 from pixy.kafka.flow import FlowControl
 from pixy.kafka.group_offsets import GroupOffsets
 from pixy.kafka.partition_logs import Log
-from pixy.kafka.topics import Topics, differ
+from pixy.kafka.topics import Topics
 from pixy.membership import Assigned, AssignedPartition, Event, Fetched, Lost
+from pixy.membership.kafka.beginnings import Beginnings
 from pixy.membership.kafka.recreated import begin_anew, recreated
 from pixy.membership.kafka.start_lookups import MOST, Found, StartLookups
 from pixy.membership.kafka.unheard import Unheard
 from pixy.membership.kafka.waiting_partitions import Waiting, WaitingPartitions
-from pixy.membership.start_position import resolve_start
 from pixy.wire.schema import NULL_UUID
 from pixy.wire.types import TopicPartition
 
@@ -33,7 +33,6 @@ logger = logging.getLogger("pixy.membership")
 
 _EPOCHS = itertools.count(1)
 """Of all sessions of the process: a message from an earlier session cannot pass for one of the present session."""
-_ASK_AGAIN = 1.0
 _COMPARE_IDS = 5.0
 """Seconds after which the ids of the topics are compared, if no commit has done so."""
 
@@ -92,63 +91,15 @@ class SessionPartitions:
             lambda: command(self._begin),
             lambda: command(self._looked_up),
         )
-        self._ids: dict[str, uuid.UUID] = {}
-        """The id under which this session's client has met each topic first."""
-        self._made_again: set[str] = set()
-        """The topics of which it has met another id since."""
         self._unheard = Unheard()
         self._compare_at = self._changed_at = 0.0
         """When to compare the ids of topics, and when the last one of them was learned."""
-        self._known: dict[str, int] = {}
-        """The number of partitions that each topic had when it was subscribed to."""
-        self._established: set[str] = set()
-        """The topics that the group had offsets of before this member joined."""
-        self._unasked: dict[str, int] = {}
-        """Those of which that is not known. If it never is, they count as such: no message may be skipped."""
-        self._ask_at = 0.0
-        self._first_ids: dict[str, uuid.UUID] = {}
-        """The id that each topic had when its first partition was fetched."""
+        self.beginnings = Beginnings(conf, lookups)
 
     def subscribed(self, topics: Mapping[str, int]) -> None:
         """Note how many partitions the topics have when they are subscribed to."""
-        for topic in [each for each in self._known if each not in topics]:
-            del self._known[topic]
-            self._unasked.pop(topic, None)
-            self._first_ids.pop(topic, None)
+        for topic in self.beginnings.subscribed(topics):
             self._waiting.forget(topic)
-        for topic, partitions in topics.items():
-            self._known.setdefault(topic, partitions)
-
-    def before_joining(self, topics: Mapping[str, int]) -> None:
-        """Look up which topics the group has offsets of. Call it before the member has joined. Blocks for a moment.
-
-        In the group's first generation no member commits anything before all have joined. So what is found now was
-        committed before that, by another tool or under another membership, and not by a member that begins beside us.
-
-        Args:
-            topics: with their numbers of partitions; those that were asked for before stay known.
-        """
-        if self._conf.initial_offset == "newest":
-            self._unasked |= {topic: count for topic, count in topics.items() if count}
-            self.ask_before_joining()
-
-    def ask_before_joining(self) -> None:
-        """Look up what the coordinator has not answered yet, if anything; at most once a second."""
-        now = time.monotonic()
-        if not self._unasked or now < self._ask_at:
-            return
-        known = [(topic, number) for topic, count in self._unasked.items() for number in range(count)]
-        established = self._lookups.established(known)
-        if established is None:
-            self._ask_at = now + _ASK_AGAIN
-        else:
-            self._established |= established
-            self._unasked.clear()
-
-    def left(self) -> None:
-        """The member leaves the group; it may join again."""
-        self._established.clear()
-        self._unasked.clear()
 
     def next_epoch(self) -> int:
         """A number that no assignment and no seek has had, of any session. Thread-safe."""
@@ -196,7 +147,7 @@ class SessionPartitions:
         Args:
             partitions: those that are being revoked.
         """
-        starts = (self._start_of(*each) for each in self._waiting.last(partitions))
+        starts = (self.beginnings.of(*each) for each in self._waiting.last(partitions))
         # One that follows from a committed offset is found again from that. The metadata counts from there, too: committed
         # with this position, it would acknowledge other messages.
         return tuple(
@@ -227,7 +178,7 @@ class SessionPartitions:
         self._watch({partition: offset})
 
     def _watch(self, starts: Mapping[TopicPartition, int]) -> None:
-        made_again = {each: offset for each, offset in starts.items() if each[0] in self._made_again}
+        made_again = {each: offset for each, offset in starts.items() if each[0] in self.beginnings.made_again}
         self._unheard.started(made_again, time.monotonic())
 
     # -- fetched --------------------------------------------------------------------------------------
@@ -340,7 +291,7 @@ class SessionPartitions:
             if waiting.again:
                 self._begin_again(partition, found)
             else:
-                start = self._start_of(partition, waiting, found)
+                start = self.beginnings.of(partition, waiting, found)
                 self._fetching[partition] = _Fetching(start.epoch, start.position, found.log.topic_id)
                 begun.append(start)
         if begun:
@@ -352,35 +303,6 @@ class SessionPartitions:
             self._flow.assigned(starts)
             self._watch(starts)
             self._post(Assigned(tuple(begun)))
-
-    def _start_of(self, partition: TopicPartition, waiting: Waiting, found: Found) -> AssignedPartition:
-        topic, number = partition
-        # A partition that was added, or a topic that was made, since the group knows the topic begins at its oldest
-        # message: ``newest`` is for what a new group does not want to see. In the group's first generation an offset
-        # of another partition proves nothing: another member may just have committed its beginning.
-        # Unless it was there before this one joined.
-        log = found.log
-        if differ(self._ids.setdefault(topic, log.topic_id), log.topic_id):
-            self._made_again.add(topic)
-        added = (
-            number >= self._known.get(topic, number + 1)
-            or (
-                found.established
-                and (not waiting.first or topic in self._established or topic in self._unasked)
-            )
-            or differ(self._first_ids.setdefault(topic, log.topic_id), log.topic_id)
-        )
-        start = resolve_start(
-            None if waiting.oldest else found.committed.offset,
-            log.oldest,
-            log.end,
-            from_oldest=waiting.oldest or added or self._conf.initial_offset == "oldest",
-            stable=log.newest(),
-        )
-        metadata = "" if start.base is None else found.committed.metadata
-        return AssignedPartition(
-            topic, number, start.position, metadata, waiting.epoch, start.new, start.base, log.end
-        )
 
     def _begin_again(self, partition: TopicPartition, found: Found) -> None:
         """Go on after an offset that was out of range."""

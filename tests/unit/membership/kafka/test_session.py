@@ -484,7 +484,7 @@ async def test_a_partition_that_is_not_fetched_ends_the_session_though_others_ar
     monkeypatch.setattr(
         case.lookups, "logs", lambda wanted, found: found(dict.fromkeys(wanted, log)), raising=False
     )
-    case.session._partitions._made_again.add(TOPIC)
+    case.session._partitions.beginnings.made_again.add(TOPIC)
     await case.join()
     for offset in range(1000):  # it never runs dry
         case.poll(FakeMessage(1, offset))

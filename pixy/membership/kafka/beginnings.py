@@ -1,0 +1,133 @@
+"""Where an assigned partition begins that the group has no offset of, in Kafka's own groups.
+
+A part of the session, in its thread. A partition that was added since the group knows the topic, or whose topic was made since,
+begins at its oldest message: ``newest`` is for what a new group does not want to see.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Mapping
+
+from pixy.config.model import Consumer
+from pixy.kafka.topics import differ
+from pixy.membership import AssignedPartition
+from pixy.membership.kafka.start_lookups import Found, StartLookups
+from pixy.membership.kafka.waiting_partitions import Waiting
+from pixy.membership.start_position import resolve_start
+from pixy.wire.types import TopicPartition
+
+_ASK_AGAIN = 1.0
+"""Seconds between two attempts to learn which topics the group has offsets of."""
+
+
+class Beginnings:
+    """What one session knows of its topics.
+
+    Args:
+        conf: its ``initial_offset`` decides for new groups.
+        lookups: ask the coordinator.
+
+    Attributes:
+        made_again: the topics of which this session's client has met more than one id.
+    """
+
+    def __init__(self, conf: Consumer, lookups: StartLookups) -> None:
+        self._conf = conf
+        self._lookups = lookups
+        self._ids: dict[str, uuid.UUID] = {}
+        """The id under which this session's client has met each topic first."""
+        self.made_again: set[str] = set()
+        self._known: dict[str, int] = {}
+        """The number of partitions that each topic had when it was subscribed to."""
+        self._first_ids: dict[str, uuid.UUID] = {}
+        """The id that each topic had when its first partition was fetched, since it was subscribed to."""
+        self._established: set[str] = set()
+        """The topics that the group had offsets of before this member joined."""
+        self._unasked: dict[str, int] = {}
+        """Those of which that is not known. If it never is, they count as such: no message may be skipped."""
+        self._ask_at = 0.0
+
+    def subscribed(self, topics: Mapping[str, int]) -> list[str]:
+        """Note how many partitions the topics have when they are subscribed to. Return those that no longer are."""
+        gone = [each for each in self._known if each not in topics]
+        for topic in gone:
+            del self._known[topic]
+            self._unasked.pop(topic, None)
+            self._first_ids.pop(topic, None)
+        for topic, partitions in topics.items():
+            self._known.setdefault(topic, partitions)
+        return gone
+
+    def before_joining(self, topics: Mapping[str, int]) -> None:
+        """Look up which topics the group has offsets of. Call it before the member has joined. Blocks for a moment.
+
+        In the group's first generation no member commits anything before all have joined. So what is found now was
+        committed before that, by another tool or under another membership, and not by a member that begins beside us.
+
+        Args:
+            topics: with their numbers of partitions; those that were asked for before stay known.
+        """
+        if self._conf.initial_offset == "newest":
+            self._unasked |= {topic: count for topic, count in topics.items() if count}
+            self.ask()
+
+    def ask(self) -> None:
+        """Look up what the coordinator has not answered yet, if anything; at most once a second."""
+        now = time.monotonic()
+        if not self._unasked or now < self._ask_at:
+            return
+        known = [(topic, number) for topic, count in self._unasked.items() for number in range(count)]
+        established = self._lookups.established(known)
+        if established is None:
+            self._ask_at = now + _ASK_AGAIN
+        else:
+            self._established |= established
+            self._unasked.clear()
+
+    def left(self) -> None:
+        """The member leaves the group; it may join again."""
+        self._established.clear()
+        self._unasked.clear()
+
+    def of(self, partition: TopicPartition, waiting: Waiting, found: Found) -> AssignedPartition:
+        """Return where a partition begins.
+
+        Args:
+            partition: which.
+            waiting: its assignment.
+            found: its log, and what the group has committed.
+        """
+        topic, number = partition
+        log = found.log
+        if differ(self._ids.setdefault(topic, log.topic_id), log.topic_id):
+            self.made_again.add(topic)
+        start = resolve_start(
+            None if waiting.oldest else found.committed.offset,
+            log.oldest,
+            log.end,
+            from_oldest=waiting.oldest
+            or self._is_added(partition, waiting, found)
+            or self._conf.initial_offset == "oldest",
+            stable=log.newest(),
+        )
+        metadata = "" if start.base is None else found.committed.metadata
+        return AssignedPartition(
+            topic, number, start.position, metadata, waiting.epoch, start.new, start.base, log.end
+        )
+
+    def _is_added(self, partition: TopicPartition, waiting: Waiting, found: Found) -> bool:
+        topic, number = partition
+        if number >= self._known.get(topic, number + 1):
+            return True
+        # In the group's first generation an offset of another partition proves nothing: another member may just have
+        # committed its beginning. Unless it was there before this one joined.
+        known = not waiting.first or topic in self._established or topic in self._unasked
+        log = found.log
+        return (found.established and known) or differ(
+            self._first_ids.setdefault(topic, log.topic_id), log.topic_id
+        )
+
+
+__all__ = ["Beginnings"]
