@@ -251,9 +251,7 @@ class ClusterClient:
         if ref is None or not ref.is_alive():
             raise NotConsumed(group, topic, partition)
         try:
-            await unless_full(
-                ref.ask(AckMessage(topic, partition, offset), block=False, urgent=True), NO_KEY
-            )
+            await unless_full(ref.ask(AckMessage(topic, partition, offset), block=False, urgent=True), NO_KEY)
         except ActorDeadError as error:
             raise NotConsumed(group, topic, partition) from error
 

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,7 @@ from pixy.engine.cluster_messages import (
 )
 from pixy.engine.consume.group_consumer import GroupConsumer
 from pixy.engine.consume.group_messages import GroupLeaving, GroupStarted, Leave, Owned
+from pixy.engine.consume.groups import Groups
 from pixy.engine.fetcher import Fetcher
 from pixy.engine.instances.messages import InstanceSpec
 from pixy.engine.instances.registry import CloseInstances, CountInstances, Instances
@@ -37,7 +38,6 @@ from pixy.engine.produce.partitioner import LIBRDKAFKA_PARTITIONER
 from pixy.engine.produce.pending_records import ProducerLife
 from pixy.engine.produce.settling import Settler
 from pixy.engine.produce.topic_producer import TopicProducer
-from pixy.engine.shares import part
 from pixy.engine.topic_lookups import TopicLookups
 from pixy.errors import (
     Disabled,
@@ -80,14 +80,6 @@ class _ClientFailed:
     error: Exception
 
 
-@dataclass(slots=True)
-class _Group:
-    ref: ActorRef[GroupConsumer]
-    caller: str
-    leaving: bool = False
-    waiting: list[Future[Any]] = field(default_factory=list)
-
-
 class Cluster(Actor):
     """Child of the service.
 
@@ -117,7 +109,7 @@ class Cluster(Actor):
         self._journal: Journal | None = None
         self._journal_writer: ActorRef[Any] | None = None
         self._producers: dict[str, ActorRef[TopicProducer]] = {}
-        self._groups: dict[str, _Group] = {}
+        self._groups = Groups(self._spawn_group, proxy.consumer.max_groups)
         self._draining = False
         self._lookups: TopicLookups
         self._zookeeper: ZooKeeperGroups | None = None
@@ -209,14 +201,7 @@ class Cluster(Actor):
         for topic, producer in tuple(self._producers.items()):
             if producer is ref:
                 del self._producers[topic]
-        for name, group in tuple(self._groups.items()):
-            if group.ref is ref:
-                del self._groups[name]
-                for reply in group.waiting:
-                    try:
-                        reply.try_set(self._group(name, group.caller))
-                    except PixyError as error:
-                        reply.try_fail(error)
+        self._groups.stopped(ref)
 
     # -- producing ------------------------------------------------------------------------------
 
@@ -301,23 +286,10 @@ class Cluster(Actor):
             raise Disabled
         if self._zookeeper is not None:
             check_name(request.group)
-        group = self._groups.get(request.group)
-        if group is not None and group.leaving:
-            group.waiting.append(self.take_reply())
-            return None
-        return self._group(request.group, request.caller)
+        return self._groups.get(request.group, request.caller, self.take_reply)
 
-    def _group(self, name: str, caller: str) -> ActorRef[GroupConsumer]:
-        group = self._groups.get(name)
-        if group is not None:
-            return group.ref
-        if self._draining:
-            raise ShuttingDown
-        most = self._proxy.consumer.max_groups
-        own = sum(each.caller == caller for each in self._groups.values()) if caller else 0
-        if len(self._groups) >= most or own >= part(most):
-            raise TooManyRequests("consumer.max_groups")
-        ref = self.spawn(
+    def _spawn_group(self, name: str) -> ActorRef[GroupConsumer]:
+        return self.spawn(
             GroupConsumer,
             name,
             self._proxy,
@@ -327,8 +299,6 @@ class Cluster(Actor):
             self._journal,
             name=self.free_name(name),
         )
-        self._groups[name] = _Group(ref, caller)
-        return ref
 
     def _session(self, group: str, post: Callable[[Event], None]) -> Session:
         if self._zookeeper is not None:
@@ -337,18 +307,11 @@ class Cluster(Actor):
 
     @handles(GroupLeaving)
     def _group_leaving(self, message: GroupLeaving) -> None:
-        group = self._groups.get(message.group)
-        if group is not None:
-            group.leaving = True
+        self._groups.leaving(message.group)
 
     @handles(GroupStarted)
     def _group_started(self, message: GroupStarted) -> None:
-        group = self._groups.get(message.group)
-        if group is not None and group.leaving:  # it has failed meanwhile, and begun anew
-            group.leaving = False
-            waiting, group.waiting = group.waiting, []
-            for reply in waiting:
-                reply.try_set(group.ref)
+        self._groups.started(message.group)
 
     @handles(IsIdle)
     async def _is_idle(self, _query: IsIdle) -> bool:
@@ -360,9 +323,9 @@ class Cluster(Actor):
     @handles(OwnGroups)
     async def _own_groups(self, _query: OwnGroups) -> dict[str, dict[str, list[int]]]:
         own: dict[str, dict[str, list[int]]] = {}
-        for name, group in tuple(self._groups.items()):
+        for name, ref in self._groups.refs().items():
             try:
-                own[name] = await group.ref.ask(Owned(), block=False, urgent=True)
+                own[name] = await ref.ask(Owned(), block=False, urgent=True)
             except ActorDeadError:
                 continue
         return own
@@ -411,13 +374,13 @@ class Cluster(Actor):
     @handles(DrainCluster)
     def _drain(self, _request: DrainCluster) -> int:
         if not self._draining:
-            self._draining = True
+            self._draining = self._groups.closed = True
             self.start_task(self._drain_all(self.take_reply()))
         return 0  # an earlier request reports what is given up
 
     async def _drain_all(self, reply: Future[Any]) -> None:
         until = self.system.loop.time() + self._proxy.producer.shutdown_timeout
-        groups = [group.ref.ask(Leave(), block=False, urgent=True) for group in self._groups.values()]
+        groups = [ref.ask(Leave(), block=False, urgent=True) for ref in self._groups.refs().values()]
         producers = [
             ref.ask(DrainProducer(), block=False) for ref in self._producers.values() if ref.is_alive()
         ]

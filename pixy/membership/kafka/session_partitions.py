@@ -178,7 +178,9 @@ class SessionPartitions:
         self._watch({partition: offset})
 
     def _watch(self, starts: Mapping[TopicPartition, int]) -> None:
-        made_again = {each: offset for each, offset in starts.items() if each[0] in self.beginnings.made_again}
+        made_again = {
+            each: offset for each, offset in starts.items() if each[0] in self.beginnings.made_again
+        }
         self._unheard.started(made_again, time.monotonic())
 
     # -- fetched --------------------------------------------------------------------------------------

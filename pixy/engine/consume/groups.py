@@ -1,0 +1,110 @@
+"""The groups of one cluster, by name: bounded in all and for each caller, and found again while they leave.
+
+A part of the cluster's actor, not an actor: it runs inside the actor's handlers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from actors import ActorRef, Future
+from pixy.engine.consume.group_consumer import GroupConsumer
+from pixy.engine.shares import part
+from pixy.errors import PixyError, ShuttingDown, TooManyRequests
+
+Ref = ActorRef[GroupConsumer]
+
+
+@dataclass(slots=True)
+class _Group:
+    ref: Ref
+    caller: str
+    leaving: bool = False
+    waiting: list[Future[Any]] = field(default_factory=list)
+    """Who has asked for it since it began to leave."""
+
+
+class Groups:
+    """Starts a group for whoever asks first.
+
+    Args:
+        spawn: starts a group's actor.
+        most: ``consumer.max_groups``.
+
+    Attributes:
+        closed: no group is started any more.
+    """
+
+    def __init__(self, spawn: Callable[[str], Ref], most: int) -> None:
+        self._spawn = spawn
+        self._most = most
+        self._groups: dict[str, _Group] = {}
+        self.closed = False
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def refs(self) -> dict[str, Ref]:
+        """The groups' actors by the groups' names."""
+        return {name: group.ref for name, group in self._groups.items()}
+
+    def get(self, name: str, caller: str, take_reply: Callable[[], Future[Any]]) -> Ref | None:
+        """Return a group's actor, started if need be; None if the reply was taken, because the group is leaving.
+
+        Args:
+            name: of the group.
+            caller: whose share of all groups it counts against; empty for nobody's.
+            take_reply: takes the reply of the request.
+
+        Raises:
+            TooManyRequests: there are too many groups, in all or of the caller.
+            ShuttingDown: no group is started any more.
+        """
+        group = self._groups.get(name)
+        if group is not None and group.leaving:
+            group.waiting.append(take_reply())
+            return None
+        return self._find(name, caller)
+
+    def _find(self, name: str, caller: str) -> Ref:
+        group = self._groups.get(name)
+        if group is not None:
+            return group.ref
+        if self.closed:
+            raise ShuttingDown
+        own = sum(each.caller == caller for each in self._groups.values()) if caller else 0
+        if len(self._groups) >= self._most or own >= part(self._most):
+            raise TooManyRequests("consumer.max_groups")
+        ref = self._spawn(name)
+        self._groups[name] = _Group(ref, caller)
+        return ref
+
+    def leaving(self, name: str) -> None:
+        """A group takes no more requests: who asks for it waits for the next one of its name."""
+        if (group := self._groups.get(name)) is not None:
+            group.leaving = True
+
+    def started(self, name: str) -> None:
+        """A group takes requests. If it was leaving, it has failed meanwhile, and begun anew."""
+        group = self._groups.get(name)
+        if group is not None and group.leaving:
+            group.leaving = False
+            waiting, group.waiting = group.waiting, []
+            for reply in waiting:
+                reply.try_set(group.ref)
+
+    def stopped(self, ref: ActorRef[Any]) -> None:
+        """Forget a group that has stopped; start it again if somebody waits for it."""
+        for name, group in tuple(self._groups.items()):
+            if group.ref is ref:
+                del self._groups[name]
+                for reply in group.waiting:
+                    try:
+                        reply.try_set(self._find(name, group.caller))
+                    except PixyError as error:
+                        reply.try_fail(error)
+
+
+__all__ = ["Groups"]

@@ -1,0 +1,75 @@
+"""The groups of a cluster: who asks for one that leaves, and their bounds."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from actors import Future
+from pixy.engine.consume.groups import Groups
+from pixy.errors import ShuttingDown, TooManyRequests
+
+
+class Case:
+    """Groups whose actors are plain objects."""
+
+    def __init__(self, most: int = 8) -> None:
+        self.spawned: list[str] = []
+        self.groups = Groups(self._spawn, most)
+
+    def _spawn(self, name: str) -> Any:
+        self.spawned.append(name)
+        return object()
+
+    def get(self, name: str, caller: str = "") -> Any:
+        """Ask for a group; return its actor, or the reply that waits."""
+        reply: Future[Any] = Future()
+        return self.groups.get(name, caller, lambda: reply) or reply
+
+
+def test_who_asks_for_a_group_that_leaves_gets_the_next_one() -> None:
+    case = Case()
+    first = case.get("g")
+    assert case.get("g") is first and case.spawned == ["g"]
+    case.groups.leaving("g")
+    waiting = case.get("g")
+    assert not waiting.done()
+    case.groups.stopped(first)
+    second = waiting.value()
+    assert second is not first and case.get("g") is second and case.spawned == ["g", "g"]
+
+
+def test_who_asks_for_a_group_that_fails_while_it_leaves_gets_its_next_life() -> None:
+    """It is the same actor, and has not stopped: nobody else would ever answer."""
+    case = Case()
+    first = case.get("g")
+    case.groups.leaving("g")
+    waiting = case.get("g")
+    case.groups.started("g")
+    assert waiting.value() is first and case.get("g") is first
+
+
+def test_groups_are_bounded_in_all_and_for_each_caller() -> None:
+    case = Case(most=4)
+    for number in range(3):
+        case.get(f"a{number}", "a")
+    with pytest.raises(TooManyRequests):
+        case.get("a3", "a")
+    case.get("b0", "b")
+    with pytest.raises(TooManyRequests):
+        case.get("c0", "c")
+    assert len(case.groups) == 4 and set(case.groups.refs()) == {"a0", "a1", "a2", "b0"}
+
+
+def test_a_cluster_that_drains_starts_no_group() -> None:
+    case = Case()
+    first = case.get("g")
+    case.groups.leaving("g")
+    waiting = cast("Future[Any]", case.get("g"))
+    case.groups.closed = True
+    with pytest.raises(ShuttingDown):
+        case.get("other")
+    case.groups.stopped(first)
+    with pytest.raises(ShuttingDown):
+        waiting.get(timeout=0)
