@@ -51,47 +51,6 @@ async def consume_until(
     return found
 
 
-@pytest.mark.timeout(240)
-async def test_losing_a_broker_loses_no_acknowledged_message(kafka3: Cluster, name: str) -> None:
-    """Clients produce and consume while one of three brokers is killed and comes back."""
-    kafka3.create_topic(name, 6)
-    config = make_config(kafka3.bootstrap(), long_polling_timeout=1.0)
-    async with serving(config) as daemon:
-        acknowledged: set[bytes] = set()
-        stop = asyncio.Event()
-
-        async def produce(worker: int) -> None:
-            number = 0
-            while not stop.is_set():
-                value = b"%d-%d" % (worker, number)
-                try:
-                    await daemon.produce(name, value)
-                    acknowledged.add(value)
-                except grpc.RpcError as error:
-                    assert error.code() is grpc.StatusCode.INTERNAL, error
-                number += 1
-                await asyncio.sleep(0.02)
-
-        producers = [asyncio.ensure_future(produce(worker)) for worker in range(4)]
-
-        async def count() -> int:
-            return len(acknowledged)
-
-        await eventually(count, lambda count: count > 200)
-        found = await consume_until(daemon, name, name, set(list(acknowledged)[:50]))
-        kafka3.kill(2)
-        before = len(acknowledged)
-        await eventually(count, lambda count: count > before + 300, within=60)
-        kafka3.start(2)
-        await asyncio.to_thread(kafka3.wait_ready)
-        before = len(acknowledged)
-        await eventually(count, lambda count: count > before + 200, within=60)
-        stop.set()
-        await asyncio.gather(*producers)
-        found += await consume_until(daemon, name, name, acknowledged - set(found))
-        assert acknowledged <= set(found)
-
-
 async def test_a_frozen_broker_does_not_block_the_loop(kafka: Cluster, name: str) -> None:
     """While Kafka answers nothing, requests that do not need it are answered and no callback waits."""
     kafka.create_topic(name)
