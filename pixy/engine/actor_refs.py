@@ -28,7 +28,7 @@ class ActorRefs:
     Args:
         cluster: the ``ActorRef[Cluster]``, or what starts it.
         stopping: whether the engine stops: then an actor that is gone does not come back.
-        most: entries of a cache beyond which it is emptied.
+        most: entries of a cache beyond which actors that have stopped are dropped from it.
     """
 
     def __init__(self, cluster: Asked, stopping: Callable[[], bool], most: int) -> None:
@@ -80,7 +80,8 @@ class ActorRefs:
         except ActorDeadError as error:
             raise self.gone() from error
         if len(cache) > self._most:
-            cache.clear()  # most of them stopped long ago
+            for gone in [each for each, known in cache.items() if not known.is_alive()]:
+                del cache[gone]
         cache[name] = found
         return found
 

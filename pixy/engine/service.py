@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -189,11 +190,13 @@ class Service(Actor):
         self._draining = True
         lost = 0
         for listener in self._listeners:
-            await listener.ask(Draining(), block=False)
+            with suppress(ActorDeadError):  # whatever fails now, the others drain
+                await listener.ask(Draining(), block=False)
         clusters = (*self._clusters.values(), *self._identities)
         drained = [ref.ask(DrainCluster(), block=False) for ref in clusters]
         for reply in drained:
-            lost += await reply
+            with suppress(ActorDeadError):
+                lost += await reply
         for listener in reversed(self._listeners):
             await listener.stop(block=False)
         return lost

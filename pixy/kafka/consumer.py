@@ -59,6 +59,8 @@ class ConsumerClient:
         except RuntimeError as error:
             # Each takes a key of the C library's thread-local storage, of which there are 1024.
             raise Unavailable(f"this process has as many Kafka clients as it can have: {error}") from error
+        except KafkaException as error:  # librdkafka refuses a value of the configuration
+            raise translate(error) from error
         self._offsets = GroupOffsets(settings, settings["group.id"])
         self._on_commit = committed
         self._under_way: threading.Thread | None = None

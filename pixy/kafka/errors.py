@@ -104,6 +104,17 @@ TRANSIENT_CODES = frozenset(
 )
 """Errors that pass within seconds, after a broker's start or an election."""
 
+GROUP_REFUSED_CODES = frozenset(
+    {
+        _KafkaError.GROUP_AUTHORIZATION_FAILED,
+        _KafkaError.INCONSISTENT_GROUP_PROTOCOL,
+        _KafkaError.INVALID_GROUP_ID,
+        _KafkaError.INVALID_SESSION_TIMEOUT,
+        _KafkaError.GROUP_MAX_SIZE_REACHED,
+    }
+)
+"""Why a coordinator does not let a member in. librdkafka reports them, which are not fatal to it, and asks again for ever."""
+
 AUTH_CODES = frozenset(
     {
         _KafkaError.TOPIC_AUTHORIZATION_FAILED,

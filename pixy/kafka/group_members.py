@@ -65,9 +65,10 @@ class DescribedGroup:
     consumers: bool = field(default=True, compare=False)
     """Whether its members, if it has any, are consumers, and not those of Kafka Connect or another program."""
 
-    def behind(self, member_id: str) -> bool:
-        """Return whether a member has not taken over the group's assignment."""
-        return any(each.member_id == member_id and each.epoch < self.epoch for each in self.members)
+    def behind(self, member_id: str) -> int | None:
+        """Return the epoch of a member that has not taken over the group's assignment; None if it has."""
+        epochs = (each.epoch for each in self.members if each.member_id == member_id)
+        return next((epoch for epoch in epochs if epoch < self.epoch), None)
 
 
 _Described = dict[str, DescribedGroup]

@@ -143,10 +143,16 @@ def consumer(proxy: Proxy, group: str) -> Settings:
     settings = {
         **claimed_consumer(proxy, group),
         **_protocol(proxy, conf.session_timeout, conf.heartbeat_interval),
+        # librdkafka wants it no shorter than the session; and no drain, which no poll interrupts, may outlast it.
+        "max.poll.interval.ms": max(_MAX_POLL, _ms(conf.session_timeout), _ms(conf.drain_timeout) + 60_000),
     }
     if conf.group_instance_id:
         settings["group.instance.id"] = conf.group_instance_id
     return settings
+
+
+_MAX_POLL = 300_000
+"""librdkafka's own default, in milliseconds: a member that does not poll for so long leaves its group."""
 
 
 def _protocol(proxy: Proxy, session_timeout: float, heartbeat_interval: float) -> Settings:
@@ -188,7 +194,7 @@ def claimed_consumer(proxy: Proxy, group: str) -> Settings:
         "fetch.queue.backoff.ms": 10,
         "fetch.message.max.bytes": conf.fetch_max_bytes,
         "queued.max.messages.kbytes": conf.prefetch_max_bytes // 1024,
-        "max.poll.interval.ms": 300_000,
+        "max.poll.interval.ms": _MAX_POLL,
     }
 
 
@@ -247,7 +253,7 @@ def instance(proxy: Proxy, group: str, name: str, reset: str, isolation: str) ->
         "fetch.message.max.bytes": conf.fetch_max_bytes,
         "queued.min.messages": conf.prefetch_max_messages,
         "queued.max.messages.kbytes": conf.prefetch_max_bytes // 1024,
-        "max.poll.interval.ms": 300_000,
+        "max.poll.interval.ms": max(_MAX_POLL, _ms(conf.session_timeout)),
         "enable.metrics.push": False,
     }
 

@@ -50,6 +50,13 @@ _DRAIN_GRACE = 0.25
 """Seconds beyond ``drain_timeout`` for an owner's report. A session waits for longer: half a second."""
 
 
+class _Begin:
+    """What is handled before this was sent in an earlier life."""
+
+
+_EVENTS = (Assigned, Committed, Fetched, Lost, Revoked, SessionFailed)
+
+
 class GroupConsumer(Actor):
     """Child of the cluster; parent of the committer and of one owner per partition.
 
@@ -97,6 +104,8 @@ class GroupConsumer(Actor):
 
     def on_start(self) -> None:
         """Open the session; it joins the group with the first topic."""
+        self.become(self._before_begin)
+        self.actor_ref.tell(_Begin(), urgent=True)
         self._session = RejoiningSession(self._session_factory, self._group, self._post)
         self._committer = self.spawn(
             OffsetCommitter,
@@ -115,20 +124,34 @@ class GroupConsumer(Actor):
         )
         self._cluster.notify(GroupStarted(self._group), urgent=True)
         self.set_timer("unused", self._conf.subscription_timeout, Unused())
+        try:
+            self._session.reopen()
+        except PixyError as error:
+            self._post(SessionFailed(error))
 
     async def on_stop(self) -> None:  # type: ignore[override]
         """Commit and leave the group, whatever the reason of the stop."""
         self._refuse(tuple(self._subscriptions.drain()), ShuttingDown())
+        self._session.mute()
         await self._session.close(self._partitions.positions(), _LEAVE_TIMEOUT)
 
     async def on_failure(self, *_exc_info: Any) -> None:  # type: ignore[override]
         """Commit what was acknowledged, because the next life begins there, and leave the group."""
         if hasattr(self, "_session"):
             commits = self._partitions.positions() if hasattr(self, "_partitions") else ()
+            self._session.mute()
             await self._session.close(commits, _LEAVE_TIMEOUT)
 
     def _post(self, event: Event) -> None:
         self.actor_ref.notify(event, urgent=True)
+
+    def _before_begin(self, message: Any) -> Any:
+        """Ignore what an earlier life's session had posted: its partitions are not this life's."""
+        if isinstance(message, _Begin):
+            self.unbecome()
+        elif not isinstance(message, _EVENTS):
+            return self.on_receive(message)
+        return None
 
     # -- requests ---------------------------------------------------------------------------------
 
@@ -234,7 +257,7 @@ class GroupConsumer(Actor):
     def _revoked(self, event: Revoked) -> None:
         self._give_up_release(self._unreleased)
         self._revoking, self._unreleased = event, set(event.partitions)
-        self._drain(event.partitions, self._conf.drain_timeout)
+        self._drain(event.partitions, self._conf.drain_timeout, "release")
 
     def _give_up_release(self, partitions: Iterable[TopicPartition]) -> None:
         """Drop those that still drain: the session is past its wait for their release, without a commit."""
@@ -245,25 +268,41 @@ class GroupConsumer(Actor):
         if given_up:
             self._partitions.lose(tuple(given_up))
 
-    def _drain(self, partitions: tuple[TopicPartition, ...], timeout: float) -> None:
-        self.set_timer("drain", timeout + _DRAIN_GRACE, DrainOverdue())
+    def _drain(self, partitions: tuple[TopicPartition, ...], timeout: float, why: str = "drain") -> None:
+        self.set_timer(why, timeout + _DRAIN_GRACE, DrainOverdue(partitions))
         self._partitions.drain(partitions, timeout)
+        self._release_drained()
+
+    def _release_drained(self) -> None:
+        """Release the revoked partitions once all of them have drained, whatever else drains because the group leaves."""
+        if self._revoking is None:
+            return
+        commits = self._partitions.take_drained(self._unreleased)
+        if commits is not None:
+            revoked, self._revoking = self._revoking, None
+            self._unreleased.clear()
+            self.cancel_timer("release")
+            self._session.release(revoked, commits)
 
     @handles(DrainOverdue)
-    def _drain_overdue(self, _message: DrainOverdue) -> None:
-        self._partitions.end_drains()
+    def _drain_overdue(self, message: DrainOverdue) -> None:
+        self._partitions.end_drains(message.partitions)
+        self._release_drained()
 
     @handles(Lost)
     def _lost(self, event: Lost) -> None:
         logger.warning("%s: lost %s", self.path, list(event.partitions))
         self._partitions.lose(event.partitions)
+        self._release_drained()
 
     @handles(PartitionDrained)
     def _partition_drained(self, message: PartitionDrained) -> None:
         self._partitions.owner_drained(message)
+        self._release_drained()
 
     def _all_drained(self, commits: list[Commit]) -> None:
         self.cancel_timer("drain")
+        self.cancel_timer("release")
         revoked, self._revoking = self._revoking, None
         self._unreleased.clear()
         if revoked is not None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from actors import Request
 from pixy.engine.consume.long_polls import Delivery
+from pixy.wire.types import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,9 @@ class Unused:
 
 @dataclass(frozen=True, slots=True)
 class DrainOverdue:
-    """An owner has not reported the end of its drain in time."""
+    """The owners of these partitions should have reported the end of their drains by now."""
+
+    partitions: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,14 +143,27 @@ class OwnedPartitions:
             owner.ref.tell(DrainPartition(timeout), urgent=True)
         self._check_drained()
 
-    def end_drains(self) -> None:
+    def end_drains(self, partitions: Iterable[TopicPartition]) -> None:
         """Drain no longer: of an owner that has not answered, because it fails, the last known position counts."""
-        for partition in self._draining:
-            self._drained[partition] = self._owners[partition].assignment.position
-        if self._draining:
-            logger.warning("not drained in time: %s", list(self._draining))
-            self._draining.clear()
+        late = [each for each in partitions if self._draining.pop(each, None) is not None]
+        if late:
+            logger.warning("not drained in time: %s", late)
+            self._drained |= {each: self._owners[each].assignment.position for each in late}
             self._check_drained()
+
+    def take_drained(self, partitions: Iterable[TopicPartition]) -> list[Commit] | None:
+        """Release partitions that have drained, and return their last positions; None while one of them drains.
+
+        Args:
+            partitions: which; those that are not owned any more do not count.
+        """
+        wanted = tuple(partitions)
+        if any(each in self._draining for each in wanted):
+            return None
+        drained = {each: self._drained.pop(each) for each in wanted if each in self._drained}
+        commits = self._last_positions(drained)
+        self._release(tuple(drained))
+        return commits
 
     def owner_restarted(self, partition: TopicPartition) -> None:
         """Drain the owner's new life too: otherwise the group would wait for ever for the old one."""
@@ -183,14 +196,14 @@ class OwnedPartitions:
         if self._draining:
             return
         drained, self._drained = self._drained, {}
+        commits = self._last_positions(drained)
         self._release(tuple(drained))
-        self._on_drained(
-            [
-                to_commit(partition, position)
-                for partition, position in drained.items()
-                if position is not None
-            ]
-        )
+        self._on_drained(commits)
+
+    def _last_positions(self, drained: dict[TopicPartition, Position | None]) -> list[Commit]:
+        """What to commit: an ack may have come since the owner reported, while others were draining."""
+        found = ((each, self._owners[each].assignment.position or told) for each, told in drained.items())
+        return [to_commit(partition, position) for partition, position in found if position is not None]
 
     def _release(self, partitions: tuple[TopicPartition, ...]) -> None:
         if not partitions:

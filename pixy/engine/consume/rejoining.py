@@ -40,7 +40,7 @@ class RejoiningSession:
         self._number = 0
         self._failures = 0
         self._failed_at = float("-inf")
-        self._session = self._begin()
+        self._session: Session = _NoSession()
 
     def _begin(self) -> Session:
         self._number += 1
@@ -70,8 +70,17 @@ class RejoiningSession:
         self._failures += 1
         return BACKOFF.delay(self._failures, rng)
 
+    def mute(self) -> None:
+        """Take no more events of the present session: the actor's life ends, and its next one has another session."""
+        self._number += 1
+
     def reopen(self) -> None:
-        """Open the next session, with the subscription of the one before. Call it after :meth:`close`."""
+        """Open the first or next session, with the subscription of the one before. Call it after :meth:`close`.
+
+        Raises:
+            PixyError: it cannot be opened now.
+        """
+        self._session = _NoSession()
         self._session = self._begin()
         if self._topics:
             self._session.subscribe(self._topics)
@@ -106,6 +115,25 @@ class RejoiningSession:
     async def close(self, commits: Iterable[Commit], timeout: float) -> None:
         """See :class:`pixy.membership.Session`."""
         await self._session.close(commits, timeout)
+
+
+class _NoSession:
+    """In place of a session that could not be opened. See :class:`pixy.membership.Session`."""
+
+    def subscribe(self, topics: Mapping[str, int]) -> None: ...
+
+    def credit(self, partition: TopicPartition, messages: int, size: int) -> None: ...
+
+    def seek(self, partition: TopicPartition, offset: int, epoch: int) -> None: ...
+
+    def next_epoch(self) -> int:
+        return 0
+
+    def commit(self, commits: Iterable[Commit]) -> None: ...
+
+    def release(self, revoked: Revoked, commits: Iterable[Commit]) -> None: ...
+
+    async def close(self, commits: Iterable[Commit], timeout: float) -> None: ...
 
 
 __all__ = ["BACKOFF", "RejoiningSession", "SessionFactory"]

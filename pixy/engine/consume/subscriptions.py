@@ -161,8 +161,13 @@ class Subscriptions:
         polls = self._topics.get(topic)
         if polls is None:
             return
-        for poll in polls.expire(self._now()):
+        expired = list(polls.expire(self._now()))
+        for poll in expired:
             poll.reply.try_fail(self._timeout_error())
+        if expired and not polls.joined and not polls.missing and self.failure is None:
+            # The join has had its time. With KIP-848 a member of which a new topic changes no partition never hears of it.
+            polls.joined = True
+            polls.start_waiting(self._now())
         self.watch(topic, polls)
 
     def _timeout_error(self) -> PixyError:

@@ -36,6 +36,7 @@ class LeftBehind:
         self._look_at: float | None = None
         self._until = 0.0
         self._since: float | None = None
+        self._epoch: int | None = None
         self.unnoticed = 0.0
         """For how many seconds the member was behind, once that is too long, or 0."""
 
@@ -59,15 +60,19 @@ class LeftBehind:
     def _next(self, now: float) -> float:
         return now + LOOK_EVERY * (1 + self._chance())
 
-    def looked(self, behind: bool, now: float) -> None:
+    def looked(self, behind: int | None, now: float) -> None:
         """Take what a look has found.
 
         Args:
-            behind: whether the coordinator sees the member in an earlier epoch than its group.
+            behind: the member's epoch if it is an earlier one than its group's, as the coordinator sees it; else None. A
+                member whose epoch has grown since the last look goes with its group, if slowly.
             now: seconds.
         """
-        if not behind:
+        grown = behind is not None and self._epoch is not None and behind > self._epoch
+        self._epoch = behind
+        if behind is None or grown:
             self._since = None
+        if behind is None:
             return
         if self._look_at is None:
             self._look_at = self._next(now)

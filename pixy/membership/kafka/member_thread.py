@@ -178,8 +178,8 @@ class MemberThread(ABC, Generic[E]):
         behind = self._left_behind
         if behind.due(self._client.unanswered_heartbeats, now) and lookups.running < MOST:
 
-            def found(is_behind: bool) -> None:
-                self._commands.append(lambda: behind.looked(is_behind, time.monotonic()))
+            def found(epoch: int | None) -> None:
+                self._commands.append(lambda: behind.looked(epoch, time.monotonic()))
                 self._wake_up()
 
             lookups.behind(self._client.member_id(), found)

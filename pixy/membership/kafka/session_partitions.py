@@ -91,6 +91,8 @@ class SessionPartitions:
             lambda: command(self._begin),
             lambda: command(self._looked_up),
         )
+        self._going: set[TopicPartition] = set()
+        """Those that are being handed back: nothing of them begins any more."""
         self._unheard = Unheard()
         self._compare_at = self._changed_at = 0.0
         """When to compare the ids of topics, and when the last one of them was learned."""
@@ -158,6 +160,7 @@ class SessionPartitions:
 
     def stop_waiting(self, partitions: list[TopicPartition]) -> tuple[Commit, ...]:
         """Begin to fetch none of these any more, because they are about to be revoked. Return as :meth:`new_starts`."""
+        self._going.update(partitions)
         starts = self.new_starts(partitions)
         self._waiting.drop(partitions)
         return starts
@@ -165,6 +168,7 @@ class SessionPartitions:
     def drop(self, partitions: list[TopicPartition]) -> None:
         """Forget partitions that were revoked or lost, inside the callback that says so."""
         self._flow.revoked(partitions)
+        self._going.difference_update(partitions)
         self._unheard.heard(partitions)
         self._waiting.drop(partitions)
         self._client.unassign([each for each in partitions if self._fetching.pop(each, None) is not None])
@@ -333,9 +337,10 @@ class SessionPartitions:
         if not gone:
             return
         logger.warning("%s: the logs of %s are other ones now; begin at the oldest message", self._name, gone)
+        staying = [each for each in gone if each not in self._going]
         self.drop(gone)
         self._post(Lost(tuple(gone)))
-        for each in gone:
+        for each in staying:
             self._waiting.add(each, Waiting(self.next_epoch(), was=partitions[each], oldest=True))
 
 

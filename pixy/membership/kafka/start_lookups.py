@@ -175,8 +175,8 @@ class StartLookups:
             job, lambda error: logger.info("group %s: looking up logs failed: %s", self._group, error)
         )
 
-    def behind(self, member_id: str, found: Callable[[bool], None]) -> None:
-        """Begin to ask the coordinator whether a member has not taken over its assignment; a failure is logged.
+    def behind(self, member_id: str, found: Callable[[int | None], None]) -> None:
+        """Begin to ask the coordinator for the epoch of a member that has not taken over its assignment; a failure is logged.
 
         Args:
             member_id: which one.

@@ -81,11 +81,11 @@ class Session:
 class Stage:
     """A group with recording sessions and a probe for its cluster."""
 
-    def __init__(self, sim: Sim, **consumer: Any) -> None:
+    def __init__(self, sim: Sim, refused: int = 0, **consumer: Any) -> None:
         self.sim = sim
         self.epochs = 0
         self.sessions: list[Session] = []
-        self.refuse_sessions = 0
+        self.refuse_sessions = refused
         self.cluster: Probe = sim.probe("cluster")
         proxy = Proxy()
         for name, value in consumer.items():
@@ -218,6 +218,113 @@ def test_a_group_that_fails_while_it_leaves_takes_requests_again_and_ends_if_non
         assert (await stage.cluster.expect(GroupStarted)).group == "g"
         assert (await stage.cluster.expect(GroupLeaving, timeout=30)).group == "g", "nobody asks for a topic"
         await stage.until(lambda: not stage.ref.is_alive())
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("leave", [False, True])
+def test_an_ack_while_other_partitions_drain_counts(leave: bool) -> None:
+    """Also one that comes when its message is not awaited any more, because its time is over."""
+
+    async def scenario(sim: Sim) -> None:
+        stage = Stage(sim, ack_timeout=0.5, drain_timeout=2.0, offsets_commit_interval=0.1)
+        await stage.joined(0, 1)
+        late = await stage.consume()
+        await sim.sleep(0.6)
+        fresh = await stage.consume()
+        while fresh.partition == late.partition:
+            fresh = await stage.consume()
+        leaving = None
+        if leave:
+            leaving = stage.ref.ask(Leave(), block=False)
+        else:
+            stage.session.post(Revoked(((TOPIC, 0), (TOPIC, 1))))
+        await sim.sleep(0.3)
+        await stage.ack(late)
+        await sim.sleep(0.3)
+        await stage.ack(fresh)
+        if leaving is None:
+            await stage.until(lambda: stage.session.released)
+            last = offsets(stage.session.released[0])
+        else:
+            await leaving
+            last = offsets(stage.session.closed)
+        assert last == {0: 2, 1: 2}
+
+    run(scenario)
+
+
+def test_a_stop_during_a_revocation_does_not_hold_up_its_release() -> None:
+    """The session waits for half a second longer than the owners, and then lets the partitions go without a commit."""
+
+    async def scenario(sim: Sim) -> None:
+        stage = Stage(sim, ack_timeout=60.0, drain_timeout=2.0)
+        await stage.joined(0, 1)
+        held = {delivery.partition: delivery for delivery in [await stage.consume() for _ in range(2)]}
+        revoked = Revoked(((TOPIC, 0),))
+        begun = sim.loop.time()
+        stage.session.post(revoked)
+        await sim.sleep(1)
+        leaving = stage.ref.ask(Leave(), block=False)
+        await sim.sleep(0.2)
+        await stage.ack(held[0])
+        await stage.until(lambda: stage.session.released)
+        assert sim.loop.time() - begun < 2
+        assert offsets(stage.session.released[0]) == {0: 2}
+        await stage.ack(held[1])
+        await leaving
+        assert offsets(stage.session.closed) == {1: 2}
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("late", [Lost(((TOPIC, 0),)), SessionFailed(REFUSED), Revoked(((TOPIC, 0),))])
+def test_a_session_of_an_earlier_life_is_not_heard(late: Event) -> None:
+    """It may end long after its group has begun anew: while its last commit waited for a coordinator."""
+
+    async def scenario(sim: Sim) -> None:
+        stage = Stage(sim, subscription_timeout=3600.0)
+        await stage.joined(0)
+        earlier = stage.session
+        sim.inject(Crash(path="/g", message=Fetched, times=1))
+        earlier.fetched(0, stage.epochs, 10)
+        earlier.post(late)  # it lies in the mailbox, behind the message with which the group fails
+        waiting = asyncio.create_task(stage.consume())
+        await stage.until(lambda: len(stage.sessions) == 2 and stage.session.topics)
+        stage.session.assign(0, position=1)
+        assert (await waiting).offset == 1
+        earlier.post(late)
+        await sim.sleep(1)
+        assert await stage.ref.ask(Owned(), block=False) == {TOPIC: [0]}
+        assert len(stage.sessions) == 2
+
+    run(scenario)
+
+
+def test_a_group_whose_first_session_cannot_be_opened_answers_and_tries_again() -> None:
+    async def scenario(sim: Sim) -> None:
+        stage = Stage(sim, refused=4, long_polling_timeout=3.0, join_timeout=1.0)
+        with pytest.raises(Unavailable, match="no client left"):
+            await stage.consume()
+        waiting = asyncio.create_task(stage.consume())
+        await stage.until(lambda: stage.sessions and stage.session.topics)
+        stage.session.assign(0)
+        assert (await waiting).offset == 0
+
+    run(scenario)
+
+
+def test_only_the_first_request_for_a_topic_waits_for_the_join() -> None:
+    """With KIP-848 a member that gets no partition of a new topic hears nothing: its assignment does not change."""
+
+    async def scenario(sim: Sim) -> None:
+        stage = Stage(sim, subscription_timeout=3600.0, long_polling_timeout=3.0, join_timeout=10.0)
+        await stage.joined(0)
+        for most in (14, 4):
+            begun = sim.loop.time()
+            with pytest.raises(LongPollTimeout):
+                await stage.consume("other")
+            assert sim.loop.time() - begun < most
 
     run(scenario)
 

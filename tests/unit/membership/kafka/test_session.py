@@ -159,12 +159,12 @@ class FakeLookups:
         self.ids: dict[str, uuid.UUID] = {}
         """Of topics, when they are described."""
         self.asked: list[list[TopicPartition]] = []
-        self.is_behind = False
-        """What the coordinator says of the member."""
+        self.is_behind: int | None = None
+        """The epoch in which the coordinator sees the member, if the group is further."""
         self.established_topics: set[str] | None = set()
         """The topics that the group has offsets of before it joins; None: the coordinator does not answer."""
 
-    def behind(self, member_id: str, found: Callable[[bool], None]) -> None:
+    def behind(self, member_id: str, found: Callable[[int | None], None]) -> None:
         assert member_id == "me"
         found(self.is_behind)
 
@@ -389,6 +389,15 @@ async def test_an_error_of_one_topic_does_not_end_the_session(monkeypatch: pytes
     case.poll(FakeError(29))
     case.poll(FakeMessage(0, 0))
     await case.event(Fetched)
+    await case.session.close((), 10)
+
+
+async def test_a_coordinator_that_refuses_the_group_ends_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """librdkafka goes on asking, and says so in errors that are not fatal to it: clients would never learn why nothing comes."""
+    case = Case(monkeypatch)
+    case.session.subscribe({TOPIC: 2})
+    case.poll(FakeError(30))
+    assert (await case.event(SessionFailed)).error.code == 30  # type: ignore[attr-defined]
     await case.session.close((), 10)
 
 
@@ -661,7 +670,7 @@ async def test_a_member_that_never_heard_of_its_assignment_begins_anew(
     case.consumer.unanswered_heartbeats = 1
     polls = case.consumer.polls
     await case.until(lambda: case.consumer.polls > polls + 20)
-    case.lookups.is_behind = True
+    case.lookups.is_behind = 1
     failed = await case.event(SessionFailed)
     assert str(failed.error).startswith("kafka: the answer with this member's assignment was lost")
     await case.session.close((), 10)
