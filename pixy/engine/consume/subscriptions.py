@@ -96,6 +96,8 @@ class Subscriptions:
         self._lookup = lookup
         self._topics: dict[str, TopicPolls] = {}
         self._subscribed: dict[str, int] = {}
+        self._member = False
+        """Whether the group has answered with an assignment, for whatever topics."""
         self.closed = False
         """Set when the group leaves: no topic is subscribed to or expires any more."""
         self.failure: PixyError | None = None
@@ -126,6 +128,7 @@ class Subscriptions:
 
     def joined(self) -> None:
         """Start the wait of the first long polls: the group has answered with an assignment."""
+        self._member = True
         for topic in self._subscribed:
             polls = self._topics.get(topic)
             if polls is None:
@@ -164,8 +167,9 @@ class Subscriptions:
         expired = list(polls.expire(self._now()))
         for poll in expired:
             poll.reply.try_fail(self._timeout_error())
-        if expired and not polls.joined and not polls.missing and self.failure is None:
-            # The join has had its time. With KIP-848 a member of which a new topic changes no partition never hears of it.
+        if expired and self._member and not polls.joined and not polls.missing:
+            # It has had its time to join for this topic, too. With KIP-848 a member hears nothing if that changes none of its
+            # partitions.
             polls.joined = True
             polls.start_waiting(self._now())
         self.watch(topic, polls)

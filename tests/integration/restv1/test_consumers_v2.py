@@ -345,7 +345,7 @@ async def test_a_stopping_service_commits_its_instances_positions(kafka: Cluster
         assert len(await instance.records()) == 5
         reading = asyncio.ensure_future(ask(daemon, "GET", f"{instance.base}/records?timeout=30000"))
         await instance.reads_wait(1)
-        await daemon.engine.cluster()._cluster.ask(_drain(), block=False)
+        await daemon.engine.cluster()._refs._cluster.ask(_drain(), block=False)
         answer = await reading
         assert (answer.status, json.loads(answer.body)["error_code"]) == (503, 503)
     async with serving(make_config(kafka.bootstrap())) as daemon:

@@ -75,7 +75,7 @@ class World:
         """Use an identity, so that its actor is started."""
         client = self.identities.client(principal)
         assert client is not None
-        await client._cluster.ask(GetAdmin(), block=False)
+        await client._refs._cluster.ask(GetAdmin(), block=False)
         return client
 
 

@@ -108,7 +108,7 @@ async def test_one_caller_leaves_admin_requests_for_others(monkeypatch: pytest.M
         await answered.wait()
         return [1]
 
-    monkeypatch.setattr(client, "_with_ref", unanswered)
+    monkeypatch.setattr(client._refs, "ask", unanswered)
 
     async def ask(name: str) -> list[int]:
         shares.caller.set(name)

@@ -408,6 +408,7 @@ def test_a_crash_of_the_group_or_its_committer_commits_what_was_acknowledged(pat
     async def scenario(sim: Sim) -> None:
         stage = Stage(sim, offsets_commit_interval=3600.0)
         await stage.joined(0, 1)
+        await sim.sleep(0.1)  # the committer knows of the last ack
         sim.inject(Crash(path=path, times=1))
         session = stage.session
         if path == "/g":
