@@ -18,7 +18,7 @@ from actors._core.instruments import Hooks, Instrument
 from actors._core.lifecycle import STOPPED
 from actors._core.loops import tell_when_closed
 from actors._core.mailbox import DEFAULT_CAPACITY
-from actors._core.pykka_names import register
+from actors._core.pykka_names import register, unregister
 from actors._core.turns import TURN_TIME, Turns
 from actors._core.unheard import Unheard
 from actors._errors import ActorError
@@ -297,6 +297,8 @@ class ActorSystem:
         elif not self.on_loop(lifecycle.begin, cell):
             self.loop_closed()
             raise RuntimeError(f"the event loop of the system {self.name!r} is closed")
+        elif cell.registered and cell.stopped_flag.is_set():  # by the system's stop, beside the constructor
+            unregister(cell.ref)
         return cell.ref
 
     # -- stopping -------------------------------------------------------------------------------

@@ -170,6 +170,9 @@ class NatsTransport(Transport):
         self._outgoing.append((f"{self._prefix}.{address}", data, inbox, headers))
         self._written.clear()
         self._wake.set()
+        if not self._client.is_connected:  # closed, perhaps: then nothing is written any more
+            self._drop_unwritten()
+            self._written.set()
 
     async def room(self) -> None:
         """See :meth:`Transport.room`."""

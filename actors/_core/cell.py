@@ -412,7 +412,8 @@ class Cell:
                 if special is None:
                     continue
                 receive, message = special
-                envelope = (message, reply, sent, sender, trace, context)
+                if message is not envelope[0]:
+                    envelope = (message, reply, sent, sender, trace, context)
             self.envelope, self.reply, self.trace = envelope, reply, trace
             hooks = self.hooks
             error: BaseException | None = None

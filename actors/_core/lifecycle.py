@@ -93,7 +93,9 @@ def _construct(cell: Cell) -> None:
         actor = cell.actor_class(*cell.args, **cell.kwargs)
     finally:
         building.reset(token)
-    if cell.actor is not actor:
+    if (
+        cell.actor is not actor and not cell.stopped_flag.is_set()
+    ):  # stopped by its system, beside the constructor
         raise ActorError(f"{cell.actor_class.__name__}.__init__() did not call super().__init__()")
 
 

@@ -231,7 +231,9 @@ def _recording(actor_class: type[Actor], log: list[Effect]) -> type[Actor]:
         "unbecome",
         "set_receive_timeout",
         "start_task",
+        "pipe_to_self",
         "stop",
+        "stop_if_idle",
     ):
         setattr(Recording, name, _recorded(getattr(base, name), name, log))
     Recording.__name__, Recording.__qualname__ = base.__name__, base.__qualname__

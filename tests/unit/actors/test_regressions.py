@@ -396,3 +396,25 @@ async def test_a_dump_shows_where_a_handler_waits() -> None:
         assert "in inner" in system.dump()
         gate.set()
         await done
+
+
+@pytest.mark.parametrize("early", [True, False])
+async def test_an_actor_that_is_stopped_beside_its_constructor_leaves_nothing_behind(early: bool) -> None:
+    constructing, stopped = threading.Event(), threading.Event()
+
+    class Slow(Actor):
+        def __init__(self) -> None:
+            if early:
+                super().__init__()
+            constructing.set()
+            assert stopped.wait(30)
+            if not early:
+                super().__init__()
+
+    system = ActorSystem(registered=True)
+    spawning = asyncio.create_task(asyncio.to_thread(system.spawn, Slow))
+    assert await asyncio.to_thread(constructing.wait, 30)
+    assert (await system.stop()).clean
+    stopped.set()
+    ref = await spawning
+    assert not ref.is_alive() and ref not in ActorRegistry.get_all()

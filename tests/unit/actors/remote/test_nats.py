@@ -101,6 +101,27 @@ async def test_the_client_gets_nothing_while_it_reconnects(
     assert "1 messages that waited to be written are lost" in caplog.text
 
 
+async def test_what_reaches_the_loop_after_the_end_is_refused_at_once(
+    transport: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    ref = transport.ref("a")
+    asked: list[Any] = []
+    await transport.close()
+    transport._client.is_connected = True  # as it was when the thread began to send
+
+    def send() -> None:
+        asked.append(ref.ask(1, block=False))
+        ref.tell(2)
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    thread.join()
+    transport._client.is_connected = False
+    await turns()
+    assert isinstance(asked[0].exception(), ConnectionLost)
+    assert "1 messages that waited to be written are lost" in caplog.text
+
+
 async def test_a_tell_that_cannot_be_published_is_reported(
     transport: Any, caplog: pytest.LogCaptureFixture
 ) -> None:

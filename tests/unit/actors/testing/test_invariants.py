@@ -25,6 +25,9 @@ class Echo(Actor):
             raise message
         return message
 
+    def echo(self, message: Any) -> Any:
+        return message
+
 
 async def talk(sim: Sim) -> None:
     ref = sim.system.spawn(Echo, name="echo", supervision=QUICK)
@@ -107,6 +110,14 @@ def test_messages_of_one_sender_out_of_order_are_reported(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(Mailbox, "push", push)
     caught(talk, r"order: /echo handles \w+ of outside .*after a message that was sent later")
+
+    async def calls(sim: Sim) -> None:
+        proxy = sim.system.spawn(Echo, name="echo").proxy()
+        for number in range(3):
+            proxy.echo.defer(number)
+        await sim.settle()
+
+    caught(calls, "order: /echo handles ProxyCall of outside .*after a message that was sent later")
 
 
 def test_a_mailbox_above_its_bound_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -230,6 +230,9 @@ class Busy(Actor):
                 raise ValueError("no")
             case "stop":
                 self.stop()
+            case "idle":
+                self.pipe_to_self(asyncio.sleep(0))
+                self.stop_if_idle()
         return message
 
 
@@ -258,6 +261,9 @@ def test_the_effects_of_one_actor() -> None:
         await asyncio.sleep(1)
         assert await kit.settled() == [TimerSet("t", 5, "tick")]
         assert await kit.tell("stop") == [Called("stop"), Stopped(None)]
+        kit = EffectsKit(sim, Busy, sink)
+        await kit.settled()
+        assert await kit.tell("idle") == [Called("pipe_to_self"), Called("stop_if_idle"), Stopped(None)]
 
     explore(scenario, seeds=range(9))
 
