@@ -47,6 +47,8 @@ logger = logging.getLogger("pixy.api")
 
 _CHANGE_NOTHING = frozenset({"GET", "HEAD"})
 """Methods whose answers may be refused if the byte budget has no room for them: records in them are given back."""
+_SMALL = 1024
+"""Bytes of an answer that is never refused, such as a probe's."""
 _PLAIN = Negotiated("v1", "binary", None, "application/json")
 
 
@@ -179,11 +181,12 @@ class RestV1:
         # aiohttp would write it after the return. Writing it here counts its bytes until the client has
         # taken them, and tells whether it has.
         if isinstance(response, web.Response) and isinstance(response.body, bytes):
-            if refusable:
+            size = len(response.body)
+            if refusable and size > _SMALL:
                 share.give_back()
-                share.take(len(response.body))
+                share.take(size)
             else:
-                share.keep(len(response.body))
+                share.keep(size)
         self.cors.allow(request, response)
         await response.prepare(request)
         await response.write_eof()

@@ -118,6 +118,22 @@ async def test_probes_are_answered_when_all_places_are_taken(config: App, name: 
             assert (await daemon.get(path)).status == 200, path
 
 
+async def test_a_long_answer_to_a_get_finds_no_room_and_a_short_one_needs_none(
+    config: App, name: str
+) -> None:
+    config.rest.max_buffered_bytes = 1 << 20
+    async with serving(config) as daemon:
+        listener: Any = daemon.engine.system.lookup("/service/rest")
+        budget = listener._cell.actor._rest_v1.budget
+        with budget.share("somebody") as share:
+            share.take(1 << 20)
+            answers = [await daemon.get(path) for path in ("/openapi.json", "/healthy", "/brokers")]
+            assert [each.status for each in answers] == [503, 200, 200]
+            assert "`rest.max_buffered_bytes`" in answers[0].json["message"]
+            assert budget.held == 1 << 20, "answers of others are not counted above the limit"
+        assert (await daemon.get("/openapi.json")).status == 200 and budget.held == 0
+
+
 async def test_a_message_whose_answer_finds_no_room_is_given_back(config: App, name: str) -> None:
     config.max_buffered_bytes = 1 << 20
     async with serving(config) as daemon:
