@@ -44,20 +44,23 @@ async def test_a_name_that_is_taken_again_reaches_the_new_instance(sim: Sim) -> 
     async def found() -> Any:
         return registry
 
-    creator, other = InstanceClient(found), InstanceClient(found)
+    creator, other, reader = (InstanceClient(found) for _ in range(3))
     await creator.create("g", "One", InstanceSpec())
-    for client in (creator, other):
+    for client in (creator, other, reader):
         for name in ("One", "one"):
             await client.ask("g", name, SubscribeTo((TOPIC,)))
+    first = await creator.find("g", "One")
     deleting = asyncio.ensure_future(creator.ask("g", "One", DeleteInstance()))
     await asyncio.sleep(1)
     assert (await other.find("g", "One")).is_alive(), "it knows the first one, which closes"
     await creator.create("g", "one", InstanceSpec())
+    assert await creator.find("g", "One") is not first
+    for name in ("One", "one"):
+        with pytest.raises(IllegalState):  # it has no subscription
+            await reader.read("g", name, READ)
     for client in (creator, other):
         for name in ("One", "one"):
             assert await client.ask("g", name, GetSubscription()) == []
-            with pytest.raises(IllegalState):  # it has no subscription
-                await client.read("g", name, READ)
     assert not deleting.done(), "the first one is still closing"
     again = asyncio.ensure_future(creator.ask("g", "one", DeleteInstance()))
     await asyncio.sleep(1)
