@@ -322,6 +322,10 @@ class Host(Actor):
             if ends:
                 self.kill()
             raise
+        except GeneratorExit:  # the loop is gone: nothing can be awaited
+            ends = False
+            self.kill()
+            raise
         finally:
             if ends:
                 await self._end()
@@ -348,14 +352,15 @@ class Host(Actor):
                 await self._worker.end(self.hosted.stop_timeout)
         except asyncio.CancelledError:
             self.kill()
+            self._drop_what_was_put_aside()
             raise
-        finally:
-            if self._cell.state is RESTARTING:
-                self._drop_what_was_put_aside()
+        self._drop_what_was_put_aside()
 
     def _drop_what_was_put_aside(self) -> None:
-        """Report the told messages that end with the process; the next one might fail of them, too."""
+        """Before a restart, report the told messages that end with the process: the next one might fail of them, too."""
         cell = self._cell
+        if cell.state is not RESTARTING:
+            return
         put_aside, cell.stashed = cell.stashed, None
         for envelope in put_aside or ():
             publish_dropped(cell, envelope, "put aside in a worker that has ended")

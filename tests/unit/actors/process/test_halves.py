@@ -480,3 +480,12 @@ async def test_a_record_that_the_parent_cannot_log_does_not_end_the_connection(
     link.send(Kind.LOG, 0, {**fields, "error": None}, "the record")
     await asked(ref, "echo")
     assert "hello" in [each.getMessage() for each in caplog.records]
+
+
+async def test_a_last_hook_whose_loop_is_gone_ends_at_once(system: ActorSystem, made: list[Here]) -> None:
+    ref = await system.spawn(Slow)
+    host: Any = ref._cell.actor
+    hook = host._last_hook("before_restart", (ValueError("fail"),))
+    hook.send(None)  # it waits for the worker
+    hook.close()  # as the interpreter does when it collects the coroutine
+    assert made[0].killed
