@@ -104,6 +104,17 @@ def only_the_other_user(kafka: Cluster, name: str) -> None:
         each.result(20)
 
 
+async def test_clients_of_a_group_that_kafka_refuses_are_told_why(secure_kafka: Cluster, name: str) -> None:
+    secure_kafka.create_topic(name)
+    only_the_other_user(secure_kafka, name)
+    config = _secured(secure_kafka, "SASL_PLAINTEXT", "PLAIN")
+    consumer = config.proxies["default"].consumer
+    consumer.join_timeout, consumer.long_polling_timeout = 3.0, 1.0
+    async with serving(config) as daemon:
+        code, text = await status_of(daemon.consume(name, name))
+        assert code is grpc.StatusCode.UNAVAILABLE and "not authorized to access" in text, (code, text)
+
+
 def configured(kafka: Cluster, folder: Path) -> tuple[App, dict[str, str]]:
     made = {each: make_key(each) for each in ("shop", "own", "third")}
     (folder / "keys").write_text("\n".join(stored.line() for _, stored in made.values()))
