@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -63,16 +64,22 @@ def reorder() -> None:
 
 
 def stall() -> None:
-    """Announce no messages of one partition any more, for as long as it is assigned."""
-    offerable, acts = OfferBook.offerable, _counting()
-    silent: list[Any] = []
+    """Announce no message of each fourth partition of a group, whichever owner here has it."""
+    start, offerable = PartitionOwner.on_start, OfferBook.offerable
+    seen: dict[Any, bool] = {}
+    silent: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    def starting(self: Any) -> Any:
+        done = start(self)
+        if seen.setdefault((self._group, self._partition), len(seen) % 4 == 0):
+            silent.add(self._book)
+        return done
 
     def announcing(self: Any, now: float) -> int:
         found = offerable(self, now)
-        if found and not silent and acts():
-            silent.append(self)
         return 0 if self in silent else found
 
+    PartitionOwner.on_start = starting  # type: ignore[method-assign]
     OfferBook.offerable = announcing  # type: ignore[method-assign]
 
 

@@ -184,6 +184,31 @@ async def test_a_sandbox_whose_words_nobody_reads_serves(
     assert await daemon.run() == 0
 
 
+class Terminal:
+    """A terminal to write to; after the block, what it showed.
+
+    The kernel hands written text over in its own time: only after the writer has closed is all of it there.
+    """
+
+    def __enter__(self) -> Terminal:
+        self._controller, terminal = pty.openpty()
+        self.stream = open(terminal, "w", encoding="utf-8")
+        self.shown = ""
+        return self
+
+    def __exit__(self, *_raised: object) -> None:
+        self.stream.close()
+        shown = b""
+        while True:
+            try:
+                read = os.read(self._controller, 65536)
+            except OSError:  # EIO: closed at the other end, and all read
+                break
+            shown += read
+        os.close(self._controller)
+        self.shown = shown.decode()
+
+
 def shown_on(stdout: Any, stderr: Any, monkeypatch: pytest.MonkeyPatch, *more: str) -> int:
     monkeypatch.setattr(sys, "stdout", stdout)
     monkeypatch.setattr(sys, "stderr", stderr)
@@ -196,36 +221,29 @@ def shown_on(stdout: Any, stderr: Any, monkeypatch: pytest.MonkeyPatch, *more: s
 def test_a_start_error_is_told_once_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     """And in the log as well where standard output is not the same terminal, or is for programs."""
     text = "cannot write the pid file: No such file or directory"
-    controller, terminal = pty.openpty()
-    with open(terminal, "w", encoding="utf-8", closefd=False) as both:
-        assert shown_on(both, both, monkeypatch) == 1
-    shown = os.read(controller, 65536).decode()
+    with Terminal() as terminal:
+        assert shown_on(terminal.stream, terminal.stream, monkeypatch) == 1
+    shown = terminal.shown
     assert shown.count(text) == 1 and shown.startswith("Failed to initialize: err=("), shown
-    with open(terminal, "w", encoding="utf-8", closefd=False) as both:
+    with Terminal() as terminal:
+        both = terminal.stream
         assert shown_on(both, both, monkeypatch, '--logging=[{"name": "json"}]') == 1
-    log, said_last = os.read(controller, 65536).decode().splitlines()
-    assert json.loads(log)["message"].startswith("failed to start: ") and said_last.startswith(
-        "Failed to ini"
-    )
-    os.close(terminal)
-    os.close(controller)
+    log, said_last = terminal.shown.splitlines()
+    assert json.loads(log)["message"].startswith("failed to start: ")
+    assert said_last.startswith("Failed to ini")
     out, err = io.StringIO(), io.StringIO()
     assert shown_on(out, err, monkeypatch) == 1
     assert text in out.getvalue() and text in err.getvalue()
 
 
 def test_records_of_other_kinds_stay_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    controller, terminal = pty.openpty()
-    with open(terminal, "w", encoding="utf-8", closefd=False) as both:
-        monkeypatch.setattr(sys, "stdout", both)
-        monkeypatch.setattr(sys, "stderr", both)
+    with Terminal() as terminal:
+        monkeypatch.setattr(sys, "stdout", terminal.stream)
+        monkeypatch.setattr(sys, "stderr", terminal.stream)
         with configured([Logger()]):
             logging.getLogger("pixy").error("told twice", extra={ON_STDERR: True})
             logging.getLogger("pixy").error("told here")
-    shown = os.read(controller, 65536).decode()
-    assert "told here" in shown and "told twice" not in shown
-    os.close(terminal)
-    os.close(controller)
+    assert "told here" in terminal.shown and "told twice" not in terminal.shown
 
 
 def test_the_program_itself_with_streams_closed_and_full() -> None:
