@@ -313,3 +313,29 @@ def test_a_reset_forgets_the_acknowledgements_from_its_offset_on(
     history.deliver(START + COUNT + 13, offset)  # its time for the acknowledgement is over
     outcome = history.check(tmp_path)
     assert ("duplicates" in rules(outcome)) is found, outcome.lines()
+
+
+@pytest.mark.parametrize(("later", "found"), [(0.0, []), (20.0, ["commits"])])
+def test_a_commit_that_a_topic_made_again_overtook_is_to_be_replaced_soon(
+    tmp_path: Path, later: float, found: list[str]
+) -> None:
+    history = History()
+    history.shift(0, later)
+    history.events.append({"t": START - 0.3, "what": "topic made again", "topic": "t"})
+    history.commits.insert(0, {**history.commits[0], "t": START - 0.1, "offset": COUNT})
+    outcome = history.check(tmp_path)
+    assert [each for each in rules(outcome) if each != "progress"] == found
+
+
+def test_a_group_that_is_behind_and_reads_what_is_deleted_later_is_not_silent(tmp_path: Path) -> None:
+    """Offset 20 is delivered 150 s after it was written, because the group was behind; what came before is deleted since."""
+    history = History()
+    history.shift(0, 150)
+    for offset in range(20):
+        history.delivered[offset]["t0"] = history.delivered[offset]["t1"] = START + 100 + 3 * offset
+    behind = history.check(tmp_path / "all")
+    history.log, history.low = list(range(20, COUNT)), 20
+    history.events.append({"t": START + 210, "what": "records deleted", "topic": "t", "below": [[0, 20]]})
+    assert "progress" in rules(behind)
+    outcome = history.check(tmp_path / "trimmed")
+    assert not [each for each in outcome.findings if each.rule == "progress" and "at 20" in each.text]

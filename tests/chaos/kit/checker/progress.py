@@ -35,8 +35,11 @@ def _check(evidence: Evidence, group: GroupView, partition: int, outcome: Outcom
     firsts = sorted(
         (first.t1, index) for index in range(len(log.offsets)) if (first := consumed.first(index)) is not None
     )
+    gone = _firsts_of_strays(group, partition)
     before = 0.0
     for t, index in firsts:
+        if at := bisect_right(gone, t):
+            before = max(before, gone[at - 1])
         since, before = max(before, log.times[index]), t
         if t - since < 1.0:
             continue
@@ -48,6 +51,16 @@ def _check(evidence: Evidence, group: GroupView, partition: int, outcome: Outcom
             outcome.find("progress", f"{where}: no delivery for {calm:.1f} s without a fault", t, begin)
         elif t - since > HARD_BOUND:
             outcome.find("progress", f"{where}: nothing new was delivered for {t - since:.1f} s", t, since)
+
+
+def _firsts_of_strays(group: GroupView, partition: int) -> list[float]:
+    """When records were first delivered that have been deleted or have expired since: they were new then."""
+    firsts: dict[tuple[int, str], float] = {}
+    for each in group.strays:
+        if each.partition == partition:
+            key = (each.offset, each.name)
+            firsts[key] = min(firsts.get(key, each.delivery.t1), each.delivery.t1)
+    return sorted(firsts.values())
 
 
 def _longest_calm(
