@@ -37,6 +37,10 @@ async def read(
     (promised or grows)(request.content_length or 0)
     if not request.body_exists:
         return b""
+    content = request.content
+    if content.is_eof() and content.exception() is None:  # the usual case: it came with the head
+        grows(content.total_bytes)
+        return content.read_nowait(-1)
     if request.headers.get("Expect", "").lower() == "100-continue" and request.transport:
         request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
     chunks: list[bytes] = []

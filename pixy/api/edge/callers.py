@@ -16,16 +16,22 @@ from pixy.api.edge.proxies import TrustedProxies
 from pixy.auth.principal import ANONYMOUS, current
 
 
-def caller_of_request(request: web.BaseRequest, proxies: TrustedProxies) -> str:
-    """Name the caller of an HTTP request."""
+def caller_of_request(request: web.BaseRequest, proxies: TrustedProxies, address: str) -> str:
+    """Name the caller of an HTTP request.
+
+    Args:
+        request: the request.
+        proxies: those that are believed.
+        address: of its connection (:func:`address_share`).
+    """
     principal = _principal()
     if principal:
         return principal
-    forwarded = request.headers.getall("X-Forwarded-For", ())
+    forwarded = request.headers.getall("X-Forwarded-For", ()) if proxies.any else ()
     if forwarded and proxies.trusts(request):
         # Some proxies (HAProxy) add a line of their own behind those that the client has sent.
         return share_of(forwarded[-1].rpartition(",")[2].strip())
-    return address_share(request)
+    return address
 
 
 def address_share(request: web.BaseRequest) -> str:

@@ -70,7 +70,8 @@ class HttpServer(web.Server):
     def _make(
         self, message: Any, payload: Any, protocol: Any, writer: Any, task: asyncio.Task[None]
     ) -> web.BaseRequest:
-        protocol.begins()
+        if protocol.held:
+            protocol.begins()
         return HttpRequest(message, payload, protocol, writer, task, self._loop)
 
 
@@ -112,7 +113,7 @@ class HttpConnection(RequestHandler):
         """Bytes that have come with an open body and are no part of it, such as trailers."""
         self._head = 0
         """Bytes of the head that is arriving."""
-        self._held = 0
+        self.held = 0
         """Bytes counted in ``heads``: that head, and requests that wait."""
         self._head_timer: asyncio.TimerHandle | None = None
         self._write_timer: asyncio.TimerHandle | None = None
@@ -122,20 +123,43 @@ class HttpConnection(RequestHandler):
 
     def data_received(self, data: bytes) -> None:
         """Parse what has arrived; see :class:`asyncio.Protocol`."""
-        between = self._body is None or self._body.is_eof()
-        if between and (self._head or len(data) > _SMALL):
-            end = data.find(_END)
-            if self._head + (end if end >= 0 else len(data)) > self._settings.max_header_bytes:
-                self._refuse(
-                    HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
-                    f"the request's headers are too large, at most {self._settings.max_header_bytes} bytes are read "
-                    "(`connections.max_header_bytes`)",
-                )
-                return
-        requests, body = self._request_count, None if between else self._body
-        before = 0 if body is None else body.total_bytes
-        super().data_received(data)
-        fresh = self._request_count - requests
+        body = self._body
+        between = body is None or body.is_eof()
+        if between and (self._head or len(data) > _SMALL) and self._is_too_large(data):
+            return
+        count, before = self._request_count, 0 if between else body.total_bytes  # type: ignore[union-attr]
+        RequestHandler.data_received(self, data)
+        fresh = self._request_count - count
+        if between and fresh == 1 and not self.held and len(data) <= _SMALL and not self._upgraded:
+            # Nearly all requests: one that came whole, and nothing else. 0.9 us in place of 3.
+            message, body = latest = self._messages[-1]
+            if len(self._messages) == 1 and self._trailers is None and body.is_eof():
+                if not getattr(message, "chunked", False):
+                    self._latest, self._body, self._earlier = latest, body, data[-3:]
+                    return
+        self._follow_up(data, fresh, None if between else body, before)
+
+    def _is_too_large(self, data: bytes) -> bool:
+        """Whether a head has become too large with this data; it is refused then."""
+        end = data.find(_END)
+        if self._head + (end if end >= 0 else len(data)) <= self._settings.max_header_bytes:
+            return False
+        self._refuse(
+            HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
+            f"the request's headers are too large, at most {self._settings.max_header_bytes} bytes are read "
+            "(`connections.max_header_bytes`)",
+        )
+        return True
+
+    def _follow_up(self, data: bytes, fresh: int, body: StreamReader | None, before: int) -> None:
+        """Count what was just parsed.
+
+        Args:
+            data: what has arrived.
+            fresh: the number of requests whose heads are whole now.
+            body: the body that was open before, if one was.
+            before: its bytes then.
+        """
         moved = 0 if body is None else body.total_bytes - before
         if fresh:
             self._whole(data)
@@ -167,7 +191,7 @@ class HttpConnection(RequestHandler):
         else:
             self._head = 0
             self._count()
-        if self._held > self._settings.max_header_bytes and not self._buffer_paused:
+        if self.held > self._settings.max_header_bytes and not self._buffer_paused:
             self._pause_reading_for_buffer()  # aiohttp resumes once few requests wait
 
     def _rest(self, data: bytes, body: int) -> None:
@@ -186,7 +210,7 @@ class HttpConnection(RequestHandler):
         held = self._head + self._beside
         if len(self._messages) > 1:
             held += sum(_size(message) for message, _ in self._messages)
-        before, self._held = self._held, held
+        before, self.held = self.held, held
         if held != before and not self._heads.change(before, held):
             self._refuse(
                 HTTPStatus.SERVICE_UNAVAILABLE,
@@ -233,8 +257,7 @@ class HttpConnection(RequestHandler):
 
     def begins(self) -> None:
         """A request begins to be served, and waits no longer."""
-        if self._held:
-            self._count()
+        self._count()
 
     def _head_is_late(self) -> None:
         self._head_timer = None
@@ -334,8 +357,8 @@ class HttpConnection(RequestHandler):
         for timer in (self._head_timer, self._write_timer, self._closing):
             if timer is not None:
                 timer.cancel()
-        self._heads.change(self._held, 0)
-        self._held = self._head = self._beside = 0
+        self._heads.change(self.held, 0)
+        self.held = self._head = self._beside = 0
         self.slot.free()
 
 

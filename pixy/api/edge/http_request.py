@@ -19,8 +19,9 @@ class HttpRequest(web.BaseRequest):
     @property
     def keep_alive(self) -> bool:
         """Whether another request may follow on the connection."""
-        final = getattr(self._protocol, "final", None)
-        return super().keep_alive and (final is None or final[0] is not self._message)
+        message = self._message
+        final = self._protocol.final  # type: ignore[attr-defined]
+        return not message.should_close and (final is None or final[0] is not message)
 
     @reify
     def raw_path(self) -> str:

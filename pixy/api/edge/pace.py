@@ -39,12 +39,12 @@ class Pace:
         Args:
             caller: the address, as nobody is recognized yet; with :data:`PROBE` before it for a probe.
         """
-        now = self._clock()
         began = self._began
-        if began is None:
-            self._began = began = now
+        if began is None:  # the first of this turn
+            self._began = self._clock()
             asyncio.get_running_loop().call_soon(self._next)
-        if not self._waiting and now - began < TURN:
+            return None
+        if not self._waiting and self._clock() - began < TURN:
             return None
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(caller, deque()).append(turn)

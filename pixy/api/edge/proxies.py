@@ -63,6 +63,11 @@ class TrustedProxies:
         self._looked_up = float("-inf")
         self._looking: asyncio.Task[None] | None = None
 
+    @property
+    def any(self) -> bool:
+        """Whether any proxy is trusted."""
+        return self._unix or bool(self._networks or self._peers)
+
     def trusts(self, request: web.BaseRequest) -> bool:
         """Whether the forwarding headers of a request are believed."""
         remote = request.remote

@@ -8,12 +8,15 @@ from aiohttp import web
 
 from pixy import errors
 from pixy.api import bodies
+from pixy.api.edge.answers import Answer
 from pixy.api.edge.budget import Share
 from pixy.api.rest.render import printable, to_json
 from pixy.auth.limits import whole_seconds
 
 SHARE: Final = web.RequestKey("share", Share)
 """The key of the bytes that a request holds."""
+SMALL: Final = 1024
+"""Bytes of a body that the byte budget does not count: as many as there may be requests hold little together."""
 UNKNOWN_TOPIC = "Unknown topic"
 
 # The first class that matches decides.
@@ -52,7 +55,7 @@ def status_of(error: Exception) -> int:
 
 def respond(body: bytes, status: int = 200) -> web.Response:
     """Make a JSON response."""
-    return web.Response(body=body, status=status, headers={"Content-Type": "application/json"})
+    return Answer(body=body, status=status, headers={"Content-Type": "application/json"})
 
 
 def respond_error(error: Exception, text: str | None = None) -> web.Response:
@@ -103,7 +106,7 @@ async def read_body(request: web.BaseRequest, limit: int, failed: str, timeout: 
 
     def grows(total: int) -> None:
         promised(total)
-        if share is not None and total > share.held:
+        if share is not None and total > SMALL and total > share.held:
             share.take(total - share.held)
 
     try:
@@ -115,6 +118,7 @@ async def read_body(request: web.BaseRequest, limit: int, failed: str, timeout: 
 __all__ = [
     "EMPTY",
     "SHARE",
+    "SMALL",
     "UNKNOWN_TOPIC",
     "BodyTooLarge",
     "query_of",

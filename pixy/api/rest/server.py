@@ -94,8 +94,7 @@ class RestServer(Listener):
         self._rest_v1 = rest_v1
         self._endpoints = Endpoints(engine)
         self._guard = engine.guard
-        self._active = 0
-        self._shares = Shares(engine.config.max_concurrent_requests)
+        self._shares = Shares(engine.config.max_concurrent_requests, total=True)
         self._probes = Shares(_MOST_PROBES, total=True)
         self._edge = edge
         self._server: HttpServer | None = None
@@ -141,7 +140,8 @@ class RestServer(Listener):
         settings = self._engine.config.connections
         await self._edge.proxies.start()
         refused = self._edge.refused(self._name)
-        self._server = HttpServer(self._serve, settings, self._edge.heads, refused)
+        serve = self._answer if self._edge.access_log is None else self._recorded
+        self._server = HttpServer(serve, settings, self._edge.heads, refused)
         self._acceptor = Acceptor(
             listener,
             self._server.connection,
@@ -159,10 +159,10 @@ class RestServer(Listener):
         """The listener's name."""
         return self.path.rpartition("/")[2]
 
-    async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def _recorded(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answer a request, and leave a line in the access log."""
         log = self._edge.access_log
-        if log is None:
-            return await self._answer(request)
+        assert log is not None
         leave_nobody()
         began = log.clock()
         try:
@@ -186,15 +186,15 @@ class RestServer(Listener):
             refused = await self._recognize(self._guard, request, match)
             if refused is not None:
                 return refused
-        if isinstance(match, V1Match | ApiError):
-            return await self._serve_v1(request, match)
+        if isinstance(match, router.Match):
+            if match is router.NOT_FOUND:
+                return _not_found()
+            if match is router.METHOD_NOT_ALLOWED:
+                return web.Response(status=405)
+            return await self._serve_pixy(request, match, share)
         if isinstance(match, router.Redirect):
             return _redirect(request, match.path)
-        if match is router.NOT_FOUND:
-            return _not_found()
-        if match is router.METHOD_NOT_ALLOWED:
-            return web.Response(status=405)
-        return await self._serve_pixy(request, match)
+        return await self._serve_v1(request, match, share)
 
     async def _recognize(
         self, guard: Guard, request: web.BaseRequest, match: Matched
@@ -240,9 +240,11 @@ class RestServer(Listener):
             return self._rest_v1.claim(request, raw_path, match.endpoint) or match
         return match
 
-    async def _serve_v1(self, request: web.BaseRequest, match: V1Match | ApiError) -> web.StreamResponse:
+    async def _serve_v1(
+        self, request: web.BaseRequest, match: V1Match | ApiError, address: str
+    ) -> web.StreamResponse:
         probe = _is_public(match)
-        caller = self._enter(request, probe)
+        caller = self._enter(request, probe, address)
         if caller is None:
             return self._rest_v1.busy(request)
         try:
@@ -250,17 +252,18 @@ class RestServer(Listener):
         finally:
             self._leave(caller, probe)
 
-    async def _serve_pixy(self, request: web.BaseRequest, match: router.Match) -> web.StreamResponse:
-        probe = _is_public(match)
-        caller = self._enter(request, probe)
+    async def _serve_pixy(
+        self, request: web.BaseRequest, match: router.Match, address: str
+    ) -> web.StreamResponse:
+        probe = match.endpoint == "ping"
+        caller = self._enter(request, probe, address)
         if caller is None:
             return respond_error(TooManyRequests("max_concurrent_requests"))
+        share = request[SHARE] = self._edge.budget.share(caller)
         try:
-            with (
-                self._engine.diagnostics.context(request.headers.get("traceparent")),
-                self._edge.budget.share(caller) as share,
-            ):
-                request[SHARE] = share
+            if not self._engine.diagnostics.traced:
+                return await self._endpoints.serve(request, match)
+            with self._engine.diagnostics.context(request.headers.get("traceparent")):
                 return await self._endpoints.serve(request, match)
         except (asyncio.CancelledError, ConnectionError):
             raise  # the client is gone
@@ -268,25 +271,20 @@ class RestServer(Listener):
             logger.exception("%s %s failed", request.method, _path(request))
             return respond(to_json({"error": f"internal error: {error!r}"}), 500)
         finally:
+            share.give_back()
             self._leave(caller, probe)
 
-    def _enter(self, request: web.BaseRequest, probe: bool) -> str | None:
+    def _enter(self, request: web.BaseRequest, probe: bool, address: str) -> str | None:
         """Take a place among the concurrent requests or probes; return the caller, or None if there is no place for him."""
-        caller = caller_of_request(request, self._edge.proxies)
-        if probe:
-            return caller if self._probes.enter(caller) else None
-        if self._active >= self._engine.config.max_concurrent_requests or not self._shares.enter(caller):
+        caller = caller_of_request(request, self._edge.proxies, address)
+        if not (self._probes if probe else self._shares).enter(caller):
             return None
-        self._active += 1
-        shares.caller.set(caller)
+        if not probe:
+            shares.caller.set(caller)
         return caller
 
     def _leave(self, caller: str, probe: bool) -> None:
-        if probe:
-            self._probes.leave(caller)
-            return
-        self._active -= 1
-        self._shares.leave(caller)
+        (self._probes if probe else self._shares).leave(caller)
 
     # -- the listener's life ----------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl
 import msgspec
 from aiohttp import web
 
+from pixy.api.edge.answers import Answer
 from pixy.api.edge.budget import Share
 from pixy.api.limits import MOST_PARAMETERS
 from pixy.api.restv1 import bodies, errors
@@ -179,7 +180,7 @@ class Call:
                     body = gzip.compress(body, _GZIP_LEVEL)
                 else:
                     body = await asyncio.to_thread(gzip.compress, body, _GZIP_LEVEL)
-        return web.Response(body=body, status=status, headers=sent)
+        return Answer(body=body, status=status, headers=sent)
 
     async def json(self, document: Any, status: int = 200) -> web.Response:
         """An answer with a JSON document.
@@ -251,7 +252,7 @@ def error_answer(
     if kind.status in (429, 503):
         headers["Retry-After"] = str(max(1, round(retry_after)))
     body = msgspec.json.encode({"error_code": kind.code, "message": _printable(kind.text)})
-    response = web.Response(body=body, status=kind.status, headers=headers)
+    response = Answer(body=body, status=kind.status, headers=headers)
     if kind.status == 413:
         response.force_close()  # the rest of the body is not read
     return response

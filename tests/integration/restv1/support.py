@@ -63,7 +63,7 @@ async def under_way(daemon: Daemon, count: int) -> None:
     listener: Any = next(ref for ref in daemon.engine._service._cell.children.values() if ref.name == "rest")
 
     async def active() -> int:
-        found: int = listener.actor._active
+        found: int = listener.actor._shares.held
         return found
 
     await eventually(active, lambda found: found == count)

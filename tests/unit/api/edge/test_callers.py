@@ -48,11 +48,10 @@ def test_the_last_address_of_the_last_line_is_the_one_that_the_proxy_has_added(
     sent: list[str], caller: str
 ) -> None:
     headers = CIMultiDict(("X-Forwarded-For", each) for each in sent)
-    protocol = SimpleNamespace(slot=SimpleNamespace(caller="10.0.0.1"))
-    request = cast(Any, SimpleNamespace(headers=headers, protocol=protocol))
+    request = cast(Any, SimpleNamespace(headers=headers))
     for trusted, expected in ((True, caller), (False, "10.0.0.1")):
-        proxies = cast(Any, SimpleNamespace(trusts=lambda _request, trusted=trusted: trusted))
-        assert caller_of_request(request, proxies) == expected
+        proxies = cast(Any, SimpleNamespace(any=True, trusts=lambda _request, trusted=trusted: trusted))
+        assert caller_of_request(request, proxies, "10.0.0.1") == expected
 
 
 def test_one_request_may_use_the_whole_budget_several_of_a_caller_may_not() -> None:
