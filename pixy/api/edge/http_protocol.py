@@ -133,10 +133,10 @@ class HttpConnection(RequestHandler):
         if between and fresh == 1 and not self.held and len(data) <= _SMALL and not self._upgraded:
             # Nearly all requests: one that came whole, and nothing else. 0.9 us in place of 3.
             message, body = latest = self._messages[-1]
-            if len(self._messages) == 1 and self._trailers is None and body.is_eof():
-                if not getattr(message, "chunked", False):
-                    self._latest, self._body, self._earlier = latest, body, data[-3:]
-                    return
+            alone = len(self._messages) == 1 and self._trailers is None
+            if alone and body.is_eof() and not getattr(message, "chunked", False):
+                self._latest, self._body, self._earlier = latest, body, data[-3:]
+                return
         self._follow_up(data, fresh, None if between else body, before)
 
     def _is_too_large(self, data: bytes) -> bool:
