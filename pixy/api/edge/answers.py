@@ -71,7 +71,7 @@ class Answer(web.Response):
         if head is None or writer is None:
             await super().write_eof(data)
             return
-        transport = writer.transport  # type: ignore[attr-defined]
+        transport = writer.transport
         if transport is None or transport.is_closing():
             raise ClientConnectionResetError("Cannot write to closing transport")
         whole = head + self._body if self._body else head  # type: ignore[operator]
