@@ -19,11 +19,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from confluent_kafka import KafkaError as LibraryError, Producer
+from confluent_kafka import KafkaError as LibraryError, KafkaException, Producer
 
 from pixy.kafka.errors import translate
 from pixy.kafka.library_calls import send_one
 from pixy.kafka.producer_messages import Bulk, Landed, Message, Report
+from pixy.kafka.retired_producers import RetiredProducers
 from pixy.kafka.returned_messages import ReturnedMessages
 from pixy.kafka.settings import Settings
 
@@ -39,6 +40,10 @@ _PURGE = 1.0
 _IN_FLIGHT = 5.0
 """Seconds that a producer which is replaced has for requests in flight. What has no answer then is sent again, and may be
 in the log twice. As long, at most, it may take until librdkafka has given all of it back."""
+_MAKE_EVERY = 1.0
+"""Seconds after which a new producer is tried again, if there is none: its certificate is being changed, for example."""
+_SLICE = 0.1
+"""Seconds after which a wait looks whether the client is closing."""
 
 Probe = tuple[str, int, int | None]
 """See :meth:`pixy.kafka.gated_sender.GatedSender.landed`."""
@@ -87,6 +92,7 @@ class DeliveryThread:
         self._replacing = False
         self.producer = self._new()
         self._returned = ReturnedMessages(self._produce)
+        self._retired = RetiredProducers()
         self._thread = threading.Thread(target=self._run, name="kafka-producer", daemon=True)
         self._thread.start()
 
@@ -160,60 +166,127 @@ class DeliveryThread:
 
     def _run(self) -> None:
         # Only this thread serves librdkafka's callbacks, also during `stop`: a bulk's count has one writer.
+        failure: Exception | None = None
+        try:
+            self._serve_until_stopped()
+        except Exception as error:
+            logger.exception("the producer's thread has failed")
+            failure = error
+        try:
+            self._end()
+        finally:
+            if failure is not None:
+                self._call(self._on_failed, translate(failure))
+
+    def _serve_until_stopped(self) -> None:
         while not self._stopping:
             if self._replacing:
                 self._replace()
             self._poll()
         while self._left() and time.monotonic() < self._give_up_at:
             self._poll()
+
+    def _end(self) -> None:
+        """Report an error for all messages that have no result."""
         self.given_up = self._left()
         if self.given_up:
+            until = time.monotonic() + _PURGE
             self._returned.give_up()
             self.producer.purge()
-            self.producer.flush(_PURGE)
+            self._serve(self.producer.flush, _PURGE)
+            self._retired.give_up(until)
         self._hand_over()
 
     def _left(self) -> int:
-        return len(self.producer) + len(self._returned)
+        return len(self.producer) + len(self._returned) + len(self._retired)
+
+    def _serve(self, call: Callable[[float], int], timeout: float) -> int:
+        """Serve callbacks.
+
+        Args:
+            call: a producer's ``poll`` or ``flush``. It raises a fatal error, which confluent-kafka does not
+                give to ``error_cb``.
+            timeout: seconds.
+
+        Returns:
+            What ``call`` returns; 1 if it raised, because the same call may have served callbacks.
+        """
+        try:
+            return call(timeout)
+        except KafkaException as error:
+            if not error.args[0].fatal():
+                raise
+            self._error(error.args[0])
+            return 1
 
     def _poll(self) -> None:
         producer = self.producer
         poll = producer.poll
-        if poll(_POLL):
+        if self._serve(poll, _POLL):
             # A batch lands partition by partition: gather the reports that are about to come, rather
             # than wake the loop for each. A lone message does not wait.
             for _ in range(_GATHER_POLLS):
-                if not len(producer) or not poll(_GATHER):
+                if not len(producer) or not self._serve(poll, _GATHER):
                     break
             self._hand_over()
         if self._returned:
             self._returned.send()
+        if self._retired:
+            self._poll_retired()
+
+    def _poll_retired(self) -> None:
+        # What a replaced producer gives back late is sent again, behind the rest.
+        self._returned.hold()
+        self._retired.poll()
+        self._returned.release()
+        self._hand_over()
 
     def _replace(self) -> None:
         self._returned.hold()
-        old, until = self.producer, time.monotonic() + _IN_FLIGHT
+        old = [self.producer]
+        self._take_back(old[0])
+        new = self._make()
+        if new is None:
+            return  # the client is closing, and what is held is given up
+        self.producer = new
+        self._replacing = False
+        self._returned.release()
+        self._retired.add(old)
+        self._call(self._on_replaced)
+
+    def _take_back(self, old: Producer) -> None:
+        until = time.monotonic() + _IN_FLIGHT
         while len(old):
             late = time.monotonic() >= until or self._stopping
             # Requests in flight end first, so that nothing is sent twice: a request that fails is queued again.
             old.purge(in_queue=True, in_flight=late)
             if late:
-                old.flush(_IN_FLIGHT)
+                self._serve(old.flush, _IN_FLIGHT)
                 break
-            old.poll(_POLL)
-            while old.poll(0):
+            self._serve(old.poll, _POLL)
+            while self._serve(old.poll, 0):
                 pass
             self._returned.next_round()
             self._hand_over()
         if left := len(old):
-            logger.error(
-                "%d messages have no result: the producer that they were sent with did not give them back",
-                left,
-            )
+            logger.error("%d messages of the producer that is replaced have no result yet", left)
         self._hand_over()
-        self.producer = self._new()
-        self._replacing = False
-        self._returned.release()
-        self._call(self._on_replaced)
+
+    def _make(self) -> Producer | None:
+        """Make a producer. Try again if that fails, until what has been sent is to be given up; then return None."""
+        logged = False
+        while True:
+            try:
+                return self._new()
+            except Exception as error:
+                if not logged:
+                    logger.error("no new producer, which is tried again every second: %s", translate(error))
+                    logged = True
+            again = time.monotonic() + _MAKE_EVERY
+            while time.monotonic() < again:
+                if time.monotonic() >= self._give_up_at:
+                    return None
+                time.sleep(_SLICE)
 
     def _produce(self, topic: str, item: Message, partition: int, report: Landed) -> None:
         send_one(self.producer, topic, item, partition, report)

@@ -289,14 +289,14 @@ class ProducerClient:
         send_one(self._thread.producer, topic, item, partition, report)
 
     def _use(self, topic: str) -> None:
-        now = self._loop.time()
-        if (
-            self._remade.used(topic, now)
-            and self._looking is None
-            and self._look_at.when() > now + _FIRST_LOOK
-        ):
+        if self._remade.used(topic, self._loop.time()):
+            self._look_soon()
+
+    def _look_soon(self) -> None:
+        soon = self._loop.time() + _FIRST_LOOK
+        if self._looking is None and not self._closed and self._look_at.when() > soon:
             self._look_at.cancel()
-            self._look_at = self._loop.call_later(_FIRST_LOOK, self._begin_look)
+            self._look_at = self._loop.call_at(soon, self._begin_look)
 
     def _begin_look(self) -> None:
         self._looking = asyncio.create_task(self._look())
@@ -328,4 +328,6 @@ class ProducerClient:
         """Nothing has proved yet that the leaders know the new producer."""
         for topic, partitions in self._partitions.items():
             self._gated.shut(topic, partitions)
+        self._remade.renewed()
+        self._look_soon()
         self._replacing = False

@@ -11,6 +11,7 @@ kept: trouble may come later, when the leader moves.
 
 from __future__ import annotations
 
+import math
 import uuid
 from collections.abc import Mapping
 from typing import Final
@@ -22,7 +23,7 @@ LOOK_EVERY: Final = 5.0
 
 
 class RemadeTopics:
-    """The topics that one producer has written to. It forgets none, as librdkafka does.
+    """The topics that a producer has written to. It forgets none, as librdkafka does, until :meth:`renewed`.
 
     Args:
         patience: seconds after which a message has its result, an error at least.
@@ -35,6 +36,8 @@ class RemadeTopics:
         self._used: dict[str, float] = {}
         """When topics were written to, the last time."""
         self._unknown: set[str] = set()
+        self._since = -math.inf
+        """Topics used earlier have no messages that wait."""
         self._waiting = False
         self._errors = 0
 
@@ -64,8 +67,8 @@ class RemadeTopics:
         """
         troubled = errors != self._errors or (waiting > 0 and self._waiting)
         self._waiting, self._errors = waiting > 0, errors
-        since = now - self._patience - 2 * LOOK_EVERY
-        names = [topic for topic, at in self._used.items() if at >= since] if troubled else []
+        self._since = now - self._patience - 2 * LOOK_EVERY
+        names = [topic for topic, at in self._used.items() if at >= self._since] if troubled else []
         return list(self._unknown.union(names)), troubled
 
     def found(self, ids: Mapping[str, uuid.UUID], troubled: bool) -> list[str]:
@@ -87,6 +90,12 @@ class RemadeTopics:
         if remade:
             self._ids.update(ids)
         return remade
+
+    def renewed(self) -> None:
+        """There is a new producer: it remembers no topic, and has the messages that wait."""
+        self._used = {topic: at for topic, at in self._used.items() if at >= self._since}
+        self._ids.clear()
+        self._unknown = set(self._used)
 
 
 __all__ = ["LOOK_EVERY", "RemadeTopics"]

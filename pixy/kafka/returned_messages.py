@@ -127,19 +127,22 @@ class ReturnedMessages:
         waiting = self._waiting
         while waiting and not self._held:
             item, message, landed, returns = waiting[0]
+            # A producer that has not learned of the topic yet gives its messages back without a partition.
+            partition = -1 if message.partition() is None else message.partition()
             try:
-                self._produce(
-                    message.topic(), item, message.partition(), partial(self._landed, item, landed, returns)
-                )
+                self._produce(message.topic(), item, partition, partial(self._landed, item, landed, returns))
             except BufferError:
                 return
             except KafkaException as error:
                 landed(error.args[0], message)
+            except (TypeError, ValueError) as error:
+                landed(KafkaError(KafkaError._INVALID_ARG, str(error)), message)
             waiting.popleft()
 
     def give_up(self) -> None:
         """Report an error for what still waits."""
         self._gather()
+        self._held = False
         while self._waiting:
             returned = self._waiting.popleft()
             returned.landed(KafkaError(KafkaError._PURGE_QUEUE), returned.message)

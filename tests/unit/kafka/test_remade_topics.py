@@ -60,3 +60,29 @@ def test_topics_whose_messages_must_have_their_results_are_not_asked_for() -> No
     late = 60.0 + 2 * LOOK_EVERY
     assert remade.look(late, 1, 0) == (["t", "u"], True) or remade.look(late, 1, 0) == (["u", "t"], True)
     assert remade.look(late + 0.1, 1, 0) == (["u"], True)
+
+
+def test_a_new_producer_remembers_no_topic_of_the_one_before() -> None:
+    """Else the next trouble with a topic that was made again at the same time replaces a producer that is in order."""
+    remade = known("t", "u")
+    remade.used("t", 100.0)
+    assert remade.look(100.0, 1, 0) == (["t"], True)
+    assert remade.found({"t": NEW}, True) == ["t"]
+    remade.renewed()
+    assert remade.look(100.5, 0, 0) == (["t"], False) and remade.found({"t": NEW}, False) == []
+    assert remade.used("u", 200.0), "the new producer has not written to it"
+    assert remade.look(200.0, 1, 0) == (["u"], False) and remade.found({"u": NEW}, False) == []
+    assert remade.look(205.0, 1, 0) == (["u"], True) and remade.found({"u": NEW}, True) == []
+
+
+def test_a_topic_whose_messages_a_new_producer_has_taken_over_is_asked_for() -> None:
+    remade = known("t", "u")
+    remade.used("u", 5.0)
+    assert remade.look(5.0, 1, 0)[1]
+    assert remade.found({"t": NEW}, True) == ["t"], "u does not exist at this moment"
+    remade.renewed()
+    names, troubled = remade.look(5.5, 0, 0)
+    assert sorted(names) == ["t", "u"] and not troubled
+    assert remade.found({"t": NEW, "u": NEW}, False) == []
+    assert remade.look(10.0, 1, 0)[1] is False and remade.look(15.0, 1, 0)[1]
+    assert remade.found({"t": NEW, "u": NEW}, True) == []

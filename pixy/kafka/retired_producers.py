@@ -1,0 +1,71 @@
+"""librdkafka producers that were replaced: they give back what they still have, then they are destroyed.
+
+Destroying a producer waits for librdkafka's threads. One that asks a name server, which does not answer while a
+Kubernetes cluster restarts, takes half a minute. So a thread of its own destroys each.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from confluent_kafka import KafkaException, Producer
+
+
+class RetiredProducers:
+    """Producers that may still have messages. All methods are called in the thread that serves their callbacks."""
+
+    def __init__(self) -> None:
+        self._owners: list[list[Producer]] = []
+
+    def __len__(self) -> int:
+        """The number of messages without a result."""
+        return sum(len(owner[0]) for owner in self._owners)
+
+    def __bool__(self) -> bool:
+        """Whether some producer has such messages, or had when it was polled last."""
+        return bool(self._owners)
+
+    def add(self, owner: list[Producer]) -> None:
+        """Take over a producer.
+
+        Args:
+            owner: a list that contains it, and nothing else refers to it.
+        """
+        self._owners.append(owner)
+        self._destroy_empty()
+
+    def poll(self) -> None:
+        """Serve callbacks, and destroy producers that have no messages any more."""
+        for owner in self._owners:
+            _serve(owner[0].poll, 0.0)
+        self._destroy_empty()
+
+    def give_up(self, until: float) -> None:
+        """Purge all messages and serve their callbacks.
+
+        Args:
+            until: when to stop waiting for them (``time.monotonic``).
+        """
+        for owner in self._owners:
+            owner[0].purge()
+            _serve(owner[0].flush, max(0.0, until - time.monotonic()))
+
+    def _destroy_empty(self) -> None:
+        done = [owner for owner in self._owners if not len(owner[0])]
+        self._owners = [owner for owner in self._owners if len(owner[0])]
+        for owner in done:
+            # The list has the last reference: whoever empties it destroys the producer.
+            threading.Thread(target=owner.clear, name="kafka-producer-end", daemon=True).start()
+
+
+def _serve(call: Callable[[float], int], timeout: float) -> None:
+    try:
+        call(timeout)
+    except KafkaException as error:
+        if not error.args[0].fatal():  # such an error has no consequence for the producer of today
+            raise
+
+
+__all__ = ["RetiredProducers"]
