@@ -66,6 +66,14 @@ class Use:
         if self.requests is not None:
             self.requests.spend(1, now)
 
+    def check_names(self, accesses: Sequence[Access], now: float) -> None:
+        """Count the groups and topics of a request. Raises Limited."""
+        for access in accesses:
+            if access.verb == "consume" and access.group is not None:
+                self.check_group((access.cluster, access.group), now)
+            if access.verb in ("produce", "consume") and access.topic is not None:
+                self.check_topic((access.cluster, access.topic), now)
+
     def check_topic(self, key: tuple[str, str], now: float) -> None:
         """Count a topic that the principal has not used before. Raises Limited."""
         if self.new_topics is None or key in self._topics or len(key[1]) > MAX_NAME:
@@ -122,6 +130,7 @@ class Limiter:
             except ConfigError as error:
                 raise ConfigError(f"limits[{number}]: {error}") from None
         self._numbers: dict[Principal, int] = {}
+        self._last: tuple[Principal, Use] | None = None
         self._most = most
         self._clock = clock
         self._active = 0
@@ -149,7 +158,7 @@ class Limiter:
         accesses: Sequence[Access],
         *,
         polls: bool,
-        permit: Callable[[], None] | None = None,
+        permit: Callable[[Principal, Sequence[Access]], None] | None = None,
     ) -> Use:
         """Count a request; :meth:`end` must follow.
 
@@ -157,26 +166,24 @@ class Limiter:
             principal: who makes it.
             accesses: what it does.
             polls: whether it waits for messages.
-            permit: raises an error if he may not do it. A refused request counts against his rates; its group and topic
-                are not remembered.
+            permit: called with ``principal`` and ``accesses``; raises an error if he may not do it. A refused request
+                counts against his rates; its group and topic are not remembered.
 
         Raises:
             Limited: he has used up what he may.
         """
-        now = self._clock()
-        use = self._use(principal, now)
+        use = self._use(principal)
         if use.active >= SHARE * (self._most - self._active):
             raise Limited("this caller's share of `max_concurrent_requests` is in use")
-        use.check_rates(now)
-        if polls and use.limit.waiting_polls and use.polls >= use.limit.waiting_polls:
-            raise Limited(f"{use.name} may have {use.limit.waiting_polls} waiting polls (`limits`)")
+        limited = use.limit is not _UNLIMITED
+        if limited:
+            use.check_rates(self._clock())
+            if polls and use.limit.waiting_polls and use.polls >= use.limit.waiting_polls:
+                raise Limited(f"{use.name} may have {use.limit.waiting_polls} waiting polls (`limits`)")
         if permit is not None:
-            permit()
-        for access in accesses:
-            if access.verb == "consume" and access.group is not None:
-                use.check_group((access.cluster, access.group), now)
-            if access.verb in ("produce", "consume") and access.topic is not None:
-                use.check_topic((access.cluster, access.topic), now)
+            permit(principal, accesses)
+        if limited:
+            use.check_names(accesses, self._clock())
         use.active += 1
         use.polls += polls
         self._active += 1
@@ -198,7 +205,10 @@ class Limiter:
         if use.bytes is not None:
             use.bytes.spend(size(), self._clock())
 
-    def _use(self, principal: Principal, now: float) -> Use:
+    def _use(self, principal: Principal) -> Use:
+        last = self._last
+        if last is not None and last[0] is principal:
+            return last[1]  # the last one of the dictionary already
         key = principal.name, self._number(principal)
         use = self._uses.pop(key, None)
         if use is None:
@@ -206,8 +216,9 @@ class Limiter:
                 idle = next((each for each, found in self._uses.items() if not found.active), None)
                 if idle is not None:
                     del self._uses[idle]
-            use = Use(principal.name, self.limit_of(principal), now)
+            use = Use(principal.name, self.limit_of(principal), self._clock())
         self._uses[key] = use  # the last one of the dictionary has just been active
+        self._last = principal, use
         return use
 
 

@@ -2,13 +2,15 @@
 
 The caller travels in a context variable from the transport to the engine's entrance. An argument of every handler
 would do the same, but a handler that forgets it would have to be noticed; without a caller the entrance refuses.
+
+What each request makes or looks up is a named tuple: hashing and comparing it takes no Python code, and making it a third
+of the time of a frozen dataclass.
 """
 
 from __future__ import annotations
 
 from contextvars import ContextVar
-from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from pixy.errors import Unauthenticated
 
@@ -16,8 +18,7 @@ MAX_NAME: Final = 255
 """Characters of a name without its kind."""
 
 
-@dataclass(frozen=True, slots=True)
-class Principal:
+class Principal(NamedTuple):
     """Somebody who was recognized.
 
     Attributes:
@@ -33,8 +34,7 @@ class Principal:
 ANONYMOUS: Final = Principal("anonymous")
 
 
-@dataclass(frozen=True, slots=True)
-class Credentials:
+class Credentials(NamedTuple):
     """What a transport saw of a caller.
 
     Attributes:
@@ -48,14 +48,13 @@ class Credentials:
 
     authorization: str | None = None
     api_key: str | None = None
-    certificate: bytes | None = field(default=None, repr=False)
+    certificate: bytes | None = None
     uid: int | None = None
     trace: str = ""
     principal: Principal | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Caller:
+class Caller(NamedTuple):
     """A principal and where he calls from.
 
     Attributes:

@@ -8,8 +8,7 @@ matter, and none takes a right away.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from pixy.auth.patterns import AnyOf, Who
 from pixy.auth.principal import Principal
@@ -21,8 +20,7 @@ MAX_NAME: Final = 255
 """Characters of a name that are shown and remembered; Kafka's topics have 249 at most."""
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
+class Access(NamedTuple):
     """Something that a caller wants to do.
 
     Attributes:
@@ -91,6 +89,8 @@ class Rules:
     def __init__(self, rules: Sequence[Rule], groups: Mapping[str, Sequence[str]]) -> None:
         self._rules = [_Compiled(number, rule, groups) for number, rule in enumerate(rules)]
         self._decided: dict[tuple[Principal, Access], bool] = {}
+        self._known: dict[tuple[Principal, str], bool] = {}
+        """Whether a principal may do anything in a cluster."""
 
     def __bool__(self) -> bool:
         """Whether there are any."""
@@ -117,7 +117,14 @@ class Rules:
 
     def knows_cluster(self, principal: Principal, cluster: str) -> bool:
         """Whether a principal may do anything in a cluster, and so may hear whether it exists."""
-        return any(self.allows(principal, Access(verb, cluster)) for verb in VERBS)
+        known = self._known.get((principal, cluster))
+        if known is None:
+            known = any(self.allows(principal, Access(verb, cluster)) for verb in VERBS)
+            if len(cluster) <= MAX_NAME:
+                if len(self._known) >= _MAX_CACHED:
+                    self._known.clear()
+                self._known[principal, cluster] = known
+        return known
 
     def explain(self, principal: Principal, access: Access) -> list[str]:
         """Say in lines why a principal may or may not do something."""

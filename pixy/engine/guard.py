@@ -16,7 +16,7 @@ from typing import Final
 from pixy.auth.audit import AuditLog
 from pixy.auth.authenticator import Authenticator
 from pixy.auth.limits import Limiter, Use
-from pixy.auth.principal import Caller, current
+from pixy.auth.principal import Caller, Principal, current
 from pixy.auth.rules import MAX_NAME, Access, Rules
 from pixy.config.model import App
 from pixy.errors import (
@@ -82,7 +82,8 @@ class Guard:
         self.authenticator = Authenticator(config.auth)
         self.rules = Rules(config.rules, config.auth.groups)
         self.audit = AuditLog(config.audit, _topic_of(config)) if config.audit.enabled else None
-        self._internal = (config.cluster_name(config.audit.cluster), config.audit.topic)
+        audited = config.audit.topic
+        self._internal = (config.cluster_name(config.audit.cluster), audited) if audited else None
         self.limiter = Limiter(config.limits, config.auth.groups, config.max_concurrent_requests)
 
     def reload(self, config: App) -> None:
@@ -186,32 +187,24 @@ class Guard:
 
     def _begin(self, caller: Caller, name: Access, accesses: Sequence[Access], polls: bool) -> Operation:
         limiter, audit = self.limiter, self.audit
-        if name.longest > LONGEST or any(access.longest > LONGEST for access in accesses[1:]):
-            raise InvalidParameter(f"a name is longer than {LONGEST} characters")
-
-        def permit() -> None:
-            for access in accesses:
-                self._check_internal(access)
-                self.check(caller, access)
-
+        for _, cluster, topic, group in accesses or (name,):
+            if len(cluster) > LONGEST or len(topic or "") > LONGEST or len(group or "") > LONGEST:
+                raise InvalidParameter(f"a name is longer than {LONGEST} characters")
         try:
-            use = limiter.begin(caller.principal, accesses, polls=polls, permit=permit)
+            use = limiter.begin(caller.principal, accesses, polls=polls, permit=self._permit)
         except (Forbidden, Limited) as error:
             if audit is not None:
                 audit.refused(caller, name, error)
             raise
         return Operation(limiter, use, audit, caller, name, polls)
 
-    def _check_internal(self, access: Access) -> None:
-        """Raise Forbidden if an access would change the audit log's topic: nobody forges or deletes it through the daemon."""
-        cluster, topic = self._internal
-        if (
-            topic
-            and access.topic == topic
-            and access.cluster == cluster
-            and (access.verb == "produce" or (access.verb == "admin" and access.group is None))
-        ):
-            raise Forbidden(f"only the daemon itself writes to its audit log, topic {topic}")
+    def _permit(self, principal: Principal, accesses: Sequence[Access]) -> None:
+        """Raise Forbidden unless a principal may do something, and it changes nothing of the audit log's topic."""
+        internal, rules = self._internal, self.rules
+        for access in accesses:
+            if internal is not None and (access.cluster, access.topic) == internal:
+                _check_internal(access)
+            rules.check(principal, access)
 
     def unknown(self, address: str, trace: str, error: Unauthenticated) -> None:
         """Record that a caller was not recognized.
@@ -223,6 +216,12 @@ class Guard:
         """
         if self.audit is not None:
             self.audit.unauthenticated(address, trace, error)
+
+
+def _check_internal(access: Access) -> None:
+    """Raise Forbidden if an access would change the audit log's topic: nobody forges or deletes it through the daemon."""
+    if access.verb == "produce" or (access.verb == "admin" and access.group is None):
+        raise Forbidden(f"only the daemon itself writes to its audit log, topic {access.topic}")
 
 
 def _topic_of(config: App) -> LineProducer | None:

@@ -147,6 +147,18 @@ def test_the_first_element_that_names_a_principal_counts(clock: Clock) -> None:
         limiter(clock, Limit(["a*b"]))
 
 
+def test_whoever_called_last_is_not_forgotten_first(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_PRINCIPALS", 2)
+    found = limiter(clock, Limit(["*"], requests_per_second=1.0))
+    once(found, A)
+    once(found, B)
+    for _ in range(2):
+        refused(found, A)
+    once(found, Principal("key:c"))
+    refused(found, A)
+    once(found, B)
+
+
 def test_the_groups_that_a_token_names_make_no_second_caller(clock: Clock) -> None:
     """A token may name any of his groups: each subset would have a rate and a share of its own."""
     found = limiter(clock, Limit(["group:ops"], waiting_polls=3), Limit(["*"], waiting_polls=2), most=100)

@@ -116,6 +116,20 @@ def test_long_names_of_strangers_fill_neither_the_memory_nor_an_answer() -> None
             assert rules.allows(APP, access) is allowed
             assert len(str(access)) < 600
     assert rules._decided == {}
+    for number in range(100):
+        assert not Rules([rule(clusters="d")], {}).knows_cluster(APP, str(number) * 10_000)
+        assert rules.knows_cluster(APP, str(number) * 10_000)
+    assert rules._known == {}
+
+
+def test_what_is_remembered_of_clusters_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pixy.auth.rules._MAX_CACHED", 10)
+    rules = Rules([rule(clusters="c1*")], {})
+    for number in range(100):
+        for _ in range(2):
+            assert rules.knows_cluster(APP, f"c{number}") is str(number).startswith("1")
+        assert len(rules._known) <= 10
+    assert not rules.knows_cluster(Principal("jwt:x"), "c1")
 
 
 names = st.sampled_from(["a", "ab", "b", "a*", "*"])
