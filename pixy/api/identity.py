@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Awaitable, Callable, Sequence
 
 from pixy.auth.principal import Caller, Credentials, current
+from pixy.auth.tokens import UnknownTokenKey
 from pixy.engine.guard import Guard
 from pixy.errors import Unauthenticated
 
 API_KEY = "X-API-Key"
+
+Later = Callable[[], Awaitable[None]]
+"""What is to be called and awaited."""
 
 
 def single(values: Sequence[str], name: str) -> str | None:
@@ -26,22 +31,41 @@ def single(values: Sequence[str], name: str) -> str | None:
     return values[0] if values else None
 
 
-async def enter(guard: Guard, collect: Callable[[], Credentials], address: str) -> None:
+def enter(guard: Guard, collect: Callable[[], Credentials], address: str) -> Later | None:
     """Recognize a caller, and remember him for the rest of this task.
+
+    No coroutine, because hardly a caller has to wait: its frames took 2 us of each request.
 
     Args:
         guard: recognizes him.
         collect: what the transport has seen of him. Raises Unauthenticated.
         address: of the peer.
 
+    Returns:
+        None: he is recognized. Otherwise what this task must call and await, because the issuer of his token may have newer
+        keys; that raises Unauthenticated, too.
+
     Raises:
         Unauthenticated: he is not recognized.
     """
     current.set(None)
-    seen = Credentials()
+    seen: Credentials | None = None
     try:
         seen = collect()
-        principal = await guard.authenticator.identify(seen)
+        principal = guard.authenticator.recognize(seen)
+    except UnknownTokenKey:
+        assert seen is not None
+        return functools.partial(_enter_later, guard, seen, address)
+    except Unauthenticated as error:
+        guard.unknown(address, "" if seen is None else seen.trace, error)
+        raise
+    current.set(Caller(principal, address, seen.trace))
+    return None
+
+
+async def _enter_later(guard: Guard, seen: Credentials, address: str) -> None:
+    try:
+        principal = await guard.authenticator.look_again(seen)
     except Unauthenticated as error:
         guard.unknown(address, seen.trace, error)
         raise
@@ -53,4 +77,4 @@ def leave_nobody() -> None:
     current.set(None)
 
 
-__all__ = ["API_KEY", "enter", "leave_nobody", "single"]
+__all__ = ["API_KEY", "Later", "enter", "leave_nobody", "single"]

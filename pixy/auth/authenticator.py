@@ -40,6 +40,10 @@ class Authenticator:
         self._tokens = Tokens(jwt) if jwt.jwks_file or jwt.jwks_url else None
         self._remote: jwks.RemoteKeys | None = None
         self._fresh: asyncio.Task[None] | None = None
+        self.sees_certificates = config.certificates
+        """Whether :meth:`recognize` looks at client certificates; transports need not collect them otherwise."""
+        self.sees_uids = config.peer_uid
+        """The same for the peer's user id."""
         self.read()()
 
     def read(self) -> Callable[[], None]:
@@ -79,14 +83,11 @@ class Authenticator:
         if self._fresh is not None:
             self._fresh.cancel()
 
-    async def identify(self, seen: Credentials) -> Principal:
-        """Return who calls; wait for the issuer's newer keys if need be. Raises Unauthenticated."""
-        try:
-            return self.recognize(seen)
-        except UnknownTokenKey:
-            if self._remote is None or not await self._remote.look_again():
-                raise
-            return self.recognize(seen)
+    async def look_again(self, seen: Credentials) -> Principal:
+        """Return who calls after :meth:`recognize` has raised UnknownTokenKey: wait for the issuer's newer keys. Raises Unauthenticated."""
+        if self._remote is None or not await self._remote.look_again():
+            raise UnknownTokenKey
+        return self.recognize(seen)
 
     def recognize(self, seen: Credentials) -> Principal:
         """Return who calls, as far as it is known without waiting.
@@ -109,7 +110,7 @@ class Authenticator:
             return self._authorization(seen.authorization, now)
         if self._certificates is not None and seen.certificate is not None:
             return self._certificates.principal(seen.certificate, now)
-        if self._config.peer_uid and seen.uid is not None:
+        if self.sees_uids and seen.uid is not None:
             return Principal(f"uid:{seen.uid}")
         if self._config.anonymous:
             return ANONYMOUS

@@ -15,6 +15,8 @@ from pixy.errors import Unauthenticated
 MAX_TOKEN: Final = 16 * 1024
 """Characters of a token."""
 MAX_GROUPS: Final = 200
+_SHORT: Final = 2048
+"""Characters of a token that is remembered itself, because its hash would take 2 us of each request; of others the SHA-256 is."""
 
 
 class UnknownTokenKey(Unauthenticated):
@@ -34,7 +36,7 @@ class Tokens:
     def __init__(self, config: Jwt) -> None:
         self._config = config
         self._keys: KeySet | None = None
-        self._cache: dict[bytes, tuple[Principal, float]] = {}
+        self._cache: dict[str | bytes, tuple[Principal, float]] = {}
 
     def use(self, keys: KeySet) -> None:
         """Verify with these keys from now on; a token that another key has signed is not known any more."""
@@ -55,15 +57,17 @@ class Tokens:
         """
         if len(token) > MAX_TOKEN:
             raise Unauthenticated("the token is too long", "bad_token")
-        digest = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
-        known = self._cache.get(digest)
+        key: str | bytes = token
+        if len(token) > _SHORT:
+            key = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
+        known = self._cache.get(key)
         if known is not None and now < known[1]:
             return known[0]
         claims = self._claims(token, now)
         principal = self._principal(claims)
         if len(self._cache) >= self._config.max_cached:
             del self._cache[next(iter(self._cache))]
-        self._cache[digest] = principal, float(claims["exp"]) + self._config.clock_skew
+        self._cache[key] = principal, float(claims["exp"]) + self._config.clock_skew
         return principal
 
     def _claims(self, token: str, now: float) -> dict[str, Any]:

@@ -81,9 +81,13 @@ class Turns:
         """Places that are taken."""
         return self._shares.held
 
+    def take(self, name: str) -> bool:
+        """Take a place if there is one now; return whether there was."""
+        return name not in self._waiting and self._shares.enter(name)
+
     async def enter(self, name: str) -> None:
         """Take a place; wait for one if need be."""
-        if name not in self._waiting and self._shares.enter(name):
+        if self.take(name):
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(name, deque()).append(turn)
@@ -97,6 +101,8 @@ class Turns:
     def leave(self, name: str) -> None:
         """Give a place back; those who wait get it in turn, caller by caller."""
         self._shares.leave(name)
+        if not self._waiting:
+            return
         for waiting in tuple(self._waiting):
             if self._shares.enter(waiting):
                 if self._give(waiting):

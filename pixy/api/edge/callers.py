@@ -6,7 +6,8 @@ names as its own peer.
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+from typing import Final
 from urllib.parse import unquote
 
 from aiohttp import web
@@ -14,6 +15,9 @@ from aiohttp import web
 from pixy.api.edge.connections import share_of
 from pixy.api.edge.proxies import TrustedProxies
 from pixy.auth.principal import ANONYMOUS, current
+
+_MAX_PEERS: Final = 4096
+"""Connections of gRPC whose address is remembered."""
 
 
 def caller_of_request(request: web.BaseRequest, proxies: TrustedProxies, address: str) -> str:
@@ -40,14 +44,13 @@ def address_share(request: web.BaseRequest) -> str:
     return slot.caller if slot is not None else ""
 
 
-def caller_of_call(context: Any) -> str:
-    """Name the caller of a gRPC call."""
-    return _principal() or address_of_call(context)
+def caller_of_call(peer: str) -> str:
+    """Name the caller of a gRPC call.
 
-
-def address_of_call(context: Any) -> str:
-    """Name the address of a gRPC call, whoever calls."""
-    return _peer(context.peer())
+    Args:
+        peer: the connection's, as gRPC names it.
+    """
+    return _principal() or address_of_peer(peer)
 
 
 def _principal() -> str:
@@ -55,8 +58,13 @@ def _principal() -> str:
     return "" if caller is None or caller.principal is ANONYMOUS else caller.principal.name
 
 
-def _peer(peer: str) -> str:
-    """The share of gRPC's ``ipv4:127.0.0.1:5``, ``ipv6:%5B::1%5D:5`` or ``unix:``."""
+@functools.lru_cache(_MAX_PEERS)
+def address_of_peer(peer: str) -> str:
+    """Name the address of a gRPC call, whoever calls.
+
+    Args:
+        peer: as gRPC names it: ``ipv4:127.0.0.1:5``, ``ipv6:%5B::1%5D:5`` or ``unix:``.
+    """
     kind, _, address = peer.partition(":")
     if kind == "ipv4":
         return address.rpartition(":")[0]
@@ -65,4 +73,4 @@ def _peer(peer: str) -> str:
     return kind
 
 
-__all__ = ["address_of_call", "address_share", "caller_of_call", "caller_of_request"]
+__all__ = ["address_of_peer", "address_share", "caller_of_call", "caller_of_request"]

@@ -61,11 +61,13 @@ def bounds(config: Connections, open_files: int | None = None) -> Bounds:
 class Slot:
     """The place of one connection in :class:`Book`."""
 
-    __slots__ = ("_free", "caller")
+    __slots__ = ("_free", "caller", "peer")
 
     def __init__(self, caller: str, free: Callable[[str], None]) -> None:
         self.caller = caller
         """Whose share the connection counts against; see :func:`caller_of`."""
+        self.peer = ""
+        """The peer's address and port, once a transport has asked for it."""
         self._free: Callable[[str], None] | None = free
 
     def free(self) -> None:

@@ -12,15 +12,18 @@ So a call keeps its place until its answer is taken, and those who take none fil
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
 import grpc
 
 from pixy import errors
-from pixy.api.edge.callers import address_of_call, caller_of_call
+from pixy.api.edge.callers import address_of_peer, caller_of_call
+from pixy.api.edge.deadline import Deadline
 from pixy.api.edge.pace import PROBE, Pace
 from pixy.api.grpc.identity import recognize
+from pixy.api.identity import Later
 from pixy.engine import shares
 from pixy.engine.guard import Guard
 from pixy.engine.shares import Shares, Turns
@@ -31,8 +34,8 @@ _GONE: Final = 0.1
 """Seconds in which the core says that the client has gone, if that is why there is no message; then this task is cancelled."""
 _BUSY = "max_concurrent_requests"
 
-Behaviour = Callable[[bytes, Any, str], Awaitable[Any]]
-"""Answers a message of a call, for a caller: with a message, or its bytes."""
+Behaviour = Callable[[bytes, Any, str], Awaitable[bytes]]
+"""Answers a message of a call, for a caller: with the bytes of a message."""
 
 
 class Gate:
@@ -56,6 +59,7 @@ class Gate:
         self._open = Shares(max(1, most // 4), total=True)
         self._reads = Turns(reads)
         self._timeout = timeout
+        self._deadline = Deadline(timeout)
         self.begun = 0
         """Calls so far."""
 
@@ -77,71 +81,81 @@ class Gate:
             public: whether they need no caller.
         """
 
-        async def call(_requests: Any, context: Any) -> Any:
-            held = await self._enter(context, public)
-            held.until_taken(context)
-            with held as caller:
-                return await behaviour(await self._read(context, caller), context, caller)
+        places = self._open if public else self._calls
 
-        return grpc.stream_unary_rpc_method_handler(call, response_serializer=_serialized)
+        async def call(_requests: Any, context: Any) -> bytes:
+            caller = await self._enter(context, public)
+            # Until the answer is taken, or the connection has ended.
+            context.add_done_callback(functools.partial(_leave, places, caller))
+            raw = await self._next(context, caller)
+            if raw is None:
+                await _refuse_empty(context)
+            return await behaviour(raw, context, caller)  # type: ignore[arg-type]
+
+        return grpc.stream_unary_rpc_method_handler(call)
 
     def server_stream(self, behaviour: Callable[[bytes, Any], Awaitable[None]]) -> Any:
         """Return a handler of calls with one message and a stream of answers, which need no caller."""
 
         async def call(_requests: Any, context: Any) -> None:
-            with await self._enter(context, True) as caller:
-                await behaviour(await self._read(context, caller), context)
+            caller = await self._enter(context, True)
+            try:
+                raw = await self._next(context, caller)
+                if raw is None:
+                    await _refuse_empty(context)
+                await behaviour(raw, context)  # type: ignore[arg-type]
+            finally:
+                self._open.leave(caller)
 
         return grpc.stream_stream_rpc_method_handler(call, response_serializer=_serialized)
 
     def stream(self, handler: Any) -> Any:
         """Return a handler of a stream like another one, for recognized callers."""
         answer = handler.stream_stream
+        public = self._guard is None
+        places = self._open if public else self._calls
 
         async def call(_requests: Any, context: Any) -> AsyncIterator[Any]:
-            with await self._enter(context, self._guard is None) as caller:
+            caller = await self._enter(context, public)
+            try:
                 async for each in answer(self._messages(handler, context, caller), context):
                     yield each
+            finally:
+                places.leave(caller)
 
         return grpc.stream_stream_rpc_method_handler(call, response_serializer=handler.response_serializer)
 
-    async def _enter(self, context: Any, public: bool) -> _Held:
-        """Take a place, and return a context manager that gives it back; its value is the caller."""
+    async def _enter(self, context: Any, public: bool) -> str:
+        """Take a place for a call, which must give it back; return the caller."""
         self.begun += 1
-        address = address_of_call(context)
+        peer = context.peer()
+        caller = address = address_of_peer(peer)
         turn = self._pace.enter(PROBE + address if public else address)
         if turn is not None:
-            with await self._place(context, self._begin, address):
-                await turn
-        if public or self._guard is None:
-            caller = address if public else caller_of_call(context)
-            places = self._open if public else self._calls
-            return await self._place(context, places, caller)
-        with await self._place(context, self._calls, address):
-            await recognize(self._guard, context)  # it may wait for the issuer's keys
-        return await self._place(context, self._calls, caller_of_call(context))
-
-    async def _place(self, context: Any, places: Shares, caller: str) -> _Held:
-        if not places.enter(caller):
-            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(errors.TooManyRequests(_BUSY)))
-        return _Held(places, caller)
+            await _wait(context, lambda: turn, self._begin, address)
+        if not public and self._guard is not None:
+            try:
+                later = recognize(self._guard, context, peer)
+                if later is not None:
+                    await _wait(context, later, self._calls, address)
+            except errors.Unauthenticated as error:
+                await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(error))
+            caller = caller_of_call(peer)
+        if not (self._open if public else self._calls).enter(caller):
+            await _refuse(context)
+        shares.caller.set(caller)  # each call is a task of its own
+        return caller
 
     async def _messages(self, handler: Any, context: Any, caller: str) -> AsyncIterator[Any]:
         while (raw := await self._next(context, caller)) is not None:
             yield handler.request_deserializer(raw)
 
-    async def _read(self, context: Any, caller: str) -> bytes:
-        raw = await self._next(context, caller)
-        if raw is None:
-            await asyncio.sleep(_GONE)
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "malformed request: it has no message")
-        return raw  # type: ignore[return-value]
-
     async def _next(self, context: Any, caller: str) -> bytes | None:
         """Read a message; None: there is none. Aborts the call if it takes too long."""
         try:
-            async with asyncio.timeout(self._timeout):
-                await self._reads.enter(caller)
+            with self._deadline:
+                if not self._reads.take(caller):
+                    await self._reads.enter(caller)
                 try:
                     raw = await context.read()
                 finally:
@@ -154,32 +168,27 @@ class Gate:
         return raw if isinstance(raw, bytes) else None
 
 
-class _Held:
-    """A place, given back at the end of the block, or of the call."""
+async def _wait(context: Any, later: Later, places: Shares, address: str) -> None:
+    """Await what a call needs before its caller is known. Those of one address may wait for a share only."""
+    if not places.enter(address):
+        await _refuse(context)
+    try:
+        await later()
+    finally:
+        places.leave(address)
 
-    __slots__ = ("_caller", "_kept", "_places", "_token")
 
-    def __init__(self, places: Shares, caller: str) -> None:
-        self._places = places
-        self._caller = caller
-        self._kept = False
+async def _refuse(context: Any) -> None:
+    await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(errors.TooManyRequests(_BUSY)))
 
-    def until_taken(self, context: Any) -> None:
-        """Keep the place until the call has ended: its answer was taken, or its connection has ended."""
-        self._kept = True
-        context.add_done_callback(self._leave)
 
-    def __enter__(self) -> str:
-        self._token = shares.caller.set(self._caller)
-        return self._caller
+async def _refuse_empty(context: Any) -> None:
+    await asyncio.sleep(_GONE)
+    await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "malformed request: it has no message")
 
-    def __exit__(self, *_exc: object) -> None:
-        if not self._kept:
-            self._places.leave(self._caller)
-        shares.caller.reset(self._token)
 
-    def _leave(self, _context: Any) -> None:
-        self._places.leave(self._caller)
+def _leave(places: Shares, caller: str, _context: Any) -> None:
+    places.leave(caller)
 
 
 class Gated:
@@ -216,7 +225,7 @@ class _Generic(grpc.GenericRpcHandler):  # type: ignore[misc]
 
 
 def _serialized(answer: Any) -> bytes:
-    return answer if isinstance(answer, bytes) else answer.SerializeToString()
+    return answer.SerializeToString()  # type: ignore[no-any-return]
 
 
 __all__ = ["WINDOW", "Behaviour", "Gate", "Gated"]

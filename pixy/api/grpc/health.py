@@ -43,10 +43,10 @@ class Health:
         }
         return grpc.method_handlers_generic_handler(NAME, methods)
 
-    async def _check(self, raw: bytes, context: Any, _caller: str) -> Any:
+    async def _check(self, raw: bytes, context: Any, _caller: str) -> bytes:
         if (await _wanted(raw, context)) not in self._services:
             await context.abort(grpc.StatusCode.NOT_FOUND, "unknown service")
-        return pb.HealthCheckResponse(status=self._status)
+        return pb.HealthCheckResponse(status=self._status).SerializeToString()  # type: ignore[no-any-return]
 
     async def _watch(self, raw: bytes, context: Any) -> None:
         known = (await _wanted(raw, context)) in self._services

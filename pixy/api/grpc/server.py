@@ -145,13 +145,13 @@ def _bind(request_class: Any, handler: Handler, name: str, edge: Edge) -> Behavi
     # A small ProduceMany may have a long answer, which cannot be refused any more.
     uncounted = 0 if name == "ProduceMany" else _SMALL
 
-    async def bounded(raw: bytes, context: Any, caller: str) -> Any:
+    async def behaviour(raw: bytes, context: Any, caller: str) -> bytes:
         if len(raw) <= uncounted:
-            answer = (await behaviour(raw, context)).SerializeToString()
+            answer = await answered(raw, context)
         else:
             with edge.budget.share(caller) as share:
                 await _take(share, len(raw), context)
-                answer = (await behaviour(raw, context)).SerializeToString()
+                answer = await answered(raw, context)
         if len(answer) > _SMALL:
             await keep(answer, context, caller)
         return answer
@@ -165,7 +165,7 @@ def _bind(request_class: Any, handler: Handler, name: str, edge: Edge) -> Behavi
             share.keep(len(answer))
         context.add_done_callback(lambda _context: share.give_back())
 
-    async def behaviour(raw: bytes, context: Any) -> Any:
+    async def answered(raw: bytes, context: Any) -> bytes:
         # Parsed here, because grpc answers INTERNAL for bytes that it cannot parse.
         try:
             request = parse(raw)
@@ -185,9 +185,9 @@ def _bind(request_class: Any, handler: Handler, name: str, edge: Edge) -> Behavi
             # A cancellation that has reached this process is delivered to this task here, before
             # the answer counts as sent.
             await asyncio.sleep(0)
-        return answer
+        return answer.SerializeToString()  # type: ignore[no-any-return]
 
-    return bounded
+    return behaviour
 
 
 def _connection_options(settings: Connections, most: int) -> list[tuple[str, int]]:

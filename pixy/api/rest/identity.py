@@ -7,36 +7,56 @@ import ssl
 import struct
 from typing import Final
 
-from aiohttp import web
+from aiohttp import hdrs, web
+from multidict import istr
 
+from pixy.api.edge.connections import Slot
 from pixy.api.identity import API_KEY, single
+from pixy.auth.authenticator import Authenticator
 from pixy.auth.principal import Credentials
 
 _PEER: Final = struct.Struct("3i")
 """``struct ucred``: pid, uid, gid."""
+_API_KEY: Final = istr(API_KEY)
+_TRACE: Final = istr("traceparent")
 
 
-def credentials(request: web.BaseRequest) -> Credentials:
-    """Collect what a request and its connection show of the caller. Raises Unauthenticated."""
+def credentials(request: web.BaseRequest, authenticator: Authenticator) -> Credentials:
+    """Collect what a request and its connection show of the caller.
+
+    Args:
+        request: his.
+        authenticator: says what it looks at; asking the connection for the rest took 3 us of each request.
+
+    Raises:
+        Unauthenticated: a header was sent several times.
+    """
     headers, transport = request.headers, request.transport
     certificate = uid = None
-    if transport is not None:
+    if transport is not None and authenticator.sees_certificates:
         tls = transport.get_extra_info("ssl_object")
         certificate = _certificate(tls) if tls is not None else None
+    if transport is not None and authenticator.sees_uids:
         uid = _uid(transport.get_extra_info("socket"))
     return Credentials(
-        authorization=single(headers.getall("Authorization", ()), "Authorization"),
-        api_key=single(headers.getall(API_KEY, ()), API_KEY),
-        certificate=certificate,
-        uid=uid,
-        trace=headers.get("traceparent", ""),
+        single(headers.getall(hdrs.AUTHORIZATION, ()), "Authorization"),
+        single(headers.getall(_API_KEY, ()), API_KEY),
+        certificate,
+        uid,
+        headers.get(_TRACE, ""),
     )
 
 
 def address_of(request: web.BaseRequest) -> str:
     """The address of the peer; ``unix`` on a unix socket."""
+    slot: Slot | None = getattr(request.protocol, "slot", None)
+    if slot is not None and slot.peer:
+        return slot.peer
     peer = request.transport.get_extra_info("peername") if request.transport is not None else None
-    return f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else "unix"
+    address = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else "unix"
+    if slot is not None and request.transport is not None:
+        slot.peer = address
+    return address
 
 
 def _certificate(tls: ssl.SSLObject) -> bytes | None:

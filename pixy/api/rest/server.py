@@ -204,7 +204,9 @@ class RestServer(Listener):
             leave_nobody()
             return None
         try:
-            await enter(guard, lambda: self._forwarded(request) or credentials(request), address_of(request))
+            later = enter(guard, lambda: self._shown(guard, request), address_of(request))
+            if later is not None:
+                await later()
         except Unauthenticated as error:
             v1 = isinstance(match, V1Match | ApiError)
             response = self._rest_v1.unauthenticated(request, error) if v1 else respond_error(error)
@@ -223,11 +225,11 @@ class RestServer(Listener):
         response.force_close()  # the body is not read
         return response
 
-    def _forwarded(self, request: web.BaseRequest) -> Credentials | None:
-        """The caller of a request that a peer has forwarded, as the peer proves; None: no peer has. Raises Unauthenticated."""
+    def _shown(self, guard: Guard, request: web.BaseRequest) -> Credentials:
+        """What a request shows of its caller, or the peer that has forwarded it proves. Raises Unauthenticated."""
         hop = self._rest_v1.peers.hop(request)
         if hop is None or hop.principal is None:
-            return None
+            return credentials(request, guard.authenticator)
         return Credentials(principal=hop.principal, trace=request.headers.get("traceparent", ""))
 
     def _match(self, request: web.BaseRequest, raw_path: str) -> Matched:

@@ -104,9 +104,11 @@ class Peers:
         Raises:
             Unauthenticated: its proof is wrong.
         """
+        if self._hops is None:
+            return None
         known = request.get(_HOP)
         proof = request.headers.get(PROOF_HEADER)
-        if known is None and proof is not None and self._hops is not None:
+        if known is None and proof is not None:
             known = request[_HOP] = self._hops.verify(proof, request.method, request.raw_path)
         return known
 

@@ -631,7 +631,7 @@ async def test_each_refusal_and_each_operation_leaves_a_line(daemon: Guarded, tm
 async def test_the_kernel_names_the_user_behind_a_unix_socket(daemon: Guarded) -> None:
     """And nobody's word counts for it on TCP."""
     assert daemon.engine.guard is not None
-    daemon.engine.guard.authenticator._config.peer_uid = True
+    daemon.engine.guard.authenticator.sees_uids = True
     daemon.allow(Rule([f"uid:{os.getuid()}"], ["describe"], topics=[T]), rule(NOTHING))
     row = Row([])
     async with aiohttp.ClientSession(connector=aiohttp.UnixConnector(str(daemon.socket))) as http:

@@ -19,6 +19,7 @@ from pixy.auth.authenticator import Authenticator
 from pixy.auth.certificates import Certificates
 from pixy.auth.keys import make_key
 from pixy.auth.principal import Credentials
+from pixy.auth.tokens import UnknownTokenKey
 from pixy.config.security import Auth, Jwt
 from pixy.errors import ConfigError, Unauthenticated
 
@@ -168,10 +169,13 @@ async def test_a_token_of_a_new_key_makes_the_daemon_ask_its_issuer(config: Auth
             return True
 
     seen = Credentials(authorization=token(new))
-    with pytest.raises(Unauthenticated):
-        await authenticator.identify(seen)
+    for _ in range(2):
+        with pytest.raises(UnknownTokenKey):
+            authenticator.recognize(seen)
+        with pytest.raises(UnknownTokenKey):
+            await authenticator.look_again(seen)
     authenticator._remote = Remote()  # type: ignore[assignment]
-    assert (await authenticator.identify(seen)).name == "jwt:alice"
+    assert (await authenticator.look_again(seen)).name == "jwt:alice"
 
 
 # -- certificates ---------------------------------------------------------------------------------

@@ -107,6 +107,14 @@ def test_a_cached_token_expires_like_any_other_and_is_not_verified_again(
     assert verified == ["x"]
 
 
+def test_of_a_long_token_its_hash_is_remembered() -> None:
+    tokens, short = verifier(), token()
+    long = token(other="x" * 3000)
+    assert tokens.verify(long, NOW) == tokens.verify(short, NOW)
+    assert tokens.verify(long, NOW) is tokens.verify(long, NOW)
+    assert [len(key) for key in tokens._cache] == [32, len(short)]
+
+
 def test_the_cache_is_bounded() -> None:
     tokens = verifier(max_cached=3)
     for number in range(10):

@@ -1,0 +1,133 @@
+"""The gate of gRPC calls without gRPC: whose place a call takes, and until when."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import grpc
+import pytest
+
+from pixy.api.edge.pace import Pace
+from pixy.api.grpc.gate import Gate
+from pixy.api.grpc.identity import credentials
+from pixy.auth.principal import Credentials, Principal
+from pixy.auth.tokens import UnknownTokenKey
+from pixy.engine.guard import Guard
+from pixy.errors import Unauthenticated
+
+
+class Aborted(Exception):
+    pass
+
+
+class Context:
+    """A call with a message of one byte."""
+
+    def __init__(self, token: str = "known", address: str = "10.0.0.1") -> None:
+        self.token = token
+        self.address = address
+        self.message: Callable[[], Any] = lambda: asyncio.sleep(0, b"m")
+        self.ended: list[Callable[[Any], None]] = []
+
+    def peer(self) -> str:
+        return f"ipv4:{self.address}:5"
+
+    def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
+        return (("authorization", self.token),)
+
+    def auth_context(self) -> dict[str, Any]:
+        raise AssertionError("nobody asks for certificates")
+
+    def add_done_callback(self, callback: Callable[[Any], None]) -> None:
+        self.ended.append(callback)
+
+    async def read(self) -> Any:
+        return await self.message()
+
+    async def abort(self, code: grpc.StatusCode, text: str) -> None:
+        raise Aborted(code.name, text)
+
+
+class Authenticator:
+    """Knows the token ``known``; others wait for their issuer."""
+
+    sees_certificates = sees_uids = False
+
+    def __init__(self) -> None:
+        self.issuer = asyncio.Event()
+
+    def recognize(self, seen: Credentials) -> Principal:
+        if seen.authorization != "known":
+            raise UnknownTokenKey
+        return Principal("jwt:a")
+
+    async def look_again(self, _seen: Credentials) -> Principal:
+        await self.issuer.wait()
+        raise UnknownTokenKey
+
+
+def made(most: int, timeout: float = 60.0) -> tuple[Gate, Authenticator, Callable[[Context], Any]]:
+    known = Authenticator()
+    guard = cast(Guard, SimpleNamespace(authenticator=known, unknown=lambda *_args: None))
+    gate = Gate(guard, most, 8, timeout, Pace(time.monotonic))
+
+    async def behaviour(raw: bytes, _context: Any, caller: str) -> bytes:
+        return raw + caller.encode()
+
+    call = gate.unary(behaviour).stream_unary
+    return gate, known, lambda context: call(None, context)
+
+
+async def test_a_call_keeps_its_place_until_its_answer_is_taken() -> None:
+    gate, _, call = made(4)
+    context = Context()
+    assert await call(context) == b"mjwt:a"
+    assert (gate.held, gate.reading) == (1, 0)
+    context.ended[0](context)
+    assert gate.held == 0
+
+
+async def test_a_call_whose_message_does_not_come_is_refused() -> None:
+    gate, _, call = made(4, 0.005)
+    context = Context()
+    context.message = asyncio.Event().wait
+    with pytest.raises(Aborted, match=r"did not arrive within 0\.005 s"):
+        await call(context)
+    assert gate.reading == 0
+
+
+async def test_those_of_an_address_who_wait_for_an_issuer_have_a_share_of_the_places() -> None:
+    gate, known, call = made(8)
+    waiting = [asyncio.create_task(call(Context("new"))) for _ in range(8)]
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    refused = [task for task in waiting if task.done()]
+    assert gate.held == 6 and len(refused) == 2
+    for task in refused:
+        with pytest.raises(Aborted, match="RESOURCE_EXHAUSTED"):
+            await task
+    assert await call(Context()) == b"mjwt:a", "a caller who is known finds a place"
+    known.issuer.set()
+    for found in await asyncio.gather(*waiting, return_exceptions=True):
+        assert isinstance(found, Aborted)
+    assert gate.held == 1
+
+
+@pytest.mark.parametrize("name", ["authorization", "x-api-key"])
+def test_a_credential_that_is_sent_twice_is_refused(name: str) -> None:
+    context = SimpleNamespace(invocation_metadata=lambda: ((name, "a"), ("other", "b"), (name, "a")))
+    with pytest.raises(Unauthenticated, match=f"{name} was sent 2 times"):
+        credentials(context, cast(Any, Authenticator()))
+
+
+def test_certificates_are_asked_for_if_they_count() -> None:
+    context = SimpleNamespace(
+        invocation_metadata=lambda: (("traceparent", b"\xe9"),),
+        auth_context=lambda: {"x509_pem_cert": [b"PEM"]},
+    )
+    seen = credentials(context, cast(Any, SimpleNamespace(sees_certificates=True)))
+    assert seen == Credentials(certificate=b"PEM", trace="\xe9")
