@@ -39,6 +39,9 @@ def main(argv: Sequence[str]) -> int:
         if rest:
             return _complain(f"kafka-pixy config: init takes no {rest[0]!r} (see --help)", EXIT_USAGE)
         return _init(known.file, force=known.force)
+    if rest and not rest[0].startswith("-"):
+        named = f"kafka-pixy config {known.action} --config {rest[0]}"
+        return _complain(escaped(f"kafka-pixy config: name the file with --config: {named}"), EXIT_USAGE)
     origins: Origins = {}
     try:
         flags, app = command_line.parse(rest, origins)

@@ -52,6 +52,9 @@ def load_app(
     environment.apply(app, variables, origins)
     if not app.proxies:
         app.proxies["default"] = model.Proxy()  # what names no cluster has the default one
+    for name, proxy in app.proxies.items():
+        if proxy.kafka.version == variables.get("KAFKA_VERSION"):
+            origins.setdefault(f"proxies.{name}.kafka.version", "$KAFKA_VERSION")
     secrets.read_files(app, origins)
     return app
 

@@ -6,7 +6,8 @@ The variable of a key is ``KAFKA_PIXY_`` and the path of the key in upper case, 
 chooses) are compared without case, with an underscore for every character that a variable cannot have.
 
 A variable with two underscores that is no key is an error. Others are ignored unless they resemble a key, because Kubernetes sets
-``KAFKA_PIXY_PORT`` and the like wherever a service is named kafka-pixy, and the client commands have variables of their own.
+``KAFKA_PIXY_PORT`` and the like wherever a service is named kafka-pixy. The variables of the client commands (:data:`OTHERS`) are
+always ignored.
 """
 
 from __future__ import annotations
@@ -28,6 +29,14 @@ from pixy.errors import ConfigError
 PREFIX = "KAFKA_PIXY_"
 CONFIG = "KAFKA_PIXY_CONFIG"
 """The variable that names the configuration file, as ``--config`` does."""
+OTHERS = frozenset(
+    PREFIX + name
+    for name in (
+        *("CA", "CLUSTER", "PROFILE", "PROFILES", "SERVER", "TLS", "TOKEN"),  # the shell's
+        *("CONFIG", "DELTA_JARS", "JARS"),
+    )
+)
+"""Variables of the programs themselves, which are no keys of the configuration."""
 MAX_FILE_BYTES = 65_536
 """The longest value that a file may hold."""
 _RESOLVER: Any = yaml.SafeLoader("")
@@ -46,7 +55,7 @@ def apply(app: model.App, variables: Mapping[str, str], origins: Origins) -> Non
     """
     errors: list[str] = []
     for name in sorted(variables):
-        if name.startswith(PREFIX):
+        if name.startswith(PREFIX) and name not in OTHERS:
             _Variable(name, variables[name], errors).set_in(app, origins)
     if errors:
         raise ConfigError("bad environment variables:\n  " + "\n  ".join(errors))
@@ -181,4 +190,4 @@ def _normalized(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "_", name.lower())
 
 
-__all__ = ["CONFIG", "MAX_FILE_BYTES", "PREFIX", "Origins", "apply", "read_value_file"]
+__all__ = ["CONFIG", "MAX_FILE_BYTES", "OTHERS", "PREFIX", "Origins", "apply", "read_value_file"]

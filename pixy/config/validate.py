@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import ipaddress
 import operator
+import os
 import re
 import ssl
 import typing
 
 from pixy.config import files, model, validate_security
-from pixy.config.addresses import split_address
+from pixy.config.addresses import is_broker, split_address
 from pixy.config.client_id import VALID
 from pixy.config.exposure import address_problem, exposure_problem
+from pixy.config.load import check_kafka_version
 from pixy.errors import ConfigError
 
 PARTITIONERS = ("hash", "random", "roundrobin")
@@ -114,7 +116,8 @@ def _proxy_problem(proxy: model.Proxy) -> str:
             r"\A[A-Za-z0-9._-]+\z"
         )
     problem = (
-        _bounds("", proxy)
+        _version_problem(proxy.kafka.version)
+        or _bounds("", proxy)
         or _bounds("producer.", proxy.producer)
         or _choice("producer.partitioner", proxy.producer.partitioner, PARTITIONERS)
         or _bounds("consumer.", proxy.consumer)
@@ -131,13 +134,31 @@ def _proxy_problem(proxy: model.Proxy) -> str:
     )
     if problem:
         return f"invalid config parameter: {problem}"
-    if not any(proxy.kafka.seed_peers):
-        return "invalid config parameter: kafka.seed_peers must name at least one broker"
+    if problem := _seed_peers_problem(proxy.kafka.seed_peers):
+        return f"invalid config parameter: kafka.seed_peers {problem}"
     problem = _tls_problem(proxy.kafka) if proxy.kafka.tls else ""
     if not problem:
         return ""
     hint = files.kafka_tls_hint(proxy.kafka)
     return f'invalid tls configuration: "{problem}"{hint and f" ({hint})"}'
+
+
+def _version_problem(version: str) -> str:
+    """Check a version here, too: that of the environment variable has passed no other check."""
+    try:
+        check_kafka_version(version)
+    except ValueError as error:
+        origin = " from $KAFKA_VERSION" if version == os.environ.get("KAFKA_VERSION") else ""
+        return f"kafka.version{origin}: {error}; such as 2.3.0 or 3.9.0 is expected"
+    return ""
+
+
+def _seed_peers_problem(entries: list[str]) -> str:
+    peers = [peer for entry in entries for peer in entry.split(",") if peer.strip()]
+    if not peers:
+        return "must name at least one broker"
+    wrong = next((peer for peer in peers if not is_broker(peer)), None)
+    return "" if wrong is None else f"{wrong!r} is not host:port, such as kafka1:9092 or [::1]:9092"
 
 
 KAFKA_ERROR_CODES = (50001, 50002)

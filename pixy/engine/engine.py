@@ -123,7 +123,7 @@ class Engine:
             cause = self._system.failure.result() if self._system.failure.done() else error
             await self._stopped()
             raise StartError(str(cause)) from error
-        except PixyError:
+        except BaseException:
             await self._system.stop()
             await self._stopped()
             raise

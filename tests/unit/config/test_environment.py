@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import typing
 from pathlib import Path
 from typing import Any
@@ -18,11 +19,13 @@ from pixy.cli.flags import make_parser, parse
 from pixy.config import App, Proxy, load_app, load_text, validate
 from pixy.config.durations import format_duration, parse_duration
 from pixy.config.effective import as_yaml, rows
-from pixy.config.environment import MAX_FILE_BYTES, PREFIX
+from pixy.config.environment import MAX_FILE_BYTES, OTHERS, PREFIX, apply
 from pixy.config.load import Origins
 from pixy.config.model import Duration
 from pixy.config.secrets import MASK, sections
 from pixy.errors import ConfigError
+from pixy.kafka.brokers import bootstrap
+from pixy.wire.connection import parse_address
 
 SASL = "KAFKA_PIXY_PROXIES__DEFAULT__NET__SASL__"
 
@@ -324,6 +327,14 @@ class TestCommands:
     def _folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(tmp_path)
 
+    def test_a_file_that_is_not_named_with_config(self, capsys: pytest.CaptureFixture[str]) -> None:
+        """`config init` takes the file so, and the flag is easily forgotten."""
+        assert config_commands.main(["check", "/etc/k.yaml"]) == 2
+        shown = (
+            "kafka-pixy config: name the file with --config: kafka-pixy config check --config /etc/k.yaml\n"
+        )
+        assert capsys.readouterr().err == shown
+
     def test_a_valid_file(self, capsys: pytest.CaptureFixture[str]) -> None:
         Path("p.yaml").write_text("tcp_addr: localhost:1\n")
         assert config_commands.main(["check", "--config", "p.yaml", "--kafkaPeers=k:1"]) == 0
@@ -401,3 +412,59 @@ class TestCommands:
             for line in marked
         ]
         assert bare == default_text().splitlines()
+
+
+def test_the_programs_own_variables_do_not_keep_the_daemon_from_starting() -> None:
+    """What pixy/ reads and docs/shell.md names is no key, however much it resembles one (PROFILES, proxies)."""
+    root = Path(__file__).parents[3]
+    quoted = re.compile(r'"(KAFKA_PIXY_[A-Z_]*[A-Z])"')
+    read = {name for each in (root / "pixy").rglob("*.py") for name in quoted.findall(each.read_text())}
+    named = set(re.findall(r"`(KAFKA_PIXY_[A-Z_]+)`", (root / "docs/shell.md").read_text()))
+    assert {"KAFKA_PIXY_PROFILES", "KAFKA_PIXY_JARS"} <= read | named
+    assert read | named <= OTHERS
+    apply(App(), dict.fromkeys(OTHERS, "x"), {})
+
+
+@pytest.mark.parametrize("version", ["latest", "4", "2.13-3.9.0"])
+def test_the_version_in_the_environment_is_checked(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAFKA_VERSION", version)
+    shown = f"kafka.version from \\$KAFKA_VERSION: bad kafka version, {version}"
+    with pytest.raises(ConfigError, match=shown):
+        validate(load_app(""))
+
+
+def test_the_version_in_the_environment_is_an_origin() -> None:
+    origins: Origins = {}
+    app = load_app("", {"KAFKA_VERSION": App(proxies={"x": Proxy()}).proxies["x"].kafka.version}, origins)
+    assert validate(app) and origins == {"proxies.default.kafka.version": "$KAFKA_VERSION"}
+
+
+@pytest.mark.parametrize(
+    "peer",
+    ["k:9092/", "::1", "k:90920", "k:0", "k:", ":9092", "k:x", "a b:1", "[::1", "http://", "k:99999999999"],
+)
+def test_a_seed_broker_that_is_no_address(peer: str) -> None:
+    app = App(proxies={"default": Proxy()})
+    app.proxies["default"].kafka.seed_peers = ["a:1", peer]
+    with pytest.raises(
+        ConfigError, match=r"kafka\.seed_peers .* is not host:port, such as kafka1:9092"
+    ) as caught:
+        validate(app)
+    assert repr(peer) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "peers",
+    [["k:1"], ["k"], ["[::1]:9092"], ["[::1]"], [" k:1 ", ""], ["PLAINTEXT://k:1"], ["a_b.c-d:1,e:2"]],
+)
+def test_seed_brokers_that_are_addresses(peers: list[str]) -> None:
+    """Whatever is valid is an address for the admin's requests, too."""
+    app = App(proxies={"default": Proxy()})
+    app.proxies["default"].kafka.seed_peers = peers
+    validate(app)
+    assert all(parse_address(each) for each in bootstrap({"bootstrap.servers": ",".join(peers)}))
+
+
+def test_config_check_names_a_seed_broker_that_is_no_address(capsys: pytest.CaptureFixture[str]) -> None:
+    assert config_commands.main(["check", "--kafkaPeers", "a:1,b:99999"]) == 1
+    assert "'b:99999' is not host:port" in capsys.readouterr().err

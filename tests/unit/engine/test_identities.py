@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from pixy.auth.principal import ANONYMOUS, Caller, Principal, current
+from pixy.config.kinds import KafkaVersion
 from pixy.config.model import App, Kafka, Net, Proxy, Sasl
 from pixy.config.security import Identities as Config, Identity, Rule
 from pixy.engine.client import ClusterClient
@@ -247,3 +248,15 @@ async def test_an_identity_is_closed_when_it_has_nothing_to_do_and_opened_again(
         assert (await engine.stop()).clean
         current.set(None)
         del sandbox
+
+
+async def test_whatever_fails_at_the_start_leaves_no_actor() -> None:
+    """An embedded engine must not keep Kafka clients that nobody can stop."""
+    sandbox = Sandbox()
+    app = App(
+        proxies={"main": Proxy(kafka=Kafka(seed_peers=sandbox.seed_peers, version=KafkaVersion("latest")))}
+    )
+    engine = Engine(app)
+    with pytest.raises(ValueError, match="latest"):
+        await engine.start()
+    assert engine.system.paths() == []
