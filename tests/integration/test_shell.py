@@ -130,7 +130,7 @@ WRONG = [
     (
         ["produce", "TOPIC", "-m", "x", "-p", "9"],
         1,
-        "kafka-pixy produce: message 1 of this run was not written: ",
+        "kafka-pixy produce: not written: message 1: ",
     ),
     (
         ["produce", "TOPIC", "--file", "/none"],

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 import click
+import grpc
 
 from pixy.cli.shell import interrupts
 from pixy.cli.shell.errors import EXIT_INTERRUPTED, EXIT_USAGE, CallError, DaemonGone, ShellError
@@ -24,7 +25,9 @@ from pixy.proto import kafkapixy_pb2 as pb
 
 _BATCH: Final = 1000
 _BATCH_BYTES: Final = 262_144
-"""A call takes no more lines once it has these many bytes; a gRPC message may have a megabyte."""
+"""Bytes of the messages in a call, unless it has only one; every daemon receives a megabyte."""
+_NAMED: Final = 5
+"""Messages that are named when more were not written."""
 _NO_TOPIC: Final = "kafka server: Request was for a topic or partition that does not exist on this broker."
 _LAST_ANSWER: Final = 5.0
 """Seconds that an answer may still take after Ctrl-C."""
@@ -52,7 +55,11 @@ EXAMPLES: Final = {
 @click.option("-l", "--lines", type=click.Path(), help="A file with a message in each line.")
 @click.option("-k", "--key", help="Key of all messages.  [default: none, any partition]")
 @click.option("-K", "--key-delimiter", default="", help="Separates key and value in a line.")
-@click.option("--json-lines", is_flag=True, help='Lines are JSON: {"key", "value", "headers", "partition"}.')
+@click.option(
+    "--json-lines",
+    is_flag=True,
+    help='Lines are JSON: {"key", "value", "headers", "partition", "timestamp"}.',
+)
 @click.option(
     "-H", "--header", "headers", multiple=True, metavar="NAME=VALUE", help="Record header; may be repeated."
 )
@@ -70,7 +77,7 @@ EXAMPLES: Final = {
     "--async",
     "asynchronous",
     is_flag=True,
-    help="Do not wait for Kafka; failures are only logged by the daemon.",
+    help="Do not wait for Kafka; failures are only logged by the daemon. Without partitions, timestamps and tombstones.",
 )
 @click.option(
     "--in-flight",
@@ -159,12 +166,16 @@ class Writer:
         written: messages that Kafka has.
     """
 
+    # The number of a message is that of its line: it counts those that --skip has left out.
+
     def __init__(
         self, session: Session, topic: str, shape: Shape, bar: Bar, *, asynchronous: bool = False
     ) -> None:
         self._session, self._topic, self._shape, self._bar = session, topic, shape, bar
         self._asynchronous = asynchronous
         self.written = 0
+        self._settled = 0
+        """Messages before the one that ``--skip`` would begin with, without those that this run has skipped."""
         self._unsure = 0
         """Messages of a call that has no answer yet."""
         self._size = 0
@@ -179,12 +190,12 @@ class Writer:
         """
         try:
             while True:
-                lines, size = source.batch(most, _BATCH_BYTES)
-                if not lines:
+                records, size = source.batch(
+                    most, _BATCH_BYTES, lambda line, number: to_record(line, number, self._shape)
+                )
+                if not records:
                     break
-                first = skip + self.written + 1
-                records = [to_record(line, first + at, self._shape) for at, line in enumerate(lines)]
-                self._write(records)
+                self._write(records, skip + self._settled + 1)
                 self._size += size
                 self._bar.update(self.written, self._size)
         except KeyboardInterrupt:
@@ -192,7 +203,7 @@ class Writer:
             note(self._count(skip, "interrupted"))
             return EXIT_INTERRUPTED
         except CallError as error:
-            if not isinstance(error, DaemonGone):
+            if not isinstance(error, DaemonGone) and error.status is not grpc.StatusCode.DEADLINE_EXCEEDED:
                 self._unsure = 0
             if not (self.written or self._unsure):
                 raise
@@ -207,9 +218,15 @@ class Writer:
 
     def _count(self, skip: int, why: str) -> str:
         more = f", {self._unsure} more may have been" if self._unsure else ""
-        return f"{why}: {_messages(self.written)} written to {self._topic}{more}; go on with --skip {skip + self.written}"
+        return f"{why}: {_messages(self.written)} written to {self._topic}{more}; go on with --skip {skip + self._settled}"
 
-    def _write(self, records: list[pb.Record]) -> None:
+    def _write(self, records: list[pb.Record], first: int) -> None:
+        """Write messages in one call.
+
+        Args:
+            records: the messages.
+            first: the number of the first.
+        """
         if self._asynchronous:
             self._write_async(records)
             return
@@ -222,13 +239,25 @@ class Writer:
             # The batch is on its way: wait for it, so that the count is exact.
             interrupts.handled()
             answer = self._session.answer(future, "ProduceMany", within=_LAST_ANSWER)
-            self._settle(answer)
+            self._settle(answer, first)
             raise
-        self._settle(answer)
+        except CallError as error:
+            if "larger than max" not in error.details:
+                raise
+            raise error.with_hint(
+                f"message {first} has {request.ByteSize()} bytes with key and headers: producer.max_message_bytes "
+                "of the daemon bounds it"
+            ) from None
+        self._settle(answer, first)
 
-    def _settle(self, answer: Any) -> None:
+    def _settle(self, answer: Any, first: int) -> None:
         self._unsure = 0
         failed = [(at, each.error) for at, each in enumerate(answer.results) if each.error]
+        good = len(answer.results) - len(failed)
+        # Only where the written ones come first does --skip leave out what is written, and nothing else.
+        begins = not failed or failed[0][0] == good
+        self.written += good
+        self._settled += good if begins else len(answer.results)
         if self._session.out.structured:
             for each in answer.results:
                 shown = (
@@ -237,18 +266,18 @@ class Writer:
                     else {"partition": each.partition, "offset": each.offset}
                 )
                 self._session.out.document(shown)
-        before = self.written
-        self.written += len(answer.results) - len(failed)
-        if failed:
-            at, text = failed[0]
-            if text == _NO_TOPIC and len(failed) == len(answer.results):
-                self._session.topic(self._topic)  # says so, with the nearest name
-            others = f", and {len(failed) - 1} more" if len(failed) > 1 else ""
-            raise ShellError(f"message {before + at + 1} of this run was not written{others}: {text}")
+        if not failed:
+            return
+        text = failed[0][1]
+        if text == _NO_TOPIC and not good:
+            self._session.topic(self._topic)  # says so, with the nearest name
+        which = _numbers([first + at for at, _ in failed])
+        later = "" if begins else "; --skip leaves them out, so write them by themselves"
+        raise ShellError(f"not written: {which}: {text}{later}")
 
     def _write_async(self, records: list[pb.Record]) -> None:
-        if self._shape.partition is not None or any(each.tombstone for each in records):
-            raise ShellError("--async takes neither partitions nor tombstones", EXIT_USAGE)
+        if any(each.HasField("partition") or each.timestamp or each.tombstone for each in records):
+            raise ShellError("--async takes neither partitions nor timestamps nor tombstones", EXIT_USAGE)
         futures = [
             self._session.begin(
                 "Produce",
@@ -267,8 +296,15 @@ class Writer:
         for future in futures:
             answer = self._session.answer(future, "Produce")
             self.written += 1
+            self._settled += 1
             if self._session.out.structured:
                 self._session.out.document({"partition": answer.partition, "offset": answer.offset})
+
+
+def _numbers(failed: list[int]) -> str:
+    shown = ", ".join(map(str, failed[:_NAMED]))
+    more = f" and {len(failed) - _NAMED} more" if len(failed) > _NAMED else ""
+    return f"message{'s' * (len(failed) != 1)} {shown}{more}"
 
 
 def _messages(count: int) -> str:

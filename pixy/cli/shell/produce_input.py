@@ -6,7 +6,7 @@ import base64
 import json
 import queue
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Final
 
@@ -16,6 +16,8 @@ from pixy.proto import kafkapixy_pb2 as pb
 
 _AHEAD: Final = 10_000
 """Lines that are read before they are written."""
+_FRAME: Final = 8
+"""Bytes that a record takes in a request beside its own, at most."""
 _KNOWN: Final = ("key", "value", "headers", "partition", "timestamp", "offset", "topic")
 """Fields of a JSON line; the last two are what ``consume --json`` prints, and are left out."""
 
@@ -160,6 +162,9 @@ class ReadAhead:
     def __init__(self, stream: BinaryIO | Iterable[bytes], skip: int = 0) -> None:
         self._lines: queue.Queue[tuple[bytes, int] | BaseException | None] = queue.Queue(_AHEAD)
         self._ended = False
+        self._held: tuple[pb.Record, int] | None = None
+        """A record that had no room in the last batch, and the bytes of its line."""
+        self._number = skip
         self.skipped = 0
         threading.Thread(target=self._read, args=(stream, skip), daemon=True, name="input").start()
 
@@ -175,31 +180,46 @@ class ReadAhead:
         else:
             self._lines.put(None)
 
-    def batch(self, most: int, max_bytes: int) -> tuple[list[bytes], int]:
+    def batch(
+        self, most: int, max_bytes: int, make: Callable[[bytes, int], pb.Record]
+    ) -> tuple[list[pb.Record], int]:
         """Wait for a line, and take with it those that are there.
 
         Args:
             most: lines.
-            max_bytes: of all lines but the last.
+            max_bytes: of all records in a request; a record that is larger is a batch by itself.
+            make: makes a record of a line and its number, from 1; the lines that were left out count.
 
         Returns:
-            The lines, none at the end of the input; and how many bytes of the input they are.
+            The records, none at the end of the input; and how many bytes of the input they are.
         """
-        lines: list[bytes] = []
-        size = 0
-        while not self._ended and len(lines) < most and size < max_bytes:
+        records: list[pb.Record] = []
+        read = size = 0
+        while len(records) < most:
             try:
-                found = self._lines.get(block=not lines)
+                found, self._held = self._held or self._next(make, block=not records), None
             except queue.Empty:
                 break
             if found is None:
-                self._ended = True
-            elif isinstance(found, BaseException):
-                raise found
-            else:
-                lines.append(found[0])
-                size += found[1]
-        return lines, size
+                break
+            size += found[0].ByteSize() + _FRAME
+            if records and size > max_bytes:
+                self._held = found
+                break
+            records.append(found[0])
+            read += found[1]
+        return records, read
+
+    def _next(self, make: Callable[[bytes, int], pb.Record], *, block: bool) -> tuple[pb.Record, int] | None:
+        """Return the next record and the bytes of its line; None at the end. Raises queue.Empty."""
+        found = None if self._ended else self._lines.get(block=block)
+        if found is None:
+            self._ended = True
+            return None
+        if isinstance(found, BaseException):
+            raise found
+        self._number += 1
+        return make(found[0], self._number), found[1]
 
 
 __all__ = ["ReadAhead", "Shape", "header", "to_record"]
