@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import click
+import grpc
 
 from pixy.cli.shell import interrupts
 from pixy.cli.shell.errors import (
@@ -27,10 +28,19 @@ from pixy.cli.shell.readers import BEGIN, GroupReader, PartitionReader, Reader
 from pixy.cli.shell.session import Session
 from pixy.cli.shell.times import milliseconds
 from pixy.cli.shell.values import PARTITION
+from pixy.errors import Disabled
 from pixy.escaping import escaped
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 5.0
 """Seconds between two attempts to reach a daemon that has gone."""
+
+_KAFKA_AWAY: Final = "client has run out of available brokers"
+"""In the daemon's answer when no broker has answered it."""
+_PASSING: Final = (
+    grpc.StatusCode.UNAVAILABLE,
+    grpc.StatusCode.RESOURCE_EXHAUSTED,
+    grpc.StatusCode.DEADLINE_EXCEEDED,
+)
 
 EXAMPLES: Final = {
     "kafka-pixy consume foo -g bar --from-beginning": "a new group begins at its oldest message, not at the end",
@@ -46,7 +56,7 @@ EXAMPLES: Final = {
     examples=EXAMPLES,
     exits={
         **EXITS,
-        4: "fewer messages came than -n asks for, unless --until-end has reached the end",
+        4: "fewer messages came than -n asks for, or --until-end has not seen the end",
         141: "the reader of the output has gone",
     },
     help="Read messages. With --group as a member of a group, which remembers what was read; without it from the oldest message on, "
@@ -60,7 +70,11 @@ EXAMPLES: Final = {
     type=click.IntRange(min=0),
     help="Messages to read; 0: no end.  [default: 1, or with --follow or --until-end no end]",
 )
-@click.option("--follow", is_flag=True, help="Wait on when nothing comes, and for a daemon that has gone.")
+@click.option(
+    "--follow",
+    is_flag=True,
+    help="Wait on when nothing comes, and for a daemon or a Kafka that has gone.",
+)
 @click.option(
     "--from-beginning",
     is_flag=True,
@@ -76,7 +90,8 @@ EXAMPLES: Final = {
     help="Only this one (without a group); may be repeated.",
 )
 @click.option(
-    "--since", help="Begin at a time (without a group): 2026-11-22T10:00, 15m (ago), now, or milliseconds."
+    "--since",
+    help="Begin at a time (without a group): 2026-11-22T10:00 (local time, unless a zone follows), 15m (ago), now, or milliseconds.",
 )
 @click.option(
     "--ack",
@@ -115,16 +130,29 @@ def consume(session: Session, topic: str, **given: Any) -> int:
             )
         return PartitionReader(session, topic, given["partitions"], since)
 
-    reader = open_reader()
     with Bar("consuming", messages=count or None, prints=True) as bar:
-        loop = _Loop(session, reader, shape, bar)
+        loop = _Loop(session, open_reader, shape, bar)
         try:
             got = loop.run(count, follow=given["follow"], until_end=given["until_end"])
         except KeyboardInterrupt:
             interrupts.handled()
-            _close(reader)
+            if loop.reader is not None:
+                _close(loop.reader)
             return EXIT_INTERRUPTED
-    if got < count and not (given["until_end"] and reader.finished()):
+    return _ending(loop.reader, got, count, until_end=given["until_end"])
+
+
+def _ending(reader: Reader | None, got: int, count: int, *, until_end: bool) -> int:
+    """Say what did not come, and return the exit code."""
+    if reader is None or (until_end and reader.finished()):
+        return 0
+    if until_end and not count:
+        which = f"{reader.behind()} partition{'s' * (reader.behind() != 1)}"
+        note(
+            f"the end of {which} was not seen: nothing came for a while. Markers of transactions at an end look like this, too"
+        )
+        return EXIT_NOTHING
+    if got < count:
         hint = ""
         if isinstance(reader, GroupReader) and reader.is_new and not got:
             hint = "; a new group begins at the end of a topic: --from-beginning reads what is there"
@@ -141,39 +169,64 @@ def _close(reader: Reader) -> None:
         note(f"the last message was not acknowledged, so it comes again: {error.details}")
 
 
+def _passes(error: CallError) -> bool:
+    """Tell whether an error passes: the daemon or Kafka is away for a while, or has no room."""
+    if error.details == str(Disabled()):
+        return False
+    return error.status in _PASSING or _KAFKA_AWAY in error.details
+
+
 class _Loop:
-    def __init__(self, session: Session, reader: Reader, shape: Callable[[Message], bytes], bar: Bar) -> None:
-        self._session, self._reader, self._shape, self._bar = session, reader, shape, bar
+    """Reads and prints.
+
+    Attributes:
+        reader: None until it could be opened.
+    """
+
+    def __init__(
+        self, session: Session, open_reader: Callable[[], Reader], shape: Callable[[Message], bytes], bar: Bar
+    ) -> None:
+        self._session, self._open, self._shape, self._bar = session, open_reader, shape, bar
+        self.reader: Reader | None = None
         self._pause = 0.0
+        self._back = ""
 
     def run(self, count: int, *, follow: bool, until_end: bool) -> int:
         """Read and print until the count, the end or Ctrl-C; return how many there were."""
         got = 0
-        while not (count and got >= count) and not (until_end and self._reader.finished()):
+        while True:
             try:
-                message = self._reader.next()
-            except DaemonGone as error:
-                if not follow:
+                reader = self.reader = self.reader or self._open()
+                if (count and got >= count) or (until_end and reader.finished()):
+                    break
+                message = reader.next()
+            except CallError as error:
+                if not (follow and _passes(error)):
                     raise
                 self._wait(error)
                 continue
             if self._pause:
-                note(f"the daemon at {self._session.server} is back")
+                note(f"the daemon at {self._session.server} {self._back}")
                 self._pause = 0.0
             if message is None:
                 if follow or (not count and not until_end):
                     continue
                 break
             self._print(message)
-            self._reader.done(message)
+            reader.done(message)
             got += 1
             self._bar.update(got)
-        self._reader.close()
+        try:
+            reader.close()
+        except CallError as error:
+            text = f"the last message was not acknowledged, so it comes again: {error.details}"
+            raise CallError(error.status, text) from None
         return got
 
-    def _wait(self, error: DaemonGone) -> None:
+    def _wait(self, error: CallError) -> None:
         if not self._pause:
             note(f"{error.details}; trying again until Ctrl-C")
+            self._back = "is back" if isinstance(error, DaemonGone) else "serves again"
         self._pause = min(_LONGEST_PAUSE, 2 * self._pause or _FIRST_PAUSE)
         time.sleep(self._pause)
         interrupts.check()

@@ -20,7 +20,6 @@ from pixy.proto import kafkapixy_pb2 as pb
 
 BEGIN, END = -2, -1
 """Times of ``FindOffsets`` and offsets of ``SetOffsets``: the beginning and the end."""
-_LONG_POLL: Final = 60.0
 _WAIT: Final = 3.0
 """Seconds that a reader without a group waits for a message, as long as a long poll."""
 _LOOK: Final = 0.3
@@ -37,6 +36,9 @@ class Reader(Protocol):
 
     def finished(self) -> bool:
         """Whether all messages that were there at the beginning have been read."""
+
+    def behind(self) -> int:
+        """How many partitions have not been read to the end that they had at the beginning, as far as this reader knows."""
 
     def done(self, message: Message) -> None:
         """The message was printed."""
@@ -96,7 +98,7 @@ class GroupReader:
             request.no_ack = False
             request.ack_partition, request.ack_offset = self._last.partition, self._last.offset
         try:
-            found = self._session.call("ConsumeNAck", request, _LONG_POLL)
+            found = self._session.call("ConsumeNAck", request)
         except CallError as error:
             if error.status is not grpc.StatusCode.NOT_FOUND:
                 raise
@@ -117,6 +119,10 @@ class GroupReader:
     def finished(self) -> bool:
         """See :class:`Reader`. Other members may have read the rest, which a wait without a message shows."""
         return not self._left
+
+    def behind(self) -> int:
+        """See :class:`Reader`."""
+        return len(self._left)
 
     def close(self) -> None:
         """See :class:`Reader`."""
@@ -199,9 +205,11 @@ class PartitionReader:
 
     def finished(self) -> bool:
         """See :class:`Reader`. Markers of transactions at the end of a log are no messages: a wait without one ends that."""
-        if self._held:
-            return False
-        return all(at >= self._first_ends.get(number, 0) for number, at in self._at.items())
+        return not self._held and not self.behind()
+
+    def behind(self) -> int:
+        """See :class:`Reader`."""
+        return sum(at < self._first_ends.get(number, 0) for number, at in self._at.items())
 
     def done(self, message: Message) -> None:
         """See :class:`Reader`."""

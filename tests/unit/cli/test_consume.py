@@ -1,0 +1,163 @@
+"""``kafka-pixy consume`` without a daemon: what ends it, what it waits for, and what it says about the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+import pytest
+
+from pixy.cli.shell import consume as command
+from pixy.cli.shell.consume import _ending, _Loop
+from pixy.cli.shell.errors import CallError, DaemonGone
+from pixy.cli.shell.message_format import Message, formatter
+from pixy.cli.shell.output import Output
+from pixy.cli.shell.progress import Bar
+from pixy.cli.shell.readers import GroupReader, Reader
+from pixy.proto import kafkapixy_pb2 as pb
+
+MESSAGE = Message("foo", 0, 7, None, b"m", (), 0)
+UNAVAILABLE = CallError(grpc.StatusCode.UNAVAILABLE, "group bar is restarting, try again")
+NO_BROKER = CallError(
+    grpc.StatusCode.INTERNAL,
+    "kafka: client has run out of available brokers to talk to (Is your cluster reachable?)",
+)
+
+
+class Session:
+    """A session whose calls a test answers; it writes down their deadlines."""
+
+    def __init__(self, answers: dict[str, Any] | None = None, timeout: float = 90.0) -> None:
+        self.server, self.cluster, self.timeout, self.out = "d:1", "", timeout, Output("table")
+        self._answers = answers or {}
+        self.deadlines: list[tuple[str, float]] = []
+
+    def call(self, method: str, _request: Any, timeout: float | None = None) -> Any:
+        self.deadlines.append((method, self.timeout if timeout is None else timeout))
+        answer = self._answers[method]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+class Script:
+    """A reader that does what a test wrote down: a message, None, or an error to raise."""
+
+    def __init__(
+        self, *steps: Message | CallError | None, closes: CallError | None = None, left: int = 0
+    ) -> None:
+        self._steps, self._closes, self._left = list(steps), closes, left
+
+    def next(self) -> Message | None:
+        step = self._steps.pop(0)
+        if isinstance(step, CallError):
+            raise step
+        return step
+
+    def done(self, message: Message) -> None:
+        pass
+
+    def finished(self) -> bool:
+        return not self._left
+
+    def behind(self) -> int:
+        return self._left
+
+    def close(self) -> None:
+        if self._closes is not None:
+            raise self._closes
+
+
+@pytest.fixture(autouse=True)
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    waited: list[float] = []
+    monkeypatch.setattr(command.time, "sleep", waited.append)
+    return waited
+
+
+def loop(open_reader: Callable[[], Reader]) -> _Loop:
+    return _Loop(Session(), open_reader, formatter(r"%s\n"), Bar("consuming", prints=True))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("given", [5.0, 300.0])
+def test_the_deadline_of_a_long_poll_is_that_of_timeout(given: float) -> None:
+    found = pb.ConsRs(partition=0, offset=7, message=b"m")
+    session = Session({"GetOffsets": pb.GetOffsetsRs(), "ConsumeNAck": found}, timeout=given)
+    reader = GroupReader(session, "foo", "bar", "explicit", from_beginning=False)  # type: ignore[arg-type]
+    message = reader.next()
+    assert message is not None and message.offset == 7
+    assert session.deadlines[-1] == ("ConsumeNAck", given)
+
+
+@pytest.mark.parametrize(
+    ("error", "back"),
+    [
+        (UNAVAILABLE, "serves again"),
+        (NO_BROKER, "serves again"),
+        (CallError(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many requests"), "serves again"),
+        (
+            CallError(grpc.StatusCode.DEADLINE_EXCEEDED, "d:1 did not answer ConsumeNAck in time"),
+            "serves again",
+        ),
+        (DaemonGone(grpc.StatusCode.UNAVAILABLE, "no daemon answers at d:1"), "is back"),
+    ],
+)
+@pytest.mark.parametrize("opening", [True, False])
+def test_follow_goes_on_after_what_passes(
+    error: CallError, back: str, opening: bool, pauses: list[float], capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    """While a message is awaited, and before there was any."""
+    reader = Script(MESSAGE) if opening else Script(error, error, MESSAGE)
+    failures = [error, error] if opening else []
+
+    def open_reader() -> Reader:
+        if failures:
+            raise failures.pop()
+        return reader
+
+    assert loop(open_reader).run(1, follow=True, until_end=False) == 1
+    assert pauses == [0.5, 1.0]
+    out, err = capfdbinary.readouterr()
+    assert out == b"m\n"
+    assert err.decode() == f"{error.details}; trying again until Ctrl-C\nthe daemon at d:1 {back}\n"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        CallError(grpc.StatusCode.UNAVAILABLE, "service is disabled by configuration"),
+        CallError(grpc.StatusCode.NOT_FOUND, "topic 'foo' does not exist"),
+        CallError(grpc.StatusCode.PERMISSION_DENIED, "may not consume"),
+        CallError(grpc.StatusCode.INTERNAL, "it broke"),
+    ],
+)
+def test_follow_ends_at_what_does_not_pass(error: CallError, pauses: list[float]) -> None:
+    with pytest.raises(CallError, match=error.details):
+        loop(lambda: Script(error)).run(0, follow=True, until_end=False)
+    assert pauses == []
+
+
+def test_without_follow_an_error_ends_it(pauses: list[float]) -> None:
+    with pytest.raises(CallError, match="is restarting"):
+        loop(lambda: Script(UNAVAILABLE)).run(1, follow=False, until_end=False)
+    assert pauses == []
+
+
+def test_a_last_acknowledgement_that_is_refused_is_explained() -> None:
+    refused = CallError(grpc.StatusCode.FAILED_PRECONDITION, "acks channel missing")
+    with pytest.raises(
+        CallError, match="the last message was not acknowledged, so it comes again: acks channel"
+    ):
+        loop(lambda: Script(MESSAGE, closes=refused)).run(1, follow=True, until_end=False)
+
+
+@pytest.mark.parametrize(("left", "code"), [(0, 0), (1, 4), (2, 4)])
+def test_until_end_that_has_not_seen_the_end_says_so(
+    left: int, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reading = loop(lambda: Script(MESSAGE, None, left=left))
+    got = reading.run(0, follow=False, until_end=True)
+    assert _ending(reading.reader, got, 0, until_end=True) == code
+    err = capsys.readouterr().err
+    assert err.startswith(f"the end of {left} partition{'s' * (left > 1)} was not seen: ") is bool(left)
