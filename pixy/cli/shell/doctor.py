@@ -9,13 +9,17 @@ import socket
 import ssl
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 import click
+import grpc
 
 from pixy.cli.shell.errors import CallError, DaemonGone
-from pixy.cli.shell.framework import Command
-from pixy.cli.shell.output import FORMS, Output
+from pixy.cli.shell.framework import Command, with_connection
+from pixy.cli.shell.output import Output
+from pixy.cli.shell.session import Session, Settings
+from pixy.cli.shell.values import check_texts
 from pixy.config.addresses import split_address
 from pixy.config.model import App, Proxy
 
@@ -26,6 +30,8 @@ _PATIENCE: Final = 5.0
 """Seconds that a broker or a daemon has to answer."""
 _CLOCK: Final = 2.0
 """Seconds that two clocks may differ."""
+_SERVER: Final = "localhost:19091"
+"""Where a daemon is looked for if the configuration names no gRPC port."""
 _NEVER: Final = "kafka-pixy-doctor"
 """A topic that is only checked, never created."""
 
@@ -50,7 +56,7 @@ class Finding(NamedTuple):
     "doctor",
     cls=Command,
     examples={
-        "kafka-pixy doctor": "the default configuration, and a daemon at localhost:19091",
+        "kafka-pixy doctor": "the default configuration, and a daemon with it on this machine",
         "kafka-pixy doctor --config /etc/kafka-pixy.yaml --json": "",
     },
     exits={
@@ -62,41 +68,35 @@ class Finding(NamedTuple):
     "Nothing is changed.",
 )
 @click.option(
-    "--config", default="", metavar="FILE", help="The daemon's configuration.  [default: $KAFKA_PIXY_CONFIG]"
+    "--config",
+    default="",
+    type=click.Path(),
+    metavar="FILE",
+    help="The daemon's configuration.  [default: $KAFKA_PIXY_CONFIG]",
 )
 @click.option("--kafkaPeers", "peers", default="", help="As the daemon's flag.")
-@click.option(
-    "--server",
-    envvar="KAFKA_PIXY_SERVER",
-    default="localhost:19091",
-    show_default=True,
-    show_envvar=True,
-    help="A running daemon.",
-)
-@click.option(
-    "--output",
-    type=click.Choice(FORMS),
-    default="table",
-    show_default=True,
-    help="For people, or for programs.",
-)
-@click.option("--json", "as_json", is_flag=True, help="The same as --output json.")
-def doctor(config: str, peers: str, server: str, output: str, as_json: bool) -> int:
+@with_connection
+def doctor(config: str, peers: str, output: str, as_json: bool, **given: Any) -> int:
     """Check everything; return 1 if something failed."""
-    findings = list(check(config, peers, server))
+    ctx = click.get_current_context()
+    check_texts(ctx)
+    if ctx.get_parameter_source("server") is click.core.ParameterSource.DEFAULT:
+        given["server"] = ""
+    findings = list(check(config, peers, Settings(**given)))
     rows = [list(each) for each in findings]
     documents = [each._asdict() for each in findings]
     Output("json" if as_json else output).result(documents, ("result", "check", "found", "what to do"), rows)
     return int(any(each.result == FAIL for each in findings))
 
 
-def check(config: str, peers: str, server: str) -> Iterator[Finding]:
+def check(config: str, peers: str, settings: Settings) -> Iterator[Finding]:
     """Make all checks.
 
     Args:
         config: a file, or empty.
         peers: seed brokers that override the file's, or empty.
-        server: a daemon's gRPC address.
+        settings: of the connection to a running daemon; without a server it is the one that the configuration
+            describes, on this machine.
     """
     from pixy.cli import flags
     from pixy.cli.start_problems import start_problem
@@ -126,9 +126,9 @@ def check(config: str, peers: str, server: str) -> Iterator[Finding]:
     if not problem and (problem := start_problem(app)):
         yield Finding(FAIL, "start", problem, "correct it, or the daemon does not start")
     yield _open_files()
-    running = _daemon(server)
-    yield running
-    yield from _ports(app, running.result == OK)
+    finding, running = _daemon(settings if settings.server else _here(app, settings))
+    yield finding
+    yield from _ports(app, running)
     for name, proxy in app.proxies.items():
         yield from _kafka(name, proxy)
 
@@ -149,25 +149,44 @@ def _open_files() -> Finding:
     )
 
 
-def _daemon(server: str) -> Finding:
-    from pixy.cli.shell.session import Session, Settings
+def _here(app: App, settings: Settings) -> Settings:
+    """Return how to reach a daemon with this configuration on this machine."""
+    try:
+        host, port = split_address(app.grpc_addr)
+    except ValueError:
+        host, port = None, 0
+    if not host or host in ("0.0.0.0", "::"):
+        host = "localhost"
+    server = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    tls = settings.tls or bool(app.tls.certificate_path)
+    return replace(settings, server=server if port else _SERVER, tls=tls)
+
+
+def _daemon(settings: Settings) -> tuple[Finding, bool]:
+    """Ask a daemon; also return whether there is one."""
     from pixy.proto import kafkapixy_pb2 as pb
 
-    began = time.time()
+    server, began = settings.server, time.time()
     try:
-        with Session(Settings(server)) as session:
+        with Session(settings) as session:
             found = session.call("GetStatus", pb.GetStatusRq(), _PATIENCE)
+    except DaemonGone as error:
+        if "certificate" in error.details or "handshake" in error.details:
+            todo = "name its CA with --ca, and --cert and --cert-key if it asks for a client's certificate"
+            return Finding(WARN, "daemon", error.details, todo), settings.tls
+        return Finding(
+            WARN, "daemon", error.details, "start one (kafka-pixy), or name it with --server"
+        ), False
     except CallError as error:
-        if not isinstance(error, DaemonGone):
-            todo = "name who calls: KAFKA_PIXY_TOKEN, or ask somebody with rights"
-            return Finding(WARN, "daemon", f"{server} refuses: {error.details}", todo)
-        return Finding(WARN, "daemon", error.details, "start one (kafka-pixy), or name it with --server")
+        if error.status is grpc.StatusCode.DEADLINE_EXCEEDED:
+            return Finding(WARN, "daemon", error.details, "see what it does: kill -USR1 its process"), False
+        todo = "name who calls: KAFKA_PIXY_TOKEN, or ask somebody with rights"
+        return Finding(WARN, "daemon", f"{server} refuses: {error.details}", todo), True
     ahead = found.time / 1000 - (began + time.time()) / 2
     if abs(ahead) > _CLOCK:
-        return Finding(
-            WARN, "daemon", f"its clock is {ahead:+.1f} s from this machine's", "synchronize the clocks (NTP)"
-        )
-    return Finding(OK, "daemon", f"{server} answers: version {found.version}, up {found.uptime:.0f} s")
+        shown = f"its clock is {ahead:+.1f} s from this machine's"
+        return Finding(WARN, "daemon", shown, "synchronize the clocks (NTP)"), True
+    return Finding(OK, "daemon", f"{server} answers: version {found.version}, up {found.uptime:.0f} s"), True
 
 
 def _ports(app: App, running: bool) -> Iterator[Finding]:
@@ -254,8 +273,17 @@ def _protocols(what: str, proxy: Proxy, brokers: Any) -> Finding:
         return Finding(FAIL, f"{what}: versions", str(error))
     shown = "classic and KIP-848 groups" if new else "classic groups only (before Kafka 4, or switched off)"
     if proxy.consumer.kafka_protocol == "consumer" and not new:
-        return Finding(FAIL, f"{what}: versions", shown, "set consumer.membership: kafka")
+        return Finding(FAIL, f"{what}: versions", shown, f"set {_classic(proxy)}")
     return Finding(OK, f"{what}: versions", shown)
+
+
+def _classic(proxy: Proxy) -> str:
+    """Name the settings that choose classic groups."""
+    wrong = {
+        "consumer.membership: kafka": proxy.consumer.membership == "kafka-next",
+        "consumer.group_protocol: classic": proxy.consumer.group_protocol == "consumer",
+    }
+    return " and ".join(each for each, is_wrong in wrong.items() if is_wrong)
 
 
 def _rights(what: str, brokers: Any) -> Finding:

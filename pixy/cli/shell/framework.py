@@ -76,7 +76,7 @@ class Group(click.Group):
         return list(self.commands)
 
 
-_OPTIONS: Final = (
+_CONNECTION: Final = (
     click.option(
         "--profile",
         envvar="KAFKA_PIXY_PROFILE",
@@ -95,13 +95,6 @@ _OPTIONS: Final = (
         show_default=True,
         show_envvar=True,
         help="gRPC address of the daemon.",
-    ),
-    click.option(
-        "--cluster",
-        envvar="KAFKA_PIXY_CLUSTER",
-        default="",
-        show_envvar=True,
-        help="Cluster of the daemon's configuration.  [default: the first one]",
     ),
     click.option("--tls", is_flag=True, envvar="KAFKA_PIXY_TLS", show_envvar=True, help="Connect over TLS."),
     click.option(
@@ -126,6 +119,16 @@ _OPTIONS: Final = (
         metavar="FILE",
         help="A file with an API key or a token.  [default: the environment variable KAFKA_PIXY_TOKEN]",
     ),
+)
+"""Which daemon, and who calls."""
+_CALLS: Final = (
+    click.option(
+        "--cluster",
+        envvar="KAFKA_PIXY_CLUSTER",
+        default="",
+        show_envvar=True,
+        help="Cluster of the daemon's configuration.  [default: the first one]",
+    ),
     click.option(
         "--timeout",
         type=Seconds(),
@@ -133,6 +136,8 @@ _OPTIONS: Final = (
         show_default=True,
         help="Seconds that a call may take.",
     ),
+)
+_OUTPUT: Final = (
     click.option(
         "--output",
         type=click.Choice(FORMS),
@@ -157,9 +162,18 @@ def connected(function: Callable[..., Any]) -> Callable[..., Any]:
         with Session(settings) as session:
             return function(session, **values)
 
-    for option in reversed(_OPTIONS):
-        called = option(called)
-    return called
+    return _with(called, *_CONNECTION, *_CALLS, *_OUTPUT)
 
 
-__all__ = ["EXITS", "Command", "Group", "connected"]
+def with_connection(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that name a daemon and the caller, and those of the output, to a command that may do without the daemon."""
+    return _with(function, *_CONNECTION, *_OUTPUT)
+
+
+def _with(function: Callable[..., Any], *options: Callable[..., Any]) -> Callable[..., Any]:
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+__all__ = ["EXITS", "Command", "Group", "connected", "with_connection"]

@@ -18,8 +18,9 @@ import trustme
 from pixy.cli.main import main
 from pixy.cli.shell import doctor
 from pixy.cli.shell.doctor import FAIL, OK, WARN, Finding
-from pixy.cli.shell.errors import CallError
-from pixy.config import App, Kafka, Proxy
+from pixy.cli.shell.errors import CallError, DaemonGone
+from pixy.cli.shell.session import Session, Settings
+from pixy.config import App, Kafka, Proxy, load_text
 from pixy.errors import KafkaError
 from pixy.kafka.sandbox import Sandbox
 from tests.in_process import Finished, run_in_process
@@ -119,10 +120,10 @@ def test_files_of_the_listeners(tmp_path: Path, config: Path) -> None:
     issued.private_key_pem.write_to_path(str(tmp_path / "k.pem"))
     with config.open("a") as file:
         file.write(f"tls: {{certificate_path: {tmp_path}/c.pem, key_path: {tmp_path}/k.pem}}\n")
-    findings = doctor.check(str(config), NOBODY, NOBODY)
+    findings = doctor.check(str(config), NOBODY, Settings(NOBODY))
     assert {each.check: each.result for each, _ in zip(findings, range(2), strict=False)}["files"] == OK
     (tmp_path / "k.pem").unlink()
-    findings = doctor.check(str(config), NOBODY, NOBODY)
+    findings = doctor.check(str(config), NOBODY, Settings(NOBODY))
     [finding] = [each for each, _ in zip(findings, range(2), strict=False) if each.check == "files"]
     assert finding == Finding(
         FAIL,
@@ -155,8 +156,8 @@ def test_the_daemon_s_clock(ahead: float, result: str, monkeypatch: pytest.Monke
         return SimpleNamespace(time=int((time.time() + ahead) * 1000), version="1.2.3", uptime=7.0)
 
     monkeypatch.setattr(session.Session, "call", call)
-    finding = doctor._daemon(NOBODY)
-    assert finding.result == result
+    finding, running = doctor._daemon(Settings(NOBODY))
+    assert finding.result == result and running
     if result == OK:
         assert finding.found == f"{NOBODY} answers: version 1.2.3, up 7 s"
     else:
@@ -196,6 +197,12 @@ def test_group_protocols(answers: Answers, membership: str, result: str, shown: 
     assert (finding.todo == "set consumer.membership: kafka") is (
         membership == "kafka-next" and result == FAIL
     )
+    if result == FAIL and membership == "kafka-next":
+        proxy.consumer.group_protocol = "consumer"
+        both = "set consumer.membership: kafka and consumer.group_protocol: classic"
+        assert doctor._protocols("kafka", proxy, answers).todo == both
+        proxy.consumer.membership = "kafka"
+        assert doctor._protocols("kafka", proxy, answers).todo == "set consumer.group_protocol: classic"
 
 
 @pytest.mark.parametrize(
@@ -238,10 +245,80 @@ def test_a_daemon_that_refuses_the_caller_is_told(monkeypatch: pytest.MonkeyPatc
         raise CallError(grpc.StatusCode.UNAUTHENTICATED, "who are you?")
 
     monkeypatch.setattr(session.Session, "call", refuse)
-    finding = doctor._daemon(NOBODY)
+    finding, running = doctor._daemon(Settings(NOBODY))
+    assert running, "something answers there"
     assert finding == Finding(
         WARN,
         "daemon",
         f"{NOBODY} refuses: who are you?",
         "name who calls: KAFKA_PIXY_TOKEN, or ask somebody with rights",
     )
+
+
+CERTIFICATE = "no daemon answers at d: its certificate is not trusted (--ca names another CA)"
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_used"),
+    [
+        (60.0, True),
+        (CallError(grpc.StatusCode.PERMISSION_DENIED, "may not describe"), True),
+        (DaemonGone(grpc.StatusCode.UNAVAILABLE, CERTIFICATE), True),
+        (DaemonGone(grpc.StatusCode.UNAVAILABLE, "no daemon answers at d: connection refused"), False),
+    ],
+)
+def test_the_ports_of_a_daemon_that_answers_are_not_to_be_freed(
+    answer: float | CallError, is_used: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if it refuses the caller, has another clock, or a certificate that is not trusted."""
+
+    def call(*_: Any) -> SimpleNamespace:
+        if isinstance(answer, CallError):
+            raise answer
+        return SimpleNamespace(time=int((time.time() + answer) * 1000), version="1", uptime=7.0)
+
+    monkeypatch.setattr(Session, "call", call)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        path = tmp_path / "c.yaml"
+        path.write_text(f"grpc_addr: 127.0.0.1:{taken.getsockname()[1]}\ntcp_addr: ''\n")
+        findings = {each.check: each for each in doctor.check(str(path), NOBODY, Settings("d", tls=True))}
+    assert findings["daemon"].result == WARN
+    assert (findings["grpc_addr"].result, "a daemon runs here" in findings["grpc_addr"].found) == (
+        OK if is_used else FAIL,
+        is_used,
+    )
+
+
+@pytest.mark.parametrize(
+    ("config", "server", "tls"),
+    [
+        ("grpc_addr: 127.0.0.1:29091", "127.0.0.1:29091", False),
+        ("grpc_addr: 0.0.0.0:29091\ninsecure: true", "localhost:29091", False),
+        ("grpc_addr: '[::1]:29091'\ntls: {certificate_path: C, key_path: K}", "[::1]:29091", True),
+        ("grpc_addr: ''", "localhost:19091", False),
+    ],
+)
+def test_the_daemon_is_looked_for_where_the_configuration_says(config: str, server: str, tls: bool) -> None:
+    found = doctor._here(load_text(config), Settings("", ca="ca.pem", token_file="t"))
+    assert found == Settings(server, tls=tls, ca="ca.pem", token_file="t")
+
+
+@pytest.mark.parametrize("arguments", [[], ["--server", "d:2"]])
+def test_doctor_has_the_shell_s_options(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Flags, variables and profiles name the daemon and the caller; else it is the configuration's."""
+    seen: list[Settings] = []
+
+    def check(_config: str, _peers: str, settings: Settings) -> Iterator[Finding]:
+        seen.append(settings)
+        yield Finding(OK, "x", "y")
+
+    (tmp_path / "p.yaml").write_text("default: {tls: true}\nother: {server: 'p:1', cert: c}\n")
+    monkeypatch.setenv("KAFKA_PIXY_PROFILES", str(tmp_path / "p.yaml"))
+    monkeypatch.setenv("KAFKA_PIXY_CA", "ca.pem")
+    monkeypatch.setattr(doctor, "check", check)
+    for more in ([], ["--profile", "other"]):
+        assert run_in_process(lambda more=more: main(["doctor", *arguments, *more])).returncode == 0
+    given = "d:2" if arguments else ""
+    assert seen == [Settings(given, tls=True, ca="ca.pem"), Settings(given or "p:1", ca="ca.pem", cert="c")]

@@ -8,6 +8,7 @@ import pytest
 
 from pixy.cli.main import main
 from pixy.cli.shell import doctor
+from pixy.cli.shell.session import Settings
 from pixy.cli.start_problems import start_problem
 from pixy.config import App, Proxy
 from pixy.config.security import Identity
@@ -93,6 +94,6 @@ def test_the_principals_of_an_identity_are_looked_at() -> None:
 
 def test_doctor_finds_it_too(tmp_path: Path) -> None:
     (tmp_path / "pixy.yaml").write_text("grpc_addr: nonsense\n")
-    findings = doctor.check(str(tmp_path / "pixy.yaml"), "127.0.0.1:1", "127.0.0.1:1")
+    findings = doctor.check(str(tmp_path / "pixy.yaml"), "127.0.0.1:1", Settings("127.0.0.1:1"))
     found = next(each for each in findings if each.check == "start")
     assert found.result == doctor.FAIL and found.found.startswith("grpc_addr nonsense: is not host:port")
