@@ -57,7 +57,7 @@ def add_parser(commands: Any) -> None:
         metavar="start|end|TIME",
         type=parse_start,
         default="start",
-        help="where partitions begin that are new to the job; a time is ISO 8601 or milliseconds of the epoch (default: start)",
+        help="where partitions begin that are new to the job; a time is ISO 8601 (UTC unless it names a zone) or milliseconds of the epoch (default: start)",
     )
     parser.add_argument(
         "--format",

@@ -53,7 +53,7 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
         dest="since",
         type=parse_time,
         metavar="T",
-        help="from this timestamp on: ISO 8601, or milliseconds of the epoch",
+        help="from this timestamp on: ISO 8601 (UTC unless it names a zone), or milliseconds of the epoch",
     )
     which.add_argument("--until", type=parse_time, metavar="T", help="before this timestamp")
     which.add_argument(
@@ -62,7 +62,7 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="P:START-END",
-        help="offsets of a partition, END not included; may be repeated",
+        help="offsets of a partition, END not included; may be repeated, once for each partition",
     )
     which.add_argument(
         "--partitions", type=_partitions, default=frozenset(), metavar="P,P", help="these partitions"
@@ -140,6 +140,18 @@ def _offsets(text: str) -> tuple[int, tuple[int, int]]:
     if not 0 <= found[1][0] < found[1][1]:
         raise argparse.ArgumentTypeError(f"{text!r} holds no offset")
     return found
+
+
+def _ranges(given: list[tuple[int, tuple[int, int]]]) -> dict[int, tuple[int, int]]:
+    """Return the range of each partition. Raises UsageError for a partition that has two."""
+    from pixy.pipeline.errors import UsageError
+
+    ranges: dict[int, tuple[int, int]] = {}
+    for partition, range_ in given:
+        if partition in ranges:
+            raise UsageError(f"--offsets names partition {partition} twice: replay one range after the other")
+        ranges[partition] = range_
+    return ranges
 
 
 def _partitions(text: str) -> frozenset[int]:
@@ -220,7 +232,7 @@ def _request(args: argparse.Namespace) -> Any:
         Selection(
             args.since,
             args.until,
-            dict(args.offsets),
+            _ranges(args.offsets),
             args.partitions,
             tuple(args.key + args.key_hex),
             args.where,

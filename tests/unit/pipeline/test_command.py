@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
+from pixy.cli import pipeline, pipeline_replay
 from pixy.cli.pipeline import MODULES, run
+from pixy.pipeline.errors import UsageError
 from tests.support import ROOT
 
 
@@ -104,6 +106,17 @@ def test_options_that_contradict_each_other(
         run(["archive", "--config", str(config), "--topics", "t", "--lake", str(tmp_path / "l"), *more]) == 2
     )
     assert named in capsys.readouterr().err
+
+
+def test_two_ranges_of_a_partition_are_refused() -> None:
+    """The last one alone would be replayed."""
+    ranges = ["--offsets", "0:0-100", "--offsets", "1:5-6"]
+    argv = ["replay", "--config", "c", "--topic", "t", "--to", "u", "--lake", "l", *ranges]
+    parser = pipeline._parser("replay")
+    request = pipeline_replay._request(parser.parse_args(argv))
+    assert request.selection.offsets == {0: (0, 100), 1: (5, 6)}
+    with pytest.raises(UsageError, match="--offsets names partition 0 twice"):
+        pipeline_replay._request(parser.parse_args([*argv, "--offsets", "0:500-600"]))
 
 
 def test_without_the_extra_each_command_says_what_to_install(tmp_path: Path) -> None:
