@@ -30,5 +30,14 @@ PROGRAMS = {
 }
 """Programs of their own: ``pixy.cli.<name>.run(arguments)``, imported when they are called."""
 
+EXITS = {
+    0: "drained and stopped",
+    1: "failed to start; stderr names the reason",
+    2: "wrong command line",
+    3: "not drained within shutdown_timeout",
+    4: "a part of the service failed for good",
+}
+"""Exit codes of the daemon; 128 + n is the end by a second signal n."""
+
 MODULES = {"config": "config_commands"}
 """The modules of programs that are not named like them."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from pixy import __version__
-from pixy.cli import COMMANDS, PROGRAMS
+from pixy.cli import COMMANDS, EXITS, PROGRAMS
 from pixy.config import App, Proxy, load_app, load_text, validate
 from pixy.config.effective import rows
 from pixy.config.load import Origins
@@ -83,13 +83,14 @@ def _switch(text: str) -> bool:
 def make_parser() -> argparse.ArgumentParser:
     """Make the parser of the daemon's command line."""
     commands = "\n".join(f"  kafka-pixy {name:<10} {what}" for name, what in (COMMANDS | PROGRAMS).items())
+    exits = "\n".join(f"  {code}  {meaning}" for code, meaning in EXITS.items())
     parser = _Parser(
         prog="kafka-pixy",
         add_help=False,
         allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description="gRPC and REST proxy for Apache Kafka. Without a command it serves.",
-        epilog=f"commands, each with --help:\n{commands}",
+        epilog=f"commands, each with --help:\n{commands}\n\nexit codes:\n{exits}",
     )
     for name, shown, text in _TEXTS:
         parser.add_argument(f"-{name}", f"--{name}", metavar=shown, default="", help=text)

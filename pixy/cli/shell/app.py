@@ -5,12 +5,12 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
 import click
 
-from pixy.cli import COMMANDS, COMPLETE, PROGRAMS
+from pixy.cli import COMMANDS, COMPLETE, EXITS, PROGRAMS
 from pixy.cli.importing import importing
 from pixy.cli.shell.errors import EXIT_ERROR, EXIT_INTERRUPTED, EXIT_USAGE, ShellError
 from pixy.cli.shell.framework import Group
@@ -40,6 +40,17 @@ _MODULES: Final = {
 
 class Root(Group):
     """All commands. One that runs is imported when it is named."""
+
+    exits: Mapping[int, str] = EXITS
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """Return the daemon's flags, for man pages and completion; a command that runs does without the import."""
+        params = super().get_params(ctx)
+        if ctx.resilient_parsing:
+            from pixy.cli.shell.bridge import daemon_flags
+
+            params = [*daemon_flags(), *params]
+        return params
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """List the commands of the shell, and the programs beside it."""

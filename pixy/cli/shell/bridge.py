@@ -27,12 +27,22 @@ def program(name: str) -> click.Command:
     where, function = _PARSERS.get(name, (f"pixy.cli.{name}", "make_parser"))
     parser: argparse.ArgumentParser = getattr(importlib.import_module(where), function)()
     command = of_parser(parser, name, PROGRAMS[name])
+    if name == "config" and isinstance(command, click.Group):
+        for each in ("check", "show"):
+            command.commands[each].params += daemon_flags()
 
     def invoke(ctx: click.Context) -> int:
         return int(module.run(ctx.args))
 
     command.invoke = invoke  # type: ignore[method-assign]
     return command
+
+
+def daemon_flags() -> list[click.Parameter]:
+    """Return the daemon's own flags."""
+    from pixy.cli.flags import make_parser
+
+    return of_parser(make_parser(), "kafka-pixy").params
 
 
 def of_parser(parser: argparse.ArgumentParser, name: str, short_help: str = "") -> click.Command:
@@ -61,7 +71,7 @@ def of_parser(parser: argparse.ArgumentParser, name: str, short_help: str = "") 
 
 
 def _option(action: argparse.Action) -> click.Option:
-    switch = action.nargs == 0
+    switch = action.nargs == 0 or action.const is True
     kind: Any = (
         click.Choice([str(each) for each in action.choices]) if action.choices and not switch else None
     )
@@ -82,4 +92,4 @@ def _option(action: argparse.Action) -> click.Option:
     )
 
 
-__all__ = ["of_parser", "program"]
+__all__ = ["daemon_flags", "of_parser", "program"]

@@ -151,7 +151,11 @@ def delete(session: Session, group: str, yes: bool) -> int:
 )
 @click.argument("group", shell_complete=GROUP)
 @click.argument("topic", shell_complete=TOPIC)
-@click.option("--to", "goal", help="begin, end, an offset, or a time: 2026-11-22T10:00, 15m (ago), now.")
+@click.option(
+    "--to",
+    "goal",
+    help="begin, end, an offset, or a time: 2026-11-22T10:00 (local time, unless a zone follows), 15m (ago), now, or milliseconds of 12 digits and more.",
+)
 @click.option("--shift", type=int, metavar="N", help="Move N messages forward (negative: back).")
 @click.option(
     "-p",

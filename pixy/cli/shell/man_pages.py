@@ -14,7 +14,7 @@ def pages() -> Iterator[tuple[str, str]]:
     """Return the name and the text (roff) of each page."""
     from pixy.cli.shell.app import PROGRAM, ROOT
 
-    yield from _pages(click.Context(ROOT, info_name=PROGRAM))
+    yield from _pages(click.Context(ROOT, info_name=PROGRAM, resilient_parsing=True))
 
 
 def _pages(ctx: click.Context) -> Iterator[tuple[str, str]]:

@@ -12,19 +12,17 @@ from pixy.proto import kafkapixy_pb2 as pb
 _PATIENCE: Final = 1.0
 """Seconds: a person waits for the Tab key."""
 
+_GIVEN: Final = ("server", "cluster", "ca", "cert", "cert_key", "token_file")
+
 
 def _names(method: str, request: Any, read: Callable[[Any], list[str]]) -> Callable[..., list[str]]:
     def complete(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
         from pixy.cli.shell.session import Session, Settings
 
-        given = {name: ctx.params.get(name) or "" for name in ("server", "ca", "cluster")}
+        given = {name: str(ctx.params.get(name) or "") for name in _GIVEN}
+        given["server"] = given["server"] or "localhost:19091"
         try:
-            settings = Settings(
-                str(given["server"]) or "localhost:19091",
-                given["cluster"],
-                bool(ctx.params.get("tls")),
-                given["ca"],
-            )
+            settings = Settings(**given, tls=bool(ctx.params.get("tls")))
             with Session(settings) as session:
                 request.cluster = given["cluster"]
                 found = read(session.call(method, request, _PATIENCE))

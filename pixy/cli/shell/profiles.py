@@ -32,13 +32,21 @@ def load(name: str) -> dict[str, Any]:
     Raises:
         ShellError: the file is not readable, lacks the profile, or has an unknown key.
     """
-    file = path()
     try:
+        file = path()
         text = file.read_text()
-    except FileNotFoundError:
+    except RuntimeError:  # a user without a home
+        if name == "default":
+            return {}
+        raise ShellError(f"--profile {name}: name the file in KAFKA_PIXY_PROFILES", EXIT_USAGE) from None
+    except (FileNotFoundError, NotADirectoryError):
         if name == "default":
             return {}
         raise ShellError(f"--profile {name}: there is no {file}", EXIT_USAGE) from None
+    except PermissionError as error:
+        if name == "default" and not os.access(file.parent, os.X_OK):
+            return {}  # a home that this user may not enter holds no profiles of his
+        raise ShellError(f"{file}: {error}", EXIT_USAGE) from None
     except (OSError, UnicodeDecodeError) as error:
         raise ShellError(f"{file}: {error}", EXIT_USAGE) from None
     import yaml
@@ -64,8 +72,10 @@ def load(name: str) -> dict[str, Any]:
 
 def use_profile(ctx: click.Context, _param: click.Parameter, name: str) -> str:
     """Make a profile's values the defaults of the command's other options."""
-    if not ctx.resilient_parsing:
-        ctx.default_map = {**(ctx.default_map or {}), **load(name)}
+    ctx.default_map = {
+        **(ctx.default_map or {}),
+        **load(name),
+    }  # also for completion, where click ignores errors
     return name
 
 

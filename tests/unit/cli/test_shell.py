@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 import subprocess
+from pathlib import Path
 
 import click
 import pytest
 
-from pixy.cli import COMMANDS, COMPLETE, PROGRAMS
+from pixy.cli import COMMANDS, COMPLETE, EXITS, PROGRAMS
 from pixy.cli.main import main
-from pixy.cli.shell import output
+from pixy.cli.shell import output, profiles, session
 from pixy.cli.shell.app import ROOT
+from pixy.cli.shell.errors import ShellError
 from pixy.cli.shell.man_pages import pages
 from tests.in_process import Finished, run_in_process
 
@@ -73,6 +76,10 @@ def test_completion_scripts_are_printed_and_parse(name: str) -> None:
         ("kafka-pixy tap --adv", {"--advertise"}),
         ("kafka-pixy wire dec", {"decode"}),
         ("kafka-pixy produce fo", set()),
+        ("kafka-pixy --kaf", {"--kafkaPeers"}),
+        ("kafka-pixy --sandbox --tcp", {"--tcpAddr"}),
+        ("kafka-pixy config check --wait", {"--waitForKafka"}),
+        ("kafka-pixy config show --ch", {"--changed"}),
     ],
 )
 def test_words_are_completed(words: str, wanted: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,6 +91,36 @@ def test_words_are_completed(words: str, wanted: set[str], monkeypatch: pytest.M
     done = run()
     assert {line.partition(",")[2] for line in done.stdout.decode().splitlines() if line} == wanted
     assert done.stderr == b""
+
+
+def test_names_are_asked_of_the_profile_s_daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With all that its connection needs, and without a flag for it."""
+    seen: list[session.Settings] = []
+
+    class Session:
+        def __init__(self, settings: session.Settings) -> None:
+            seen.append(settings)
+            raise OSError("no daemon")
+
+    (tmp_path / "p.yaml").write_text(
+        "default: {server: 'd:1'}\nstaging: {server: 's:1', ca: a, cert: c, cert_key: k, token_file: t, tls: true}\n"
+    )
+    monkeypatch.setattr(session, "Session", Session)
+    monkeypatch.setenv("KAFKA_PIXY_PROFILES", str(tmp_path / "p.yaml"))
+    monkeypatch.setenv(COMPLETE, "bash_complete")
+    for words in ("produce fo", "produce --profile staging fo", "produce --server x:1 --profile staging fo"):
+        monkeypatch.setenv("COMP_WORDS", f"kafka-pixy {words}")
+        monkeypatch.setenv("COMP_CWORD", str(len(words.split())))
+        assert run().stderr == b""
+    staging = session.Settings("s:1", tls=True, ca="a", cert="c", cert_key="k", token_file="t")
+    assert seen == [session.Settings("d:1"), staging, dataclasses.replace(staging, server="x:1")]
+
+
+def test_the_daemon_s_page_has_its_flags_and_exit_codes() -> None:
+    page = dict(pages())["kafka-pixy"]
+    assert "\\-\\-kafkaPeers" in page and "\\-\\-waitForKafka" in page and ".SH EXIT STATUS" in page
+    text = run("--help").stdout.decode()
+    assert all(f"  {code}  {meaning}\n" in text for code, meaning in EXITS.items())
 
 
 def test_every_command_has_a_man_page_that_groff_takes() -> None:
@@ -114,3 +151,33 @@ def test_lag_is_coloured_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch) ->
     assert "\x1b[32m" in shown(True) and "\x1b[33m" in shown(True) and "\x1b[31m" in shown(True)
     monkeypatch.setenv("NO_COLOR", "1")
     assert not any(f"\x1b[{colour}m" in shown(True) for colour in (31, 32, 33))
+
+
+def test_a_home_that_holds_no_profiles_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Service users have /dev/null, nothing, or a folder that they may not enter; only a profile that is named needs a file."""
+    monkeypatch.delenv("KAFKA_PIXY_PROFILES", raising=False)
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("HOME", str(tmp_path / "file"))
+    assert profiles.load("default") == {}
+    with pytest.raises(ShellError, match="--profile x: there is no "):
+        profiles.load("x")
+
+    def refuse(_self: Path) -> str:
+        raise PermissionError(13, "Permission denied")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_text", refuse)
+        patch.setattr("os.access", lambda *_: False)
+        assert profiles.load("default") == {}
+        patch.setattr("os.access", lambda *_: True)
+        with pytest.raises(ShellError, match="Permission denied"):
+            profiles.load("default")
+
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", homeless)
+    assert profiles.load("default") == {}
+    with pytest.raises(ShellError, match="--profile x: name the file in KAFKA_PIXY_PROFILES"):
+        profiles.load("x")
