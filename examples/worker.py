@@ -6,6 +6,8 @@ the work must tolerate being done twice. Start a daemon first: make run
 """
 
 import os
+import sys
+import time
 
 import grpc
 
@@ -41,7 +43,9 @@ def run(stub: KafkaPixyStub) -> None:
                         stub.Produce(pb.ProdRq(topic=TOPIC, key_undefined=True, message=text.encode()))
                 continue
             if error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED):
-                continue  # the proxy is restarting or busy; real code waits here
+                print(f"waiting for the proxy: {error.details()}", file=sys.stderr)
+                time.sleep(1)
+                continue
             raise
         work(last.message)
         done += 1

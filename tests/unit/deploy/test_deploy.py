@@ -199,6 +199,11 @@ class TestSystemd:
                 done.stdout + done.stderr
             )
 
+    def test_it_reloads_and_has_a_folder_for_logs(self) -> None:
+        """SIGHUP is the daemon's reload; ProtectSystem=strict leaves audit and access log no other folder."""
+        lines = self.UNIT.read_text().splitlines()
+        assert {"ExecReload=/bin/kill -HUP $MAINPID", "LogsDirectory=kafka-pixy"} <= set(lines)
+
     def test_the_daemon_accepts_its_command_lines(self, tmp_path: Path) -> None:
         (tmp_path / "kafka-pixy.yaml").write_text("")
         text = self.UNIT.read_text().replace("/etc/kafka-pixy", str(tmp_path))
