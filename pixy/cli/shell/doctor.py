@@ -65,7 +65,7 @@ class Finding(NamedTuple):
         2: "wrong command line",
     },
     help="Check the configuration, ports, open files, Kafka (reachability, versions, rights), and the clock of a running daemon. "
-    "Nothing is changed.",
+    "Without --server, KAFKA_PIXY_SERVER or a profile it is looked for where the configuration says. Nothing is changed.",
 )
 @click.option(
     "--config",
