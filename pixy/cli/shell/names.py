@@ -19,7 +19,7 @@ def _names(method: str, request: Any, read: Callable[[Any], list[str]]) -> Calla
     def complete(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
         from pixy.cli.shell.session import Session, Settings
 
-        given = {name: str(ctx.params.get(name) or "") for name in _GIVEN}
+        given: dict[str, Any] = {name: str(ctx.params.get(name) or "") for name in _GIVEN}
         given["server"] = given["server"] or "localhost:19091"
         try:
             settings = Settings(**given, tls=bool(ctx.params.get("tls")))

@@ -42,7 +42,8 @@ class Gone:
 def test_ctrl_c_while_the_daemon_is_away_ends_with_130(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def interrupted(*_: Any, **__: Any) -> int:
+    def interrupted(loop: Any, *_: Any, **__: Any) -> int:
+        loop.reader = loop._open()
         raise KeyboardInterrupt
 
     reader = Gone()
