@@ -131,7 +131,7 @@ class HttpConnection(RequestHandler):
         RequestHandler.data_received(self, data)
         fresh = self._request_count - count
         if between and fresh == 1 and not self.held and len(data) <= _SMALL and not self._upgraded:
-            # Nearly all requests: one that came whole, and nothing else. 0.9 us in place of 3.
+            # Nearly all requests: one that came whole, and nothing else. Saves 1.7 us of each.
             message, body = latest = self._messages[-1]
             alone = len(self._messages) == 1 and self._trailers is None
             if alone and body.is_eof() and not getattr(message, "chunked", False):
