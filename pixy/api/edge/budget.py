@@ -6,11 +6,15 @@ from types import TracebackType
 
 from pixy.errors import OverBudget
 
+_TIMES_FREE = 3
+
 
 class Budget:
     """Counts the bytes held and refuses more than the limit. For one event loop, so it needs no lock.
 
-    One caller may hold three quarters of it by several requests, or all of it by one; so others find room.
+    One request may hold all of it. By several, a caller may hold at most three times what he leaves free, so three quarters
+    if he is alone, and the next one three quarters of the rest: others find room, however many take all they can
+    (dynamic thresholds, as in :class:`pixy.engine.shares.Shares`).
 
     Args:
         limit: bytes.
@@ -49,17 +53,18 @@ class Budget:
                 self._callers.pop(caller, None)
 
     def room(self, caller: str) -> int:
-        """The bytes that a caller may have by one more request."""
+        """The bytes that a caller may have by one more request beside others."""
         room = self.limit - self.held
         if caller:
-            room = min(room, self.limit - self.limit // 4 - self._callers.get(caller, 0))
+            room = (_TIMES_FREE * room - self._callers.get(caller, 0)) // (_TIMES_FREE + 1)
         return max(0, room)
 
     def check(self, caller: str, held: int, size: int) -> None:
         """Raise OverBudget if a caller may not have ``size`` more bytes by a request that holds ``held``."""
-        others = self._callers.get(caller, 0) - held if caller else 0
-        unfair = others > 0 and others + held + size > self.limit - self.limit // 4
-        if unfair or self.held + size > self.limit:
+        free = self.limit - self.held - size
+        all_of_his = self._callers.get(caller, 0) if caller else 0
+        unfair = all_of_his > held and all_of_his + size > _TIMES_FREE * free
+        if unfair or free < 0:
             self.refused += 1
             raise OverBudget(self._key)
 
