@@ -57,11 +57,17 @@ class AnyOf:
     """
 
     def __init__(self, patterns: Iterable[str]) -> None:
-        self._matches = [compile_pattern(text) for text in patterns]
+        matches = {text: compile_pattern(text) for text in patterns}
+        plain = [text for text in matches if not text.startswith(_EXPRESSION)]
+        self._names = frozenset(text for text in plain if not text.endswith("*"))
+        self._prefixes = tuple(text[:-1] for text in plain if text.endswith("*"))
+        self._expressions = [match for text, match in matches.items() if text.startswith(_EXPRESSION)]
 
     def __call__(self, name: str) -> bool:
         """Whether a name matches."""
-        return any(matches(name) for matches in self._matches)
+        if name in self._names or name.startswith(self._prefixes):
+            return True
+        return bool(self._expressions) and any(matches(name) for matches in self._expressions)
 
 
 class Who:

@@ -63,6 +63,10 @@ class _Compiled:
         except ConfigError as error:
             raise ConfigError(f"{where}: {error}") from None
 
+    def fits(self, principal: Principal, verb: str, cluster: str) -> bool:
+        """Whether the rule allows a principal to do something of this kind in a cluster, with some topics and groups."""
+        return verb in self.verbs and self.who(principal) and self.clusters(cluster)
+
     def misses(self, principal: Principal, access: Access) -> str:
         """Say what part of this rule does not allow the access; empty: all parts do."""
         checks: tuple[tuple[str, Callable[[], bool]], ...] = (
@@ -87,6 +91,8 @@ class Rules:
     """
 
     def __init__(self, rules: Sequence[Rule], groups: Mapping[str, Sequence[str]]) -> None:
+        self._fitting: dict[tuple[Principal, str, str], list[_Compiled]] = {}
+        """The rules for a principal, a verb and a cluster."""
         self._rules = [_Compiled(number, rule, groups) for number, rule in enumerate(rules)]
         self._decided: dict[tuple[Principal, Access], bool] = {}
         self._known: dict[tuple[Principal, str], bool] = {}
@@ -102,13 +108,29 @@ class Rules:
             return True
         decided = self._decided.get((principal, access))
         if decided is None:
-            decided = any(not rule.misses(principal, access) for rule in self._rules)
+            decided = self._decide(principal, access)
             if access.longest > MAX_NAME:
                 return decided  # no name that Kafka has; thousands of them would fill the memory
             if len(self._decided) >= _MAX_CACHED:
                 self._decided.clear()
             self._decided[principal, access] = decided
         return decided
+
+    def _decide(self, principal: Principal, access: Access) -> bool:
+        # A request may name a thousand topics: each is asked for in few rules, and by few calls.
+        of = (principal, access.verb, access.cluster)
+        fitting = self._fitting.get(of)
+        if fitting is None:
+            fitting = [rule for rule in self._rules if rule.fits(*of)]
+            if len(access.cluster) <= MAX_NAME:
+                if len(self._fitting) >= _MAX_CACHED:
+                    self._fitting.clear()
+                self._fitting[of] = fitting
+        topic, group = access.topic, access.group
+        return any(
+            (topic is None or rule.topics(topic)) and (group is None or rule.groups(group))
+            for rule in fitting
+        )
 
     def check(self, principal: Principal, access: Access) -> None:
         """Raise Forbidden unless a principal may do something."""

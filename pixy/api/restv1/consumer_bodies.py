@@ -71,6 +71,8 @@ class SubscriptionRequest(Struct):
     topic_pattern: str | None = None
 
 
+P = TypeVar("P", bound=Partition)
+
 _commit = msgspec.json.Decoder(CommitRequest)
 _partitions = msgspec.json.Decoder(PartitionsRequest)
 _positions = msgspec.json.Decoder(PositionsRequest)
@@ -79,7 +81,7 @@ _subscription = msgspec.json.Decoder(SubscriptionRequest)
 
 def commit_request(body: bytes) -> list[Offset]:
     """The offsets to commit; empty: commit the instance's positions. Raises ApiError."""
-    return _few(_parse(body, _commit).offsets, "offsets") or []
+    return _topics(_few(_parse(body, _commit).offsets, "offsets") or [], "offsets")
 
 
 def partitions_request(body: bytes) -> tuple[tuple[str, int], ...]:
@@ -87,6 +89,7 @@ def partitions_request(body: bytes) -> tuple[tuple[str, int], ...]:
     asked = _few(_parse(body, _partitions).partitions, "partitions")
     if asked is None:
         raise ApiError(errors.INVALID, "partitions must be given")
+    _topics(asked, "partitions")
     return tuple(dict.fromkeys((each.topic, each.partition) for each in asked))
 
 
@@ -95,6 +98,7 @@ def positions_request(body: bytes) -> PositionsRequest:
     asked = _parse(body, _positions)
     _few(asked.offsets, "offsets")
     _few(asked.timestamps, "timestamps")
+    _topics([*asked.offsets, *asked.timestamps], "offsets and timestamps")
     for each in asked.timestamps:
         _ = each.milliseconds  # raises for a bad time, before anything is sought
     return asked
@@ -132,3 +136,10 @@ def _few(elements: list[T] | None, name: str, most: int = MOST_OFFSETS) -> list[
     if elements is not None and len(elements) > most:
         raise ApiError(errors.INVALID, f"{name}: too many elements, a request may have {most}")
     return elements
+
+
+def _topics(partitions: list[P], name: str) -> list[P]:
+    """Return partitions of not too many topics: each topic is asked for in the rules. Raises ApiError (422)."""
+    if len(partitions) > MOST_TOPICS and len({each.topic for each in partitions}) > MOST_TOPICS:
+        raise ApiError(errors.INVALID, f"{name}: too many topics, a request may name {MOST_TOPICS}")
+    return partitions

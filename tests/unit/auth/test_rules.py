@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 from hypothesis import given, strategies as st
 
+from pixy.auth.patterns import AnyOf, compile_pattern
 from pixy.auth.principal import ANONYMOUS, Principal
 from pixy.auth.rules import Access, Rules
 from pixy.cli.rules import run
@@ -198,3 +200,23 @@ def test_a_name_that_is_not_unicode_matches_no_expression() -> None:
     rules = Rules([Rule(who=["key:a"], verbs=["produce"], topics=["re:o.*", "p*"])], {})
     for topic, allowed in (("o\udcff", False), ("\ud800", False), ("p\udcff", True), ("oé", True)):
         assert rules.allows(Principal("key:a"), Access("produce", "default", topic)) is allowed
+
+
+def test_a_thousand_names_are_decided_in_a_moment() -> None:
+    """A request may name as many, and none of them may have been asked for before."""
+    rules = Rules([rule(verbs="consume", topics=f"prefix{at}.*", groups="*") for at in range(20)], {})
+    spent = []
+    for turn in range(5):
+        names = [Access("consume", "c", f"t{turn}.{at}", "g") for at in range(1000)]
+        began = time.thread_time()
+        assert not any(rules.allows(APP, each) for each in names)
+        spent.append(time.thread_time() - began)
+    assert min(spent) < 0.02, "seconds of processor on the event loop"
+
+
+@given(
+    st.lists(st.sampled_from(["*", "a", "ab*", "re:a+", "re:.*b", "b*"]), max_size=4),
+    st.sampled_from(["", "a", "aa", "ab", "abc", "b", "cb", "*"]),
+)
+def test_several_patterns_match_what_one_of_them_matches(patterns: list[str], name: str) -> None:
+    assert AnyOf(patterns)(name) is any(compile_pattern(each)(name) for each in patterns)

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import gzip
+import json
 import threading
 import zlib
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from pixy.api.edge.budget import Budget
 from pixy.api.restv1 import bodies
-from pixy.api.restv1.consumer_bodies import subscription_request
+from pixy.api.restv1.consumer_bodies import (
+    commit_request,
+    partitions_request,
+    positions_request,
+    subscription_request,
+)
 from pixy.api.restv1.consumer_options import parse_options
 from pixy.api.restv1.errors import ApiError
 from pixy.config.model import Instances, Rest
@@ -93,3 +100,30 @@ def test_options_of_a_wrong_type_are_named(option: bytes, said: str) -> None:
 def test_a_subscription_may_name_a_thousand_topics() -> None:
     names = ",".join('"t"' for _ in range(1_000))
     assert len(subscription_request(f'{{"topics": [{names}]}}'.encode()).topics or ()) == 1_000
+
+
+@pytest.mark.parametrize(
+    ("parse", "name"),
+    [
+        (commit_request, "offsets"),
+        (partitions_request, "partitions"),
+        (positions_request, "offsets"),
+        (positions_request, "timestamps"),
+    ],
+)
+def test_a_request_names_a_thousand_topics_and_ten_thousand_partitions(
+    parse: Callable[[bytes], Any], name: str
+) -> None:
+    """Each topic is asked for in the rules, on the event loop."""
+
+    def body(topics: int, partitions: int) -> bytes:
+        of = [
+            {"topic": f"t{at % topics}", "partition": at, "offset": 1, "timestamp": 1} for at in range(partitions)
+        ]
+        return json.dumps({name: of}).encode()
+
+    parse(body(1000, 10_000))
+    with pytest.raises(ApiError, match="too many topics, a request may name 1000"):
+        parse(body(1001, 1001))
+    with pytest.raises(ApiError, match="too many elements"):
+        parse(body(1, 10_001))
