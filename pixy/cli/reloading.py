@@ -96,7 +96,7 @@ class Reloader:
         self._wanted.set()
 
     async def run(self, engine: Engine) -> None:
-        """Reload whenever it is requested, or a file has changed and looks the same twice, until cancelled."""
+        """Reload whenever it is requested, or a file has changed, once the files look the same twice; until cancelled."""
         looked = self._seen
         while True:
             try:
@@ -106,6 +106,8 @@ class Reloader:
                 before, looked = looked, await asyncio.to_thread(fingerprint, self._paths)
                 if looked == self._seen or looked != before:
                     continue
+            else:
+                await self._settle()
             # Cleared first: a request during the reload may be about a file that it has read already.
             self._wanted.clear()
             self._seen = looked = await asyncio.to_thread(fingerprint, self._paths)
@@ -113,6 +115,15 @@ class Reloader:
                 await self.reload(engine)
             except Exception:
                 logger.exception("reloading failed, not everything that has changed is in use")
+
+    async def _settle(self) -> None:
+        """Wait until the files look the same twice: whoever requests a reload may still be writing one, and half a file may be valid."""
+        looked = None
+        for _ in range(_TRIES):
+            before, looked = looked, await asyncio.to_thread(fingerprint, self._paths)
+            if looked == before:
+                return
+            await asyncio.sleep(_PAUSE)
 
     async def reload(self, engine: Engine) -> None:
         """Read everything again, and log what came of it."""

@@ -89,11 +89,11 @@ class Guard:
     def reload(self, config: App) -> None:
         """Use other rules, limits and groups from now on. What callers have used up counts on if the limits are the same.
 
-        A file that is empty or half written is a valid configuration without ``auth`` and rules, and would let everybody
-        do everything.
+        A file that is empty or half written is a valid configuration without ``auth``, rules and limits, and would let
+        everybody do everything.
 
         Raises:
-            ConfigError: one of them is wrong, or the last rule or ``auth.enabled`` is gone; all stay as they were.
+            ConfigError: one of them is wrong, or the last rule, the last limit or ``auth.enabled`` is gone; all stay as they were.
         """
         auth, earlier = config.auth, self._config
         if not auth.enabled:
@@ -101,6 +101,10 @@ class Guard:
         if earlier.rules and not config.rules:
             raise ConfigError(
                 "there are no `rules` any more, so every caller could do everything; if that is meant, restart the daemon"
+            )
+        if earlier.limits and not config.limits:
+            raise ConfigError(
+                "there are no `limits` any more; if that is meant, restart the daemon, or write `limits: [{who: ['*']}]`"
             )
         rules = Rules(config.rules, auth.groups)
         if (config.limits, auth.groups) != (earlier.limits, earlier.auth.groups):

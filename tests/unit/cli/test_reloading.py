@@ -168,17 +168,24 @@ def test_a_file_that_was_replaced_or_is_gone_looks_different(tmp_path: Path) -> 
         ("", "`auth.enabled` is not true any more"),
         ("auth: {enabled: true, keys_file: keys}", "there are no `rules` any more"),
         ("auth: {enabled: true, keys_file: keys}\nrules: []", "there are no `rules` any more"),
+        (
+            "auth: {enabled: true, keys_file: keys}\nrules: [{who: ['*'], verbs: ['*'], topics: [payments]}]",
+            "there are no `limits` any more",
+        ),
     ],
 )
 async def test_a_file_that_is_empty_or_cut_off_does_not_open_the_daemon(
     daemon: Daemon, caplog: pytest.LogCaptureFixture, text: str, said: str
 ) -> None:
+    daemon.write("orders", "limits: [{who: ['*'], instances: 3}]")
+    await daemon.reloader.reload(daemon.engine)
     # The program itself adds the default cluster to a file without any.
     daemon.file.write_text(text + "\nproxies: {default: {}}\n")
     await daemon.reloader.reload(daemon.engine)
     assert daemon.allows("orders") and not daemon.allows("payments")
     assert not daemon.knows("kp_other") and f"rules and limits stay as they were: {said}" in caplog.text
-    daemon.write("payments")
+    assert daemon.engine.guard.limiter.limit_of(APP).instances == 3
+    daemon.write("payments", "limits: [{who: ['*'], instances: 4}]")
     await daemon.reloader.reload(daemon.engine)
     assert daemon.allows("payments") and not daemon.allows("orders"), "it goes on from there"
 
@@ -224,8 +231,9 @@ async def test_files_that_never_rest_change_nothing(
     assert "the files change while they are read" in caplog.text
 
 
+@pytest.mark.parametrize("requested", [False, True])
 async def test_a_change_counts_when_it_looks_the_same_twice(
-    daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch, requested: bool
 ) -> None:
     looks, seen = ["half", "half a bit longer", *["whole"] * 100], list[str]()
 
@@ -239,6 +247,9 @@ async def test_a_change_counts_when_it_looks_the_same_twice(
     done = asyncio.Event()
     monkeypatch.setattr(reloading, "fingerprint", look)
     monkeypatch.setattr(daemon.reloader, "reload", reload)
+    monkeypatch.setattr(reloading, "_PAUSE", 0)
+    if requested:
+        daemon.reloader.request()
     task = asyncio.create_task(daemon.reloader.run(daemon.engine))
     await asyncio.wait_for(done.wait(), 60)
     assert seen[:4] == ["half", "half a bit longer", "whole", "whole"]
