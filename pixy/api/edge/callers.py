@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 from aiohttp import web
 
-from pixy.api.edge.connections import share_of
+from pixy.api.edge.connections import share_of, share_of_forwarded
 from pixy.api.edge.proxies import TrustedProxies
 from pixy.auth.principal import ANONYMOUS, current
 
@@ -34,7 +34,9 @@ def caller_of_request(request: web.BaseRequest, proxies: TrustedProxies, address
     forwarded = request.headers.getall("X-Forwarded-For", ()) if proxies.any else ()
     if forwarded and proxies.trusts(request):
         # Some proxies (HAProxy) add a line of their own behind those that the client has sent.
-        return share_of(forwarded[-1].rpartition(",")[2].strip())
+        named = share_of_forwarded(forwarded[-1].rpartition(",")[2].strip())
+        if named:
+            return named
     return address
 
 

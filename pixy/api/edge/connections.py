@@ -149,4 +149,17 @@ def share_of(host: str) -> str:
     return host
 
 
-__all__ = ["IN_ALL", "PER_ADDRESS", "Book", "Bounds", "Slot", "bounds", "caller_of", "share_of"]
+def share_of_forwarded(text: str) -> str:
+    """Return the share of an address as a proxy writes it, some with a port: ``1.2.3.4:5``, ``[::1]:5``; empty: it is none."""
+    host, _, port = text.rpartition(":")
+    if host and port.isdecimal() and (":" not in host or host.startswith("[")):
+        text = host
+    text = text.removeprefix("[").removesuffix("]")
+    try:
+        ipaddress.ip_address(text.partition("%")[0])
+    except ValueError:
+        return ""
+    return share_of(text)
+
+
+__all__ = ["IN_ALL", "PER_ADDRESS", "Book", "Bounds", "Slot", "bounds", "caller_of", "share_of", "share_of_forwarded"]

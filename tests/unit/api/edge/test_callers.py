@@ -41,6 +41,14 @@ def test_a_call_counts_for_its_address_or_its_principal(peer: str, caller: str) 
         (["10.6.6.6, 10.9.9.9"], "10.9.9.9"),
         (["10.6.6.6", "10.9.9.9"], "10.9.9.9"),
         (["10.6.6.6", "10.5.5.5 , 2001:db8::9"], "2001:db8::/64"),
+        (["10.9.9.9:51544"], "10.9.9.9"),
+        (["[2001:db8::9]:443"], "2001:db8::/64"),
+        (["[2001:db8::9]"], "2001:db8::/64"),
+        (["2001:db8::9:443"], "2001:db8::/64"),
+        (["10.9.9.9,"], "10.0.0.1"),
+        ([""], "10.0.0.1"),
+        (["somebody"], "10.0.0.1"),
+        (["10.9.9.9:x"], "10.0.0.1"),
     ],
 )
 def test_the_last_address_of_the_last_line_is_the_one_that_the_proxy_has_added(
@@ -68,3 +76,15 @@ def test_one_request_may_use_the_whole_budget_several_of_a_caller_may_not() -> N
         with pytest.raises(OverBudget):
             other.take(1)
     assert budget.held == 0 and budget._callers == {}
+
+
+def test_however_many_callers_take_all_they_can_the_next_one_finds_room() -> None:
+    budget = Budget(64 * 1024)
+    for caller in "abc":
+        with pytest.raises(OverBudget):
+            while True:
+                budget.share(caller).take(1024)
+    budget.share("d").take(100)
+    for caller in "abcd":
+        budget.share(caller).keep(64 * 1024)
+    budget.share("e").take(1)
