@@ -198,19 +198,24 @@ class RestV1:
     def busy(self, request: web.BaseRequest) -> web.Response:
         """The 429 answer to a request above ``max_concurrent_requests``."""
         kind = TOO_MANY_REQUESTS.with_text("Too many requests. Consider increasing `max_concurrent_requests`")
-        return self._error(request, kind)
+        return self._readable(request, kind)
 
     def unauthenticated(self, request: web.BaseRequest, error: Unauthenticated) -> web.StreamResponse:
         """The 401 answer to a request whose caller is not recognized. A preflight has no credentials: it is answered."""
         response = self.cors.preflight(request)
         if response is None:
-            response = self._error(request, kind_of(error))
-            self.cors.allow(request, response)
+            response = self._readable(request, kind_of(error))
         return response
 
     def forbidden(self, request: web.BaseRequest, text: str) -> web.Response:
         """The 403 answer to a request that is refused before it is served."""
-        return self._error(request, FORBIDDEN.with_text(text))
+        return self._readable(request, FORBIDDEN.with_text(text))
+
+    def _readable(self, request: web.BaseRequest, kind: ErrorKind) -> web.Response:
+        """An error that is not written here, for pages of origins that may read it, too."""
+        response = self._error(request, kind)
+        self.cors.allow(request, response)
+        return response
 
     def _failed(self, request: web.BaseRequest, error: Exception) -> web.StreamResponse:
         if not isinstance(error, PixyError):

@@ -87,3 +87,12 @@ def test_a_preflight_is_for_the_v1_v2_api_where_origins_are_allowed(path: str) -
 )
 def test_a_listener_of_the_v1_v2_api_alone(path: str, expected: str) -> None:
     assert match(RestV1Server, "GET", path, NONE) == expected
+
+
+def test_a_page_of_an_allowed_origin_can_read_what_is_refused_before_it_is_served() -> None:
+    rest = Rest(cors_origins=["https://console.example"])
+    api = RestV1(cast(Any, SimpleNamespace(config=SimpleNamespace(rest=rest))))
+    request = cast(Any, SimpleNamespace(method="GET", headers={"Origin": "https://console.example"}))
+    for answer in (api.busy(request), api.forbidden(request, "no")):
+        assert answer.headers["Access-Control-Allow-Origin"] == "https://console.example", answer.status
+        assert answer.headers["Access-Control-Expose-Headers"] == "Retry-After"
