@@ -110,7 +110,7 @@ class Trailers:
             return None
         for message, body in requests:
             if followed is None:
-                at = _end_of_head(data, earlier, at, getattr(message, "method", ""))
+                at = end_of_head(data, earlier, at, getattr(message, "method", ""))
                 if at < 0:
                     return first
                 if not getattr(message, "chunked", False):
@@ -128,7 +128,7 @@ class Trailers:
         return None
 
 
-def _end_of_head(data: bytes, earlier: bytes, at: int, method: str) -> int:
+def end_of_head(data: bytes, earlier: bytes, at: int, method: str) -> int:
     """Where the head of a request ends that begins at a place, or has begun before ``data``; -1: it is not found."""
     if at == 0 and (crossing := (earlier + data[:4]).find(_END)) >= 0:
         return crossing + len(_END) - len(earlier)
@@ -140,4 +140,4 @@ def _end_of_head(data: bytes, earlier: bytes, at: int, method: str) -> int:
     return end + len(_END) - len(earlier) if end >= 0 else -1
 
 
-__all__ = ["ChunkedBody", "Trailers"]
+__all__ = ["ChunkedBody", "Trailers", "end_of_head"]
