@@ -162,4 +162,14 @@ def share_of_forwarded(text: str) -> str:
     return share_of(text)
 
 
-__all__ = ["IN_ALL", "PER_ADDRESS", "Book", "Bounds", "Slot", "bounds", "caller_of", "share_of", "share_of_forwarded"]
+__all__ = [
+    "IN_ALL",
+    "PER_ADDRESS",
+    "Book",
+    "Bounds",
+    "Slot",
+    "bounds",
+    "caller_of",
+    "share_of",
+    "share_of_forwarded",
+]

@@ -118,7 +118,8 @@ def test_a_request_names_a_thousand_topics_and_ten_thousand_partitions(
 
     def body(topics: int, partitions: int) -> bytes:
         of = [
-            {"topic": f"t{at % topics}", "partition": at, "offset": 1, "timestamp": 1} for at in range(partitions)
+            {"topic": f"t{at % topics}", "partition": at, "offset": 1, "timestamp": 1}
+            for at in range(partitions)
         ]
         return json.dumps({name: of}).encode()
 
