@@ -118,7 +118,7 @@ class Reloader:
 
     async def _settle(self) -> None:
         """Wait until the files look the same twice: whoever requests a reload may still be writing one, and half a file may be valid."""
-        looked = None
+        looked: Fingerprint | None = None
         for _ in range(_TRIES):
             before, looked = looked, await asyncio.to_thread(fingerprint, self._paths)
             if looked == before:
