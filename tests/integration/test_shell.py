@@ -367,6 +367,19 @@ async def test_an_interrupted_run_says_where_to_go_on(name: str) -> None:
         assert await sh.good("consume", name, "--until-end") == lines
 
 
+async def test_messages_that_have_no_room_together_are_written_in_two_calls(
+    name: str, tmp_path: Path
+) -> None:
+    """Short lines, and one as long as the daemon takes it; a longer one is named with its size."""
+    lines = tmp_path / "lines"
+    lines.write_text("x" * 250_000 + "\n" + "y" * 900_000 + "\n")
+    async with shell() as sh:
+        await sh.good("produce", name, "--lines", str(lines), err=f"2 messages written to {name}\n")
+        (tmp_path / "big").write_text("z" * 3_000_000)
+        done = await sh.run("produce", name, "--file", str(tmp_path / "big"))
+        assert done.code == 1 and "message 1 has 3000" in done.err, done.err
+
+
 async def test_a_daemon_that_stops_leaves_a_count(name: str) -> None:
     async with shell() as sh:
         await sh.good("topic", "create", name, err=f"topic {name} created\n")
