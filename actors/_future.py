@@ -74,6 +74,8 @@ class Future(pykka.Future[T]):
     _value: Any = None
     _waiters: list[Waiter] | None = None
     _callbacks: list[Callback] | None = None
+    _observers = 0
+    """How many of the callbacks do not wait for the value; see :meth:`observe`."""
     _blocked: list[Any] | None = None
     _computing: list[None] | None = None
     """One entry for each who awaits a derived future, or blocks for it: a list, as several threads may come and go."""
@@ -175,10 +177,18 @@ class Future(pykka.Future[T]):
         ):
             expiry[0].cancel()
             expiry = None  # else the loop's own thread has to cancel the timer, which holds the reply
+        # Whoever waits may leave between the look at a list and the pop: another thread does it.
         while self._blocked:
-            self._blocked.pop().release()
+            try:
+                lock = self._blocked.pop()
+            except IndexError:
+                break
+            lock.release()
         while self._waiters:
-            loop, waiter = self._waiters.pop(0)
+            try:
+                loop, waiter = self._waiters.pop(0)
+            except IndexError:
+                break
             if getattr(loop, "_thread_id", None) == get_ident() or runs_here(loop, get_ident()):
                 if not waiter.done():
                     waiter.set_result(None)
@@ -192,7 +202,11 @@ class Future(pykka.Future[T]):
             with contextlib.suppress(RuntimeError):
                 expiry[1].call_soon_threadsafe(expiry[0].cancel)
         while self._callbacks:
-            self._call_soon(*self._callbacks.pop(0))
+            try:
+                callback = self._callbacks.pop(0)
+            except IndexError:
+                break
+            self._call_soon(*callback)
         return True
 
     def _call_soon(
@@ -222,6 +236,14 @@ class Future(pykka.Future[T]):
             task = loop.create_task(self._compute())
             self.__dict__.setdefault("_tasks", []).append(task)  # the loop alone would hold it weakly
 
+    def observe(self, callback: Callable[[Any], object]) -> None:
+        """Call ``callback(self)`` as :meth:`add_done_callback` does, for somebody who does not wait for the value.
+
+        It does not keep the last awaiter's cancellation from giving the future up.
+        """
+        self._observers += 1
+        self.add_done_callback(callback)
+
     def remove_done_callback(self, callback: Callable[[Any], object]) -> int:
         """Forget a callback; return how many times it was there."""
         before = list(self._callbacks or ())
@@ -246,8 +268,12 @@ class Future(pykka.Future[T]):
 
     def _given_up(self, task: asyncio.Future[T]) -> None:
         # A task that is cancelled before its first step has not begun to wait.
-        if task.cancelled() and not (self._waiters or self._blocked or self._computing):
+        if task.cancelled() and not (self._computing or self._is_awaited()):
             self.cancel()
+
+    def _is_awaited(self) -> bool:
+        """Whether somebody waits for the value, in whatever way."""
+        return bool(self._waiters or self._blocked) or len(self._callbacks or ()) > self._observers
 
     async def as_coroutine(self) -> T:
         """Await the future in a coroutine, as ``TaskGroup.create_task`` wants it."""
@@ -380,7 +406,7 @@ class Future(pykka.Future[T]):
             cast("list[Waiter]", self._waiters).remove(entry)
         except ValueError:
             return False  # the reply has come
-        return not self._waiters and not self._blocked
+        return not self._is_awaited()
 
     def _outcome(self) -> T:
         if self._state == _VALUE:

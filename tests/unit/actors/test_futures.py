@@ -291,3 +291,38 @@ async def test_a_thread_that_blocks_for_a_derived_future_keeps_it() -> None:
     await asyncio.sleep(0)  # the callback of its end
     assert not derived.cancelled() and source.try_set(1)
     assert await thread == "1"
+
+
+@virtual_time
+async def test_a_callback_keeps_an_ask_whose_awaiters_are_cancelled() -> None:
+    log: list[Any] = []
+    async with virtual_system() as system:
+        ref = busy_sleeper(system, log)
+        for given_up in (lambda ask: asyncio.ensure_future(ask.as_coroutine()), lambda ask: ask.as_asyncio()):
+            ask = ref.ask(2.0, block=False)
+            waiting: Any = asyncio.ensure_future(asyncio.wait([ask], timeout=100))  # type: ignore[type-var]
+            other = given_up(ask)
+            await asyncio.sleep(0.1)
+            other.cancel()
+            assert await waiting == ({ask}, set()) and ask.value() == 2.0
+
+
+class Emptied(list[Any]):
+    """A list that another thread empties after the look at it."""
+
+    def __bool__(self) -> bool:
+        found = len(self) > 0
+        self.clear()
+        return found
+
+
+@pytest.mark.parametrize("left", ["_waiters", "_blocked", "_callbacks"])
+async def test_who_leaves_while_a_thread_settles_the_future_does_not_stop_it(left: str) -> None:
+    future: Future[int] = Future()
+    called: list[Any] = []
+    if left != "_callbacks":
+        future.add_done_callback(called.append)
+    setattr(future, left, Emptied([None]))
+    assert await asyncio.to_thread(future.try_set, 1)
+    await asyncio.sleep(0)
+    assert future.value() == 1 and called == ([future] if left != "_callbacks" else [])
