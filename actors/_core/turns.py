@@ -28,6 +28,8 @@ from collections.abc import Callable
 from threading import get_ident
 from typing import TYPE_CHECKING
 
+from actors._core.loops import runs_here
+
 if TYPE_CHECKING:
     from actors._core.cell import Cell
 
@@ -146,13 +148,16 @@ class Turns:
     def at_once(self, cell: Cell) -> bool:
         """Let an actor handle its messages now if it is the only one that has any, and there is time.
 
-        Called in the thread of the loop by code that awaits the actor's reply. Tasks that ask in turns get one
-        ask each: the one that comes first would take all the time otherwise.
+        Called by code that awaits the actor's reply, in the thread that the system's loop is supposed to run in. Tasks that
+        ask in turns get one ask each: the one that comes first would take all the time otherwise.
 
         Returns:
             whether the caller has to let the loop go on before it looks at the reply.
         """
-        asker, number, asked = id(asyncio.current_task(self._loop)), self.number, self._asked
+        loop, thread = self._loop, get_ident()
+        if getattr(loop, "_thread_id", None) != thread and not runs_here(loop, thread):
+            return False  # it is another loop's code that awaits
+        asker, number, asked = id(asyncio.current_task(loop)), self.number, self._asked
         self._asked = number
         again = asker == self._asker
         if not again:

@@ -219,3 +219,37 @@ print("done")
 def test_a_stop_that_the_loop_does_not_see_the_end_of_is_abandoned_without_a_crash() -> None:
     done = run_alone(ABANDONED)
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr[-3000:]
+
+
+def test_who_awaits_in_another_loop_of_the_same_thread_does_not_run_the_actor_there() -> None:
+    """The system's loop has run in this thread, and is to go on in another one, which is not awake yet."""
+    first, second = asyncio.new_event_loop(), asyncio.new_event_loop()
+
+    class Where(Actor):
+        def on_receive(self, message: Any) -> Any:
+            return asyncio.get_running_loop()
+
+    async def make() -> tuple[ActorSystem, Any]:
+        system = ActorSystem()
+        ref = await system.spawn(Where)
+        await turns()
+        return system, ref
+
+    async def turns() -> None:
+        for _ in range(10):
+            await asyncio.sleep(0)
+
+    async def begin(future: Any) -> Any:
+        task = asyncio.ensure_future(future.as_coroutine())
+        await turns()
+        return task
+
+    system, ref = first.run_until_complete(make())
+    asked = ref.ask("where?", block=False)
+    task = second.run_until_complete(begin(asked))
+    assert not asked.done(), "the actor has run in another loop"
+    first.run_until_complete(turns())
+    assert second.run_until_complete(task) is first
+    assert first.run_until_complete(system.stop()).clean
+    first.close()
+    second.close()
