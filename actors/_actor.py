@@ -347,17 +347,17 @@ class Actor(pykka.Actor):
         actions.pipe(self._living_cell(work), work, outcome)
 
     def _living_cell(self, work: Any = None) -> Cell:
-        """The cell, as long as this instance is the actor: it must not act for the next one.
+        """The cell, as long as this instance is the actor: it must not act for the next one, nor when it has stopped.
 
         Args:
             work: what to close if it is not.
         """
         cell = self._cell
-        if (cell.actor is not self and cell.actor is not None) or (
-            cell.state is RESTARTING and between_lives(cell)
-        ):
+        if cell.actor is not self or (cell.state is RESTARTING and between_lives(cell)):
             if inspect.iscoroutine(work):
                 work.close()
+            if cell.actor is None:
+                raise ActorDeadError(f"{cell.label} has stopped")
             raise ActorDeadError(f"{cell.label} has been restarted: this is an instance from before")
         return cell
 
@@ -417,7 +417,7 @@ class Actor(pykka.Actor):
             self._cell.ref.stop(block=False)
 
     def stop_if_idle(self) -> bool:
-        """Stop this actor unless a message waits for it; for one that stops when nobody has needed it for a while.
+        """Stop this actor unless a message waits for it, be it stashed; for one that stops when nobody has needed it for a while.
 
         What is sent between :meth:`stop` and the end is lost, or its asker gets ``ActorDeadError``. Here the mailbox is
         closed in the same step: from now on, each sender gets that error, and can look for another actor.

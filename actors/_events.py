@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pykka import ActorDeadError
 
+from actors._core.log_safely import log_safely
 from actors._errors import MailboxFull
 
 if TYPE_CHECKING:
@@ -172,7 +173,7 @@ class EventStream:
                 listener(event)
             except Exception as error:
                 if not isinstance(error, ActorDeadError):
-                    logger.exception("the event subscriber %r failed and is removed", listener)
+                    log_safely(logger.exception, "the event subscriber %r failed and is removed", listener)
                 self._remove(listener)
 
     def _remove(self, listener: Subscriber) -> None:

@@ -54,9 +54,10 @@ class Restored:
 
 @dataclass(frozen=True, slots=True)
 class ChildStopped:
-    """To the parent: a child has stopped for good."""
+    """To the parent: a child has stopped for good. Only the life (the instance) that had the child gets it."""
 
     ref: ActorRef[Any]
+    life: object
 
 
 @dataclass(frozen=True, slots=True)

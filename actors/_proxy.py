@@ -16,6 +16,7 @@ import pykka
 from pykka import ActorDeadError
 from pykka.messages import ProxyCall, ProxyGetAttr, ProxySetAttr
 
+from actors._core.log_safely import log_safely
 from actors._core.pykka_names import AttrInfo, get_attr_directly, get_obj_dict
 from actors._errors import WouldDeadlock
 from actors._future import on_event_loop
@@ -117,7 +118,8 @@ def _introspect(root: Any, proxy: ActorProxy[Any]) -> dict[AttrPath, AttrInfo]:
             attr = attrs[name]
             here = (*path, name)
             if proxy == attr:  # in this order, it is the proxy's own __eq__
-                logger.warning(
+                log_safely(
+                    logger.warning,
                     "%s attribute %r is a proxy to itself. Consider making it private by renaming it to %r.",
                     root,
                     ".".join(here),

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from pykka import ActorDeadError
 
@@ -14,6 +14,7 @@ from actors._core.begun import begun
 from actors._core.context import origin
 from actors._core.crash_reports import report
 from actors._core.interruption import as_failure
+from actors._core.lifecycle import STOPPED
 from actors._errors import StashFull, TooManyTasks
 from actors._future import Future
 from actors._messages import OfLife, ReceiveTimeout, Restored, Terminated
@@ -67,6 +68,44 @@ def start_task(
     task = cell.loop.create_task(coroutine)
     cell.tasks[task] = None
     task.add_done_callback(lambda done: _task_done(cell, done, cancelled))
+
+
+def hand_over(
+    cell: Cell,
+    coroutine: Coroutine[Any, Any, Any],
+    cancelled: Callable[[asyncio.CancelledError], None] | None,
+) -> None:
+    """Start a task on the loop from the only other thread that acts for the actor: the one that constructs it.
+
+    The arguments are those of :func:`start_task`.
+
+    Raises:
+        TooManyTasks: ``max_tasks`` of them are under way, or on their way to the loop.
+    """
+    if cell.handed is None:
+        cell.handed = []
+    under_way = len(cell.tasks or ()) + len(cell.handed)
+    if under_way >= cell.actor_class.max_tasks:
+        coroutine.close()
+        raise TooManyTasks(f"{cell.path} has {under_way} tasks under way")
+    cell.handed.append(coroutine)
+    if not cell.system.on_loop(_start_handed, cell, coroutine, cancelled):
+        coroutine.close()
+        cell.system.loop_closed()
+
+
+def _start_handed(
+    cell: Cell,
+    coroutine: Coroutine[Any, Any, Any],
+    cancelled: Callable[[asyncio.CancelledError], None] | None,
+) -> None:
+    try:
+        if cell.state is STOPPED:
+            coroutine.close()
+        else:
+            start_task(cell, coroutine, cancelled)
+    finally:
+        cast("list[Any]", cell.handed).remove(coroutine)
 
 
 def _task_done(
@@ -174,6 +213,7 @@ def unstash_all(cell: Cell) -> None:
     """See :meth:`actors.Actor.unstash_all`."""
     stashed, cell.stashed = cell.stashed, None
     cell.mailbox.put_back(stashed or [])
+    cell.mailbox.rouse()  # it sleeps if this is no handler that calls
 
 
 def set_receive_timeout(cell: Cell, seconds: float | None) -> None:

@@ -27,6 +27,7 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
+from threading import get_ident
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -38,6 +39,8 @@ from actors._core.begun import begun, task_of
 from actors._core.context import bare, current, handle, of_spawner
 from actors._core.interruption import as_failure, interrupted
 from actors._core.lifecycle import NEW, NO_CHILDREN, RUNNING, StopFlag, pykka_logger
+from actors._core.log_safely import log_safely
+from actors._core.loops import runs_here
 from actors._core.mailbox import Mailbox
 from actors._core.pykka_names import ActorStop
 from actors._core.stats import BUCKETS, SHIFT
@@ -76,6 +79,8 @@ class Cell:
 
     threaded: ClassVar[bool] = False
     """Whether the actor's code runs in a thread of its own."""
+
+    mailbox_class: ClassVar[type[Mailbox]] = Mailbox
 
     system: ActorSystem
     parent: Cell | None
@@ -117,6 +122,8 @@ class Cell:
     restarts: int = field(init=False, default=0)
     error: BaseException | None = field(init=False, default=None)
     """The failure that ended the actor for good."""
+    early: tuple[BaseException, str] | None = field(init=False, default=None)
+    """The first failure beside the constructor, which the life begins with, and where it was."""
     failed_message: Any = field(init=False, default=None)
     task: asyncio.Task[None] | None = field(init=False, default=None)
     """Runs ``on_start`` or a coroutine handler."""
@@ -166,6 +173,8 @@ class Cell:
     owed: dict[Future[Any], None] | None = field(init=False, default=None)
     """Replies that the actor has taken over."""
     tasks: dict[asyncio.Task[Any], None] | None = field(init=False, default=None)
+    handed: list[Coroutine[Any, Any, Any]] | None = field(init=False, default=None)
+    """Tasks on their way from a constructor in another thread to the loop."""
     start_waiters: list[Future[Any]] | None = field(init=False, default=None)
     stop_waiters: list[Future[Any]] | None = field(init=False, default=None)
     stop_replies: StopReplies | None = field(init=False, default=None)
@@ -181,7 +190,7 @@ class Cell:
         own = actor_class.turn_time
         self.turn_ns = system.turns.limit if own is None else turn_ns(own)
         self.children = NO_CHILDREN
-        self.mailbox = Mailbox(
+        self.mailbox = self.mailbox_class(
             self,
             system.mailbox_capacity if actor_class.mailbox_capacity is None else actor_class.mailbox_capacity,
             actor_class.overflow or system.overflow,
@@ -320,8 +329,11 @@ class Cell:
         coroutine: Coroutine[Any, Any, Any],
         cancelled: Callable[[asyncio.CancelledError], None] | None = None,
     ) -> None:
-        """See :func:`actions.start_task`."""
-        actions.start_task(self, coroutine, cancelled)
+        """See :func:`actions.start_task`; from a constructor in another thread, :func:`actions.hand_over`."""
+        if runs_here(self.loop, get_ident()):
+            actions.start_task(self, coroutine, cancelled)
+        else:
+            actions.hand_over(self, coroutine, cancelled)
 
     def retire(self) -> None:
         """Free what only a living actor needs; called once, when the actor has stopped."""
@@ -491,7 +503,8 @@ class Cell:
             envelope[1].try_fail(error)  # also if the handler had taken the reply over
         if envelope[1] is not None and isinstance(error, Exception):
             # As in pykka: the asker gets the error, the actor lives on.
-            pykka_logger.info(
+            log_safely(
+                pykka_logger.info,
                 f"Exception returned from {self.ref} to caller:",
                 exc_info=(type(error), error, error.__traceback__),
             )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from actors._core.inspection import recent_headers
 from actors._core.lifecycle import logger
+from actors._core.log_safely import log_safely
 from actors._events import ActorFailed
 
 if TYPE_CHECKING:
@@ -25,7 +26,8 @@ def report(cell: Cell, error: BaseException, where: str, directive: str = IGNORE
         directive: the supervisor's decision.
         failures: how many lie in the window of the supervision's intensity.
     """
-    logger.error(
+    log_safely(
+        logger.error,
         "Unhandled exception in %s:",
         cell.ref,
         exc_info=(type(error), error, error.__traceback__),

@@ -8,14 +8,14 @@ from actors._core.pykka_names import ActorStop
 from actors._core.timers import TimerFired
 from actors._errors import NoAnswer
 from actors._events import DeadLetter, Dropped, Event
-from actors._messages import ChildStopped, OfLife, Terminated
+from actors._messages import ChildStopped, OfLife, Restored, Terminated
 
 if TYPE_CHECKING:
     from actors._core.cell import Cell
     from actors._core.envelope import Envelope
 
 
-_OWN = (TimerFired, ChildStopped, Terminated, OfLife)
+_OWN = (TimerFired, ChildStopped, Terminated, Restored, OfLife)
 """Messages that end with the actor, as what they report on is over for it."""
 
 

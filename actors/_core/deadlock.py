@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from actors._core.context import current
+from actors._core.log_safely import log_safely
 from actors._errors import AskCycle
 from actors._events import AskCycleFound
 
@@ -74,7 +75,7 @@ def _check(cell: Cell, future: Future[Any]) -> None:
 
 
 def _refused(cell: Cell, error: AskCycle) -> AskCycle:
-    logger.error("%s: %s", cell.system.name, error)
+    log_safely(logger.error, "%s: %s", cell.system.name, error)
     if cell.system.events.wants(AskCycleFound):
         cell.system.events.publish(AskCycleFound(error.paths))
     return error

@@ -10,6 +10,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+from actors._core.log_safely import log_safely
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -143,5 +145,5 @@ class Hooks:
                 self._failed(instrument)
 
     def _failed(self, instrument: Instrument) -> None:
-        logger.exception("the instrument %r failed and is removed", instrument)
+        log_safely(logger.exception, "the instrument %r failed and is removed", instrument)
         self.remove(instrument)

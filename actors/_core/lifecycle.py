@@ -111,7 +111,10 @@ def begin(cell: Cell, before: BaseException | None = None) -> None:
     cell.state = STARTING
     # A cell made in another thread may have missed a change of the instruments.
     cell.hooks = cell.mailbox.hooks = cell.system.hooks_in_use
-    if before is None and cell.actor_class.on_start is pykka.Actor.on_start:
+    early, cell.early = cell.early, None
+    if early is not None:
+        cell.fail(*early)
+    elif before is None and cell.actor_class.on_start is pykka.Actor.on_start:
         _start_ended(cell, "on_start", None)
     else:
         cell.loop.call_soon(_start, cell, before, context=cell.context)
@@ -193,7 +196,7 @@ def rebirth(cell: Cell, error: BaseException) -> None:
         cell: the actor's.
         error: the failure that ended the life before, for ``after_restart``.
     """
-    cell.restart = None
+    cell.restart = cell.early = None
     try:
         create(cell)
         cell.restarts += 1

@@ -210,7 +210,7 @@ class Mailbox:
         """Add a message that the instruments have admitted to the priority lane. Raises as :meth:`push`."""
         bound = self.capacity * PRIORITY_FACTOR
         with self.lock:
-            lane = self._priority_lane()
+            lane = self.priority_lane()
             closed = self.closed
             fits = not closed and len(lane) < bound
             if fits:
@@ -220,7 +220,8 @@ class Mailbox:
             raise self.dead(envelope) if closed else self.full(bound)
         self.rouse()
 
-    def _priority_lane(self) -> deque[Envelope]:
+    def priority_lane(self) -> deque[Envelope]:
+        """The priority lane, made if there is none yet; under the lock."""
         made: deque[Envelope] = deque()
         # Look and set in one line: a signal handler may have made one meanwhile.
         self._priority = lane = made if self._priority is None else self._priority
@@ -274,7 +275,7 @@ class Mailbox:
             if room and lane == NORMAL:
                 self.normal.append(envelope)
             elif room:
-                self._priority_lane().append(envelope)
+                self.priority_lane().append(envelope)
                 self.rare = True
         if room:
             self.rouse()
@@ -365,13 +366,13 @@ class Mailbox:
             return True
 
     def stop_if_empty(self, envelope: Envelope) -> bool:
-        """Accept nothing more and stop next, if no message and no sender waits; return whether it is so.
+        """Accept nothing more and stop next, if no message, put aside or not, and no sender waits; return whether it is so.
 
         Args:
             envelope: the request to stop, which is then the only message.
         """
         with self.lock:
-            if not self.close_if_empty():
+            if self.cell.stashed or not self.close_if_empty():
                 return False
             self.stop_asked = True
             self.normal.append(envelope)
@@ -421,6 +422,10 @@ class Mailbox:
         self.rouse()
         return oldest
 
+    def never_dropped(self, envelope: Envelope) -> bool:
+        """Whether a message stands in the normal lane beyond its bound, and is not dropped for another one."""
+        return type(envelope[0]) in BEHIND
+
     def _take_oldest(self) -> Envelope | None:
         # Not by index: the lane may get shorter meanwhile, if the actor has another thread.
         kept: list[Envelope] = []
@@ -430,7 +435,7 @@ class Mailbox:
                 candidate = self.normal.popleft()
             except IndexError:  # the actor was faster
                 break
-            if type(candidate[0]) in BEHIND:
+            if self.never_dropped(candidate):
                 kept.append(candidate)
             else:
                 oldest = candidate

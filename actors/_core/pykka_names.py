@@ -13,6 +13,8 @@ from pykka._future import _Unset as Unset
 from pykka._introspection import AttrInfo, get_attr_directly, get_obj_dict
 from pykka.messages import _ActorStop as ActorStop
 
+from actors._core.log_safely import log_safely
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -78,8 +80,8 @@ def unregister(ref: object) -> None:
     """Remove a ref from pykka's registry if it is there, with pykka's log lines."""
     _registry.discard(ref)
     if logger.isEnabledFor(logging.DEBUG):
-        logger.debug(f"Unregistered {ref}")
-        logger.debug(f"Stopped {ref}")
+        log_safely(logger.debug, f"Unregistered {ref}")
+        log_safely(logger.debug, f"Stopped {ref}")
 
 
 __all__ = [

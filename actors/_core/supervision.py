@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from actors._core.crash_reports import report
 from actors._core.lifecycle import (
+    NEW,
     RESTARTING,
     RUNNING,
     STARTING,
@@ -20,6 +21,7 @@ from actors._core.lifecycle import (
     pykka_logger,
     rebirth,
 )
+from actors._core.log_safely import log_safely
 from actors._core.procedure import Procedure
 from actors._core.termination import bury, depart, end_life
 from actors._errors import Escalated
@@ -40,7 +42,10 @@ def fail(cell: Cell, error: BaseException, where: str, *, resumable: bool = Fals
         resumable: whether the actor can go on with the next message.
     """
     if cell.state not in (STARTING, RUNNING):
-        report(cell, error, where)
+        if cell.early is None and _is_being_made(cell):
+            cell.early = error, where
+        else:
+            report(cell, error, where)
         return
     policy = cell.supervision
     if not isinstance(error, Exception) and policy is STOP_ON_FAILURE:
@@ -72,9 +77,16 @@ def fail(cell: Cell, error: BaseException, where: str, *, resumable: bool = Fals
     Procedure(work, cell.loop, cell.context)
 
 
+def _is_being_made(cell: Cell) -> bool:
+    """Whether the constructor of a life that will begin is under way, or has just ended in another thread."""
+    if cell.state is NEW:
+        return cell.siblings.get(cell.name) is cell  # else it was constructed by hand
+    return cell.state is RESTARTING and cell.restart is None
+
+
 def _exit(cell: Cell, error: BaseException) -> None:
     """Treat SystemExit and the like in an actor that nobody supervises as pykka does."""
-    pykka_logger.debug(f"{error!r} in {cell.ref}. Stopping all actors.")
+    log_safely(pykka_logger.debug, f"{error!r} in {cell.ref}. Stopping all actors.")
     cell.error = error
     cell.request_stop()
     cell.system.stop_all_soon()
@@ -220,7 +232,8 @@ class Restart:
 
     def _announce(self) -> None:
         cell, allowed = self._cell, self._cell.supervision.intensity
-        logger.warning(
+        log_safely(
+            logger.warning,
             "%s: restart %d of %d within %g s, in %.3f s",
             cell.path,
             self._failures,
@@ -235,7 +248,8 @@ class Restart:
 
 def between_lives(cell: Cell) -> bool:
     """Whether a restart has ended this actor's old life, with its last hooks, but not begun the next one."""
-    return cell.state is RESTARTING and cell.restart is not None and cell not in cell.restart.ending
+    restart = cell.restart  # read once: in another thread this may be while the next life begins
+    return cell.state is RESTARTING and restart is not None and cell not in restart.ending
 
 
 class _Gate:

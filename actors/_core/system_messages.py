@@ -38,8 +38,12 @@ def _timer_fired(cell: Cell, envelope: Envelope) -> Handling | None:
     return None if message is None else (cell.behaviour, message)
 
 
-def _child_stopped(cell: Cell, envelope: Envelope) -> Handling:
-    return cell.actor.on_child_stopped, envelope[0].ref
+def _child_stopped(cell: Cell, envelope: Envelope) -> Handling | None:
+    if envelope[0].life is not cell.actor:
+        return None  # a child of the life before
+    hook = cell.actor.on_child_stopped
+    # The message stays what it is, so that instruments tell it from a ref that somebody has sent.
+    return lambda news: hook(news.ref), envelope[0]
 
 
 def _terminated(cell: Cell, envelope: Envelope) -> Handling | None:

@@ -57,7 +57,7 @@ def miscarry(cell: Cell) -> None:
 
     Until then it stays in the tree, where the system's stop finds it. In any thread.
     """
-    if cell.children or cell.tasks or cell.timer_keys() or cell.watching:
+    if cell.children or cell.tasks or cell.handed or cell.timer_keys() or cell.watching:
         cell.system.on_loop(request_stop, cell)
         return
     cell.state = STOPPED
@@ -258,7 +258,7 @@ def bury(cell: Cell) -> None:
     if siblings.get(cell.name) is cell:
         del siblings[cell.name]
     if cell.parent is not None and cell.parent.state not in (RESTARTING, STOPPING, STOPPED):
-        cell.parent.send_behind(ChildStopped(cell.ref))
+        cell.parent.send_behind(ChildStopped(cell.ref, cell.parent.actor))
     if cell.watchers:
         tell_watchers(cell)
     for future in cell.start_waiters or ():

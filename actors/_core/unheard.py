@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+from actors._core.log_safely import log_safely
 from actors._future import Future
 
 if TYPE_CHECKING:
@@ -98,7 +99,8 @@ class Unheard:
         """Log what was counted since the last report."""
         counts, self._counts = self._counts, {}
         for path, (count, last) in counts.items():
-            logger.warning(
+            log_safely(
+                logger.warning,
                 "%s refused %d ask%s whose reply nobody took: %s",
                 path,
                 count,

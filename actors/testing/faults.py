@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from actors._core.instruments import Injected, Instrument
+from actors._messages import ChildStopped, Terminated
 from actors.testing.invariants import sender_of
 
 if TYPE_CHECKING:
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from actors._core.envelope import Envelope
 
 F = TypeVar("F", bound="Fault")
+
+_OWN = (ChildStopped, Terminated)
+"""The runtime's own messages that are handled by the actor's code."""
 
 
 class Fault(Instrument):
@@ -79,7 +83,7 @@ class Fault(Instrument):
             cell: the receiving actor.
             envelope: the message with its sender and reply.
         """
-        if not self.matches(cell, envelope[0]):
+        if isinstance(envelope[0], _OWN) or not self.matches(cell, envelope[0]):
             return False
         self.seen += 1
         if (self.nth is not None and self.seen != self.nth) or self.hits == self.times:

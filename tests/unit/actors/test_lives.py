@@ -545,3 +545,16 @@ async def test_an_instance_does_nothing_for_the_next_one_in_the_pause_between_th
         await asyncio.sleep(5)
         assert ref.is_alive() and len(instances) == 2 and system.paths() == ["/reborn"]
     assert got == [False] and len(refused) == 4
+
+
+async def test_an_instance_that_has_stopped_acts_no_more() -> None:
+    async with ActorSystem() as system:
+        ref, other = system.spawn(Echo), system.spawn(Echo)
+        await asyncio.gather(ref, other)
+        actor: Any = ref._cell.actor
+        await ref.stop(block=False)
+        work = asyncio.sleep(0)
+        for act in (lambda: actor.start_task(work), lambda: actor.watch(other), actor.unstash_all):
+            with pytest.raises(ActorDeadError, match="has stopped"):
+                act()
+        assert work.cr_frame is None and not other._cell.watchers

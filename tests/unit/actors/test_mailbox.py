@@ -359,3 +359,26 @@ async def test_the_last_place_is_taken_by_a_thread_while_the_loop_puts_a_message
         gate.set()
         await actor.stop(block=False)
         assert seen == ["busy", 0, 1, "from the thread"]
+
+
+async def test_messages_that_a_callback_unstashes_are_handled() -> None:
+    """The actor sleeps: no message of its own wakes it."""
+
+    class Connecting(Actor):
+        connected = False
+
+        def on_receive(self, message: str) -> Any:
+            return message if self.connected else self.stash()
+
+    async with ActorSystem() as system:
+        ref = system.spawn(Connecting)
+        asked = ref.ask("hello", block=False)
+        while not ref.statistics().mailbox.stashed:
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        actor: Any = ref._cell.actor
+        actor.connected = True
+        asyncio.get_running_loop().call_soon(actor.unstash_all)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert asked.done() and asked.value() == "hello"

@@ -108,3 +108,25 @@ async def test_a_handlers_own_dead_letter_error_is_not_taken_for_the_askers(how:
             await system.spawn(Middle).ask(dead, block=False)
         cause = indirect.value.__cause__
         assert type(cause) is ActorDeadError and str(cause) == str(indirect.value)
+
+
+async def test_an_actor_with_a_stashed_message_does_not_stop() -> None:
+    class Connecting(Idler):
+        def on_receive(self, message: str) -> Any:
+            if message == "wait":
+                return self.stash()
+            if message == "open":
+                return self.unstash_all()
+            return super().on_receive(message)
+
+        def unstash_all(self) -> None:
+            self.become(super().on_receive)
+            super().unstash_all()
+
+    async with ActorSystem() as system:
+        ref = system.spawn(Connecting, [])
+        waiting = ref.ask("wait", block=False)
+        assert await ref.ask("stop", block=False) == [False]
+        ref.tell("open")
+        assert await waiting == [False]
+        assert await ref.ask("stop", block=False) == [False, True]

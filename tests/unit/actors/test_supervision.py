@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
+import re
+import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -19,6 +23,7 @@ from actors import (
     ActorSystem,
     Backoff,
     Directive,
+    Escalated,
     Intensity,
     Interrupted,
     OnError,
@@ -374,3 +379,132 @@ async def test_await_ref_waits_for_the_start_or_raises_what_prevented_it() -> No
         with pytest.raises(ActorDeadError, match="never started") as caught:
             await system.spawn(Never)
         assert isinstance(caught.value.__cause__, OSError)
+
+
+@virtual_time
+async def test_a_restarted_parent_does_not_hear_of_the_children_of_the_life_before() -> None:
+    heard: list[Any] = []
+
+    class Dispatcher(Actor):
+        def on_start(self) -> None:
+            self.worker = self.spawn(Actor, name="worker")
+
+        def on_child_stopped(self, ref: Any) -> None:
+            heard.append(ref)
+
+        async def on_receive(self, message: Any) -> Any:
+            if message == "fail":
+                await asyncio.sleep(1)
+                raise OSError("fail")
+            return self.worker
+
+    async with ActorSystem() as system:
+        ref = system.spawn(Dispatcher, supervision=Supervision(backoff=SOON))
+        old = await ref.ask("worker", block=False)
+        ref.tell("fail")
+        await old.stop(block=False)
+        new = await ref.ask("worker", block=False)
+        assert ref.statistics().restarts == 1 and new is not old and heard == []
+        await new.stop(block=False)
+        await ref.ask("worker", block=False)
+        assert heard == [new], "of its own it hears"
+
+
+class Redacting(logging.Filter):
+    """Expects texts, as many programs' own filters do."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.args = tuple(re.sub("secret", "...", each) for each in record.args or ())  # type: ignore[call-overload]
+        return True
+
+
+@pytest.fixture
+def choosy_log() -> Iterator[None]:
+    loggers, chosen = [logging.getLogger(name) for name in ("actors", "pykka")], Redacting()
+    levels = [each.level for each in loggers]
+    for each in loggers:
+        each.addFilter(chosen)
+        each.setLevel(logging.DEBUG)
+    yield
+    for each, level in zip(loggers, levels, strict=True):
+        each.removeFilter(chosen)
+        each.setLevel(level)
+
+
+@pytest.mark.usefixtures("choosy_log")
+@virtual_time
+async def test_a_filter_of_the_log_that_raises_changes_nothing_for_actors(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Weak(Actor):
+        starts = 0
+
+        def on_start(self) -> None:
+            Weak.starts += 1
+            if Weak.starts == 1:
+                raise OSError("not yet")
+
+        async def on_receive(self, message: Any) -> Any:
+            if message is not None:
+                raise message
+
+        def on_stop(self) -> None:
+            raise OSError("on_stop")
+
+    system = ActorSystem()
+    ref = system.spawn(Weak, supervision=Supervision(backoff=SOON))
+    async with asyncio.timeout(60):
+        await ref
+        with pytest.raises(KeyError):
+            await ref.ask(KeyError("asked"), block=False)
+        ref.tell(KeyError("told"))
+        await ref.ask(None, block=False)
+        assert ref.statistics().restarts == 2
+        assert (await system.stop()).clean
+    assert "a line cannot be logged: TypeError" in caplog.text
+
+
+def test_failures_beside_a_constructor_in_another_thread_are_the_actors_own() -> None:
+    """Its children and tasks begin on the loop while it goes on."""
+    happened = threading.Event()
+
+    class Database(Actor):
+        def on_start(self) -> None:
+            raise OSError("no database")
+
+    class Service(Actor):
+        def __init__(self, how: str) -> None:
+            super().__init__()
+            if how == "child":
+                self.spawn(Database, supervision=ESCALATE)
+            else:
+                self.start_task(self.fail())
+            assert happened.wait(20)
+            asyncio.run_coroutine_threadsafe(asyncio.sleep(0), self.system.loop).result(
+                20
+            )  # and what follows from it
+
+        async def fail(self) -> None:
+            self.system.loop.call_soon(happened.set)
+            raise OSError("in a task")
+
+    loop = asyncio.new_event_loop()
+    loop.set_debug(True)  # refuses what is not for other threads
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        for how, kind in (("child", Escalated), ("task", OSError)):
+            system = asyncio.run_coroutine_threadsafe(make_system(), loop).result(20)
+            system.events.subscribe(lambda _: happened.set(), ActorStopped)
+            system.spawn(Service, how, supervision=ESCALATE)
+            found = asyncio.run_coroutine_threadsafe(asyncio.wait_for(system.failure, 20), loop).result(30)
+            assert type(found.__cause__) is kind
+            happened.clear()
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(30)
+        loop.close()
+
+
+async def make_system() -> ActorSystem:
+    return ActorSystem()

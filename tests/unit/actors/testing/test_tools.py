@@ -11,7 +11,7 @@ import pytest
 from hypothesis import settings, strategies
 from hypothesis.stateful import rule, run_state_machine_as_test
 
-from actors import Actor, Backoff, MailboxFull, Supervision, Timeout
+from actors import Actor, Backoff, MailboxFull, Supervision, Terminated, Timeout
 from actors.testing import (
     Crash,
     Delay,
@@ -349,3 +349,33 @@ def test_unknown_names_are_attribute_errors() -> None:
     with pytest.raises(AttributeError, match="nothing"):
         _ = actors.testing.nothing
     assert SimulationFailed is actors.testing.SimulationFailed
+
+
+def test_a_crash_does_not_hit_the_news_of_a_childs_end() -> None:
+    """A parent that lost it would know a child that no fault of the real world leaves there."""
+
+    class Parent(Actor):
+        def on_start(self) -> None:
+            self.heard: list[Any] = []
+            self.child = self.spawn(Actor)
+            self.watch(self.child)
+
+        def on_child_stopped(self, ref: Any) -> None:
+            self.heard.append("stopped")
+
+        def on_receive(self, message: Any) -> Any:
+            if isinstance(message, Terminated):
+                self.heard.append("terminated")
+                return None
+            return (self.child, self.heard)[message]
+
+    async def scenario(sim: Sim) -> None:
+        parent = sim.system.spawn(Parent, name="parent")
+        child = await parent.ask(0, block=False)
+        await child.stop(block=False)
+        await asyncio.sleep(1)
+        with pytest.raises(Injected, match="crash 1 of /parent, on int"):
+            await parent.ask(1, block=False)
+        assert sorted(await parent.ask(1, block=False)) == ["stopped", "terminated"]
+
+    simulate(scenario, faults=[Crash("/parent", nth=2)])
