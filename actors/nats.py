@@ -23,6 +23,7 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from pykka import ActorDeadError, Timeout
 
+from actors._core.log_safely import log_safely
 from actors._errors import MailboxFull
 from actors._future import Future
 from actors._ref import ActorRef
@@ -197,7 +198,7 @@ class NatsTransport(Transport):
                             inbox, ConnectionLost(f"the message to {subject} was not sent: {error!r}")
                         )
                     else:
-                        logger.warning("a message to %s is lost: %r", subject, error)
+                        log_safely(logger.warning, "a message to %s is lost: %r", subject, error)
             self._written.set()
 
     def _take(self) -> tuple[str, bytes, str, dict[str, str]]:
@@ -218,7 +219,9 @@ class NatsTransport(Transport):
             else:
                 tells += 1
         if tells:
-            logger.warning("NATS: no connection; %d messages that waited to be written are lost", tells)
+            log_safely(
+                logger.warning, "NATS: no connection; %d messages that waited to be written are lost", tells
+            )
 
     # -- replies ----------------------------------------------------------------------------------
 
@@ -254,7 +257,7 @@ class NatsTransport(Transport):
     async def _failed(self, error: Exception) -> None:
         if isinstance(error, nats.errors.SlowConsumerError):
             self.dropped += 1
-        logger.warning("NATS: %s", error or type(error).__name__)
+        log_safely(logger.warning, "NATS: %s", error or type(error).__name__)
 
     # -- serving ----------------------------------------------------------------------------------
 
@@ -303,7 +306,7 @@ class NatsTransport(Transport):
                     return
                 answer = ref.ask(value, block=False, timeout=float(headers.get(TIMEOUT, self.ask_timeout)))
             except Exception as error:
-                logger.warning("a message to %s is dropped: %s", message.subject, error)
+                log_safely(logger.warning, "a message to %s is dropped: %s", message.subject, error)
                 if message.reply:
                     await self._publish_error(message, error)
                 return
@@ -315,7 +318,16 @@ class NatsTransport(Transport):
         try:
             data = self._codec.encode(await answer)
             self._check_size(data, "the reply")
-        except Exception as error:
+        except asyncio.CancelledError as error:
+            if not answer.cancelled():
+                raise
+            await self._publish_error(message, error)
+            return
+        except (
+            Exception,
+            SystemExit,
+            KeyboardInterrupt,
+        ) as error:  # the actor's, which must not end this program
             await self._publish_error(message, error)
             return
         with contextlib.suppress(Exception):  # the asker gets a timeout

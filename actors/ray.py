@@ -27,6 +27,7 @@ import ray.exceptions
 from pykka import ActorDeadError, Timeout
 
 from actors._actor import Actor
+from actors._core.log_safely import log_safely
 from actors._errors import MailboxFull
 from actors._future import Future
 from actors._policy import Backoff, Supervision
@@ -89,14 +90,24 @@ class _Host:
         self, message: Any, trace: str | None, asked: bool, timeout: float
     ) -> tuple[Any, BaseException | None]:
         """Give the actor a message; return its value and error."""
+        answer: Future[Any] | None = None
         try:
             ref = await self._started()
             with trace_as(None if trace is None else TraceContext.parse(trace)):
                 if not asked:
                     ref.tell(message)
                     return None, None
-                return await ref.ask(message, block=False, timeout=timeout), None
-        except Exception as error:
+                answer = ref.ask(message, block=False, timeout=timeout)
+            return await answer, None
+        except asyncio.CancelledError as error:
+            if answer is None or not answer.cancelled():
+                raise
+            return None, _portable(error)
+        except (
+            Exception,
+            SystemExit,
+            KeyboardInterrupt,
+        ) as error:  # the actor's, which must not end this program
             return None, _portable(error)
 
     async def until_end(self) -> BaseException | None:
@@ -135,12 +146,15 @@ class _Watcher(Actor):
 
 def _exit(failure: asyncio.Future[Any]) -> None:
     if not failure.cancelled():
-        logger.error("the actor gave up, so its Ray worker exits: %s", failure.result())
+        log_safely(logger.error, "the actor gave up, so its Ray worker exits: %s", failure.result())
         os._exit(GAVE_UP)
 
 
 def _portable(error: BaseException) -> BaseException:
+    """Make the error that the asker gets: one that can be pickled, and neither ends nor cancels what awaits it."""
     error.__traceback__ = None
+    if not isinstance(error, Exception):
+        return RemoteError(type(error).__name__, str(error))
     try:
         pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
     except Exception:
@@ -256,7 +270,7 @@ class RayTransport(Transport):
             error = _lost(address, error)
         if reply is None:
             if error is not None:
-                logger.warning("a message to %s is lost: %s", address, error)
+                log_safely(logger.warning, "a message to %s is lost: %s", address, error)
         elif error is None:
             reply.try_set(value)
         else:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from actors import Actor, ActorSystem, MailboxFull
+from actors import Actor, ActorSystem, Backoff, MailboxFull, Supervision
 from actors.remote import ConnectionLost, PickleCodec
 
 actors_nats = pytest.importorskip("actors.nats")
@@ -171,3 +172,33 @@ async def test_a_name_that_cannot_be_served_leaves_no_subscription(
         transport._client.flush_failure = None
         await transport.serve("name", ref)
         assert len(transport._client.subscriptions) == 1
+
+
+class Quits(Actor):
+    """Exits, or cancels its reply."""
+
+    def on_receive(self, message: str) -> Any:
+        if message == "exit":
+            raise SystemExit(3)
+        if message == "cancel":
+            self.take_reply().cancel()
+        return "here"
+
+
+@pytest.mark.parametrize(
+    ("message", "published"), [("exit", b"SystemExit: 3"), ("cancel", b"CancelledError: ")]
+)
+async def test_what_ends_an_ask_otherwise_than_by_an_exception_is_an_answer(
+    transport: Any, message: str, published: bytes
+) -> None:
+    async with ActorSystem() as system:
+        ref = system.spawn(Quits, supervision=Supervision(backoff=Backoff(first=0.001)))
+        codec = PickleCodec()
+        for text in (message, "again"):
+            asked = SimpleNamespace(headers=None, data=codec.encode(text), reply="theirs", subject="actors.a")
+            await transport._handle(ref, asked)
+        answers = tuple(transport._answers)
+        await asyncio.wait(answers)
+        assert [each.cancelled() for each in answers] == [False, False]
+        data = [each[1] for each in transport._client.published]
+        assert data[0] == published and codec.decode(data[1]) == "here"
