@@ -18,9 +18,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from actors._actor import Actor
+from actors._core.accounting import account
 from actors._core.cell import Cell
 from actors._core.dead_letters import publish_dropped
-from actors._core.lifecycle import RESTARTING
+from actors._core.lifecycle import RESTARTING, RUNNING, STARTING
+from actors._core.log_safely import log_safely
 from actors._errors import ActorError
 from actors._proxy import ActorProxy
 from actors._ref import ActorRef
@@ -80,7 +82,8 @@ class ProcessCell(Cell):
 
     def retire(self) -> None:
         """Kill the process if it is still there."""
-        cast("Host", self.actor).kill()
+        if self.actor is not None:  # else it was stopped beside its constructor
+            cast("Host", self.actor).kill()
 
 
 class ProcessActor(Actor):
@@ -148,13 +151,15 @@ class Host(Actor):
     """
 
     hosted: ClassVar[type[ProcessActor]]
+    _worker: WorkerProcess | None = None
 
     def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         super().__init__()
         self._arguments = args, kwargs
         self._restarted_for: BaseException | None = None
-        self._died: asyncio.Future[BaseException] | None = None
-        self._worker: WorkerProcess | None = None
+        self._died: BaseException | None = None
+        self._sent: tuple[Envelope, int, asyncio.Future[Any]] | None = None
+        """The last message that the worker got, with its call and the answer."""
         self._pickled(None)  # a mistake is the spawner's
 
     def _pickled(self, error: BaseException | None) -> bytes:
@@ -178,7 +183,6 @@ class Host(Actor):
                 'put what it does under if __name__ == "__main__":'
             )
         loop = asyncio.get_running_loop()
-        self._died = loop.create_future()
         self._worker = worker = WorkerProcess(
             loop,
             self.path,
@@ -204,6 +208,8 @@ class Host(Actor):
         except BaseException:
             self.kill()
             raise
+        if self._died is not None:
+            raise self._died
         self.start_task(self._watch(worker))
 
     def _spec(self) -> Spec:
@@ -224,11 +230,8 @@ class Host(Actor):
         )
 
     async def _watch(self, worker: WorkerProcess) -> None:
-        """Fail when the process ends by itself, or the actor in it fails outside of a call."""
-        assert self._died is not None
-        ends: list[asyncio.Future[Any]] = [worker.exited, self._died]
-        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-        error = self._died.result() if self._died.done() else await worker.death()
+        """Fail when the process ends by itself."""
+        error = await worker.death()
         cell = self._cell
         if cell.envelope is not None:
             cell.failed_message = cell.envelope[0]
@@ -237,9 +240,42 @@ class Host(Actor):
         # Not raised: SystemExit out of a task would end this program's loop.
         cell.fail(error, "task")
 
-    def _actor_died(self, error: BaseException) -> None:
-        if self._died is not None and not self._died.done():
-            self._died.set_result(error)
+    def _actor_died(self, error: BaseException, call: int) -> None:
+        """Fail, before this actor's own task takes the next message: the worker would not handle it.
+
+        Args:
+            error: the failure of the actor in the worker.
+            call: the call that was being handled there; 0 if none was.
+        """
+        cell = self._cell
+        if cell.actor is not self or cell.state is RESTARTING or cell.error is not None:
+            return  # it has failed already
+        if cell.state is STARTING:
+            self._died = error  # on_start goes on with it
+            return
+        envelope = cell.envelope
+        if cell.state is RUNNING and envelope is not None:
+            sent, number, answer = self._sent or (None, 0, None)
+            if sent is envelope and answer is not None and answer.done() and not answer.cancelled():
+                self._answered(envelope, answer)
+                if cell.state is not RUNNING:
+                    return
+            elif sent is envelope and number == call:
+                cell.failed_message = envelope[0]
+            else:  # no handler has seen it: the next process's does
+                cell.envelope = cell.reply = None
+                cell.mailbox.normal.appendleft(envelope)
+        # Not raised: SystemExit out of a task would end this program's loop.
+        cell.fail(error, "task")
+
+    def _answered(self, envelope: Envelope, answer: asyncio.Future[Any]) -> None:
+        """Do for a message what its handler here, which has not gone on yet, would do with the answer."""
+        cell, error = self._cell, answer.exception()
+        if error is None and cell.reply is not None:
+            cell.reply.try_set(answer.result())
+        account(cell, envelope, cell.began, error)
+        if error is not None:
+            cell.handler_failed(envelope, error)
 
     def _tell_failed(self, error: BaseException) -> None:
         """Fail for a told message that the actor had put aside: nobody else hears of it."""
@@ -267,10 +303,14 @@ class Host(Actor):
         except NotPicklable as error:
             if asked:
                 raise
-            logger.error("%s: %s; it is dropped", self.path, error)
+            log_safely(logger.error, "%s: %s; it is dropped", self.path, error)
             publish_dropped(cell, (message, None, 0, None, None, None), "cannot be pickled")
             return None
-        return await answer
+        self._sent = cast("Envelope", cell.envelope), worker.last_call, answer
+        try:
+            return await answer
+        finally:
+            self._sent = None
 
     def _taken(self) -> Future[Any] | Callable[[], None]:
         cell = self._cell
@@ -343,7 +383,9 @@ class Host(Actor):
         if answer.done():
             answer.result()
         elif not worker.exited.done():
-            logger.warning("%s: %s() is not done after %g s", self.path, name, self.hosted.stop_timeout)
+            log_safely(
+                logger.warning, "%s: %s() is not done after %g s", self.path, name, self.hosted.stop_timeout
+            )
             self.kill()
 
     async def _end(self) -> None:

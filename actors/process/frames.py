@@ -46,7 +46,7 @@ class Kind(enum.IntEnum):
     TAKEN = 6
     """To the parent: the handler has returned and will answer later, by DONE or FAILED."""
     DIED = 7
-    """To the parent: the actor failed outside of a call."""
+    """To the parent: the actor failed outside of a call; with the number of the one that it was handling, or 0."""
     LEAVE = 8
     """To the parent: the actor has asked for its own stop."""
     LOG = 9

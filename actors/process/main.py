@@ -20,11 +20,13 @@ import sys
 import threading
 import types
 import weakref
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from actors._core import supervision
 from actors._core.cell import Cell
+from actors._core.context import origin
 from actors._core.lifecycle import RESTARTING
+from actors._core.mailbox import NORMAL, PRIORITY, ControlMessage, Mailbox
 from actors._policy import STOP_ON_FAILURE
 from actors._system import ActorSystem
 from actors._trace import TraceContext, trace_as
@@ -32,14 +34,48 @@ from actors.process.frames import Frame, FrameReader, Kind, NotPicklable, decode
 from actors.process.link import PARENT_IS_GONE, Link, LogHandler, Reply, Taken
 from actors.process.spec import Spec
 
+if TYPE_CHECKING:
+    from actors._core.envelope import Envelope
+
 loading_main = False
 """Whether this process is a worker that is loading its parent's main program."""
+
+
+class WorkerMailbox(Mailbox):
+    """The actor's mailbox in the worker. Its bound is for what comes from inside of the worker.
+
+    The parent has applied bound and policy to a call before it has sent it, and sends one at a time.
+    """
+
+    __slots__ = ()
+
+    def put_call(self, envelope: Envelope) -> bool:
+        """Add a call of the parent's, also beyond the bound; False if the actor has stopped."""
+        lane = PRIORITY if isinstance(envelope[0], ControlMessage) else NORMAL
+        if self.hooks is not None and not self.hooks.admits(self.cell, envelope, lane):
+            return True
+        with self.lock:
+            if self.closed:
+                return False
+            if lane == NORMAL:
+                self.normal.append(envelope)
+            else:
+                self.priority_lane().append(envelope)
+                self.rare = True
+        self.rouse()
+        return True
+
+    def never_dropped(self, envelope: Envelope) -> bool:
+        """See :meth:`Mailbox.never_dropped`."""
+        return isinstance(envelope[1], Reply) or super().never_dropped(envelope)
 
 
 class WorkerCell(Cell):
     """The actor's cell in the worker: failures and stops are the parent's to decide on."""
 
     __slots__ = ("ending", "link", "restarted_for")
+
+    mailbox_class = WorkerMailbox
 
     ending: bool
     """Whether the parent has begun to stop the actor."""
@@ -64,11 +100,16 @@ class WorkerCell(Cell):
         await super().call(hook, *args)
 
     def fail(self, error: BaseException, where: str, *, resumable: bool = False) -> None:
-        """Suspend the actor and tell the parent, whose supervision decides."""
+        """Suspend the actor and tell the parent, whose supervision decides.
+
+        The parent hears of the failure first: after the end of the call it would send the next message, which
+        nobody here would handle.
+        """
+        under_way = None if self.envelope is None else self.envelope[1]
+        self.link.fail(Kind.DIED, under_way.call if isinstance(under_way, Reply) else 0, error)
         if isinstance(self.reply, Reply) and not self.reply.wanted:
-            self.reply.give_up()  # that a tell has no answer is no failure of its own, and would come before this one
+            self.reply.give_up()  # that a tell has no answer is no failure of its own
         supervision.suspend(self, RESTARTING)
-        self.link.fail(Kind.DIED, 0, error)
 
 
 class _LazyMain(types.ModuleType):
@@ -183,7 +224,14 @@ class Worker:
             raise
         self._replies[frame.call] = reply = Reply(self._link, frame.call, asked)
         with trace_as(None if trace is None else TraceContext.parse(trace)):
-            self._cell.ref.forward(message, reply)
+            self._put(self._cell, message, reply)
+
+    def _put(self, cell: WorkerCell, message: Any, reply: Reply) -> None:
+        envelope = (message, reply, cell.clock(), *origin())
+        reply.target = cell
+        mailbox = cast("WorkerMailbox", cell.mailbox)
+        if not mailbox.put_call(envelope):
+            reply.try_fail(mailbox.dead(envelope))
 
     async def _hook(self, frame: Frame) -> None:
         cell = self._cell

@@ -7,11 +7,11 @@ the pipes of its output: the worker would end with them.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable
 from typing import Any
 
+from actors._core.log_safely import log_safely
 from actors.process.frames import Frame, NotPicklable, decode
 
 logger = logging.getLogger("actors.worker")
@@ -58,7 +58,7 @@ def log_line(level: int, line: str, path: str, pid: int | None) -> None:
         path: the actor's path.
         pid: the worker's process.
     """
-    _safely(logger.log, level, "%s (pid %s): %s", path, pid, line)
+    log_safely(logger.log, level, "%s (pid %s): %s", path, pid, line)
 
 
 def log_record(frame: Frame, path: str, pid: int | None) -> None:
@@ -66,21 +66,13 @@ def log_record(frame: Frame, path: str, pid: int | None) -> None:
     try:
         fields = decode(frame, "a log record")
     except NotPicklable as error:
-        _safely(logger.warning, "%s (pid %s): %s", path, pid, error)
+        log_safely(logger.warning, "%s (pid %s): %s", path, pid, error)
     else:
-        _safely(_handle, fields)
+        log_safely(_handle, fields)
 
 
-def _handle(fields: dict[str, Any]) -> None:
+def _handle(fields: dict[str, Any], **_: int) -> None:
     record = logging.makeLogRecord(fields)
     target = logging.getLogger(record.name)
     if target.isEnabledFor(record.levelno):
         target.handle(record)
-
-
-def _safely(log: Callable[..., object], *args: Any) -> None:
-    try:
-        log(*args)
-    except Exception as error:
-        with contextlib.suppress(Exception):  # the filter that has raised may see this line, too
-            logger.error("a line of a worker cannot be logged: %r", error)

@@ -23,6 +23,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import IO, Any
 
+from actors._core.log_safely import log_safely
 from actors._errors import ActorError
 from actors._future import Future
 from actors.process.frames import Frame, FrameReader, Kind, NotPicklable, Part, decode, encode
@@ -69,7 +70,7 @@ class WorkerProcess:
         on_taken: called when the handler of the current call has returned without an answer; returns the future
             that gets the answer, or for a tell a function that is called when there is one.
         on_failed: called with the error when a told message that the actor had put aside has failed.
-        on_died: called with the error when the actor failed outside of a call.
+        on_died: called with the error when the actor failed outside of a call, and with the call that it was handling or 0.
         on_leave: called when the actor has asked for its own stop.
     """
 
@@ -81,7 +82,7 @@ class WorkerProcess:
         *,
         on_taken: Callable[[], Future[Any] | Callable[[], None]],
         on_failed: Callable[[BaseException], None],
-        on_died: Callable[[BaseException], None],
+        on_died: Callable[[BaseException, int], None],
         on_leave: Callable[[], None],
     ) -> None:
         self.pid: int | None = None
@@ -96,12 +97,13 @@ class WorkerProcess:
             on_leave,
         )
         self._process: subprocess.Popen[bytes] | None = None
-        self._launch_error: OSError | None = None
+        self._launch_error: Exception | None = None
         self._killed = False
         self._transport: asyncio.Transport | None = None
         self._calls: dict[int, asyncio.Future[Any] | Future[Any] | Callable[[], None]] = {}
         """The calls without an answer. Once TAKEN has come, with what ``on_taken`` has returned."""
-        self._last_call = 0
+        self.last_call = 0
+        """The number of the last call."""
         self._open = 0
         """Streams from the worker that have not ended: frames, output, errors."""
         self._all_closed = asyncio.Event()
@@ -122,9 +124,18 @@ class WorkerProcess:
         """
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
-        threading.Thread(
+        waiting = threading.Thread(
             target=self._run, args=(theirs,), name=f"wait for the worker of {self.path}", daemon=True
-        ).start()
+        )
+        try:
+            waiting.start()
+        except RuntimeError as error:  # the system has no more threads
+            ours.close()
+            theirs.close()
+            self._launch_error = error
+            self._all_closed.set()
+            self._ended(None)
+            raise await self.death() from None
         self._open += 1
         transport, _ = await self._loop.create_unix_connection(
             lambda: FrameReader(self._read, self._closed, self._limit), sock=ours
@@ -215,9 +226,9 @@ class WorkerProcess:
         Raises:
             NotPicklable: it cannot be sent.
         """
-        number = self._last_call + 1
+        number = self.last_call + 1
         parts = encode(kind, number, value, what, self._limit)
-        self._last_call = number
+        self.last_call = number
         answer: asyncio.Future[Any] = self._loop.create_future()
         self._calls[number] = answer
         self._write(parts)
@@ -239,7 +250,7 @@ class WorkerProcess:
         elif kind == Kind.LEAVE:
             self._on_leave()
         elif kind == Kind.DIED:
-            self._failed(self._error_of(frame))
+            self._failed(self._error_of(frame), frame.call)
 
     def _taken(self, number: int) -> None:
         """Let the parent's handler go on, and keep the asker for the answer that comes later."""
@@ -249,7 +260,7 @@ class WorkerProcess:
         self._calls[number] = asker = self._on_taken()
         answer.set_result(None)
         if isinstance(asker, Future):
-            asker.add_done_callback(functools.partial(self._given_up, number))
+            asker.observe(functools.partial(self._given_up, number))
 
     def _given_up(self, number: int, asker: Future[Any]) -> None:
         """Tell the worker that the asker does not wait any more, unless the answer is what has come."""
@@ -285,9 +296,9 @@ class WorkerProcess:
             return error
         return ActorError(str(error or f"an error of {self.path} is larger than max_message"))
 
-    def _failed(self, error: BaseException) -> None:
+    def _failed(self, error: BaseException, call: int) -> None:
         if self.ready.done():
-            self._on_died(error)
+            self._on_died(error, call)
         else:
             self._settle(self.ready, None, error)
 
@@ -357,7 +368,9 @@ class WorkerProcess:
         self.close()
         done, _ = await asyncio.wait([self.exited], timeout=patience)
         if not done:
-            logger.warning("%s (pid %s): still there after %g s, killed", self.path, self.pid, patience)
+            log_safely(
+                logger.warning, "%s (pid %s): still there after %g s, killed", self.path, self.pid, patience
+            )
             self.kill()
             await asyncio.wait([self.exited], timeout=LAST_WORDS)
         await self._last_words()

@@ -6,12 +6,15 @@ import asyncio
 import contextlib
 import logging
 import pickle
+import threading
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from actors import (
+    DROP_NEW,
+    DROP_OLD,
     STOP_ON_FAILURE,
     Actor,
     ActorDeadError,
@@ -24,12 +27,15 @@ from actors import (
     Directive,
     Dropped,
     Future,
+    MailboxFull,
     NoAnswer,
     OnError,
     ProcessActor,
     Supervision,
     Timeout,
+    WorkerDied,
 )
+from actors.process.actor import ProcessCell
 from actors.process.frames import Frame, Kind
 from actors.process.worker import WorkerProcess
 from tests.support import eventually
@@ -105,6 +111,23 @@ class Queue(ProcessActor):
     async def beside(self, _: Any) -> None:
         self.start_task(boom())
         await asyncio.Event().wait()
+
+    def behind(self, _: Any) -> str:
+        self.actor_ref.tell("wedge")
+        return "later"
+
+    async def wedge(self, _: Any) -> None:
+        self.start_task(self.fail_when_called())
+        await asyncio.Event().wait()
+
+    async def fail_when_called(self) -> None:
+        while self._cell.mailbox.empty():
+            await asyncio.sleep(0)
+        raise OSError("boom")
+
+    def last(self, _: Any) -> str:
+        self._cell.loop.call_soon(self._cell.fail, OSError("boom"), "task")
+        return "answered"
 
     def leave_if_idle(self, _: Any) -> bool:
         return self.stop_if_idle()
@@ -363,7 +386,33 @@ async def test_a_failure_beside_a_message_is_what_supervision_sees(system: Actor
     with pytest.raises(NoAnswer):
         await asked(ref, "beside")
     await restarted(ref, 2)
-    assert [(type(each.error), each.message) for each in failures] == [(OSError, "str"), (OSError, None)]
+    assert [(type(each.error), each.message) for each in failures] == [(OSError, "str"), (OSError, "str")]
+
+
+@pytest.mark.parametrize("failing", ["beside", "behind"])
+async def test_a_failure_beside_an_asked_message_leaves_those_behind_it_to_the_next_process(
+    system: ActorSystem, made: list[Here], failing: str
+) -> None:
+    """Behind: what fails is beside a message of the worker's own, while a call waits for its turn there."""
+    ref = system.spawn(Queue, supervision=SOON)
+    first, second = asked(ref, failing), asked(ref, "echo")
+    ref.tell("put x")
+    if failing == "beside":
+        with pytest.raises(NoAnswer):
+            await first
+    assert await second == "echo"
+    if failing == "behind":
+        assert await first == "later"
+    assert await asked(ref, "echo") == "echo"
+    assert ref.statistics().restarts == 1
+    assert made[1].actor.asked == [True, False, True], "a message was lost"
+
+
+async def test_a_message_that_is_answered_before_a_failure_has_its_answer(system: ActorSystem) -> None:
+    ref = system.spawn(Queue, supervision=SOON)
+    first, second = asked(ref, "last"), asked(ref, "echo")
+    assert await first == "answered" and await second == "echo"
+    assert ref.statistics().restarts == 1
 
 
 async def test_a_start_that_fails_with_a_timeout_of_its_own_says_so(system: ActorSystem) -> None:
@@ -489,3 +538,88 @@ async def test_a_last_hook_whose_loop_is_gone_ends_at_once(system: ActorSystem, 
     hook.send(None)  # it waits for the worker
     hook.close()  # as the interpreter does when it collects the coroutine
     assert made[0].killed
+
+
+class Narrow(Queue):
+    """Has room for one message of its own."""
+
+    mailbox_capacity = 1
+    gate: asyncio.Event
+
+    def fill(self, _: Any) -> None:
+        self.gate = asyncio.Event()
+        self.actor_ref.tell("hold")
+
+    async def hold(self, _: Any) -> None:
+        self.actor_ref.tell("echo")
+        await self.gate.wait()
+        with contextlib.suppress(MailboxFull):
+            self.actor_ref.tell("echo")
+
+    def note(self, message: Any) -> None:
+        self.told.append(message)
+
+
+class NarrowNew(Narrow):
+    overflow = DROP_NEW
+
+
+class NarrowOld(Narrow):
+    overflow = DROP_OLD
+
+
+@pytest.mark.parametrize("kind", [Narrow, NarrowNew, NarrowOld])
+async def test_what_the_actor_tells_itself_in_the_worker_does_not_keep_the_parents_messages_out(
+    system: ActorSystem, made: list[Here], kind: type[Narrow]
+) -> None:
+    ref = await system.spawn(kind, supervision=SOON)
+    ref.tell("fill")
+    await eventually(lambda: _filled(made), lambda found: found == 1)
+    ref.tell("note x")
+    await settled()
+    made[0].actor.gate.set()
+    assert await asked(ref, "echo") == "echo"
+    assert ref.statistics().restarts == 0 and made[0].actor.told == ["note x"]
+
+
+async def _filled(made: list[Here]) -> int:
+    return len(made[0].worker._cell.mailbox) if hasattr(made[0].actor, "gate") else 0  # type: ignore[union-attr]
+
+
+async def test_a_host_without_an_instance_has_no_process_to_kill(system: ActorSystem) -> None:
+    cell = ProcessCell(system, None, Queue, (), {}, "k", SOON)
+    cell.retire()
+
+
+async def test_an_awaiter_that_is_cancelled_gives_the_call_up(system: ActorSystem, made: list[Here]) -> None:
+    ref = system.spawn(Queue)
+    first, second = asked(ref, "get"), asked(ref, "get")
+    await asked(ref, "echo")
+    waiting = asyncio.ensure_future(first.as_coroutine())
+    await settled()
+    waiting.cancel()
+    await settled()
+    assert first.cancelled()
+    assert await asked(ref, "put item") is True
+    assert await second == "put item"
+
+
+async def test_a_worker_for_which_there_is_no_thread_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its end is not waited for."""
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    worker = WorkerProcess(
+        asyncio.get_running_loop(),
+        "/k",
+        LIMIT,
+        on_taken=pytest.fail,
+        on_failed=pytest.fail,
+        on_died=pytest.fail,
+        on_leave=pytest.fail,
+    )
+    with monkeypatch.context() as patch, pytest.raises(WorkerDied, match="can't start new thread"):
+        patch.setattr(threading.Thread, "start", refuse)
+        await worker.start([])
+    assert worker.exited.done() and worker._all_closed.is_set()
