@@ -464,7 +464,10 @@ async def test_a_filter_of_the_log_that_raises_changes_nothing_for_actors(
     assert "a line cannot be logged: TypeError" in caplog.text
 
 
-def test_failures_beside_a_constructor_in_another_thread_are_the_actors_own() -> None:
+@pytest.mark.parametrize(("how", "kind"), [("child", Escalated), ("task", OSError)])
+def test_failures_beside_a_constructor_in_another_thread_are_the_actors_own(
+    how: str, kind: type[Exception]
+) -> None:
     """Its children and tasks begin on the loop while it goes on."""
     happened = threading.Event()
 
@@ -493,13 +496,11 @@ def test_failures_beside_a_constructor_in_another_thread_are_the_actors_own() ->
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
     try:
-        for how, kind in (("child", Escalated), ("task", OSError)):
-            system = asyncio.run_coroutine_threadsafe(make_system(), loop).result(20)
-            system.events.subscribe(lambda _: happened.set(), ActorStopped)
-            system.spawn(Service, how, supervision=ESCALATE)
-            found = asyncio.run_coroutine_threadsafe(asyncio.wait_for(system.failure, 20), loop).result(30)
-            assert type(found.__cause__) is kind
-            happened.clear()
+        system = asyncio.run_coroutine_threadsafe(make_system(), loop).result(20)
+        system.events.subscribe(lambda _: happened.set(), ActorStopped)
+        system.spawn(Service, how, supervision=ESCALATE)
+        found = asyncio.run_coroutine_threadsafe(asyncio.wait_for(system.failure, 20), loop).result(30)
+        assert type(found.__cause__) is kind
     finally:
         loop.call_soon_threadsafe(loop.stop)
         thread.join(30)
