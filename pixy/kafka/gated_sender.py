@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -76,6 +76,18 @@ class GatedSender:
         """
         if partitions and topic not in self._topics:
             self._topics[topic] = TopicGates(partitions, hashing=self._hashing)
+
+    def shut_again(self, topics: Mapping[str, Sequence[int]]) -> None:
+        """Close all gates: there is a new producer.
+
+        Args:
+            topics: as the arguments of :meth:`shut`.
+        """
+        for topic, partitions in topics.items():
+            if topic in self._topics and partitions:
+                self._topics[topic].shut(partitions)
+            else:
+                self.shut(topic, partitions)
 
     def forget(self, topic: str) -> None:
         """Remove the gates of a topic, unless they hold messages."""

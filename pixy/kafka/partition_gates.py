@@ -5,8 +5,8 @@ when the first request comes (the topic is new, or just elects one) and ready wh
 the first (see :mod:`pixy.kafka.returned_messages`, which sends the first again, behind the second). An offset proves that
 the leader knows the producer, and then it refuses whatever is out of sequence.
 
-A gate opens for good: the leaders elected later have the producer's last sequence number from the log. It delays a burst
-to a partition by one round trip, once. This module has no clock and does no I/O.
+A gate opens for the life of librdkafka's producer: the leaders elected later have its last sequence number from the log.
+It delays a burst to a partition by one round trip, once. This module has no clock and does no I/O.
 """
 
 from __future__ import annotations
@@ -95,6 +95,18 @@ class TopicGates(Generic[T]):
             if key is None or len(key) > _LONGEST_KEY or _hashed(key, self._count) in self.closed:
                 return False
         return True
+
+    def shut(self, partitions: Sequence[int]) -> None:
+        """Close all gates again: nothing proves that the leaders know the new producer.
+
+        Args:
+            partitions: those that have a leader, sorted, at least one.
+        """
+        self._partitions = tuple(partitions)
+        self._count = partitions[-1] + 1
+        self.closed = {*partitions, *self._probing}
+        for gate in self._probing.values():
+            gate.proved = False
 
     def admit(self, partition: int) -> bool:
         """Whether a message may be sent to a closed partition, as its probe; else it must be held."""

@@ -326,8 +326,7 @@ class ProducerClient:
 
     def _replaced(self) -> None:
         """Nothing has proved yet that the leaders know the new producer."""
-        for topic, partitions in self._partitions.items():
-            self._gated.shut(topic, partitions)
+        self._gated.shut_again(self._partitions)
         self._remade.renewed()
         self._look_soon()
         self._replacing = False

@@ -243,6 +243,38 @@ async def test_gates_go_with_the_topic_s_producer_unless_they_hold_something() -
     bench.land(2)
 
 
+async def test_all_gates_are_closed_for_a_new_producer_also_those_that_were_open() -> None:
+    """No leader knows the new producer, whatever it knew of the one before."""
+    bench = Bench((0, 1))
+    bench.put(b"a")
+    bench.land(0)
+    bench.sender.shut_again({"t": (0, 1), "u": (0,)})
+    for value in (b"b", b"c"):
+        bench.put(value)
+    bench.put(b"z", 1)
+    assert bench.sent == [b"a", b"b", b"z"]
+    bench.land(1)
+    assert bench.sent == [b"a", b"b", b"z", b"c"]
+    assert bench.sender._topics.keys() == {"t", "u"}
+
+
+async def test_held_messages_of_a_gate_that_was_proved_begin_with_a_probe_for_a_new_producer() -> None:
+    bench = Bench()
+    for value in (b"a", b"b", b"c", b"d"):
+        bench.put(value)
+    bench.library.room = 1
+    bench.land(0)
+    assert bench.sent == [b"a", b"b"]
+    bench.sender.shut_again({"t": (0,)})
+    bench.library.room = 10
+    async with asyncio.timeout(5):
+        while len(bench.sent) < 3:
+            await asyncio.sleep(0.001)
+    assert bench.sent == [b"a", b"b", b"c"]
+    bench.land(2)
+    assert bench.sent == [b"a", b"b", b"c", b"d"]
+
+
 @settings(deadline=None)
 @given(st.data())
 def test_the_order_of_a_partition_never_changes(data: st.DataObject) -> None:
