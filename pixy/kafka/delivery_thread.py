@@ -3,8 +3,10 @@
 librdkafka's callback appends reports to a list, and the thread hands the list to the loop once per wake-up.
 The thread and the loop compete for the GIL, so the thread does as little as possible.
 
-The thread can also replace the producer by a new one (:mod:`pixy.kafka.remade_topics` says why). Nothing is lost: what is
-queued is purged, comes back in the reports, and is sent again by the new producer, in order.
+The thread can also replace the producer by a new one: because its metadata is wrong (:mod:`pixy.kafka.remade_topics`), or after a
+fatal error, with which Kafka takes nothing more from it. Nothing is lost: what is queued is purged, comes back in the
+reports, and is sent again by the new producer, in order. The loop asks for each replacement, also after a fatal error: from then on
+it sends nothing, so no message overtakes those that are sent again.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError as LibraryError, KafkaException, Producer
 
-from pixy.kafka.errors import translate
+from pixy.kafka.errors import INCURABLE_CODES, translate
 from pixy.kafka.library_calls import send_one
 from pixy.kafka.producer_messages import Bulk, Landed, Message, Report
 from pixy.kafka.retired_producers import RetiredProducers
@@ -40,10 +42,17 @@ _PURGE = 1.0
 _IN_FLIGHT = 5.0
 """Seconds that a producer which is replaced has for requests in flight. What has no answer then is sent again, and may be
 in the log twice. As long, at most, it may take until librdkafka has given all of it back."""
+_ROUND = 0.5
+"""Seconds, at most, until what is queued is purged again, from a producer that is replaced."""
 _MAKE_EVERY = 1.0
 """Seconds after which a new producer is tried again, if there is none: its certificate is being changed, for example."""
 _SLICE = 0.1
 """Seconds after which a wait looks whether the client is closing."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
+"""Seconds between the second fatal error in a row and a new producer, doubled for each further one; the most seconds. The longest pause
+follows an error that every producer has until a person changes something."""
+_SOUND = 60.0
+"""Seconds after which a fatal error is the first in a row again."""
 
 Probe = tuple[str, int, int | None]
 """See :meth:`pixy.kafka.gated_sender.GatedSender.landed`."""
@@ -55,7 +64,8 @@ class DeliveryThread:
     Args:
         settings: of the producer; see :mod:`pixy.kafka.settings`.
         landed: called on the loop with reports, and with the results of probes.
-        failed: called on the loop with an error after which the producer cannot continue.
+        failed: called on the loop with an error of the thread itself, which has ended.
+        fatal: called on the loop with a fatal error of the producer (confluent-kafka's): call :meth:`replace`.
         replaced: called on the loop when :meth:`replace` is done.
         stamp: set each message's ``timestamp`` before its report is delivered.
 
@@ -72,12 +82,13 @@ class DeliveryThread:
         settings: Settings,
         landed: Callable[[list[Report], Sequence[Probe]], None],
         failed: Callable[[Exception], None],
+        fatal: Callable[[LibraryError], None],
         replaced: Callable[[], None],
         *,
         stamp: bool,
     ) -> None:
         self._settings = settings
-        self._on_landed, self._on_failed, self._on_replaced = landed, failed, replaced
+        self._on_landed, self._on_failed, self._on_fatal, self._on_replaced = landed, failed, fatal, replaced
         self._stamp = stamp
         self._idempotent = bool(settings.get("enable.idempotence"))
         self._loop = asyncio.get_running_loop()
@@ -90,8 +101,11 @@ class DeliveryThread:
         self._give_up_at = math.inf
         self._stopping = False
         self._replacing = False
+        self._cause: LibraryError | None = None
+        self._fatal_errors, self._fatal_at = 0, -math.inf
         self.producer = self._new()
-        self._returned = ReturnedMessages(self._produce)
+        self._returned = ReturnedMessages(self._produce, settings.get("message.timeout.ms", 300_000) / 1000)
+        self.adopt = self._returned.adopt
         self._retired = RetiredProducers()
         self._thread = threading.Thread(target=self._run, name="kafka-producer", daemon=True)
         self._thread.start()
@@ -160,7 +174,11 @@ class DeliveryThread:
         if error.code() in (LibraryError._ALL_BROKERS_DOWN, LibraryError._AUTHENTICATION, LibraryError._SSL):
             self.down = error.str()
         if error.fatal():
-            self._call(self._on_failed, translate(error))
+            # Before the next poll: it reports the messages that fail.
+            self._returned.hold(fatal=True)
+            self._cause = error
+            logger.warning("the producer cannot continue: a new one sends its messages: %s", translate(error))
+            self._call(self._on_fatal, error)
 
     # -- the thread -----------------------------------------------------------------------------------
 
@@ -184,6 +202,8 @@ class DeliveryThread:
                 self._replace()
             self._poll()
         while self._left() and time.monotonic() < self._give_up_at:
+            if self._replacing:
+                self._replace()
             self._poll()
 
     def _end(self) -> None:
@@ -231,12 +251,12 @@ class DeliveryThread:
             self._hand_over()
         if self._returned:
             self._returned.send()
-        if self._retired:
+        if self._retired and not self._returned.held:
             self._poll_retired()
 
     def _poll_retired(self) -> None:
         # What a replaced producer gives back late is sent again, behind the rest.
-        self._returned.hold()
+        self._returned.hold(fatal=True)
         self._retired.poll()
         self._returned.release()
         self._hand_over()
@@ -245,17 +265,41 @@ class DeliveryThread:
         self._returned.hold()
         old = [self.producer]
         self._take_back(old[0])
+        self._pause()
         new = self._make()
         if new is None:
             return  # the client is closing, and what is held is given up
         self.producer = new
+        self._cause = None
         self._replacing = False
         self._returned.release()
         self._retired.add(old)
         self._call(self._on_replaced)
 
+    def _pause(self) -> None:
+        """Wait, if fatal errors come in a row. Who waits for a message hears at once of an error that will not pass."""
+        cause, now = self._cause, time.monotonic()
+        if cause is None:
+            return
+        if now >= self._fatal_at + _SOUND:
+            self._fatal_errors = 0
+        pause = _FIRST_PAUSE * 2 ** min(self._fatal_errors - 1, 30) if self._fatal_errors else 0.0
+        if cause.code() in INCURABLE_CODES:
+            pause = _LONGEST_PAUSE
+            self._returned.give_up(cause)
+            self._hand_over()
+        self._fatal_errors += 1
+        until = now + min(pause, _LONGEST_PAUSE)
+        while time.monotonic() < until and not self._stopping:
+            time.sleep(min(_SLICE, pause))
+        self._fatal_at = time.monotonic()
+
     def _take_back(self, old: Producer) -> None:
         until = time.monotonic() + _IN_FLIGHT
+        if self._cause is not None:
+            # librdkafka has purged its queue itself. What it has queued again since was before that: it comes in a later round.
+            self._drain(old)
+        self._returned.next_round()
         while len(old):
             late = time.monotonic() >= until or self._stopping
             # Requests in flight end first, so that nothing is sent twice: a request that fails is queued again.
@@ -263,14 +307,18 @@ class DeliveryThread:
             if late:
                 self._serve(old.flush, _IN_FLIGHT)
                 break
-            self._serve(old.poll, _POLL)
-            while self._serve(old.poll, 0):
-                pass
+            self._drain(old)
             self._returned.next_round()
             self._hand_over()
         if left := len(old):
             logger.error("%d messages of the producer that is replaced have no result yet", left)
         self._hand_over()
+
+    def _drain(self, old: Producer) -> None:
+        """Serve callbacks until no more come for a moment: then all that was purged has come."""
+        until = time.monotonic() + _ROUND
+        while len(old) and self._serve(old.poll, _POLL) and time.monotonic() < until:
+            pass
 
     def _make(self) -> Producer | None:
         """Make a producer. Try again if that fails, until what has been sent is to be given up; then return None."""

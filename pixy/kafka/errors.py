@@ -115,6 +115,30 @@ GROUP_REFUSED_CODES = frozenset(
 )
 """Why a coordinator does not let a member in. librdkafka reports them, which are not fatal to it, and asks again for ever."""
 
+PRODUCER_CODES = frozenset(
+    {
+        _KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        _KafkaError.DUPLICATE_SEQUENCE_NUMBER,
+        _KafkaError.INVALID_PRODUCER_EPOCH,
+        _KafkaError.INVALID_PRODUCER_ID_MAPPING,
+        _KafkaError.UNKNOWN_PRODUCER_ID,
+        _KafkaError.PRODUCER_FENCED,
+        _KafkaError._FENCED,
+        _KafkaError._FATAL,
+    }
+)
+"""Why an idempotent producer cannot write a message, though another one can."""
+
+INCURABLE_CODES = frozenset(
+    {
+        _KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        _KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        _KafkaError.INVALID_TRANSACTION_TIMEOUT,
+        _KafkaError._UNSUPPORTED_FEATURE,
+    }
+)
+"""Fatal errors that every new producer has, too, until a person changes something."""
+
 AUTH_CODES = frozenset(
     {
         _KafkaError.TOPIC_AUTHORIZATION_FAILED,

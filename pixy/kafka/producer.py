@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError as LibraryError, KafkaException
 
 from pixy.errors import KafkaError
 from pixy.kafka.brokers import Brokers
 from pixy.kafka.delivery_thread import DeliveryThread, Probe
-from pixy.kafka.errors import translate
+from pixy.kafka.errors import INCURABLE_CODES, translate
 from pixy.kafka.gated_sender import GatedSender, Sending
 from pixy.kafka.library_calls import list_topics, send_one, send_together
 from pixy.kafka.producer_messages import Bulk, Landed, Message, Outgoing, Report, by_partition
@@ -40,7 +40,8 @@ class ProducerClient:
     Args:
         settings: see :mod:`pixy.kafka.settings`.
         deliver: called on the loop with each list of reports.
-        failed: called on the loop with an error after which this client cannot continue.
+        failed: called on the loop with an error of our own, after which this client cannot continue. A fatal error of
+            librdkafka's producer is none: a new producer sends its messages.
         stamp: set each message's ``timestamp`` before its report is delivered.
     """
 
@@ -57,7 +58,9 @@ class ProducerClient:
         self._outstanding = 0
         self._max_bytes = int(settings["queue.buffering.max.kbytes"]) * 1024
         self._idempotent = bool(settings.get("enable.idempotence"))
-        self._thread = DeliveryThread(settings, self._landed, failed, self._replaced, stamp=stamp)
+        self._thread = DeliveryThread(
+            settings, self._landed, failed, self._fatal, self._replaced, stamp=stamp
+        )
         self.send_again, self.bulk_landed = self._thread.send_again, self._thread.bulk_landed
         self._report = self._thread.report
         self._lookups = KafkaThreads("kafka-metadata", _LOOK_UPS)
@@ -74,6 +77,7 @@ class ProducerClient:
         self._remade = RemadeTopics(timeout)
         self._partitions: dict[str, Sequence[int]] = {}
         self._replacing = self._closed = False
+        self._refusal: LibraryError | None = None  # what every message gets while the producer is replaced
         self._looking: asyncio.Task[None] | None = None
         self._look_at = self._loop.call_later(LOOK_EVERY, self._begin_look)
 
@@ -97,7 +101,9 @@ class ProducerClient:
             delivery report), and those of them that librdkafka refused, with the reason.
         """
         if self._replacing:
-            return 0, []
+            if self._refusal is None:
+                return 0, []
+            return len(batch), [(item, translate(self._refusal)) for item in batch]
         self._use(topic)
         size = sum([item.size for item in batch])
         partitions, targets = self._gated.choose(topic, batch, partitions)
@@ -128,6 +134,8 @@ class ProducerClient:
             except BufferError:
                 return at, refused
             except (KafkaException, TypeError, ValueError) as error:
+                if self._is_fatal(error):
+                    return at, refused
                 refused.append((item, translate(error)))
         return len(batch), refused
 
@@ -143,11 +151,11 @@ class ProducerClient:
             False if some did not fit: call again after the next delivery report. They stay behind the
             records of their partition that did fit.
         """
-        if self._replacing:
+        if self._replacing and self._refusal is None:
             return False
         self._use(topic)
         before = bulk.sent
-        all_sent = self._send_rest(topic, bulk, partitions)
+        all_sent = self._refuse_rest(bulk) if self._refusal else self._send_rest(topic, bulk, partitions)
         if before == 0 and bulk.sent:
             self._outstanding += bulk.size
         if all_sent and bulk.complete():
@@ -180,8 +188,16 @@ class ProducerClient:
             except BufferError:
                 return False
             except (KafkaException, TypeError, ValueError) as error:
+                if self._is_fatal(error):
+                    return False
                 bulk.refuse(at, error)
             bulk.sent = at + 1
+        return True
+
+    def _refuse_rest(self, bulk: Bulk) -> bool:
+        for at in range(bulk.sent, len(bulk.records)):
+            bulk.refuse(at, self._refusal)
+        bulk.sent = len(bulk.records)
         return True
 
     def _roomy(self, count: int, size: int) -> bool:
@@ -199,7 +215,10 @@ class ProducerClient:
             for record in (records[at],)
         ]
         for at, error in send_together(self._thread.producer, topic, messages, partition):
-            bulk.refuse(indexes[at], error)
+            if error.code() == LibraryError._FATAL:
+                self._adopt(topic, records[indexes[at]], partition, partial(landed, indexes[at]))
+            else:
+                bulk.refuse(indexes[at], error)
 
     def _send_batch(
         self, topic: str, batch: Sequence[Outgoing], partition: int
@@ -208,10 +227,12 @@ class ProducerClient:
         messages = [
             {"value": item.value, "key": item.key, "callback": partial(report, item)} for item in batch
         ]
-        refused = [
-            (batch[at], translate(error))
-            for at, error in send_together(self._thread.producer, topic, messages, partition)
-        ]
+        refused = []
+        for at, error in send_together(self._thread.producer, topic, messages, partition):
+            if error.code() == LibraryError._FATAL:
+                self._adopt(topic, batch[at], partition, partial(report, batch[at]))
+            else:
+                refused.append((batch[at], translate(error)))
         self._outstanding -= sum(item.size for item, _ in refused)
         return refused
 
@@ -281,12 +302,50 @@ class ProducerClient:
         if bulk.complete():
             self._landed([(bulk, None, -1, -1)])
 
-    # -- topics that are made again -----------------------------------------------------------------
+    # -- new producers ------------------------------------------------------------------------------
 
     def _produce(self, topic: str, item: Message, partition: int, report: Landed) -> None:
         if self._replacing:
+            if self._refusal is not None:
+                raise KafkaException(self._refusal)
             raise BufferError
-        send_one(self._thread.producer, topic, item, partition, report)
+        try:
+            send_one(self._thread.producer, topic, item, partition, report)
+        except KafkaException as error:
+            if self._is_fatal(error):
+                raise BufferError from error
+            raise
+
+    def _is_fatal(self, error: Exception) -> bool:
+        """Whether librdkafka refuses a message because of its producer; then a new one is made."""
+        fatal = isinstance(error, KafkaException) and error.args[0].code() == LibraryError._FATAL
+        if fatal:
+            self._replace()
+        return fatal
+
+    def _adopt(self, topic: str, item: Message, partition: int, landed: Landed) -> None:
+        """Let the next producer send a message of a batch from which librdkafka has taken others."""
+        self._thread.adopt(topic, item, partition, landed)
+        self._loop.call_soon(self._replace)  # once the batch is through
+
+    def _fatal(self, error: LibraryError) -> None:
+        if error.code() in INCURABLE_CODES:
+            self._refusal = error
+        self._replace()
+
+    def _replace(self) -> None:
+        if not self._replacing:
+            self._replacing = True
+            self._thread.replace()
+
+    def _replaced(self) -> None:
+        """Nothing has proved yet that the leaders know the new producer."""
+        self._gated.shut_again(self._partitions)
+        self._remade.renewed()
+        self._look_soon()
+        self._replacing, self._refusal = False, None
+
+    # -- topics that are made again -----------------------------------------------------------------
 
     def _use(self, topic: str) -> None:
         if self._remade.used(topic, self._loop.time()):
@@ -319,14 +378,3 @@ class ProducerClient:
             self._looking = None
             if not self._closed:
                 self._look_at = self._loop.call_later(LOOK_EVERY, self._begin_look)
-
-    def _replace(self) -> None:
-        self._replacing = True
-        self._thread.replace()
-
-    def _replaced(self) -> None:
-        """Nothing has proved yet that the leaders know the new producer."""
-        self._gated.shut_again(self._partitions)
-        self._remade.renewed()
-        self._look_soon()
-        self._replacing = False

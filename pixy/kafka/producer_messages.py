@@ -44,6 +44,33 @@ SendAgain = Callable[[Message, Any, Any, Landed], bool]
 """See ``ProducerClient.send_again``: (what was sent, confluent-kafka's error or None, its message, the callback)."""
 
 
+class Unsent:
+    """In place of confluent-kafka's message, for one that librdkafka has not taken.
+
+    Args:
+        topic: of the message.
+        partition: that it shall go to; -1 for any.
+    """
+
+    def __init__(self, topic: str, partition: int) -> None:
+        self._topic, self._partition = topic, partition
+
+    def topic(self) -> str:
+        """The topic."""
+        return self._topic
+
+    def partition(self) -> int:
+        """The partition; -1 for any."""
+        return self._partition
+
+    def offset(self) -> None:
+        """There is none."""
+
+    def timestamp(self) -> tuple[int, int]:
+        """There is none, in confluent-kafka's form."""
+        return 0, 0
+
+
 class Bulk:
     """Records that are sent together and reported together, through ``ProducerClient.send_bulk``.
 

@@ -6,19 +6,24 @@ sequence number of a producer that it does not know on a partition (KAFKA-15591,
 its leader has lost that memory. Then librdkafka reports messages as delivered that no log has. What it reports so has no
 offset.
 
-And messages that were taken back from a producer: the one that replaces it sends them.
+And messages that were taken back from a producer: the one that replaces it sends them. A producer is replaced because it
+sends to the wrong brokers, or because Kafka accepts no more of its sequence numbers, its fatal error. Then the first requests come back
+with that error, those behind them are queued again, and the queue comes back at once. So what fails goes first, and then what came back
+last.
 """
 
 from __future__ import annotations
 
 import logging
+import time
 from collections import Counter, deque
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from confluent_kafka import KafkaError, KafkaException
 
-from pixy.kafka.producer_messages import Landed, Message
+from pixy.kafka.errors import PRODUCER_CODES
+from pixy.kafka.producer_messages import Landed, Message, Unsent
 
 logger = logging.getLogger("pixy.kafka")
 
@@ -35,51 +40,92 @@ class Produce(Protocol):
     def __call__(self, topic: str, item: Message, partition: int, report: Landed) -> None: ...
 
 
+class _History(NamedTuple):
+    """What a message has been through.
+
+    Attributes:
+        returns: how often it has landed without an offset, or made a producer fail.
+        deadline: when it is not sent once more (``time.monotonic``).
+    """
+
+    returns: int
+    deadline: float
+
+
 class _Returned(NamedTuple):
     item: Message
     message: Any
     landed: Landed
-    returns: int
+    history: _History
 
 
 class ReturnedMessages:
-    """Sends messages again. All methods are called in the producer's thread.
+    """Sends messages again. All methods but :meth:`adopt` are called in the producer's thread.
 
     Args:
         produce: hands a message to librdkafka.
+        patience: seconds after which a message that came back is not sent once more to a new producer.
     """
 
-    def __init__(self, produce: Produce) -> None:
+    def __init__(self, produce: Produce, patience: float = 300.0) -> None:
         self._produce = produce
-        self._waiting: deque[_Returned] = (
-            deque()
-        )  # librdkafka's queue is full, or its producer is being replaced
-        self._held = False
-        self._taken: list[
-            tuple[bool, _Returned]
-        ] = []  # since next_round(); whether its request was under way
+        self._patience = patience
+        # librdkafka's queue is full, or its producer is being replaced.
+        self._waiting: deque[_Returned] = deque()
+        self._adopted: deque[_Returned] = deque()
+        self._held = self._fatal = False
+        # While held. Requests that failed; then, since next_round(), whether a request was under way; and the rounds.
+        self._failed: list[_Returned] = []
+        self._taken: list[tuple[bool, _Returned]] = []
         self._rounds: list[list[_Returned]] = []
         self._counts: Counter[str] = Counter()
 
     def __len__(self) -> int:
         """The number of messages that wait: for room in librdkafka's queue, or for its new producer."""
-        return len(self._waiting) + len(self._taken) + sum(map(len, self._rounds))
+        here = len(self._waiting) + len(self._adopted) + len(self._failed) + len(self._taken)
+        return here + sum(map(len, self._rounds))
 
-    def add(self, item: Message, message: Any, landed: Landed, returns: int = 1) -> None:
-        """Send a message to its partition again, behind those that librdkafka already has.
+    @property
+    def held(self) -> bool:
+        """Whether :meth:`hold` is in force."""
+        return self._held
+
+    def adopt(self, topic: str, item: Message, partition: int, landed: Landed) -> None:
+        """Take over a message that the producer refused because of its fatal error. Called on the loop.
+
+        Args:
+            topic: of the message.
+            item: the message.
+            partition: -1 leaves it to librdkafka's partitioner.
+            landed: the delivery callback.
+        """
+        self._adopted.append(_Returned(item, Unsent(topic, partition), landed, self._begin()))
+
+    def _begin(self, returns: int = 0) -> _History:
+        return _History(returns, time.monotonic() + self._patience)
+
+    def add(self, item: Message, message: Any, landed: Landed) -> None:
+        """Send a message that landed without an offset to its partition again, behind those that librdkafka already has.
 
         Args:
             item: what was sent.
             message: what confluent-kafka's delivery callback got.
             landed: that callback; it hears of the final result.
-            returns: how often the message has come back.
         """
-        self._counts[message.topic()] += 1
-        self._waiting.append(_Returned(item, message, landed, returns))
+        self._add(_Returned(item, message, landed, self._begin(1)))
+
+    def _add(self, returned: _Returned) -> None:
+        self._counts[returned.message.topic()] += 1
+        if self._held:
+            self._failed.append(returned)  # those behind it come back, or will have an offset
+            return
+        self._waiting.append(returned)
         if len(self._waiting) == 1:
             self.send()
 
-    def take_back(self, item: Message, error: Any, message: Any, landed: Landed, returns: int = 0) -> bool:
+    def take_back(
+        self, item: Message, error: Any, message: Any, landed: Landed, history: _History | None = None
+    ) -> bool:
         """Keep a message that the producer which is being replaced gives back.
 
         Args:
@@ -87,65 +133,93 @@ class ReturnedMessages:
             error: what confluent-kafka's delivery callback got.
             message: what it got.
             landed: that callback; it hears of the final result.
-            returns: how often the message has landed without an offset.
+            history: None if the message came back for the first time.
 
         Returns:
-            False if the error is another one.
+            False if that is the message's final result.
         """
-        taken = self._held and error.code() in _TAKEN_BACK
-        if taken:
-            under_way = error.code() == KafkaError._PURGE_INFLIGHT
-            self._taken.append((under_way, _Returned(item, message, landed, returns)))
-        return taken
+        if not self._held:
+            return False
+        code, history = error.code(), history or self._begin()
+        if code in _TAKEN_BACK:
+            under_way = code == KafkaError._PURGE_INFLIGHT
+            self._taken.append((under_way, _Returned(item, message, landed, history)))
+            return True
+        if self._fatal and code in PRODUCER_CODES and history.returns < MOST_RETURNS:
+            history = history._replace(returns=history.returns + 1)
+            self._failed.append(_Returned(item, message, landed, history))
+            return True
+        return False
 
     def next_round(self) -> None:
         """What has been taken back so far was behind what will be: that is in requests which have not ended."""
         if self._taken:
-            self._taken.sort(
-                key=lambda entry: not entry[0]
-            )  # of what was taken at once, requests are before the queue
+            # Of what was taken at once, requests are before the queue.
+            self._taken.sort(key=lambda entry: not entry[0])
             self._rounds.append([returned for _, returned in self._taken])
             self._taken = []
 
-    def hold(self) -> None:
-        """Send nothing until :meth:`release`."""
+    def hold(self, *, fatal: bool = False) -> None:
+        """Send nothing until :meth:`release`.
+
+        Args:
+            fatal: keep messages that fail with the producer's fatal error, too.
+        """
         self._held = True
+        self._fatal = self._fatal or fatal
 
     def release(self) -> None:
-        """Send what waits, to the new producer: what was taken back last goes first."""
+        """Send what waits, to the new producer, in order. What waits for too long fails."""
         self._gather()
-        self._held = False
+        now = time.monotonic()
+        late = [returned for returned in self._waiting if returned.history.deadline <= now]
+        if late:
+            self._waiting = deque(each for each in self._waiting if each.history.deadline > now)
+            for returned in late:
+                returned.landed(KafkaError(KafkaError._MSG_TIMED_OUT), returned.message)
         self.send()
 
     def _gather(self) -> None:
+        """Put what waits into the order in which it was sent: what still waited to be sent is last."""
         self.next_round()
+        gathered = deque(self._failed)
         while self._rounds:
-            self._waiting.extend(self._rounds.pop())
+            gathered.extend(self._rounds.pop())
+        gathered.extend(self._waiting)
+        while self._adopted:
+            gathered.append(self._adopted.popleft())
+        self._waiting, self._failed = gathered, []
+        self._held = self._fatal = False
 
     def send(self) -> None:
         """Send what waits, in order, as far as there is room."""
         waiting = self._waiting
         while waiting and not self._held:
-            item, message, landed, returns = waiting[0]
+            item, message, landed, history = waiting[0]
             # A producer that has not learned of the topic yet gives its messages back without a partition.
             partition = -1 if message.partition() is None else message.partition()
             try:
-                self._produce(message.topic(), item, partition, partial(self._landed, item, landed, returns))
+                self._produce(message.topic(), item, partition, partial(self._landed, item, landed, history))
             except BufferError:
                 return
             except KafkaException as error:
+                if error.args[0].code() == KafkaError._FATAL:
+                    return  # the next poll says so
                 landed(error.args[0], message)
             except (TypeError, ValueError) as error:
                 landed(KafkaError(KafkaError._INVALID_ARG, str(error)), message)
             waiting.popleft()
 
-    def give_up(self) -> None:
-        """Report an error for what still waits."""
+    def give_up(self, error: Any = None) -> None:
+        """Report an error for what still waits.
+
+        Args:
+            error: confluent-kafka's; None: the messages were purged.
+        """
         self._gather()
-        self._held = False
         while self._waiting:
             returned = self._waiting.popleft()
-            returned.landed(KafkaError(KafkaError._PURGE_QUEUE), returned.message)
+            returned.landed(error or KafkaError(KafkaError._PURGE_QUEUE), returned.message)
 
     def log(self) -> None:
         """Log how many messages have come back since the last call, one line a topic."""
@@ -153,11 +227,12 @@ class ReturnedMessages:
             logger.warning("%s: %d messages landed without an offset and are sent again", topic, count)
         self._counts.clear()
 
-    def _landed(self, item: Message, landed: Landed, returns: int, error: Any, message: Any) -> None:
+    def _landed(self, item: Message, landed: Landed, history: _History, error: Any, message: Any) -> None:
         if error is None and message.offset() is None:
-            if returns < MOST_RETURNS:
-                self.add(item, message, landed, returns + 1)
+            if history.returns < MOST_RETURNS:
+                history = history._replace(returns=history.returns + 1)
+                self._add(_Returned(item, message, landed, history))
                 return
             error = KafkaError(KafkaError._MSG_TIMED_OUT, "Kafka names no offset of the message")
-        if error is None or not self.take_back(item, error, message, landed, returns):
+        if error is None or not self.take_back(item, error, message, landed, history):
             landed(error, message)

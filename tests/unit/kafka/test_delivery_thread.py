@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import threading
 import time
@@ -12,12 +13,14 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from pixy.errors import KafkaError as OurError
-from pixy.kafka import delivery_thread
+from pixy.config.model import Kafka, Proxy
+from pixy.kafka import delivery_thread, settings
 from pixy.kafka.producer import ProducerClient
+from pixy.kafka.producer_messages import Bulk
+from pixy.kafka.sandbox import Sandbox
 from tests.support import eventually
-from tests.unit.kafka.fatal_errors import OUT_OF_ORDER, make_fatal
-from tests.unit.kafka.test_producer import conf
+from tests.unit.kafka.fatal_errors import OUT_OF_ORDER, make_fatal, refuse_produce
+from tests.unit.kafka.test_producer import conf as unserved
 
 
 class Item:
@@ -51,6 +54,7 @@ class Library:
     refusals: int
     stubborn: bool
     destroyed_by: list[str]
+    deadly: set[bytes]
 
     def __init__(self, _settings: dict[str, Any]) -> None:
         cls = type(self)
@@ -58,6 +62,7 @@ class Library:
             cls.refusals -= 1
             raise KafkaException(KafkaError(KafkaError._INVALID_ARG, "ssl.ca.location failed"))
         self.queue: deque[tuple[bytes, int, Any]] = deque()
+        self.dead = False
         self.steps: deque[Callable[[], None]] = deque()
         self.values: list[bytes] = []
         cls.made.append(self)
@@ -71,13 +76,21 @@ class Library:
     def produce(
         self, _topic: str, value: bytes, _key: Any, partition: int, *, on_delivery: Any, **_: Any
     ) -> None:
+        if self.dead:
+            raise KafkaException(KafkaError(KafkaError._FATAL))
         self.queue.append((value, partition, on_delivery))
         self.values.append(value)
 
     def produce_batch(self, topic: str, messages: list[dict[str, Any]], partition: int) -> int:
+        taken = 0
         for message in messages:
+            if self.dead or message["value"] in self.deadly:
+                self.dead = True
+                message["_error"] = KafkaError(KafkaError._FATAL)
+                continue
             self.produce(topic, message["value"], None, partition, on_delivery=message["callback"])
-        return len(messages)
+            taken += 1
+        return taken
 
     def poll(self, _timeout: float) -> int:
         try:
@@ -103,6 +116,17 @@ class Library:
             _, partition, report = self.queue.popleft()
             report(KafkaError(code), Reported(partition, None))
 
+    def give_back(self, code: int, *values: bytes) -> None:
+        """Give back these messages with an error."""
+        for each in [each for each in self.queue if each[0] in values]:
+            self.queue.remove(each)
+            each[2](KafkaError(code), Reported(each[1], None))
+
+    def turn_fatal(self, error: KafkaError | None = None) -> None:
+        """Have a fatal error: the poll that calls this raises it."""
+        self.dead = True
+        raise KafkaException(error or KafkaError(OUT_OF_ORDER, "on purpose", fatal=True))
+
     def land(self) -> None:
         """Deliver all messages."""
         offset = 0
@@ -117,7 +141,7 @@ def library(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Library]]:
     """The class that makes the producers of this test."""
 
     class Fresh(Library):
-        made, refusals, stubborn, destroyed_by = [], 0, False, []
+        made, refusals, stubborn, destroyed_by, deadly = [], 0, False, [], set()
 
     monkeypatch.setattr(delivery_thread, "Producer", Fresh)
     monkeypatch.setattr(delivery_thread, "_MAKE_EVERY", 0.01)
@@ -128,10 +152,10 @@ def library(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Library]]:
 class Bench:
     """A client, and what its callers hear."""
 
-    def __init__(self) -> None:
+    def __init__(self, conf: dict[str, Any] | None = None) -> None:
         self.reports: list[Any] = []
         self.failed: list[Exception] = []
-        self.client = ProducerClient(conf(), self.reports.extend, self.failed.append)
+        self.client = ProducerClient(conf or unserved(), self.reports.extend, self.failed.append)
 
     def send(self, *values: bytes, partition: int = 0) -> None:
         items = [Item(value) for value in values]
@@ -148,34 +172,184 @@ class Bench:
         await eventually(now)
 
 
-def fatal() -> KafkaException:
-    return KafkaException(KafkaError(OUT_OF_ORDER, "on purpose", fatal=True))
-
-
 def raise_(error: Exception) -> None:
     raise error
 
 
-async def test_a_fatal_error_which_poll_raises_is_reported(library: type[Library]) -> None:
+async def test_a_fatal_error_replaces_the_producer_and_all_messages_are_sent_again_in_order(
+    library: type[Library],
+) -> None:
+    """What failed comes first; then what librdkafka had queued again, which comes back last; then its queue."""
     bench = Bench()
     bench.send(b"a")
-    library.made[0].steps.append(lambda: raise_(fatal()))
-    await bench.until(lambda: bench.failed)
-    library.made[0].steps.append(library.made[0].land)
+    bench.send(b"z", partition=1)
+    bench.send(b"b", b"c", b"d", b"e")
+    [old] = library.made
+    old.steps.extend(
+        (
+            old.turn_fatal,
+            lambda: old.give_back(OUT_OF_ORDER, b"a"),
+            lambda: old.give_back(KafkaError._PURGE_QUEUE, b"d", b"e"),
+        )
+    )
+    await bench.until(lambda: len(library.made) == 2 and not bench.client._replacing)
+    new = library.made[1]
+    new.steps.append(new.land)
+    await bench.until(lambda: len(bench.reports) == 6)
+    assert sorted(bench.heard()) == [(value, None) for value in (b"a", b"b", b"c", b"d", b"e", b"z")]
+    assert [value for value in new.values if value != b"z"] == [b"a", b"b", b"c", b"d", b"e"]
+    assert bench.failed == [] and await bench.client.close(1.0) == 0
+
+
+async def test_no_message_is_accepted_between_a_fatal_error_and_what_is_sent_again(
+    library: type[Library],
+) -> None:
+    bench = Bench()
+    bench.send(b"a")
+    [old] = library.made
+    old.dead = True  # librdkafka knows, the thread does not yet
+    assert bench.client.send("t", [Item(b"b")], [0]) == (0, [])
+    bulk = bulk_of(bench, b"b")
+    assert not bench.client.send_bulk("t", bulk, [0])
+    old.steps.append(old.turn_fatal)
+    await bench.until(lambda: len(library.made) == 2 and not bench.client._replacing)
+    assert bench.client.send_bulk("t", bulk, [0])
+    assert library.made[1].values == [b"a", b"b"]
+    library.made[1].steps.append(library.made[1].land)
+    await bench.until(lambda: len(bench.reports) == 2)
+    assert await bench.client.close(1.0) == 0 and bench.client._outstanding == 0
+
+
+def bulk_of(bench: Bench, *values: bytes) -> Bulk:
+    records: Any = [Item(value) for value in values]
+    return Bulk(records, len(values), True, bench.client.bulk_landed, bench.client.send_again)
+
+
+@pytest.mark.parametrize("together", [False, True])
+async def test_what_is_refused_in_the_middle_of_a_batch_is_sent_again_behind_what_was_taken(
+    library: type[Library], together: bool
+) -> None:
+    bench = Bench()
+    library.deadly = {b"c"}
+    values, partitions = [b"a", b"x", b"b", b"y", b"c", b"d", b"z"], [0, 1, 0, 1, 0, 0, 1]
+    bulk = bulk_of(bench, *values)
+    if together:
+        assert bench.client.send_bulk("t", bulk, partitions)
+    else:
+        assert bench.client.send("t", [Item(value) for value in values], partitions) == (7, [])
+    library.deadly = set()
+    [old] = library.made
+    old.steps.append(old.turn_fatal)
+    await bench.until(lambda: len(library.made) == 2 and not bench.client._replacing)
+    new = library.made[1]
+    assert [value for value in new.values if value in b"abcd"] == [b"a", b"b", b"c", b"d"]
+    assert [value for value in new.values if value in b"xyz"] == [b"x", b"y", b"z"]
+    new.steps.append(new.land)
+    await bench.until(lambda: len(bench.reports) == (1 if together else 7))
+    assert all(error is None for _, error, *_ in bench.reports)
+    assert bulk.results == [None] * 7 or all(isinstance(result, tuple) for result in bulk.results)
+    assert await bench.client.close(1.0) == 0 and bench.client._outstanding == 0
+
+
+async def test_producers_that_fail_one_after_the_other_keep_the_order(
+    library: type[Library], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delivery_thread, "_FIRST_PAUSE", 0.01)
+    bench = Bench()
+    bench.send(b"a", b"b", b"c")
+    for number in range(3):
+        await bench.until(
+            lambda number=number: len(library.made) == number + 1 and not bench.client._replacing
+        )
+        now = library.made[number]
+        now.steps.extend((now.turn_fatal, lambda now=now: now.give_back(OUT_OF_ORDER, b"a")))
+        await bench.until(lambda number=number: len(library.made) == number + 2)
+    await bench.until(lambda: not bench.client._replacing)
+    new = library.made[-1]
+    assert new.values == [b"a", b"b", b"c"]
+    new.steps.append(new.land)
+    await bench.until(lambda: bench.heard() == [(b"a", None), (b"b", None), (b"c", None)])
+    assert await bench.client.close(1.0) == 0
+
+
+async def test_a_fatal_error_during_a_stop_costs_no_message(library: type[Library]) -> None:
+    bench = Bench()
+    bench.send(b"a", b"b")
+    closing = asyncio.ensure_future(bench.client.close(30.0))
+    await bench.until(lambda: bench.client._thread._stopping)
+    library.made[0].steps.append(library.made[0].turn_fatal)
+    await bench.until(lambda: len(library.made) == 2)
+    await bench.until(lambda: library.made[1].values == [b"a", b"b"])
+    library.made[1].steps.append(library.made[1].land)
+    assert await closing == 0
+    assert bench.heard() == [(b"a", None), (b"b", None)]
+
+
+async def test_callers_hear_at_once_of_an_error_that_a_person_must_mend(library: type[Library]) -> None:
+    """Kafka grants no producer id to a user without the right: not even to the next producer."""
+    bench = Bench()
+    refused = KafkaError.CLUSTER_AUTHORIZATION_FAILED
+    bench.send(b"a")
+    library.made[0].steps.append(lambda: library.made[0].turn_fatal(KafkaError(refused, "no", fatal=True)))
+    await bench.until(lambda: bench.heard() == [(b"a", refused)])
+    sent, [(item, error)] = bench.client.send("t", [Item(b"b")], [0])
+    assert sent == 1 and item.value == b"b" and error.code == refused
+    bulk = bulk_of(bench, b"c", b"d")
+    assert bench.client.send_bulk("t", bulk, [0, 0])
+    await bench.until(lambda: len(bench.reports) == 2)
+    assert bench.reports[1][0] is bulk and [each.code() for each in bulk.results] == [refused] * 2
+    assert len(library.made) == 1, "the next attempt is after half a minute"
+    assert bench.failed == [] and await bench.client.close(1.0) == 0
+    assert bench.client._outstanding == 0
+
+
+async def test_a_producer_that_kafka_grants_its_rights_again_writes(
+    library: type[Library], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delivery_thread, "_LONGEST_PAUSE", 0.01)
+    bench = Bench()
+    refused = KafkaError(KafkaError.CLUSTER_AUTHORIZATION_FAILED, "no", fatal=True)
+    library.made[0].steps.append(lambda: library.made[0].turn_fatal(refused))
+    await bench.until(lambda: len(library.made) == 2 and not bench.client._replacing)
+    bench.send(b"a")
+    library.made[1].steps.append(library.made[1].land)
     await bench.until(lambda: bench.heard() == [(b"a", None)])
     assert await bench.client.close(1.0) == 0
 
 
-async def test_a_fatal_error_of_librdkafka_is_reported_and_so_is_what_it_purges() -> None:
+async def test_a_fatal_error_of_librdkafka_costs_no_message_and_no_order() -> None:
     """confluent-kafka raises a fatal error in ``poll``: it does not call ``error_cb``."""
-    bench = Bench()
-    bench.send(b"a", b"b", partition=-1)
-    make_fatal(bench.client._thread.producer)
-    await bench.until(lambda: bench.failed)
-    [error] = bench.failed
-    assert isinstance(error, OurError) and error.code == OUT_OF_ORDER
-    await bench.until(lambda: len(bench.reports) == 2)
-    assert await bench.client.close(0.05) == 0
+    sandbox = Sandbox()
+    bench = Bench(settings.producer(Proxy(kafka=Kafka(seed_peers=sandbox.seed_peers)), "random"))
+    values = [b"%d" % number for number in range(100)]
+    for number, value in enumerate(values):
+        if number % 30 == 20:
+            make_fatal(bench.client._thread.producer)
+            bench.client._thread._fatal_errors = 0  # without its pause
+        items = [Item(value)]
+        await bench.until(lambda items=items: bench.client.send("t", items, [0]) == (1, []))
+    await bench.until(lambda: len(bench.reports) == 100)
+    assert all(error is None for _, error, *_ in bench.reports) and bench.failed == []
+    offsets = {item.value: offset for item, _, _, offset in bench.reports}
+    assert [value for value, _ in sorted(offsets.items(), key=lambda each: each[1])] == values
+    assert await bench.client.close(1.0) == 0
+
+
+async def test_a_request_that_kafka_refuses_for_its_sequence_number_is_written_by_another_producer() -> None:
+    sandbox = Sandbox()
+    bench = Bench(settings.producer(Proxy(kafka=Kafka(seed_peers=sandbox.seed_peers)), "random"))
+    bench.send(b"first")
+    await bench.until(lambda: bench.reports)
+    old = bench.client._thread.producer
+    refuse_produce(sandbox._owner, OUT_OF_ORDER)
+    values = [b"%d" % number for number in range(50)]
+    bench.send(*values)
+    await bench.until(lambda: len(bench.reports) == 51)
+    assert all(error is None for _, error, *_ in bench.reports) and bench.failed == []
+    assert bench.client._thread.producer is not old
+    offsets = {item.value: offset for item, _, _, offset in bench.reports}
+    assert sorted(offsets.values()) == list(range(51))
+    assert await bench.client.close(1.0) == 0
 
 
 async def test_an_error_of_the_thread_itself_is_reported_with_all_messages(library: type[Library]) -> None:

@@ -24,10 +24,11 @@ class Library:
         self.room = room
         self.sent: list[tuple[str, Any, int, Any]] = []
         self.broken = False
+        self.code = KafkaError._UNKNOWN_PARTITION
 
     def produce(self, topic: str, item: Any, partition: int, report: Any) -> None:
         if self.broken:
-            raise KafkaException(KafkaError(KafkaError._FATAL))
+            raise KafkaException(KafkaError(self.code))
         if len(self.sent) == self.room:
             raise BufferError
         self.sent.append((topic, item, partition, report))
@@ -96,7 +97,82 @@ def test_a_message_that_librdkafka_refuses_fails() -> None:
     library, results = Library(), Results()
     library.broken = True
     ReturnedMessages(library.produce).add("item", Reported(None), results)  # type: ignore[arg-type]
-    assert results.got == [(KafkaError._FATAL, None)]
+    assert results.got == [(KafkaError._UNKNOWN_PARTITION, None)]
+
+
+def test_a_message_that_librdkafka_refuses_because_of_its_own_fatal_error_waits_for_another_producer() -> (
+    None
+):
+    library, results = Library(), Results()
+    library.broken, library.code = True, KafkaError._FATAL
+    returned = ReturnedMessages(library.produce)
+    returned.add("item", Reported(None), results)  # type: ignore[arg-type]
+    returned.hold(fatal=True)
+    library.broken = False
+    returned.release()
+    assert [item for _, item, _, _ in library.sent] == ["item"] and results.got == []
+
+
+def test_after_a_fatal_error_what_failed_goes_first_then_what_came_back_last_then_what_was_refused() -> None:
+    library, results = Library(), Results()
+    returned = ReturnedMessages(library.produce)
+    failed, queued = KafkaError(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER), KafkaError(KafkaError._PURGE_QUEUE)
+    assert not returned.take_back("x", failed, Reported(None), results), "no replacement"  # type: ignore[arg-type]
+    returned.hold()
+    assert not returned.take_back("x", failed, Reported(None), results), "not because of an error"  # type: ignore[arg-type]
+    returned.hold(fatal=True)
+    for error, item in ((failed, "a"), (queued, "f"), (failed, "b"), (queued, "g")):
+        assert returned.take_back(item, error, Reported(None), results)  # type: ignore[arg-type]
+    returned.next_round()
+    returned.adopt("t", "h", 3, results)  # type: ignore[arg-type]
+    returned.add("c", Reported(None), results)  # type: ignore[arg-type]
+    for item in "de":
+        assert returned.take_back(item, queued, Reported(None), results)  # type: ignore[arg-type]
+    assert len(returned) == 8
+    returned.release()
+    assert "".join(item for _, item, _, _ in library.sent) == "abcdefgh" and len(returned) == 0
+
+
+def test_what_the_second_producer_had_no_room_for_stays_behind_what_it_gives_back() -> None:
+    library, results = Library(room=3), Results()
+    returned = ReturnedMessages(library.produce)
+    returned.hold(fatal=True)
+    for item in "abcde":
+        returned.take_back(item, purged(), Reported(None), results)  # type: ignore[arg-type]
+    returned.release()
+    sent, library.sent = library.sent, []
+    assert [item for _, item, _, _ in sent] == ["a", "b", "c"] and len(returned) == 2
+    returned.hold(fatal=True)
+    sent[0][3](KafkaError(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER), Reported(None))
+    for _, _, _, report in sent[1:]:
+        report(purged(), Reported(None))
+    library.room = 10
+    returned.release()
+    assert "".join(item for _, item, _, _ in library.sent) == "abcde" and results.got == []
+
+
+def test_a_message_that_makes_each_producer_fail_fails() -> None:
+    library, results = Library(), Results()
+    returned = ReturnedMessages(library.produce)
+    failed = KafkaError(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    returned.hold(fatal=True)
+    returned.take_back("item", failed, Reported(None), results)  # type: ignore[arg-type]
+    returned.release()
+    for _ in range(MOST_RETURNS):
+        assert results.got == []
+        returned.hold(fatal=True)
+        library.sent.pop()[3](failed, Reported(None))
+        returned.release()
+    assert results.got == [(failed.code(), None)] and library.sent == []
+
+
+def test_a_message_that_came_back_is_not_sent_when_its_time_is_over() -> None:
+    library, results = Library(), Results()
+    returned = ReturnedMessages(library.produce, patience=0.0)
+    returned.hold()
+    returned.take_back("item", purged(), Reported(None), results)  # type: ignore[arg-type]
+    returned.release()
+    assert library.sent == [] and results.got == [(KafkaError._MSG_TIMED_OUT, None)]
 
 
 def test_one_line_says_how_many_messages_came_back(caplog: pytest.LogCaptureFixture) -> None:
