@@ -83,8 +83,9 @@ class _ClientFailed:
 class Cluster(Actor):
     """Child of the service.
 
-    A child that fails is restarted, for ever: no topic and no group takes its cluster down with it. A fatal error of
-    the producer client does: then the cluster restarts with new clients.
+    A child that fails is restarted, for ever: no topic and no group takes its cluster down with it. An error of the
+    producer client itself does: then the cluster restarts with new clients. A fatal error of librdkafka's producer is none:
+    the client replaces that producer.
 
     Args:
         name: as the configuration names the cluster.
