@@ -345,7 +345,11 @@ class Future(pykka.Future[T]):
         if self._get_hook is not None and self._state == _PENDING:
             return (yield from self._hooked().__await__())
         cell = self.target
-        if cell is not None and cell.mailbox.home == get_ident() and cell.system.turns.at_once(cell):
+        if (
+            cell is not None
+            and cell.mailbox.home == (thread := get_ident())
+            and cell.system.turns.at_once(cell, thread)
+        ):
             yield
         if self._state == _PENDING:
             yield from self._park(asyncio.get_running_loop())

@@ -26,7 +26,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from threading import get_ident
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from actors._core.loops import runs_here
 
@@ -145,17 +145,25 @@ class Turns:
             self.pending = False
             raise
 
-    def at_once(self, cell: Cell) -> bool:
+    def at_once(self, cell: Cell, thread: int) -> bool:
         """Let an actor handle its messages now if it is the only one that has any, and there is time.
 
         Called by code that awaits the actor's reply, in the thread that the system's loop is supposed to run in. Tasks that
         ask in turns get one ask each: the one that comes first would take all the time otherwise.
 
+        Args:
+            cell: the actor's.
+            thread: the calling thread's id.
+
         Returns:
             whether the caller has to let the loop go on before it looks at the reply.
         """
-        loop, thread = self._loop, get_ident()
-        if getattr(loop, "_thread_id", None) != thread and not runs_here(loop, thread):
+        loop: Any = self._loop
+        try:  # as loops.runs_here(), without the calls
+            here = loop._thread_id == thread
+        except AttributeError:
+            here = runs_here(loop, thread)
+        if not here:
             return False  # it is another loop's code that awaits
         asker, number, asked = id(asyncio.current_task(loop)), self.number, self._asked
         self._asked = number
