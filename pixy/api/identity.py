@@ -52,24 +52,24 @@ def enter(guard: Guard, collect: Callable[[], Credentials], address: str) -> Lat
     seen: Credentials | None = None
     try:
         seen = collect()
-        principal = guard.authenticator.recognize(seen)
+        principal, until = guard.authenticator.identify(seen)
     except UnknownTokenKey:
         assert seen is not None
         return functools.partial(_enter_later, guard, seen, address)
     except Unauthenticated as error:
         guard.unknown(address, "" if seen is None else seen.trace, error)
         raise
-    current.set(Caller(principal, address, seen.trace))
+    current.set(Caller(principal, address, seen.trace, until, guard.authenticator.generation))
     return None
 
 
 async def _enter_later(guard: Guard, seen: Credentials, address: str) -> None:
     try:
-        principal = await guard.authenticator.look_again(seen)
+        principal, until = await guard.authenticator.look_again(seen)
     except Unauthenticated as error:
         guard.unknown(address, seen.trace, error)
         raise
-    current.set(Caller(principal, address, seen.trace))
+    current.set(Caller(principal, address, seen.trace, until, guard.authenticator.generation))
 
 
 def leave_nobody() -> None:

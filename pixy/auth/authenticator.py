@@ -8,13 +8,14 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import math
 import time
 from collections.abc import Callable
 
 from pixy.auth import jwks
 from pixy.auth.certificates import Certificates
 from pixy.auth.keys import PREFIX, Keys, load_keys
-from pixy.auth.principal import ANONYMOUS, Credentials, Principal
+from pixy.auth.principal import ANONYMOUS, Caller, Credentials, Principal
 from pixy.auth.tokens import Tokens, UnknownTokenKey
 from pixy.config.security import Auth
 from pixy.errors import ConfigError, Unauthenticated
@@ -37,7 +38,9 @@ class Authenticator:
         self._keys = Keys("")
         self._certificates = Certificates(config.certificate_name) if config.certificates else None
         jwt = config.jwt
-        self._tokens = Tokens(jwt) if jwt.jwks_file or jwt.jwks_url else None
+        self.generation = 0
+        """Raised whenever other keys count: whoever was recognized before must be recognized again."""
+        self._tokens = Tokens(jwt, self._changed) if jwt.jwks_file or jwt.jwks_url else None
         self._remote: jwks.RemoteKeys | None = None
         self._fresh: asyncio.Task[None] | None = None
         self.sees_certificates = config.certificates
@@ -66,6 +69,7 @@ class Authenticator:
         def use() -> None:
             if keys is not None:
                 self._keys = keys
+                self._changed()
             if public is not None and self._tokens is not None:
                 self._tokens.use(public)
 
@@ -83,24 +87,39 @@ class Authenticator:
         if self._fresh is not None:
             self._fresh.cancel()
 
-    async def look_again(self, seen: Credentials) -> Principal:
-        """Return who calls after :meth:`recognize` has raised UnknownTokenKey: wait for the issuer's newer keys. Raises Unauthenticated."""
+    def _changed(self) -> None:
+        self.generation += 1
+
+    def holds(self, caller: Caller) -> bool:
+        """Whether a caller who was recognized would be recognized again by the same credential."""
+        return caller.generation == self.generation and self._wall() < caller.until
+
+    async def look_again(self, seen: Credentials) -> tuple[Principal, float]:
+        """Do as :meth:`identify`, which has raised UnknownTokenKey, with the issuer's newer keys. Raises Unauthenticated."""
         if self._remote is None or not await self._remote.look_again():
             raise UnknownTokenKey
-        return self.recognize(seen)
+        return self.identify(seen)
 
     def recognize(self, seen: Credentials) -> Principal:
-        """Return who calls, as far as it is known without waiting.
+        """Return who calls. See :meth:`identify`."""
+        return self.identify(seen)[0]
+
+    def identify(self, seen: Credentials) -> tuple[Principal, float]:
+        """Return who calls, as far as it is known without waiting, and when his credential ends.
 
         Args:
             seen: what the transport saw.
+
+        Returns:
+            The principal, and seconds since 1970: infinite without an end, and minus infinity for a credential that counts
+            once.
 
         Raises:
             UnknownTokenKey: the token's issuer may have newer keys.
             Unauthenticated: the credential is wrong, or there is none and ``anonymous`` is off.
         """
         if seen.principal is not None:
-            return seen.principal
+            return seen.principal, -math.inf
         now = self._wall()
         if seen.api_key is not None:
             if seen.authorization is not None:
@@ -109,11 +128,11 @@ class Authenticator:
         if seen.authorization is not None:
             return self._authorization(seen.authorization, now)
         if self._certificates is not None and seen.certificate is not None:
-            return self._certificates.principal(seen.certificate, now)
+            return self._certificates.find(seen.certificate, now)
         if self.sees_uids and seen.uid is not None:
-            return Principal(f"uid:{seen.uid}")
+            return Principal(f"uid:{seen.uid}"), math.inf
         if self._config.anonymous:
-            return ANONYMOUS
+            return ANONYMOUS, math.inf
         raise Unauthenticated("credentials are required")
 
     @property
@@ -121,18 +140,18 @@ class Authenticator:
         """The values of WWW-Authenticate (RFC 9110, section 11.6.1) in an answer 401."""
         return ["Bearer", 'Basic realm="kafka-pixy"'] if self._config.basic else ["Bearer"]
 
-    def _authorization(self, header: str, now: float) -> Principal:
+    def _authorization(self, header: str, now: float) -> tuple[Principal, float]:
         scheme, _, value = header.strip().partition(" ")
         scheme, value = scheme.lower(), value.strip()
         if scheme == "bearer" and value.startswith(PREFIX):
             return self._key(value, now)
         if scheme == "bearer" and self._tokens is not None:
-            return self._tokens.verify(value, now)
+            return self._tokens.find(value, now)
         if scheme == "basic" and self._config.basic:
             return self._basic(value, now)
         raise Unauthenticated("this kind of credentials is not accepted", "unknown_scheme")
 
-    def _basic(self, value: str, now: float) -> Principal:
+    def _basic(self, value: str, now: float) -> tuple[Principal, float]:
         try:
             name, colon, key = base64.b64decode(value, validate=True).decode().partition(":")
         except (binascii.Error, ValueError):
@@ -141,10 +160,10 @@ class Authenticator:
             raise Unauthenticated("the Authorization header is malformed", "malformed")
         return self._key(key, now, name)
 
-    def _key(self, key: str, now: float, name: str | None = None) -> Principal:
+    def _key(self, key: str, now: float, name: str | None = None) -> tuple[Principal, float]:
         if not self._config.keys_file:
             raise Unauthenticated("this kind of credentials is not accepted", "unknown_scheme")
-        return self._keys.find(key, now, name)
+        return self._keys.find_until(key, now, name)
 
 
 __all__ = ["Authenticator"]

@@ -48,7 +48,11 @@ class Certificates:
         self._cache: dict[bytes, tuple[Principal, float]] = {}
 
     def principal(self, certificate: bytes, now: float) -> Principal:
-        """Return whose certificate it is.
+        """Return whose certificate it is. See :meth:`find`."""
+        return self.find(certificate, now)[0]
+
+    def find(self, certificate: bytes, now: float) -> tuple[Principal, float]:
+        """Return whose certificate it is, and when it ends, in seconds since 1970.
 
         Args:
             certificate: in PEM or DER, verified by the handshake.
@@ -64,7 +68,7 @@ class Certificates:
             known = self._cache[certificate] = self._read(certificate)
         if now >= known[1]:
             raise Unauthenticated("the client certificate has expired", "expired")
-        return known[0]
+        return known
 
     def _read(self, data: bytes) -> tuple[Principal, float]:
         pem = data.startswith(b"-----")

@@ -11,6 +11,7 @@ Several lines may have the same name: add the new key, move the clients over, re
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 import secrets
 from collections.abc import Iterable
@@ -106,7 +107,11 @@ class Keys:
         }
 
     def find(self, key: str, now: float, name: str | None = None) -> Principal:
-        """Return whose key it is.
+        """Return whose key it is. See :meth:`find_until`."""
+        return self.find_until(key, now, name)[0]
+
+    def find_until(self, key: str, now: float, name: str | None = None) -> tuple[Principal, float]:
+        """Return whose key it is, and when it ends, in seconds since 1970.
 
         Args:
             key: as the client sent it.
@@ -122,7 +127,7 @@ class Keys:
             raise Unauthenticated("the API key is not known", "unknown_key")
         if found.expires is not None and now >= found.expires:
             raise Unauthenticated("the API key has expired", "expired")
-        return self._principals[found.digest]
+        return self._principals[found.digest], math.inf if found.expires is None else found.expires
 
 
 def load_keys(path: str) -> Keys:

@@ -9,6 +9,7 @@ of the time of a frozen dataclass.
 
 from __future__ import annotations
 
+import math
 from contextvars import ContextVar
 from typing import Final, NamedTuple
 
@@ -61,11 +62,15 @@ class Caller(NamedTuple):
         principal: who.
         address: of the peer.
         trace: his W3C ``traceparent``, or empty.
+        until: seconds since 1970 at which his credential ends, if nobody takes it back before.
+        generation: of the keys that he was recognized with (:attr:`pixy.auth.authenticator.Authenticator.generation`).
     """
 
     principal: Principal
     address: str = ""
     trace: str = ""
+    until: float = -math.inf
+    generation: int = -1
 
 
 current: ContextVar[Caller | None] = ContextVar("pixy_caller", default=None)

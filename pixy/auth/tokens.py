@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from typing import Any, Final
 
 from joserfc import errors, jwt
@@ -31,10 +32,12 @@ class Tokens:
 
     Args:
         config: ``auth.jwt``.
+        changed: called when other keys count, so that tokens may not be known any more.
     """
 
-    def __init__(self, config: Jwt) -> None:
+    def __init__(self, config: Jwt, changed: Callable[[], None] = lambda: None) -> None:
         self._config = config
+        self._changed = changed
         self._keys: KeySet | None = None
         self._cache: dict[str | bytes, tuple[Principal, float]] = {}
 
@@ -43,9 +46,14 @@ class Tokens:
         if self._keys is None or self._keys.as_dict() != keys.as_dict():
             self._keys = keys
             self._cache.clear()
+            self._changed()
 
     def verify(self, token: str, now: float) -> Principal:
-        """Return whose token it is.
+        """Return whose token it is. See :meth:`find`."""
+        return self.find(token, now)[0]
+
+    def find(self, token: str, now: float) -> tuple[Principal, float]:
+        """Return whose token it is, and when it ends, in seconds since 1970.
 
         Args:
             token: as the client sent it.
@@ -62,13 +70,13 @@ class Tokens:
             key = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
         known = self._cache.get(key)
         if known is not None and now < known[1]:
-            return known[0]
+            return known
         claims = self._claims(token, now)
-        principal = self._principal(claims)
+        found = self._principal(claims), float(claims["exp"]) + self._config.clock_skew
         if len(self._cache) >= self._config.max_cached:
             del self._cache[next(iter(self._cache))]
-        self._cache[key] = principal, float(claims["exp"]) + self._config.clock_skew
-        return principal
+        self._cache[key] = found
+        return found
 
     def _claims(self, token: str, now: float) -> dict[str, Any]:
         if self._keys is None:

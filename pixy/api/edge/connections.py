@@ -8,8 +8,9 @@ import socket
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
+from pixy.auth.principal import Caller
 from pixy.config.model import Connections
 
 IN_ALL: Final = "connections.max"
@@ -61,13 +62,15 @@ def bounds(config: Connections, open_files: int | None = None) -> Bounds:
 class Slot:
     """The place of one connection in :class:`Book`."""
 
-    __slots__ = ("_free", "caller", "peer")
+    __slots__ = ("_free", "caller", "known", "peer")
 
     def __init__(self, caller: str, free: Callable[[str], None]) -> None:
         self.caller = caller
         """Whose share the connection counts against; see :func:`caller_of`."""
         self.peer = ""
         """The peer's address and port, once a transport has asked for it."""
+        self.known: tuple[Any, Caller] | None = None
+        """The last head that has shown a caller, and who he was."""
         self._free: Callable[[str], None] | None = free
 
     def free(self) -> None:

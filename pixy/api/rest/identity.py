@@ -13,7 +13,9 @@ from multidict import istr
 from pixy.api.edge.connections import Slot
 from pixy.api.identity import API_KEY, single
 from pixy.auth.authenticator import Authenticator
-from pixy.auth.principal import Credentials
+from pixy.auth.hops import PROOF_HEADER
+from pixy.auth.principal import Credentials, current
+from pixy.engine.guard import Guard
 
 _PEER: Final = struct.Struct("3i")
 """``struct ucred``: pid, uid, gid."""
@@ -47,6 +49,27 @@ def credentials(request: web.BaseRequest, authenticator: Authenticator) -> Crede
     )
 
 
+def again(guard: Guard, request: web.BaseRequest) -> bool:
+    """Recognize a caller who sends the same head as before on his connection, and whose credential still counts.
+
+    Most clients do that with each request. Comparing heads takes 0.3 us, and recognizing him again 3.
+    """
+    slot: Slot | None = getattr(request.protocol, "slot", None)
+    known = None if slot is None else slot.known
+    if known is None or known[0] != request.raw_headers or not guard.authenticator.holds(known[1]):
+        return False
+    current.set(known[1])
+    return True
+
+
+def remember(request: web.BaseRequest) -> None:
+    """Remember the caller who was recognized by a head for :func:`again`: one for each connection. A peer's proof counts once."""
+    slot: Slot | None = getattr(request.protocol, "slot", None)
+    caller = current.get()
+    if slot is not None and caller is not None and PROOF_HEADER not in request.headers:
+        slot.known = request.raw_headers, caller
+
+
 def address_of(request: web.BaseRequest) -> str:
     """The address of the peer; ``unix`` on a unix socket."""
     slot: Slot | None = getattr(request.protocol, "slot", None)
@@ -74,4 +97,4 @@ def _uid(connection: socket.socket | None) -> int | None:
     return int(_PEER.unpack(found)[1])
 
 
-__all__ = ["address_of", "credentials"]
+__all__ = ["address_of", "again", "credentials", "remember"]

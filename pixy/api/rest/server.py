@@ -28,7 +28,7 @@ from pixy.api.identity import enter, leave_nobody
 from pixy.api.listener import Listener, split_address
 from pixy.api.rest import access, router
 from pixy.api.rest.endpoints import Endpoints
-from pixy.api.rest.identity import address_of, credentials
+from pixy.api.rest.identity import address_of, again, credentials, remember
 from pixy.api.rest.render import printable, to_json
 from pixy.api.rest.responses import SHARE, respond, respond_error
 from pixy.api.restv1.app import RestV1
@@ -203,10 +203,13 @@ class RestServer(Listener):
         if _is_public(match):
             leave_nobody()
             return None
+        if again(guard, request):
+            return None
         try:
             later = enter(guard, lambda: self._shown(guard, request), address_of(request))
             if later is not None:
                 await later()
+            remember(request)
         except Unauthenticated as error:
             v1 = isinstance(match, V1Match | ApiError)
             response = self._rest_v1.unauthenticated(request, error) if v1 else respond_error(error)

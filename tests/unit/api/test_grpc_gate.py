@@ -60,12 +60,14 @@ class Authenticator:
     def __init__(self) -> None:
         self.issuer = asyncio.Event()
 
-    def recognize(self, seen: Credentials) -> Principal:
+    generation = 0
+
+    def identify(self, seen: Credentials) -> tuple[Principal, float]:
         if seen.authorization != "known":
             raise UnknownTokenKey
-        return Principal("jwt:a")
+        return Principal("jwt:a"), 0.0
 
-    async def look_again(self, _seen: Credentials) -> Principal:
+    async def look_again(self, _seen: Credentials) -> tuple[Principal, float]:
         await self.issuer.wait()
         raise UnknownTokenKey
 

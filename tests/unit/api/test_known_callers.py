@@ -10,6 +10,7 @@ import contextlib
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import grpc
@@ -17,8 +18,12 @@ import pytest
 from joserfc import jwt
 from joserfc.jwk import ECKey, KeySet
 
+from pixy.api.edge.connections import Slot
+from pixy.api.rest.identity import again, remember
 from pixy.auth import jwks
+from pixy.auth.hops import PROOF_HEADER
 from pixy.auth.keys import make_key
+from pixy.auth.principal import Caller, Principal, current
 from pixy.cli.serve import listeners
 from pixy.config import App, Kafka, Proxy, validate
 from pixy.config.security import Rule
@@ -31,6 +36,7 @@ NOW = 1_900_000_000.0
 SKEW = 30.0
 KEY, STORED = make_key("app")
 OTHER, OTHER_STORED = make_key("other")
+ENDING, ENDING_STORED = make_key("ending", NOW + 60 + SKEW)
 SIGNER, NEXT = (ECKey.generate_key("P-256", {"kid": name}) for name in "ab")
 MAY = [Rule(["key:*", "jwt:*"], ["produce"], topics=["t"])]
 
@@ -110,7 +116,7 @@ class Daemon:
 
 @pytest.fixture
 async def daemon(tmp_path: Path) -> AsyncIterator[Daemon]:
-    (tmp_path / "keys").write_text(f"{STORED.line()}\n{OTHER_STORED.line()}\n")
+    (tmp_path / "keys").write_text("\n".join(each.line() for each in (STORED, OTHER_STORED, ENDING_STORED)))
     (tmp_path / "jwks").write_text(document(SIGNER))
     config = App(grpc_addr="127.0.0.1:0", tcp_addr="127.0.0.1:0")
     sandbox = Sandbox()
@@ -127,7 +133,11 @@ async def daemon(tmp_path: Path) -> AsyncIterator[Daemon]:
         yield Daemon(engine, tmp_path, stack)
 
 
-KINDS = {"key": {"X-API-Key": KEY}, "jwt": {"Authorization": f"Bearer {token()}"}}
+KINDS = {
+    "key": {"X-API-Key": KEY},
+    "ending key": {"X-API-Key": ENDING},
+    "jwt": {"Authorization": f"Bearer {token()}"},
+}
 
 
 async def change_keys(daemon: Daemon) -> None:
@@ -161,6 +171,7 @@ async def change_rules(daemon: Daemon) -> None:
         ("jwt", change_jwks, "UNAUTHENTICATED"),
         ("jwt", fetch_jwks, "UNAUTHENTICATED"),
         ("jwt", expire, "UNAUTHENTICATED"),
+        ("ending key", expire, "UNAUTHENTICATED"),
         ("jwt", change_rules, "PERMISSION_DENIED"),
     ],
     ids=lambda each: getattr(each, "__name__", each),
@@ -182,6 +193,21 @@ async def test_two_heads_in_turn_on_a_connection_share_nothing(daemon: Daemon) -
     heads = [KINDS["key"], {}, {"X-API-Key": f"{KEY}x"}, KINDS["jwt"], {"X-API-Key": OTHER}]
     wanted = ["OK", "UNAUTHENTICATED", "UNAUTHENTICATED", "OK", "OK"]
     assert [await ask(head) for head in heads * 2] == wanted * 2
+
+
+@pytest.mark.parametrize("more", [{}, {PROOF_HEADER: "x"}], ids=["alone", "with a peer's proof"])
+def test_a_head_is_remembered_unless_it_has_a_proof_that_counts_once(more: dict[str, str]) -> None:
+    slot = Slot("10.0.0.1", lambda _caller: None)
+    request: Any = SimpleNamespace(
+        protocol=SimpleNamespace(slot=slot), headers=more, raw_headers=tuple(more.items())
+    )
+    guard: Any = SimpleNamespace(authenticator=SimpleNamespace(holds=lambda _caller: True))
+    before = current.set(Caller(Principal("key:a")))
+    try:
+        remember(request)
+        assert again(guard, request) is (not more)
+    finally:
+        current.reset(before)
 
 
 @pytest.mark.parametrize("api", ["rest", "grpc"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import datetime
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from joserfc.jwk import ECKey, KeySet
 from pixy.auth.authenticator import Authenticator
 from pixy.auth.certificates import Certificates
 from pixy.auth.keys import make_key
-from pixy.auth.principal import Credentials
+from pixy.auth.principal import Caller, Credentials, Principal
 from pixy.auth.tokens import UnknownTokenKey
 from pixy.config.security import Auth, Jwt
 from pixy.errors import ConfigError, Unauthenticated
@@ -72,6 +73,26 @@ def test_each_credential_names_its_principal(config: Auth) -> None:
     assert who(config, certificate=certificate()) == "cert:shop"
     assert who(config, uid=1000) == "uid:1000"
     assert who(config) == "anonymous"
+
+
+def test_when_each_credential_ends(config: Auth) -> None:
+    authenticator = Authenticator(config, lambda: NOW - 1)
+    pem = certificate()
+    end = x509.load_pem_x509_certificate(pem).not_valid_after_utc.timestamp()
+    for seen, until in (
+        (Credentials(api_key=KEY), math.inf),
+        (Credentials(authorization=token()), NOW + 60 + config.jwt.clock_skew),
+        (Credentials(certificate=pem), end),
+        (Credentials(uid=1000), math.inf),
+        (Credentials(), math.inf),
+        (Credentials(principal=Principal("key:of a peer")), -math.inf),
+    ):
+        principal, found = authenticator.identify(seen)
+        assert found == until
+        caller = Caller(principal, until=found, generation=authenticator.generation)
+        assert authenticator.holds(caller) is (found > NOW - 1)
+    for earlier in (Caller(principal), Caller(principal, until=math.inf)):
+        assert not authenticator.holds(earlier)
 
 
 @pytest.mark.parametrize(
@@ -175,7 +196,7 @@ async def test_a_token_of_a_new_key_makes_the_daemon_ask_its_issuer(config: Auth
         with pytest.raises(UnknownTokenKey):
             await authenticator.look_again(seen)
     authenticator._remote = Remote()  # type: ignore[assignment]
-    assert (await authenticator.look_again(seen)).name == "jwt:alice"
+    assert (await authenticator.look_again(seen))[0].name == "jwt:alice"
 
 
 # -- certificates ---------------------------------------------------------------------------------
