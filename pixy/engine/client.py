@@ -16,6 +16,7 @@ from pixy.engine import shares
 from pixy.engine.actor_refs import ATTEMPTS, NO_KEY, ActorRefs, Asked, unless_full
 from pixy.engine.admin import Admin
 from pixy.engine.admin_messages import (
+    AdminChange,
     AdminRequest,
     Consumers,
     GetBounds,
@@ -60,6 +61,7 @@ logger = logging.getLogger("pixy.engine")
 R = TypeVar("R")
 
 _PERHAPS_WRITTEN = "the topic's producer has failed, the message may or may not be written"
+_PERHAPS_CHANGED = "restarting, the change may or may not have been made"
 
 
 class ClusterClient:
@@ -351,7 +353,12 @@ class ClusterClient:
         name = shares.caller.get()
         if not self._admin_shares.enter(name):
             raise TooManyRequests("max_admin_requests")
+        repeat = not isinstance(message, AdminChange)
         try:
-            return await self._refs.ask(self._admin, "admin", GetAdmin(), message, "max_admin_requests")
+            return await self._refs.ask(
+                self._admin, "admin", GetAdmin(), message, "max_admin_requests", repeat=repeat
+            )
+        except NoAnswer as error:
+            raise Unavailable(_PERHAPS_CHANGED) from error
         finally:
             self._admin_shares.leave(name)

@@ -1,15 +1,20 @@
-"""The calls of API handlers when an actor's mailbox is full."""
+"""The calls of API handlers when an actor's mailbox is full, or the actor ends."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
-from actors import Future, MailboxFull
+from actors import Future, MailboxFull, NoAnswer
 from pixy.config.model import Proxy
+from pixy.engine.actor_refs import ATTEMPTS
 from pixy.engine.client import ClusterClient
-from pixy.errors import TooManyRequests
+from pixy.engine.cluster_admin import ClusterAdmin
+from pixy.engine.cluster_messages import GetAdmin
+from pixy.errors import TooManyRequests, Unavailable
+from pixy.kafka.topic_changes import NewTopic
 
 
 class Full:
@@ -45,3 +50,41 @@ async def test_a_group_with_too_many_requests_answers_with_the_original_s_text()
     made._groups["g"] = Full()  # type: ignore[assignment]
     with pytest.raises(TooManyRequests, match=r"Consider increasing `consumer\.channel_buffer_size`"):
         await made.consume("t", "g")
+
+
+class Ending:
+    """A reference to a cluster, and to its admin, which ends with each request that it has begun with."""
+
+    def __init__(self) -> None:
+        self.begun: list[Any] = []
+
+    def ask(self, message: Any, *, block: bool, urgent: bool = False) -> Future[Any]:
+        reply: Future[Any] = Future()
+        if isinstance(message, GetAdmin):
+            reply.try_set(self)
+        else:
+            self.begun.append(message)
+            reply.try_fail(NoAnswer("ended"))
+        return reply
+
+    def is_alive(self) -> bool:
+        return True
+
+
+async def test_a_change_is_not_asked_for_again_when_the_admin_ends() -> None:
+    """It may have been made. A second delete would answer 404, or delete a topic that somebody has made again."""
+    changes: list[Callable[[ClusterAdmin], Awaitable[None]]] = [
+        lambda admin: admin.create_topic(NewTopic("t")),
+        lambda admin: admin.alter_topic("t", {}, partitions=2),
+        lambda admin: admin.delete_topic("t"),
+        lambda admin: admin.delete_group("g"),
+    ]
+    for change in changes:
+        ending: Any = Ending()
+        with pytest.raises(Unavailable, match="the change may or may not have been made"):
+            await change(ClusterClient(ending, Proxy(), lambda: False).admin)
+        assert len(ending.begun) == 1
+    ending = Ending()
+    with pytest.raises(Unavailable, match="try again"):
+        await ClusterClient(ending, Proxy(), lambda: False).brokers()
+    assert len(ending.begun) == ATTEMPTS, "what changes nothing is asked for again"
