@@ -15,7 +15,7 @@ from typing import Any
 from confluent_kafka import KafkaError as LibraryError, KafkaException
 
 from pixy.errors import KafkaError
-from pixy.kafka.brokers import Brokers
+from pixy.kafka.brokers import LIMIT, Brokers
 from pixy.kafka.delivery_thread import DeliveryThread, Probe
 from pixy.kafka.errors import INCURABLE_CODES, translate
 from pixy.kafka.gated_sender import GatedSender, Sending
@@ -73,7 +73,7 @@ class ProducerClient:
             timeout=timeout,
             hashing=str(settings.get("partitioner", "")).startswith("fnv1a"),
         )
-        self._brokers = Brokers(settings, keep=1)
+        self._brokers = Brokers(settings, patience=2 * LIMIT, keep=1)
         self._remade = RemadeTopics(timeout)
         self._partitions: dict[str, Sequence[int]] = {}
         self._replacing = self._closed = False
