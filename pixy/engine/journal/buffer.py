@@ -8,7 +8,7 @@ and writes them. Events that do not fit are counted, and the next batch that Kaf
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from pixy.config import model
@@ -137,6 +137,19 @@ class Journal:
             elif lost.events:
                 batches.append(([], lost))
         return batches
+
+    def put_back(self, batches: Iterable[tuple[list[RawEvent], Lost]]) -> None:
+        """Take back batches that cannot be written yet: their events are the first of the next :meth:`take`.
+
+        Args:
+            batches: as :meth:`take` returned them, in order.
+        """
+        back: list[RawEvent] = []
+        for events, lost in batches:
+            back += events
+            self.failed += lost
+        self._events[:0] = back
+        self._full = len(self._events) // self._batch * self._batch + self._batch
 
     def columns(self, events: Sequence[RawEvent]) -> list[Sequence[Any]]:
         """Convert events to the journal's columns: times in whole microseconds since 1970.

@@ -2,12 +2,14 @@
 
 It takes the events that :class:`pixy.engine.journal.buffer.Journal` has gathered when a batch is full and
 when ``linger`` has passed. A topic that is missing, refused or slow fills the journal's own buffer and
-nothing else.
+nothing else. What the client has no room for waits in that buffer, too: a client that is being replaced takes nothing for
+seconds.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -143,14 +145,26 @@ class JournalWriter(Actor):
     def _on_flush(self, message: _Flush) -> None:
         self._woken = False
         self._flush(partly=message.partly)
+        if self._replies:
+            self._finish()
 
-    def _flush(self, *, partly: bool) -> None:
-        for events, lost in self._journal.take(partly=partly):
-            self._send(events, lost, final=False)
+    def _flush(self, *, partly: bool) -> bool:
+        """Return whether the client has taken all batches."""
+        waiting = deque(self._journal.take(partly=partly))
+        try:
+            while waiting:
+                left = self._send(*waiting.popleft(), final=False)
+                if left is not None:
+                    waiting.appendleft(left)
+                    return False
+        finally:
+            self._journal.put_back(waiting)
         if partly and self._journal.clock() - self._wrote_at >= HEARTBEAT:
-            self._send([], Lost(), final=False)
+            return self._send([], Lost(), final=False) is None
+        return True
 
-    def _send(self, events: list[RawEvent], lost: Lost, *, final: bool) -> None:
+    def _send(self, events: list[RawEvent], lost: Lost, *, final: bool) -> tuple[list[RawEvent], Lost] | None:
+        """Send a batch; return what the client has no room for."""
         shift = self._journal.shift
         own = (
             Lost(len(events), micros(events[0][1] + shift), micros(events[-1][1] + shift))
@@ -173,19 +187,22 @@ class JournalWriter(Actor):
             raise
         if len(value) > _MAX_RECORD and len(events) > 1:  # topics and groups can have long names
             half = len(events) // 2
-            self._send(events[:half], lost, final=False)
-            self._send(events[half:], Lost(), final=final)
-            return
+            if (left := self._send(events[:half], lost, final=False)) is not None:
+                return left[0] + events[half:], left[1]
+            return self._send(events[half:], Lost(), final=final)
         batch = _Outgoing(self._client_id.encode(), value, own, lost)
         assert self._client is not None
-        self._wrote_at = self._journal.clock()
         sent, refused = self._client.send(self._conf.topic, [batch], [-1])
-        if sent and not refused:
+        if not sent:
+            return events, lost
+        self._wrote_at = self._journal.clock()
+        if refused:
+            self._journal.not_written(own, lost)
+            self._complain(refused[0][1])
+        else:
             self._sequence += 1
             self._in_flight[batch] = None
-            return
-        self._journal.not_written(own, lost)
-        self._complain(refused[0][1] if refused else None)
+        return None
 
     def _landed(self, reports: list[Report]) -> None:
         self.actor_ref.notify(_Delivered(tuple(reports)), urgent=True)
@@ -214,9 +231,9 @@ class JournalWriter(Actor):
         if self._replies:
             self._finish()
 
-    def _complain(self, error: Exception | None) -> None:
+    def _complain(self, error: Exception) -> None:
         """Log one line for a series of failures with the same reason."""
-        problem = str(error or "the client's queue is full")
+        problem = str(error)
         if problem != self._problem:
             self._problem = problem
             logger.error(
@@ -236,14 +253,13 @@ class JournalWriter(Actor):
 
     def _finish(self) -> None:
         """Write batch after batch until no event is left, then the final one, then reply."""
-        if not self._problem:
-            self._flush(partly=True)
+        if not self._problem and not self._flush(partly=True):
+            return  # the next flush tries again
         if self._in_flight:
             return
         if not self._final_sent and not self._problem:
-            self._final_sent = True
-            self._send([], Lost(), final=True)
-            if self._in_flight:
+            self._final_sent = self._send([], Lost(), final=True) is None
+            if self._in_flight or not self._final_sent:
                 return
         self._drained()
 

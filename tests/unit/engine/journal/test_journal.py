@@ -196,17 +196,61 @@ async def test_the_next_batch_that_kafka_takes_counts_the_refused_ones(caplog: A
         assert bench.journal.failed.events == 0
 
 
-async def test_a_full_client_loses_events_and_fails_nothing() -> None:
+@virtual_time
+async def test_what_the_client_has_no_room_for_waits_in_the_buffer() -> None:
+    """As while the client is being replaced, because a topic was made again."""
+    async with ActorSystem() as system:
+        bench = Bench(system, buffer_events=30)
+        await bench.ref
+        client = bench.clients[0]
+        client.room = 1
+        bench.add(45)
+        await until(lambda: client.room == 0)
+        await asyncio.sleep(1.0)  # fifty attempts
+        assert (len(client.sent), bench.journal.held) == (2, 20)
+        bench.add(3, first=45)
+        client.room = 10**9
+        await until(lambda: bench.journal.held == 0)
+        assert offsets(client.batches) == [*range(30), 45, 46, 47]
+        assert [batch.sequence for batch in client.batches] == list(range(len(client.batches)))
+        assert sum(batch.lost.events for batch in client.batches) == 15, "only those that did not fit"
+
+
+@virtual_time
+async def test_a_batch_that_is_split_and_taken_by_half_waits_with_the_other_half() -> None:
+    async with ActorSystem() as system:
+        bench = Bench(system, linger=0.5, batch_events=400)
+        await bench.ref
+        client = bench.clients[0]
+        client.room = 1
+        for at in range(400):
+            stream = Stream(f"{at:04}" * 1000, 0, "g", 1)
+            bench.journal.add(Kind.ACKED, bench.journal.clock(), stream, at)
+        await until(lambda: client.room == 0)
+        assert 0 < len(offsets(client.batches)) < 400
+        client.room = 10**9
+        await until(lambda: bench.journal.held == 0)
+        assert offsets(client.batches) == list(range(400))
+
+
+@virtual_time
+async def test_a_drain_waits_for_a_client_that_is_full() -> None:
     async with ActorSystem() as system:
         bench = Bench(system)
         await bench.ref
         client = bench.clients[0]
         client.room = 0
-        bench.add(20)
-        await until(lambda: bench.journal.failed.events == 20)
-        assert bench.journal.held == 0
-        client.room = 10**9
-        await until(lambda: sum(batch.lost.events for batch in client.batches) == 20)
+        bench.add(13)
+        reply = bench.ref.ask(DrainJournal(), block=False)
+        await asyncio.sleep(1.0)
+        assert len(client.sent) == 1
+        client.room = 2
+        await until(lambda: client.room == 0)
+        await asyncio.sleep(1.0)
+        client.room = 1
+        await reply
+        assert offsets(client.batches) == list(range(13))
+        assert [batch.final for batch in client.batches] == [False, False, False, True]
 
 
 def test_an_idle_writer_sends_heartbeats() -> None:
@@ -272,6 +316,20 @@ async def test_an_event_that_cannot_be_encoded_fails_the_writer_and_is_counted_a
         await until(lambda: len(bench.clients) == 2)
         assert bench.journal.held == 0
         await until(lambda: sum(batch.lost.events for batch in bench.clients[1].batches) == 1)
+
+
+async def test_the_batches_behind_one_that_cannot_be_encoded_are_written_by_the_next_life() -> None:
+    async with ActorSystem() as system:
+        bench = Bench(system, linger=3600.0)
+        await bench.ref
+        bench.journal.put_many(
+            [(int(Kind.ACKED), 0.0, STREAM, 2**70 if at == 3 else at, 0, -1, 0.0, 0, 0) for at in range(30)]
+        )
+        await until(lambda: len(bench.clients) == 2)
+        bench.add(10, first=30)
+        await until(lambda: bench.journal.held == 0)
+        assert offsets(bench.clients[1].batches) == list(range(10, 40))
+        assert sum(batch.lost.events for batch in bench.clients[1].batches) == 10
 
 
 class Journalled(Scenario):
