@@ -138,8 +138,9 @@ class Admin(Actor):
         if self._active >= self._proxy.max_admin_requests:
             raise TooManyRequests("max_admin_requests")
         self._active += 1
-        codes = _NOT_CHANGED if isinstance(message, AdminChange) else TRANSIENT_CODES
-        self.start_task(self._serve(partial(super().on_receive, message), self.take_reply(), codes))
+        self.start_task(
+            self._serve(partial(super().on_receive, message), self.take_reply(), _passing(message))
+        )
         return None
 
     async def _serve(
@@ -320,7 +321,8 @@ class Admin(Actor):
 
     @handles(AlterTopic)
     async def _alter_topic(self, wanted: AlterTopic) -> None:
-        await self._change(wanted)
+        for each in admin_groups.one_by_one(wanted):
+            await self._retry(partial(self._change, each), _NOT_CHANGED)
 
     @handles(DeleteTopic)
     async def _delete_topic(self, wanted: DeleteTopic) -> None:
@@ -375,3 +377,10 @@ class Admin(Actor):
             pass
         offsets = await self._kafka.offsets(query.group, query.topic, partitions) if partitions else {}
         return any(offset >= 0 for offset, _ in offsets.values())
+
+
+def _passing(message: AdminRequest[Any]) -> frozenset[int]:
+    """The codes of errors after which a request is handled again."""
+    if isinstance(message, AlterTopic):
+        return frozenset()  # its handler tries the two halves again, each by itself
+    return _NOT_CHANGED if isinstance(message, AdminChange) else TRANSIENT_CODES

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pixy.engine.admin_messages import (
     AdminChange,
     AlterTopic,
@@ -105,8 +107,14 @@ async def _create_in_sandbox(kafka: KafkaAdmin, wanted: CreateTopic) -> None:
         await kafka.change(lambda to: to.create_by_use(topic.name))
 
 
-def _alter(to: TopicChanges, wanted: AlterTopic) -> None:
+def one_by_one(wanted: AlterTopic) -> list[AlterTopic]:
+    """Split a change into those that take one request each, so that one can be tried again without the other."""
     # Partitions first: a refusal of theirs is the likelier one, and then nothing has been changed.
+    parts = [replace(wanted, values={}, defaults=()), replace(wanted, partitions=0)]
+    return [each for each in parts if each.partitions or each.values or each.defaults]
+
+
+def _alter(to: TopicChanges, wanted: AlterTopic) -> None:
     if wanted.partitions:
         to.add_partitions(wanted.topic, wanted.partitions, validate_only=wanted.validate_only)
     if wanted.values or wanted.defaults:
@@ -124,4 +132,4 @@ async def _delete_group(kafka: KafkaAdmin, group: str) -> None:
         raise
 
 
-__all__ = ["change", "describe_group", "members"]
+__all__ = ["change", "describe_group", "members", "one_by_one"]

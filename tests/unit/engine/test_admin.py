@@ -12,6 +12,7 @@ from pixy.config.model import Proxy
 from pixy.engine.admin import Admin, Owners
 from pixy.engine.admin_messages import (
     AdminRequest,
+    AlterTopic,
     Consumers,
     DeleteGroup,
     GetConsumers,
@@ -26,7 +27,7 @@ from pixy.kafka.topics import PartitionInfo
 from pixy.wire.types import TopicPartition
 
 TOPIC = "t"
-NOT_COORDINATOR, REFUSED = 16, 30
+NOT_COORDINATOR, REFUSED, NOT_CONTROLLER = 16, 30, 41
 MEMBER = GroupMember("c", "c-1", ((TOPIC, 0), ("other", 1)))
 
 
@@ -228,5 +229,44 @@ def test_a_group_that_commits_while_its_offsets_are_read_has_no_lag_below_0() ->
         stage.kafka._ask = busy
         found = await stage.ask(GetOffsets("g", TOPIC))
         assert [each.lag for each in found] == [5, 8]
+
+    play(scenario)
+
+
+class FakeChanges:
+    """Stands for :class:`pixy.kafka.topic_changes.TopicChanges`. The controller moves: each kind of request is refused once."""
+
+    def __init__(self) -> None:
+        self.made: list[str] = []
+        self.refused: set[str] = set()
+
+    def _make(self, what: str) -> None:
+        if what not in self.refused:
+            self.refused.add(what)
+            raise error_of(NOT_CONTROLLER)
+        assert what not in self.made, "Kafka refuses to make it twice"
+        self.made.append(what)
+
+    def add_partitions(self, _topic: str, _count: int, *, validate_only: bool) -> None:
+        self._make("partitions")
+
+    def alter_config(self, _topic: str, _values: Any, _defaults: Any, *, validate_only: bool) -> None:
+        self._make("settings")
+
+
+@pytest.mark.parametrize("partitions", [0, 5])
+@pytest.mark.parametrize("values", [{}, {"retention.ms": "1"}])
+def test_partitions_that_were_added_are_not_added_again_when_the_settings_are_refused(
+    partitions: int, values: dict[str, str]
+) -> None:
+    async def scenario(stage: Stage) -> None:
+        changes: Any = FakeChanges()
+
+        async def change(make: Callable[[Any], None]) -> None:
+            make(changes)
+
+        stage.kafka.change = change  # type: ignore[method-assign]
+        await stage.ask(AlterTopic(TOPIC, values, (), partitions))
+        assert changes.made == ["partitions"] * bool(partitions) + ["settings"] * bool(values)
 
     play(scenario)
