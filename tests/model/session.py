@@ -94,6 +94,8 @@ class ModelSession:
         """The subscription: topics and the number of partitions that were known at the time."""
         self._established: set[str] = set()
         """The topics that the group had offsets of before this member joined."""
+        self._first_ids: dict[str, int] = {}
+        """The id that each topic had when its first partition was looked up, since it was subscribed to."""
         self.generation = -1
         self.revoking: tuple[TopicPartition, ...] = ()
         self._revoked: Revoked | None = None
@@ -118,6 +120,7 @@ class ModelSession:
             if wanted and not self.topics:
                 self._established = {topic for topic, _ in self._group.committed}
             self.topics = {topic: self.topics.get(topic, known) for topic, known in wanted.items()}
+            self._first_ids = {topic: first for topic, first in self._first_ids.items() if topic in wanted}
             if wanted:
                 self._group.join(self)
                 return
@@ -334,7 +337,9 @@ class ModelSession:
         committed, metadata = self._group.committed.get(partition, (None, ""))
         established = any(each[0] == topic for each in self._group.committed)
         known = established and (not waiting.first or topic in self._established)
-        added = number >= self.topics.get(topic, number + 1) or known
+        topic_id = self._kafka.topics[topic].id
+        made_since = self._first_ids.setdefault(topic, topic_id) != topic_id
+        added = number >= self.topics.get(topic, number + 1) or known or made_since
         start = resolve_start(
             None if waiting.anew else committed,
             log.start,
@@ -343,7 +348,7 @@ class ModelSession:
             stable=log.stable_end,
         )
         at, epoch = start.position, waiting.epoch
-        self._fetching[partition] = _Fetching(epoch, epoch, at, self._kafka.topics[topic].id, at)
+        self._fetching[partition] = _Fetching(epoch, epoch, at, topic_id, at)
         text = "" if start.base is None else metadata
         return AssignedPartition(topic, number, at, text, epoch, start.new, start.base, log.end)
 

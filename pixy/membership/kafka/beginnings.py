@@ -42,7 +42,7 @@ class Beginnings:
         self._known: dict[str, int] = {}
         """The number of partitions that each topic had when it was subscribed to."""
         self._first_ids: dict[str, uuid.UUID] = {}
-        """The id that each topic had when its first partition was fetched, since it was subscribed to."""
+        """The id that each topic had when its first partition was looked up, since it was subscribed to."""
         self._established: set[str] = set()
         """The topics that the group had offsets of before this member joined."""
         self._unasked: dict[str, int] = {}
@@ -103,11 +103,14 @@ class Beginnings:
         log = found.log
         if differ(self._ids.setdefault(topic, log.topic_id), log.topic_id):
             self.made_again.add(topic)
+        # Whatever the group has committed of it: if the topic goes, its offsets go as well, and only the id is left to tell.
+        made_since = differ(self._first_ids.setdefault(topic, log.topic_id), log.topic_id)
         start = resolve_start(
             None if waiting.oldest else found.committed.offset,
             log.oldest,
             log.end,
             from_oldest=waiting.oldest
+            or made_since
             or self._is_added(partition, waiting, found)
             or self._conf.initial_offset == "oldest",
             stable=log.newest(),
@@ -124,10 +127,7 @@ class Beginnings:
         # In the group's first generation an offset of another partition proves nothing: another member may just have
         # committed its beginning. Unless it was there before this one joined.
         known = not waiting.first or topic in self._established or topic in self._unasked
-        log = found.log
-        return (found.established and known) or differ(
-            self._first_ids.setdefault(topic, log.topic_id), log.topic_id
-        )
+        return found.established and known
 
 
 __all__ = ["Beginnings"]

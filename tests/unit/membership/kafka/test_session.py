@@ -326,6 +326,22 @@ async def test_another_topic_of_the_same_name_begins_at_its_oldest_message(
     await case.session.close((), 10)
 
 
+async def test_a_topic_that_goes_and_is_made_again_begins_at_its_oldest_message_in_a_group_that_had_offsets(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Kafka has deleted the offsets with the topic, so that the group looks like a new one."""
+    case = Case(monkeypatch)
+    case.session._conf.initial_offset = "newest"
+    assert [each.new for each in await case.join()] == [False, False], "the group has offsets"
+    case.step("lost", FULL, OTHER)
+    assert await case.event(Lost) == Lost((FULL, OTHER))
+    new = Found(Log(OTHER_ID, 7, 100, 100), CommittedOffset(None, ""), False)
+    case.lookups.outcomes = {FULL: new, OTHER: new}
+    case.step("assign", FULL, OTHER)
+    assert [each.position for each in (await case.event(Assigned)).partitions] == [7, 7]
+    await case.session.close((), 10)
+
+
 async def test_positions_of_a_topic_that_is_gone_are_not_committed(monkeypatch: pytest.MonkeyPatch) -> None:
     case = Case(monkeypatch)
     await case.join()
