@@ -54,6 +54,13 @@ class FlowControl(Generic[P]):
             for partition in partitions:
                 self._shares.pop(partition, None)
 
+    def resumed(self, partition: P) -> None:
+        """Note that a partition is fetched again, paused or not, and that its owner holds what it held."""
+        with self._lock:
+            share = self._shares.get(partition)
+            if share is not None:
+                share.paused = False
+
     def took(self, partition: P, messages: int, size: int) -> None:
         """Count messages handed to the partition's owner; ``size`` is in bytes."""
         with self._lock:

@@ -322,6 +322,7 @@ class SessionPartitions:
             if fetching.next < log.oldest:
                 self._post(Fetched({}, {partition: (fetching.epoch, log.oldest)}))
             self._restart(partition, fetching, max(fetching.next, log.oldest))
+            self._flow.resumed(partition)
 
     def _begin_anew(self, partitions: Mapping[TopicPartition, uuid.UUID | None]) -> None:
         """Forget partitions whose log is another one now, and begin at its oldest message.

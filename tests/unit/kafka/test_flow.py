@@ -40,3 +40,13 @@ def test_a_single_partition_is_paused_at_twice_its_limit() -> None:
     assert flow.changes() == ([], [])
     flow.took("a", 1, 10)
     assert flow.changes() == (["a"], [])
+
+
+def test_a_full_partition_that_is_fetched_again_is_paused_again() -> None:
+    flow: FlowControl[str] = FlowControl(10, 1000)
+    flow.assigned(["a", "b"])
+    flow.took("a", 10, 100)
+    assert flow.changes() == (["a"], [])
+    flow.resumed("a")
+    flow.resumed("revoked")
+    assert flow.changes() == (["a"], [])

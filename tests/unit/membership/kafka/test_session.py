@@ -381,6 +381,19 @@ async def test_an_offset_out_of_range(
     await case.session.close((), 10)
 
 
+async def test_a_full_partition_that_was_out_of_range_is_paused_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """librdkafka fetches it again, paused or not: while others have room, its whole log would come."""
+    case = Case(monkeypatch)
+    await case.fill()
+    case.lookups.outcomes[FULL] = Found(Log(ID, 0, 100, 100), CommittedOffset(3, ""), True)
+    case.poll(FakeError(OUT_OF_RANGE))
+    await case.until(("restart", (FULL, ROOM)))
+    await case.until(("pause", [FULL]))
+    await case.session.close((), 10)
+
+
 async def test_an_end_above_the_last_message_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
     case = Case(monkeypatch)
     epoch = (await case.join())[0].epoch
