@@ -217,7 +217,7 @@ class ConsumerClient:
             check: called with the coordinator's client and the commits, in the thread that commits.
 
         Raises:
-            PixyError: with ``wait``, the commit or a partition of it was refused.
+            PixyError: with ``wait``, the commit or a partition of it was refused; without, it could not be begun.
         """
         batch = tuple(commits)
         self._settle()
@@ -234,10 +234,15 @@ class ConsumerClient:
             return
         # A daemon thread, unlike an executor's, does not delay the end of the process when the coordinator
         # does not answer.
-        self._under_way = threading.Thread(
+        thread = threading.Thread(
             target=self._commit_aside, args=(batch, member, check), name="kafka-commit", daemon=True
         )
-        self._under_way.start()
+        # At a limit of threads the committer tries again; a last commit needs none.
+        try:
+            thread.start()
+        except RuntimeError as error:
+            raise Unavailable(f"cannot commit now: {error}") from error
+        self._under_way = thread
 
     def _commit_aside(self, batch: tuple[Commit, ...], member: Member, check: Check | None) -> None:
         try:

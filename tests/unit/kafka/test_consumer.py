@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pixy.errors import KafkaError, PixyError
+from pixy.errors import KafkaError, PixyError, Unavailable
 from pixy.kafka import consumer as module
 from pixy.kafka.consumer import Commit, ConsumerClient
 from pixy.wire.types import TopicPartition
@@ -96,6 +96,21 @@ def test_later_calls_come_after_a_commit_in_progress(one: Fixture) -> None:
     one.client.commit(commit(3), wait=False)
     one.client.committed([("t", 4)], 1.0)
     assert one.coordinator.seen == [("commit", 1), ("commit", 2), ("commit", 3), ("committed", 4)]
+
+
+def test_a_commit_whose_thread_cannot_be_started_is_no_obstacle_to_the_last_one(
+    one: Fixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(Unavailable, match="can't start new thread"):
+            one.client.commit(commit(1), wait=False)
+    one.coordinator.answer.set()
+    one.client.commit(commit(2), wait=True)
+    assert one.coordinator.seen == [("commit", 2)]
 
 
 def test_closing_waits_for_a_commit_in_progress(one: Fixture) -> None:
