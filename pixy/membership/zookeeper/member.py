@@ -74,6 +74,8 @@ class GroupMember:
         self._wake = asyncio.Event()
         self._topics: frozenset[str] = frozenset()
         self._established: dict[str, bool] = {}
+        self._unanswered: dict[str, str] = {}
+        """The topics of which Kafka does not tell what a round needs to know, with its reasons."""
         self._subscriptions: Mapping[str, frozenset[str]] = {}
         self._counts: dict[str, int] = {}
         self._wanted: set[TopicPartition] = set()
@@ -189,29 +191,55 @@ class GroupMember:
         await self._claims.tidy(self._wanted)
         missing = self._wanted - self._claims.held
         self._report(missing)
-        if self._announce and not missing:
+        if self._announce and not missing and (self._subscriptions or not self._topics):
             self._announce = False
             self._port.joined()
-        return self._backoff if missing else _REFRESH
+        return self._backoff if missing or self._stale else _REFRESH
 
     async def _share_out(self) -> None:
-        """Register, and compute which partitions are this member's."""
+        """Register, and compute which partitions are this member's.
+
+        A topic of which Kafka does not tell what it must know, such as one that may not be read, holds up no other: a new one
+        is not registered yet, an old one keeps its number of partitions.
+        """
         self._stale = False
-        topics = self._topics
-        self._established = {each: known for each, known in self._established.items() if each in topics}
-        for topic in topics.difference(self._established):
-            self._established[topic] = await self._outlook.has_commits(self._layout.group, topic)
+        problems: dict[str, PixyError] = {}
+        topics = await self._established_of(self._topics, problems)
         if topics:
             self._subscriptions = await self._register(topics)
-        else:
+        elif self._subscriptions or not self._topics:
             await self._registration.remove()
             self._subscriptions = {}
         for topic in topics:
-            count = await self._outlook.count_partitions(topic)
+            try:
+                count = await self._outlook.count_partitions(topic)
+            except PixyError as error:
+                problems[topic] = error
+                continue
             if count is not None:
                 self._counts[topic] = count
+        self._note(problems)
         self._read_at = self._loop.time()
         self._wanted = partitions_of(self._member, self._subscriptions, self._counts)
+
+    async def _established_of(self, topics: frozenset[str], problems: dict[str, PixyError]) -> frozenset[str]:
+        """Look up of which new topics the group has offsets; return those of which that is known."""
+        self._established = {each: known for each, known in self._established.items() if each in topics}
+        for topic in topics.difference(self._established):
+            try:
+                self._established[topic] = await self._outlook.has_commits(self._layout.group, topic)
+            except PixyError as error:
+                problems[topic] = error
+        return topics.intersection(self._established)
+
+    def _note(self, problems: Mapping[str, PixyError]) -> None:
+        """Log each problem once, and have the next round ask again."""
+        self._stale = self._stale or bool(problems)
+        found = {topic: str(error) for topic, error in problems.items()}
+        for topic, problem in found.items():
+            if self._unanswered.get(topic) != problem:
+                logger.warning("group %s: topic %s: %s; trying again", self._layout.group, topic, problem)
+        self._unanswered = found
 
     async def _register(self, topics: frozenset[str]) -> Mapping[str, frozenset[str]]:
         self._orphans.adopt(self._layout.member(self._member))

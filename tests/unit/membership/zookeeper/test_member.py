@@ -284,6 +284,42 @@ def test_added_partitions_are_noticed() -> None:
     play(scenario)
 
 
+def test_a_member_of_whose_only_topic_nothing_is_known_has_not_joined() -> None:
+    async def scenario(world: World) -> None:
+        world.refused.add("t")
+        a = world.start("a")
+        await asyncio.sleep(5)
+        assert not a.log and "/kafka/consumers/g/ids/a" not in world.server.nodes
+        world.refused.clear()
+        await world.settled()
+
+    play(scenario, seeds=5)
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_a_topic_that_may_not_be_read_holds_up_no_other(
+    known: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(world: World) -> None:
+        a = world.start("a", *(["secret", "t"] if known else ["t"]))
+        await world.until(lambda: len(world.consumers) == (6 if known else 4))
+        world.refused.add("secret")
+        a.member.subscribe(frozenset(["secret", "t"]))
+        world.start("b", "t")
+        mine = {"a": [0, 1, 0, 1] if known else [0, 1], "b": [2, 3]}
+        await world.until(lambda: world.shares() == mine, within=60)
+        world.server.delete(world.layout.claim(("t", 0)))
+        await world.until(lambda: ("lose", [0]) in a.log, within=60)
+        await world.until(lambda: world.consumers.get(("t", 0)) == "a", within=60)
+        world.refused.clear()
+        await world.until(lambda: len(world.consumers) == 6, within=60)
+        await world.settled()
+
+    caplog.set_level("WARNING")
+    play(scenario, seeds=5, t=4, secret=2)
+    assert caplog.text.count("topic secret: not authorized") == 5, "once for each member that is refused"
+
+
 def test_the_last_member_removes_the_group() -> None:
     async def scenario(world: World) -> None:
         world.start("a")

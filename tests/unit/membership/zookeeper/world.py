@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import Callable
 
+from pixy.errors import KafkaError
 from pixy.membership.zookeeper.interfaces import Outlook
 from pixy.membership.zookeeper.layout import Layout, encode_member
 from pixy.membership.zookeeper.member import GroupMember
@@ -26,6 +27,8 @@ class World:
         self.layout = Layout("/kafka", "g")
         self.topics = dict(topics)
         self.kafka_members = False
+        self.refused: set[str] = set()
+        """The topics that the members may not read."""
         self.committed: set[str] = set()
         self.begun: dict[TopicPartition, str] = {}
         """Who was the first to consume each partition."""
@@ -86,6 +89,7 @@ class Instance:
 
     async def _count(self, topic: str) -> int | None:
         await asyncio.sleep(self.world.rng.random() * 0.01)
+        self._check(topic)
         return self.world.topics.get(topic)
 
     async def _has_kafka_members(self, _group: str) -> bool:
@@ -93,7 +97,12 @@ class Instance:
 
     async def _has_commits(self, _group: str, topic: str) -> bool:
         await asyncio.sleep(self.world.rng.random() * 0.1)
+        self._check(topic)
         return topic in self.world.committed
+
+    def _check(self, topic: str) -> None:
+        if topic in self.world.refused:
+            raise KafkaError(f"not authorized to access {topic}", 29, "TOPIC_AUTHORIZATION_FAILED")
 
     def joined(self) -> None:
         self.log.append(("joined", []))
