@@ -10,10 +10,20 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from actors import Actor, ActorDeadError, ActorRef, Backoff, Future, Intensity, Supervision, handles
+from actors import (
+    Actor,
+    ActorDeadError,
+    ActorRef,
+    Backoff,
+    Future,
+    Intensity,
+    MailboxFull,
+    Supervision,
+    handles,
+)
 from pixy.config.model import Proxy
 from pixy.engine.admin import Admin, Catalogue
-from pixy.engine.admin_messages import HasCommits, HasMembers
+from pixy.engine.admin_messages import AdminRequest, HasCommits, HasMembers
 from pixy.engine.cluster_messages import (
     DrainCluster,
     GetAdmin,
@@ -47,6 +57,7 @@ from pixy.errors import (
     ShuttingDown,
     StartError,
     TooManyRequests,
+    Unavailable,
 )
 from pixy.kafka import settings
 from pixy.kafka.errors import OUT_OF_BROKERS, unknown_topic
@@ -159,11 +170,17 @@ class Cluster(Actor):
     def _use_zookeeper(self) -> ZooKeeperGroups:
         from pixy.membership.zookeeper.groups import ZooKeeperGroups  # and kazoo, which nobody else needs
 
+        async def ask(question: AdminRequest[bool]) -> bool:
+            try:
+                return await self._admin.ask(question, block=False)
+            except (ActorDeadError, MailboxFull) as error:
+                raise Unavailable(f"the admin does not answer now: {error}") from error
+
         async def has_members(group: str) -> bool:
-            return await self._admin.ask(HasMembers(group), block=False)
+            return await ask(HasMembers(group))
 
         async def has_commits(group: str, topic: str) -> bool:
-            return await self._admin.ask(HasCommits(group, topic), block=False)
+            return await ask(HasCommits(group, topic))
 
         return ZooKeeperGroups(self._proxy, Outlook(self._lookups.partitions, has_members, has_commits))
 

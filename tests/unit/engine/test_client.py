@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from actors import Future, MailboxFull, NoAnswer
+from actors import ActorDeadError, Future, MailboxFull, NoAnswer
 from pixy.config.model import Proxy
 from pixy.engine.actor_refs import ATTEMPTS
 from pixy.engine.client import ClusterClient
+from pixy.engine.cluster import Cluster
 from pixy.engine.cluster_admin import ClusterAdmin
 from pixy.engine.cluster_messages import GetAdmin
 from pixy.errors import TooManyRequests, Unavailable
@@ -55,8 +57,9 @@ async def test_a_group_with_too_many_requests_answers_with_the_original_s_text()
 class Ending:
     """A reference to a cluster, and to its admin, which ends with each request that it has begun with."""
 
-    def __init__(self) -> None:
+    def __init__(self, error: Exception | None = None) -> None:
         self.begun: list[Any] = []
+        self.error = error or NoAnswer("ended")
 
     def ask(self, message: Any, *, block: bool, urgent: bool = False) -> Future[Any]:
         reply: Future[Any] = Future()
@@ -64,7 +67,7 @@ class Ending:
             reply.try_set(self)
         else:
             self.begun.append(message)
-            reply.try_fail(NoAnswer("ended"))
+            reply.try_fail(self.error)
         return reply
 
     def is_alive(self) -> bool:
@@ -88,3 +91,16 @@ async def test_a_change_is_not_asked_for_again_when_the_admin_ends() -> None:
     with pytest.raises(Unavailable, match="try again"):
         await ClusterClient(ending, Proxy(), lambda: False).brokers()
     assert len(ending.begun) == ATTEMPTS, "what changes nothing is asked for again"
+
+
+@pytest.mark.parametrize("error", [NoAnswer("ended"), ActorDeadError("gone"), MailboxFull("full")])
+async def test_an_admin_that_fails_is_no_failure_of_a_member_in_zookeeper(error: Exception) -> None:
+    """Its groups try again after an error of Kafka's; any other ends their membership."""
+    cluster: Any = SimpleNamespace(
+        _admin=Ending(error), _proxy=Proxy(), _lookups=SimpleNamespace(partitions=None)
+    )
+    outlook = Cluster._use_zookeeper(cluster)._outlook
+    with pytest.raises(Unavailable, match=str(error)):
+        await outlook.has_commits("g", "t")
+    with pytest.raises(Unavailable, match=str(error)):
+        await outlook.has_kafka_members("g")
