@@ -30,6 +30,8 @@ from pixy.wire.types import TopicPartition
 
 logger = logging.getLogger("pixy.membership")
 
+_LATEST_REVOKED = 15.0
+"""Seconds until a hand-over begins in the thread, which may be polling, looking a beginning up or committing one."""
 _LEAST_TO_LEAVE = 1.0
 """Seconds for ZooKeeper, however long the last commits took."""
 
@@ -56,12 +58,16 @@ class ZooKeeperSession(FetchingSession):
         outlook: Outlook,
     ) -> None:
         super().__init__(proxy, layout.group, self._deliver, settings.claimed_consumer(proxy, layout.group))
-        self._forward = post
+        self._post_to_group = post
+        self._over = False
+        """Whether the group has been told that this session has failed: no event follows."""
         self._since: dict[TopicPartition, int] = {}
         self._handing_back: tuple[Revoked, asyncio.Future[tuple[Commit, ...]]] | None = None
         """What waits for its release, and the last positions to come."""
         self._left = False
         self._subscribed = True  # poll whenever there is something to fetch
+        # First: without it there is no session that could stop the member, which would remove the registration of the next one.
+        self._thread.start()
         self._member = GroupMember(
             keeper,
             orphans,
@@ -72,7 +78,6 @@ class ZooKeeperSession(FetchingSession):
             proxy.zoo_keeper.session_timeout,
             proxy.consumer.retry_backoff,
         )
-        self._thread.start()
 
     # -- commands, from the loop ------------------------------------------------------------------
 
@@ -119,9 +124,12 @@ class ZooKeeperSession(FetchingSession):
         revoked, drained = Revoked(tuple(partitions)), self._loop.create_future()
         self._handing_back = revoked, drained
         # Through the thread: it may be about to report their assignment.
-        self._command(lambda: self._begin_handing_back(revoked))
+        told: asyncio.Future[None] = self._loop.create_future()
+        self._command(lambda: self._begin_handing_back(revoked, told))
         commits: tuple[Commit, ...] = ()
         try:
+            async with asyncio.timeout(_LATEST_REVOKED):
+                await told  # the group's time to drain begins now
             async with asyncio.timeout(self._conf.drain_timeout + DRAIN_SLACK):
                 commits = await drained
         except TimeoutError:
@@ -160,16 +168,22 @@ class ZooKeeperSession(FetchingSession):
             event = Assigned(held)
         self._forward(event)
 
+    def _forward(self, event: Event) -> None:
+        if not self._over:
+            self._over = isinstance(event, SessionFailed)
+            self._post_to_group(event)
+
     # -- the thread -------------------------------------------------------------------------------
 
     def _add(self, new: list[TopicPartition], old: list[TopicPartition]) -> None:
         self._partitions.add(new, first=True)
         self._partitions.add(old, first=False)
 
-    def _begin_handing_back(self, revoked: Revoked) -> None:
+    def _begin_handing_back(self, revoked: Revoked, told: asyncio.Future[None]) -> None:
         # What has not begun by now must not begin: nobody would end it, and two members would deliver its messages.
         self._commit_finally(self._partitions.stop_waiting(list(revoked.partitions)))
         self._post(revoked)
+        self._loop.call_soon_threadsafe(_settle, told)
 
     def _finish(
         self, partitions: list[TopicPartition], commits: tuple[Commit, ...], finished: asyncio.Future[None]

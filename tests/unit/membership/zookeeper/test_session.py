@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from pixy.kafka.consumer import Commit
 from pixy.kafka.partition_logs import Log
-from pixy.membership import Assigned, Event, Lost, Revoked
+from pixy.membership import Assigned, Event, Lost, Revoked, SessionFailed
 from pixy.membership.kafka import fetching_session
 from pixy.membership.kafka.start_lookups import Found
 from pixy.membership.zookeeper import session as session_module
@@ -27,8 +28,10 @@ ONE, OTHER = (TOPIC, 0), (TOPIC, 1)
 class FakeMember:
     """Claims nothing by itself; the test says what is acquired and handed back."""
 
+    made = 0
+
     def __init__(self, *_: object) -> None:
-        pass
+        FakeMember.made += 1
 
     def is_established(self, _topic: str) -> bool:
         return True
@@ -118,3 +121,63 @@ async def test_a_partition_that_is_handed_back_does_not_begin_again_when_its_top
             ("assign", [OTHER]),
         ]
     await session.close((), 10)
+
+
+async def test_the_time_for_a_hand_over_begins_when_the_group_hears_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The thread may be polling, or committing a beginning. Acks that come in time are committed."""
+    session, events = open_session(monkeypatch)
+    monkeypatch.setattr(session_module, "DRAIN_SLACK", 0.0)
+    consumer: Any = session._client
+    async with asyncio.timeout(30):
+        session.acquire([ONE])
+        assert isinstance(await events.get(), Assigned)
+        polling, go_on = threading.Event(), threading.Event()
+
+        def poll() -> None:
+            polling.set()
+            go_on.wait(30)
+
+        consumer.steps.put(poll)
+        while not polling.is_set():
+            await asyncio.sleep(0.001)
+        session._conf.drain_timeout = 0.0
+        handing_back = asyncio.create_task(session.hand_back([ONE]))
+        await asyncio.sleep(0.05)  # were its time running already, it would be over
+        session._conf.drain_timeout = 20.0
+        go_on.set()
+        revoked = await events.get()
+        assert isinstance(revoked, Revoked)
+        session.release(revoked, [Commit(TOPIC, 0, 5, "")])
+        await handing_back
+        assert ("commit", [Commit(TOPIC, 0, 5, "")]) in consumer.calls
+    await session.close((), 10)
+
+
+async def test_nothing_follows_the_failure_of_the_member(monkeypatch: pytest.MonkeyPatch) -> None:
+    session, events = open_session(monkeypatch)
+    async with asyncio.timeout(30):
+        session.acquire([ONE])
+        assert isinstance(await events.get(), Assigned)
+        session.failed(RuntimeError("on purpose"))
+        assert isinstance(await events.get(), SessionFailed)
+        session.lose([ONE])
+        session.joined()
+        session.failed(RuntimeError("again"))
+        await session.close((), 10)
+    assert events.empty()
+
+
+async def test_a_session_without_a_thread_leaves_no_member_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would go on removing the registration, which is that of the group's next session by then."""
+
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    made = FakeMember.made
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError, match="can't start"):
+            open_session(monkeypatch)
+    assert FakeMember.made == made
