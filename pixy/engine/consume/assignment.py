@@ -8,9 +8,11 @@ from pixy.wire.types import TopicPartition
 
 
 class Assignment:
-    """The part of an owner's state that outlives its restarts. The owner writes it, the group reads it."""
+    """The part of an owner's state that outlives its restarts. The owner writes it and the group reads it; ``released`` is the
+    group's to write.
+    """
 
-    __slots__ = ("lives", "offered_below", "pending", "position", "start")
+    __slots__ = ("lives", "offered_below", "pending", "position", "released", "start")
 
     def __init__(self, start: AssignedPartition) -> None:
         self.start = start
@@ -22,6 +24,8 @@ class Assignment:
         """How many messages are offered and not acknowledged."""
         self.position: Position | None = None
         """The last position; None until it has moved."""
+        self.released = False
+        """Whether the group has taken the last position, or lost the partition: no ack counts any more."""
 
     @property
     def partition(self) -> TopicPartition:

@@ -99,6 +99,8 @@ class GroupConsumer(Actor):
         self._revoking: Revoked | None = None
         self._unreleased: set[TopicPartition] = set()  # those of _revoking that were not assigned again
         self._leaving = False
+        self._closings = 0
+        """Calls of the session's ``close`` that have not returned: one more may come, with further positions."""
         self._leave_error: PixyError | None = None
         self._leave_replies: list[Any] = []
 
@@ -232,7 +234,8 @@ class GroupConsumer(Actor):
         topic = message.partition[0]
         polls = self._subscriptions.get(topic)
         if polls is None or self._leaving:
-            self._refuse(message.polls, ShuttingDown())
+            # Without an error of our own the client asks again, and gets the group's next life.
+            self._refuse(message.polls, self._leave_error or ActorDeadError(f"{self.path} is leaving"))
             return
         polls.put_back(message.polls)
         self._dispatch(topic, polls)
@@ -265,6 +268,7 @@ class GroupConsumer(Actor):
         self._unreleased -= given_up
         if not self._unreleased:
             self._revoking = None
+            self.cancel_timer("release")
         if given_up:
             self._partitions.lose(tuple(given_up))
 
@@ -308,6 +312,7 @@ class GroupConsumer(Actor):
         if revoked is not None:
             self._session.release(revoked, commits)
         if self._leaving or self._subscriptions.failure is not None:
+            self._closings += 1
             closing = self._session.close(commits, _LEAVE_TIMEOUT)
             # Whoever cancels the wait for it: the session goes on closing.
             self.pipe_to_self(
@@ -324,6 +329,7 @@ class GroupConsumer(Actor):
         logger.error("%s: cannot consume: %s", self.path, event.error)
         self._subscriptions.failure = event.error
         self._revoking = None  # nobody waits for the release any more
+        self.cancel_timer("release")
         self._unreleased.clear()
         self._drain(tuple(self._partitions), 0.0)
 
@@ -394,6 +400,9 @@ class GroupConsumer(Actor):
 
     @handles(SessionClosed)
     def _closed(self, _message: SessionClosed) -> None:
+        self._closings = max(0, self._closings - 1)
+        if self._closings:
+            return
         if not self._leaving:
             pause = self._session.failed(self._now(), self.system.rng)
             logger.warning("%s: joins again in %.1f s", self.path, pause)

@@ -78,6 +78,12 @@ class OwnerJournal:
         else:  # an earlier life of the owner offered it
             journal.add(int(Kind.ACKED), journal.clock(), self._stream, offset)
 
+    def not_owned(self, offset: int) -> None:
+        """A client's ack came too late: the partition has been released."""
+        journal = self._journal
+        code = int(Refusal.NOT_OWNED)
+        journal.add(int(Kind.ACK_REFUSED), journal.clock(), self._stream, offset, code=code)
+
     def dropped(self, offer: Offer) -> None:
         """A message was given up after too many retries."""
         self._note(_DROPPED, offer)

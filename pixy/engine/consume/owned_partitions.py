@@ -91,7 +91,8 @@ class OwnedPartitions:
     def serves(self, partition: TopicPartition, epoch: int) -> bool:
         """Whether the partition is still assigned under this epoch, and not draining."""
         owner = self._owners.get(partition)
-        return owner is not None and partition not in self._draining and owner.assignment.epoch == epoch
+        drains = partition in self._draining or partition in self._drained
+        return owner is not None and not drains and owner.assignment.epoch == epoch
 
     def was_released(self, partition: TopicPartition) -> bool:
         """Whether this member had the partition and has released it since, by revocation or loss."""
@@ -168,8 +169,9 @@ class OwnedPartitions:
     def owner_restarted(self, partition: TopicPartition) -> None:
         """Drain the owner's new life too: otherwise the group would wait for ever for the old one."""
         owner = self._owners.get(partition)
-        if owner is not None and partition in self._draining:
-            owner.ref.tell(DrainPartition(self._draining[partition]), urgent=True)
+        if owner is not None and (partition in self._draining or partition in self._drained):
+            # One that has reported already, and waits for others to drain, must offer nothing either.
+            owner.ref.tell(DrainPartition(self._draining.get(partition, 0.0)), urgent=True)
 
     def owner_drained(self, message: PartitionDrained) -> None:
         """Note the last position of a partition."""
@@ -214,6 +216,7 @@ class OwnedPartitions:
             owner = self._owners.pop(partition, None)
             if owner is not None:
                 self._released.add(partition)
+                owner.assignment.released = True
                 # Normal lane: the owner still handles what was sent before.
                 owner.ref.stop(block=False)
 

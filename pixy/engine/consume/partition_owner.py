@@ -32,7 +32,7 @@ from pixy.engine.consume.partition_messages import (
     Unserved,
 )
 from pixy.engine.journal.buffer import Journal
-from pixy.errors import LongPollTimeout, NeverOffered
+from pixy.errors import LongPollTimeout, NeverOffered, PartitionLost
 from pixy.membership import Session
 
 logger = logging.getLogger("pixy.engine")
@@ -136,7 +136,12 @@ class PartitionOwner(Actor):
         return reply
 
     def on_failure(self, *_exc_info: Any) -> None:
-        """Return the requests that were being served: the next life or another partition serves them."""
+        """Return the requests that were being served: the next life or another partition serves them.
+
+        No further ones come: the next life begins after a pause, announces anew what it has, and a request that lies here
+        until then could time out.
+        """
+        self._tell_group(Ready(self._partition, self._assignment.epoch, 0, restarted=True))
         message = self.failed_message
         if type(message) is Serve:
             self._return_polls(tuple(poll for poll in message.polls if not poll.reply.done()))
@@ -192,6 +197,8 @@ class PartitionOwner(Actor):
 
     @handles(Answered)
     def _answered(self, message: Answered) -> None:
+        if self._assignment.released:
+            return  # too late: the group has taken the last position
         if not message.sent:
             if message.life == self._life:  # this life offers the messages of the earlier ones anyway
                 self._take_back(message.offset, message.number)
@@ -223,6 +230,11 @@ class PartitionOwner(Actor):
     def _ack(self, request: Ack) -> None:
         offset = request.offset
         reply = self.take_reply()
+        if self._assignment.released:
+            if self._notes is not None:
+                self._notes.not_owned(offset)
+            reply.try_fail(PartitionLost(self._group, *self._partition))
+            return
         offer = self._book.pending_offer(offset)
         result = self._book.ack(offset)
         if self._notes is not None:

@@ -8,13 +8,21 @@ from typing import Any
 
 import pytest
 
-from actors import ActorDeadError, Backoff, Intensity, Supervision
+from actors import ActorDeadError, Backoff, Future, Intensity, Supervision
 from actors.testing import Crash, Probe, Sim, simulate
 from pixy.config.model import Proxy
 from pixy.engine.consume.group_consumer import GroupConsumer
-from pixy.engine.consume.group_messages import AckMessage, Consume, GroupLeaving, GroupStarted, Leave, Owned
-from pixy.engine.consume.long_polls import Delivery
-from pixy.engine.consume.partition_messages import DrainPartition, Serve
+from pixy.engine.consume.group_messages import (
+    AckMessage,
+    Consume,
+    DrainOverdue,
+    GroupLeaving,
+    GroupStarted,
+    Leave,
+    Owned,
+)
+from pixy.engine.consume.long_polls import Delivery, Poll
+from pixy.engine.consume.partition_messages import DrainPartition, Serve, Unserved
 from pixy.engine.consume.subscriptions import SubscriptionDue
 from pixy.errors import KafkaError, LongPollTimeout, PartitionLost, TooManyRequests, Unavailable
 from pixy.kafka.consumer import Commit
@@ -501,6 +509,111 @@ def test_an_owner_that_fails_does_not_hold_up_the_release_of_the_others() -> Non
         await stage.until(lambda: stage.session.released)
         assert sim.loop.time() - begun < 2.5, "the session waits for drain_timeout and half a second"
         assert offsets(stage.session.released[0]) == {0: 1, 1: 1}, "the failing owner's acks count too"
+
+    run(scenario)
+
+
+def test_the_end_of_a_release_that_was_given_up_does_not_end_a_later_drain() -> None:
+    async def scenario(sim: Sim) -> None:
+        stage = Stage(sim, drain_timeout=2.0, offsets_commit_interval=3600.0)
+        await stage.joined(0, 1)
+        for _ in range(2):
+            await stage.consume()  # holds up the drain
+        stage.session.post(Revoked(((TOPIC, 0), (TOPIC, 1))))
+        await sim.sleep(0.1)
+        stage.session.assign(0, 1, position=5)
+        held = [await stage.consume() for _ in range(2)]
+        await sim.sleep(1.4)
+        leaving = stage.ref.ask(Leave(), block=False)
+        await sim.sleep(1.5)  # the first drain would have ended in this time
+        for each in held:
+            await stage.ack(each)
+        await leaving
+        assert offsets(stage.session.closed) == {0: 6, 1: 6}
+
+    run(scenario)
+
+
+def test_an_ack_that_meets_the_end_of_a_drain_is_either_committed_or_refused() -> None:
+    """The group has taken the last position, but the owner still handles what was sent to it before."""
+
+    async def scenario(sim: Sim) -> None:
+        stage = Stage(sim, drain_timeout=2.0, offsets_commit_interval=3600.0)
+        await stage.joined(0)
+        held = await stage.consume()
+        stage.session.post(Revoked(((TOPIC, 0),)))
+        await sim.sleep(1)
+        acked = stage.ref.ask(AckMessage(TOPIC, 0, held.offset), block=False, urgent=True)
+        stage.ref.notify(DrainOverdue(((TOPIC, 0),)), urgent=True)
+        await stage.until(lambda: stage.session.released)
+        try:
+            await acked
+        except PartitionLost:
+            wanted = 1
+        else:
+            wanted = 2
+        assert offsets(stage.session.released[0]) == {0: wanted}
+        outcomes.add(wanted)
+
+    outcomes: set[int] = set()
+    run(scenario)
+    assert 1 in outcomes, "the ack never came too late"
+
+
+def test_while_a_failing_owner_pauses_the_others_serve_all_requests() -> None:
+    async def scenario(sim: Sim) -> None:
+        stage = Stage(sim, subscription_timeout=3600.0)
+        await stage.joined(0, 1)
+        await sim.sleep(0.1)
+        sim.inject(Crash(path="/g/t.0", times=4))
+        for number in range(4):  # each life fails with the next one, and the pauses grow
+            stage.session.fetched(0, stage.epochs - 1, 10 + number, 1)
+        await sim.sleep(0.01)
+        begun = sim.loop.time()
+        served = [await stage.consume() for _ in range(6)]
+        assert {each.partition for each in served} == {1}
+        assert sim.loop.time() - begun < 0.05
+
+    run(scenario)
+
+
+def test_the_next_session_begins_once_all_calls_of_close_have_returned() -> None:
+    """A session of ZooKeeper that failed may still post a revocation, which ends the drain once more."""
+
+    async def scenario(sim: Sim) -> None:
+        stage = Stage(sim, subscription_timeout=3600.0)
+        await stage.joined(0)
+        failed, over = stage.session, asyncio.Event()
+        calls: list[list[Commit]] = []
+
+        async def close(commits: Iterable[Commit], _timeout: float) -> None:
+            calls.append(list(commits))
+            if len(calls) == 1:
+                await over.wait()
+
+        failed.close = close  # type: ignore[method-assign]
+        failed.post(SessionFailed(REFUSED))
+        await stage.until(lambda: calls)
+        failed.post(Revoked(((TOPIC, 0),)))
+        await sim.sleep(60)
+        assert len(stage.sessions) == 1, "it has not left yet"
+        over.set()
+        await sim.sleep(60)
+        assert len(stage.sessions) == 2
+
+    run(scenario)
+
+
+def test_a_request_that_comes_back_from_an_owner_while_the_group_leaves_is_asked_again() -> None:
+    async def scenario(sim: Sim) -> None:
+        stage = Stage(sim, drain_timeout=5.0)
+        await stage.joined(0)
+        await stage.consume()  # holds up the drain
+        stage.ref._cell.actor.last_topic_expired()
+        reply: Future[Any] = Future()
+        stage.ref.notify(Unserved((TOPIC, 0), (Poll(reply, False, 0.0, 100.0),)), urgent=True)
+        with pytest.raises(ActorDeadError):
+            await reply
 
     run(scenario)
 

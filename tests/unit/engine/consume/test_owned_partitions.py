@@ -111,6 +111,19 @@ def test_an_owner_that_restarts_while_draining_is_told_again() -> None:
     assert member.owners[ONE].messages == [DrainPartition(2.0)] * 2 and not member.owners[TWO].messages
 
 
+def test_an_owner_that_restarts_after_its_report_offers_nothing_while_others_drain() -> None:
+    member = Member(ONE, TWO)
+    member.owned.drain([ONE, TWO], 2.0)
+    member.owned.owner_drained(PartitionDrained(ONE, 1, Position(7)))
+    assert not member.owned.serves(ONE, 1)
+    member.owned.owner_restarted(ONE)
+    assert member.owners[ONE].messages == [DrainPartition(2.0), DrainPartition(0.0)]
+    member.owned.owner_drained(PartitionDrained(ONE, 1, Position(7)))
+    assert not member.drained
+    member.owned.owner_drained(PartitionDrained(TWO, 2, Position(8)))
+    assert member.drained == [[Commit("t", 1, 7, ""), Commit("t", 2, 8, "")]]
+
+
 def test_a_partition_that_returns_is_not_lost_any_more() -> None:
     member = Member(ONE)
     member.owned.lose((ONE,))
