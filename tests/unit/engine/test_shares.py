@@ -104,7 +104,7 @@ async def test_one_caller_leaves_admin_requests_for_others(monkeypatch: pytest.M
     client = ClusterClient(cast(Any, None), proxy, lambda: False)
     answered = asyncio.Event()
 
-    async def unanswered(*_args: object) -> list[int]:
+    async def unanswered(*_args: object, **_options: object) -> list[int]:
         await answered.wait()
         return [1]
 
