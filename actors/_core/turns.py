@@ -28,8 +28,6 @@ from collections.abc import Callable
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
-from actors._core.loops import runs_here
-
 if TYPE_CHECKING:
     from actors._core.cell import Cell
 
@@ -80,6 +78,7 @@ class Turns:
         "_cost",
         "_loop",
         "_shared",
+        "_tells_thread",
         "_turn",
         "_until",
         "gives_way",
@@ -107,6 +106,8 @@ class Turns:
         self.standbys = 0
         """Tasks that stand by for their actors' next coroutine handler, or handle a message; see ``standby``."""
         self._loop, self._clock = loop, clock
+        self._tells_thread = hasattr(loop, "_thread_id")
+        """Whether the loop tells which thread runs it: uvloop does not."""
         self._context = contextvars.Context()
         self._turn = self._run
         self.pending = False
@@ -159,11 +160,8 @@ class Turns:
             whether the caller has to let the loop go on before it looks at the reply.
         """
         loop: Any = self._loop
-        try:  # as loops.runs_here(), without the calls
-            here = loop._thread_id == thread
-        except AttributeError:
-            here = runs_here(loop, thread)
-        if not here:
+        # As loops.runs_here(), without the calls.
+        if not (loop._thread_id == thread if self._tells_thread else asyncio._get_running_loop() is loop):
             return False  # it is another loop's code that awaits
         asker, number, asked = id(asyncio.current_task(loop)), self.number, self._asked
         self._asked = number
