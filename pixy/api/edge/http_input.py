@@ -1,0 +1,319 @@
+"""What arrives on an HTTP connection, bounded: heads, bodies and trailers that have come and are not read yet.
+
+The deadlines of the whole connection are in :mod:`pixy.api.edge.http_protocol`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from http import HTTPStatus
+from typing import Any
+
+from aiohttp import web
+from aiohttp.streams import StreamReader
+from aiohttp.web_protocol import RequestHandler
+
+from pixy.api.edge.acceptor import refusal
+from pixy.api.edge.connections import Slot
+from pixy.api.edge.heads import Heads
+from pixy.api.edge.refusals import Refused
+from pixy.api.edge.trailers import Trailers
+from pixy.api.edge.waiting import Waiting, behind, behind_open
+from pixy.config.model import Connections
+
+_MAX_LINE = 64 * 1024
+_SMALL = 8 * 1024
+"""Bytes of a read that is one usual request."""
+_READ_AHEAD = 32 * 1024
+"""Of a body that nobody reads, no more is taken above twice as many bytes."""
+_BODILESS = frozenset({"GET", "HEAD"})
+"""Methods whose bodies nobody reads."""
+_END = b"\r\n\r\n"
+
+
+class HttpInput(RequestHandler):
+    """The receiving side of a connection.
+
+    Args:
+        server: aiohttp's.
+        refused: told the status, the address and the reason of what is refused before it is a request.
+        slot: its place among all connections.
+        settings: the section ``connections``.
+        heads: counts the bytes of unfinished heads, and of requests that wait.
+    """
+
+    def __init__(
+        self, server: web.Server, refused: Refused, slot: Slot, settings: Connections, heads: Heads
+    ) -> None:
+        super().__init__(
+            server,
+            loop=asyncio.get_running_loop(),
+            access_log=None,  # type: ignore[arg-type]
+            auto_decompress=False,
+            keepalive_timeout=settings.idle_timeout,
+            max_line_size=_MAX_LINE,
+            max_field_size=_MAX_LINE,
+            read_bufsize=_READ_AHEAD,
+        )
+        self.slot = slot
+        self._told = refused
+        self._settings = settings
+        self._heads = heads
+        self._body: StreamReader | None = None
+        """The body of the latest request; its end begins the next head."""
+        self._latest: tuple[Any, Any] = (None, None)
+        """The latest request and its body."""
+        self._trailers: Trailers | None = None
+        """Since the first chunked request."""
+        self.final: tuple[Any, Any] | None = None
+        """The request after which the connection ends, and its body."""
+        self._earlier = b""
+        """The last three bytes that have arrived."""
+        self._beside = 0
+        """Bytes that have come with an open body and are no part of it, such as trailers."""
+        self._head = 0
+        """Bytes of the head that is arriving."""
+        self._unparsed = b""
+        """What has arrived and aiohttp has not parsed yet, behind requests or a body."""
+        self._waiting: Waiting | None = None
+        """While several requests wait."""
+        self._crowded = False
+        """Whether they hold too much for more to be read."""
+        self.held = 0
+        """Bytes counted in ``heads``: all of these."""
+        self._head_timer: asyncio.TimerHandle | None = None
+
+    # -- heads ------------------------------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what has arrived; see :class:`asyncio.Protocol`."""
+        body = self._body
+        between = body is None or body.is_eof()
+        if between and (self._head or len(data) > _SMALL) and self._is_too_large(data):
+            return
+        count, before = self._request_count, 0 if between else body.total_bytes  # type: ignore[union-attr]
+        RequestHandler.data_received(self, data)
+        fresh = self._request_count - count
+        if between and fresh == 1 and not self.held and len(data) <= _SMALL and not self._upgraded:
+            # Nearly all requests: one that came whole, and nothing else. Saves 1.7 us of each.
+            message, body = latest = self._messages[-1]
+            alone = len(self._messages) == 1 and self._trailers is None
+            alone = alone and data.find(_END) + len(_END) + body.total_bytes == len(data)
+            if alone and body.is_eof() and not getattr(message, "chunked", False):
+                self._latest, self._body, self._earlier = latest, body, data[-3:]
+                return
+        self._follow_up(data, fresh, None if between else body, before)
+
+    def _is_too_large(self, data: bytes) -> bool:
+        """Whether a head has become too large with this data; it is refused then."""
+        end = data.find(_END)
+        if self._head + (end if end >= 0 else len(data)) <= self._settings.max_header_bytes:
+            return False
+        self._refuse(
+            HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
+            f"the request's headers are too large, at most {self._settings.max_header_bytes} bytes are read "
+            "(`connections.max_header_bytes`)",
+        )
+        return True
+
+    def _follow_up(self, data: bytes, fresh: int, body: StreamReader | None, before: int) -> None:
+        """Count what was just parsed.
+
+        Args:
+            data: what has arrived.
+            fresh: the number of requests whose heads are whole now.
+            body: the body that was open before, if one was.
+            before: its bytes then.
+        """
+        moved = 0 if body is None else body.total_bytes - before
+        # Without data, aiohttp goes on with what it had left.
+        parsed, earlier = (data, self._earlier) if data else (self._unparsed, b"")
+        if fresh:
+            self._whole()
+        if self._trailers is not None or self._upgraded or (fresh and self._begins_chunked(fresh)):
+            self._follow(data, moved, fresh)
+        self._earlier = data[-3:] if len(data) >= 3 else (self._earlier + data)[-3:]
+        rest = 0 if self._upgraded else self._behind(parsed, earlier, moved, fresh, body)
+        stopped = self._reading_paused or len(self._messages) >= self._max_msg_queue_size
+        self._unparsed = parsed[len(parsed) - rest :] if rest and stopped else b""
+        if self._body is not None and not self._body.is_eof():
+            self._arrives(data, moved, fresh)
+        elif rest and not stopped:
+            self._beside = 0 if self.final is None else self._beside
+            self._part(rest)
+        elif fresh or rest or self.held:
+            self._beside = 0 if self.final is None else self._beside
+            self._count()
+
+    def _behind(
+        self, parsed: bytes, earlier: bytes, moved: int, fresh: int, body: StreamReader | None
+    ) -> int:
+        """The bytes behind the last whole request or body; empty lines between requests do not count."""
+        if fresh:
+            newest = [self._messages[-at] for at in range(fresh, 0, -1)]
+            rest = behind(parsed, earlier, moved, newest)
+        elif body is None:
+            return len(parsed)
+        elif getattr(self._latest[0], "chunked", False):
+            rest = behind_open(parsed, earlier, *self._latest)
+        else:
+            rest = len(parsed) - moved
+        return len(parsed[-rest:].lstrip(b"\r\n")) if rest else 0
+
+    def _whole(self) -> None:
+        """At least one head is whole."""
+        self._latest = self._messages[-1]
+        self._body = self._latest[1]
+        self._beside = self._head = 0
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _part(self, size: int) -> None:
+        """A head goes on."""
+        self._head += size
+        if self._head_timer is None:
+            self._head_timer = self._loop.call_later(self._settings.header_timeout, self._head_is_late)
+        self._count()
+        if self._head > self._settings.max_header_bytes:
+            self._is_too_large(b"")
+
+    def _arrives(self, data: bytes, moved: int, fresh: int) -> None:
+        """A body goes on."""
+        if self._reading_paused and getattr(self._latest[0], "method", "") in _BODILESS:
+            self._unwanted()
+        elif data and not fresh and (self._beside or moved < len(data)):
+            self._aside(len(data), moved)
+        elif fresh or self.held or self._unparsed or len(self._messages) > 1:
+            self._count()
+
+    def _unwanted(self) -> None:
+        """End the connection: it would keep a body that nobody reads for as long as its request takes."""
+        status, text = (
+            HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+            "the body of a request that needs none is too large",
+        )
+        self._tell(status, text)
+        request, transport = self._current_request, self.transport
+        alone = len(self._messages) + (request is not None) == 1
+        if transport is not None and alone and (request is None or not request.writer.output_size):
+            transport.write(refusal(status, text))
+        self.force_close()
+
+    def _count(self) -> None:
+        held, most = self._head + self._beside + len(self._unparsed), self._settings.max_header_bytes
+        if len(self._messages) > 1:
+            self._waiting = self._waiting or Waiting()
+            waiting = self._waiting.size(self._messages)
+            held += waiting
+            self._crowded = waiting > most
+            if self._crowded and not self._buffer_paused:
+                self._pause_reading_for_buffer()
+        elif self._waiting is not None:
+            self._waiting, self._crowded = None, False
+        before, self.held = self.held, held
+        if held != before and not self._heads.change(before, held):
+            self._refuse(
+                HTTPStatus.SERVICE_UNAVAILABLE,
+                "too many unfinished headers, or bytes of requests that wait behind others. Consider increasing "
+                "`connections.max_unfinished_headers`",
+            )
+
+    def _resume_reading_if_drained(self) -> None:
+        """Read on, unless what waits is still too much. aiohttp asks whenever a request begins and few wait."""
+        self._count()
+        if not self._crowded:
+            super()._resume_reading_if_drained()
+            self._count()
+
+    # -- trailers ---------------------------------------------------------------------------------
+
+    def _begins_chunked(self, fresh: int) -> bool:
+        """Whether one of the latest requests has a chunked body; the connection's bodies are followed from then on."""
+        found = any(getattr(self._messages[-at][0], "chunked", False) for at in range(1, fresh + 1))
+        if found:
+            self._trailers = Trailers()
+        return found
+
+    def _follow(self, data: bytes, moved: int, fresh: int) -> None:
+        """Find out whether a request of these is the last one that can be served."""
+        newest = [self._messages[-at] for at in range(fresh, 0, -1)]
+        if self.final is None and self._trailers is not None:
+            self.final = self._trailers.follow(data, self._earlier, moved, newest)
+        if self.final is None and self._upgraded:
+            self.final = self._latest  # aiohttp parses what comes next by itself, where it is not followed
+        if fresh and self._body is not None and not self._body.is_eof():
+            own = behind(data, self._earlier, moved, newest[:-1])
+            self._beside = max(0, own - self._body.total_bytes)
+            self._count()
+        if self.final is not None:
+            last, body = self.final
+            if body.is_eof() and all(message is not last for message, _ in self._messages):
+                self._close = True  # its answer may have promised that the connection stays
+
+    def _aside(self, size: int, moved: int) -> None:
+        """Count what has come with an open body and is no part of it: sizes of chunks, trailers."""
+        if self._reading_paused:
+            self._count()
+            return  # the parser has not seen it yet
+        trailing = self.final is not None or not moved
+        self._beside = max(0, size - moved) + (self._beside if trailing else 0)
+        self._count()
+        most = self._settings.max_header_bytes
+        if trailing and self._beside > most:
+            text = (
+                f"the trailers are too large, at most {most} bytes are read (`connections.max_header_bytes`)"
+            )
+            self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, text)
+
+    def begins(self, message: Any) -> None:
+        """A request begins to be served, and waits no longer."""
+        if self._waiting is not None:
+            self._waiting.forget(message)
+        self._count()
+
+    def _head_is_late(self) -> None:
+        self._head_timer = None
+        if self._reading_paused or self._buffer_paused:  # it is the daemon that does not read on
+            self._part(0)
+            return
+        self._refuse(
+            HTTPStatus.REQUEST_TIMEOUT,
+            f"the request's headers did not arrive within {self._settings.header_timeout:g} s "
+            "(`connections.header_timeout`)",
+        )
+
+    def _refuse(self, status: HTTPStatus, text: str) -> None:
+        """Answer, unless another answer is under way, and end the connection."""
+        transport = self.transport
+        if self._close or transport is None:
+            return
+        waits = self._waiter is not None and not self._waiter.done()
+        idle = waits or not self._request_count  # a request may have been taken and not begun yet
+        self._close = True  # what comes is no longer read
+        if not idle:
+            if self._body is not None and not self._body.is_eof():
+                self._lingering_time = 0.0
+                self._body.set_exception(web.RequestPayloadError(text))
+            return  # it ends after the requests that are in progress
+        self._tell(status, text)
+        transport.write(refusal(status, text))
+        if transport.can_write_eof():
+            # Closing it now would reset it while the client writes, and take the answer away from him.
+            transport.write_eof()
+            self._head_timer = self._loop.call_later(1.0, self.force_close)
+        else:
+            self.force_close()
+
+    def _tell(self, status: int, text: str) -> None:
+        peer = self.transport.get_extra_info("peername") if self.transport is not None else None
+        self._told(status, f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else self.slot.caller, text)
+
+    def _forget(self) -> None:
+        """Nothing of it is held any more."""
+        self._heads.change(self.held, 0)
+        self.held = self._head = self._beside = 0
+        self._unparsed = b""
+
+
+__all__ = ["HttpInput"]

@@ -1,0 +1,83 @@
+"""The bytes of a connection's requests that wait behind the one that is served (pipelining). Pure.
+
+aiohttp goes on reading while a request is served: up to 32 requests with their bodies wait then. A byte budget counts a
+body when its handler reads it, so what waits is counted here, with the heads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any, Final
+
+from pixy.api.edge.trailers import ChunkedBody, end_of_head
+
+_END: Final = b"\r\n\r\n"
+
+
+class Waiting:
+    """Adds those bytes up, looking at each head once."""
+
+    __slots__ = ("_heads",)
+
+    def __init__(self) -> None:
+        self._heads: dict[int, int] = {}
+
+    def size(self, messages: Collection[tuple[Any, Any]]) -> int:
+        """The bytes of requests that wait: their heads, and what has arrived of their bodies.
+
+        Args:
+            messages: aiohttp's message and body of each.
+        """
+        heads, size = self._heads, 0
+        for message, body in messages:
+            head = heads.get(id(message))
+            if head is None:
+                head = heads[id(message)] = head_size(message)
+            size += head + getattr(body, "total_bytes", 0)
+        return size
+
+    def forget(self, message: Any) -> None:
+        """A request waits no longer."""
+        self._heads.pop(id(message), None)
+
+
+def head_size(message: Any) -> int:
+    """The bytes of a parsed head; 0 for one that is malformed, of which aiohttp keeps only the error."""
+    headers = getattr(message, "raw_headers", ())
+    return sum(len(name) + len(value) for name, value in headers) + len(getattr(message, "path", ""))
+
+
+def behind(data: bytes, earlier: bytes, at: int, requests: Sequence[tuple[Any, Any]]) -> int:
+    """How many bytes come after the last of some requests, which may be the beginning of the next one.
+
+    Args:
+        data: what has arrived.
+        earlier: the last three bytes that came before.
+        at: where in ``data`` a body ends that had begun earlier.
+        requests: aiohttp's message and body of each request whose head ``data`` has completed.
+    """
+    for message, body in requests:
+        at = end_of_head(data, earlier, at, getattr(message, "method", ""))
+        if at >= 0:
+            chunked = getattr(message, "chunked", False)
+            at = ChunkedBody().feed(data, at) if chunked else at + body.total_bytes
+        if at < 0:
+            return behind_open(data, earlier, *requests[-1])
+    return max(0, len(data) - at)
+
+
+def behind_open(data: bytes, earlier: bytes, message: Any, body: Any) -> int:
+    """The same after a body that was followed only to its end, or not: no part of a head contains the end of one.
+
+    Args:
+        data: what has arrived.
+        earlier: the last three bytes that came before.
+        message: of the body.
+        body: aiohttp's.
+    """
+    last = (earlier + data).rfind(_END)
+    after = len(data) if last < 0 else len(data) + len(earlier) - last - len(_END)
+    return max(0, after if getattr(message, "chunked", False) else after - body.total_bytes)
+
+
+__all__ = ["Waiting", "behind", "behind_open", "head_size"]

@@ -1,0 +1,233 @@
+"""What a connection may hold behind the request that is served, and how long a head may take there."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from pixy.api.edge import waiting
+from pixy.api.edge.connections import Slot
+from pixy.api.edge.heads import Heads
+from pixy.api.edge.http_protocol import HttpServer
+from pixy.config.model import Connections
+
+GET = b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n"
+PART = b"GET /b HTTP/1.1\r\nHost: a\r\nA: "
+CHUNKED = b"POST /c HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+MOST = Connections().max_header_bytes
+
+
+def post(body: bytes, method: bytes = b"POST") -> bytes:
+    return b"%s /c HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%s" % (method, len(body), body)
+
+
+class Transport:
+    """Notes whether it is read from, and what is written."""
+
+    def __init__(self) -> None:
+        self.reads = True
+        self.closed = False
+        self.written = b""
+
+    def pause_reading(self) -> None:
+        self.reads = False
+
+    def resume_reading(self) -> None:
+        self.reads = True
+
+    def write(self, data: bytes) -> None:
+        self.written += data
+
+    def writelines(self, data: list[bytes]) -> None:
+        self.written += b"".join(data)
+
+    def close(self) -> None:
+        self.closed = True
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def can_write_eof(self) -> bool:
+        return False
+
+    def get_extra_info(self, _name: str, default: Any = None) -> Any:
+        return default
+
+    def abort(self) -> None:
+        self.closed = True
+
+
+class World:
+    """One connection, whose requests are answered once ``go`` has a permit for each; each answer names its body's size."""
+
+    def __init__(self) -> None:
+        self.go = asyncio.Semaphore(0)
+        self.heads = Heads(1 << 25)
+        self.transport = Transport()
+        self.begun: list[str] = []
+        server = HttpServer(self._answer, Connections(), self.heads)
+        self.connection: Any = server.connection(Slot("a", lambda _caller: None))
+        self.connection.connection_made(self.transport)
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        self.begun.append(request.method)
+        await self.go.acquire()
+        return web.Response(text=f"{len(await request.read())} bytes")
+
+    async def feed(self, *pieces: bytes) -> None:
+        """Feed pieces while the connection is read from."""
+        for piece in pieces:
+            if self.transport.reads and not self.transport.closed:
+                self.connection.data_received(piece)
+                await self.settle()
+
+    async def settle(self) -> None:
+        for _ in range(200):
+            await asyncio.sleep(0)
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    made = World()
+    await made.settle()
+    yield made
+    task = made.connection._task_handler
+    made.connection.connection_lost(None)
+    if task is not None:
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+    assert made.heads.held == 0
+
+
+async def test_bodies_that_wait_behind_a_request_are_bounded(world: World) -> None:
+    await world.feed(GET, post(b"x" * 60_000) * 4, *[post(b"x" * 60_000)] * 31)
+    assert not world.transport.reads and len(world.connection._messages) == 4
+    assert MOST < 240_000 < world.heads.held < 250_000
+    world.go.release()
+    await world.settle()
+    assert not world.transport.reads, "what waits is still too much"
+    for _ in range(9):
+        world.go.release()
+    await world.settle()
+    assert world.transport.reads and world.heads.held == 0
+    assert world.transport.written.count(b"60000 bytes") == len(world.begun) - 1 > 1
+
+
+async def test_a_body_that_goes_on_behind_others_counts_too(world: World) -> None:
+    await world.feed(GET, post(b"x" * 40_000), post(b"x" * 40_000), post(b"x" * 100_000)[:100])
+    await world.feed(*[b"x" * 10_000] * 6)
+    assert not world.transport.reads and world.heads.held > MOST
+
+
+async def test_small_requests_in_a_row_wait_as_they_did(world: World) -> None:
+    await world.feed(GET, *[post(b"x" * 100)] * 20)
+    assert world.transport.reads and len(world.connection._messages) == 20
+    for _ in range(21):
+        world.go.release()
+    await world.settle()
+    assert world.transport.written.count(b"100 bytes") == 20 and world.heads.held == 0
+
+
+async def test_a_body_that_nobody_reads_ends_the_connection(world: World) -> None:
+    await world.feed(post(b"x" * 60_000, b"GET"))
+    assert world.transport.reads and world.begun == ["GET"], "a small one is nobody's harm"
+    world.go.release()
+    await world.settle()
+    await world.feed(post(b"x" * 200_000, b"GET"))
+    assert world.transport.closed and b" 413 " in world.transport.written
+
+
+async def test_a_large_body_is_read_whatever_pieces_it_comes_in(world: World) -> None:
+    world.go.release()
+    data = post(b"x" * 900_000)
+    for begin in range(0, len(data), 250_000):
+        await world.feed(data[begin : begin + 250_000])
+    assert b"900000 bytes" in world.transport.written and world.connection._head_timer is None
+    assert world.transport.reads and world.heads.held == 0
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        GET,
+        post(b"x" * 100),
+        post(b"\r\n\r\nx\r\n\r\n"),
+        post(b"x" * 20_000),
+        CHUNKED + b"3\r\nabc\r\n0\r\n\r\n",
+        CHUNKED + b"6\r\n\r\n\r\nab\r\n0\r\n\r\n" + post(b"\r\n\r\n"),
+        GET + post(b"\r\n\r\nx"),
+    ],
+    ids=range(7),
+)
+async def test_a_head_that_begins_behind_a_request_has_a_deadline(world: World, before: bytes) -> None:
+    await world.feed(before)
+    assert world.connection._head_timer is None and not world.connection._head, "there is none"
+    world.go.release()
+    world.go.release()
+    await world.settle()
+    await world.feed(before + PART)
+    assert world.connection._head == len(PART)
+    world.go.release()
+    world.go.release()
+    await world.settle()
+    world.connection._head_timer.cancel()
+    world.connection._head_is_late()
+    assert b" 408 " in world.transport.written and world.transport.closed
+
+
+async def test_a_head_behind_a_body_that_was_paused_counts_and_has_a_deadline(world: World) -> None:
+    data = post(b"x" * 100_000)
+    await world.feed(data[:50_000], data[50_000:] + PART + b"y" * 50_000)
+    assert not world.transport.reads and world.heads.held >= 50_000
+    world.go.release()
+    await world.settle()
+    assert world.transport.reads and world.heads.held == len(PART) + 50_000
+    world.connection._head_timer.cancel()
+    world.connection._head_is_late()
+    assert b" 408 " in world.transport.written
+
+
+async def test_a_head_behind_a_paused_body_may_not_be_too_large_either(world: World) -> None:
+    data = post(b"x" * 100_000)
+    line = b"y" * 50_000 + b"\r\nB: "
+    await world.feed(data[:50_000], data[50_000:] + PART + line * 3)
+    world.go.release()
+    await world.settle()
+    assert world.transport.closed, "after the answer that is under way"
+
+
+async def test_a_head_behind_as_many_requests_as_may_wait_counts_once_there_is_room(world: World) -> None:
+    await world.feed(GET, GET * 32 + PART)
+    assert not world.transport.reads and world.connection._head_timer is None
+    for _ in range(40):
+        world.go.release()
+    await world.settle()
+    await world.settle()
+    assert len(world.begun) == 33 and world.transport.reads
+    assert (
+        world.heads.held == world.connection._head == len(PART) and world.connection._head_timer is not None
+    )
+
+
+async def test_a_head_that_the_daemon_does_not_read_is_not_late(world: World) -> None:
+    await world.feed(GET, post(b"x" * 60_000), post(b"x" * 60_000), post(b"x" * 60_000) + PART)
+    assert not world.transport.reads and world.connection._head == len(PART)
+    world.connection._head_timer.cancel()
+    world.connection._head_is_late()
+    assert not world.connection._close and world.connection._head_timer is not None
+
+
+async def test_each_head_that_waits_is_looked_at_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[Any] = []
+    size = waiting.head_size
+    monkeypatch.setattr(waiting, "head_size", lambda message: looked.append(message) or size(message))
+    await world.feed(GET, GET * 30)
+    for _ in range(31):
+        world.go.release()
+    await world.settle()
+    assert len(world.begun) == 31 and len(looked) == 30
