@@ -268,7 +268,6 @@ class GroupConsumer(Actor):
         self._unreleased -= given_up
         if not self._unreleased:
             self._revoking = None
-            self.cancel_timer("release")
         if given_up:
             self._partitions.lose(tuple(given_up))
 
@@ -329,7 +328,6 @@ class GroupConsumer(Actor):
         logger.error("%s: cannot consume: %s", self.path, event.error)
         self._subscriptions.failure = event.error
         self._revoking = None  # nobody waits for the release any more
-        self.cancel_timer("release")
         self._unreleased.clear()
         self._drain(tuple(self._partitions), 0.0)
 

@@ -222,10 +222,13 @@ async def test_a_batch_that_is_split_and_taken_by_half_waits_with_the_other_half
         bench = Bench(system, linger=0.5, batch_events=400)
         await bench.ref
         client = bench.clients[0]
-        client.room = 1
+        client.room = 0
         for at in range(400):
             stream = Stream(f"{at:04}" * 1000, 0, "g", 1)
             bench.journal.add(Kind.ACKED, bench.journal.clock(), stream, at)
+        await asyncio.sleep(1.0)
+        assert not offsets(client.batches)
+        client.room = 1
         await until(lambda: client.room == 0)
         assert 0 < len(offsets(client.batches)) < 400
         client.room = 10**9
