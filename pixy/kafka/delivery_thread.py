@@ -27,7 +27,7 @@ from pixy.kafka.errors import INCURABLE_CODES, translate
 from pixy.kafka.library_calls import send_one
 from pixy.kafka.producer_messages import Bulk, Landed, Message, Report
 from pixy.kafka.retired_producers import RetiredProducers
-from pixy.kafka.returned_messages import ReturnedMessages
+from pixy.kafka.returned_messages import GateOf, ReturnedMessages
 from pixy.kafka.settings import Settings
 
 logger = logging.getLogger("pixy.kafka")
@@ -56,6 +56,8 @@ _SOUND = 60.0
 
 Probe = tuple[str, int, int | None]
 """See :meth:`pixy.kafka.gated_sender.GatedSender.landed`."""
+Busy = Sequence[tuple[str, int]]
+"""Partitions of topics."""
 
 
 class DeliveryThread:
@@ -66,7 +68,9 @@ class DeliveryThread:
         landed: called on the loop with reports, and with the results of probes.
         failed: called on the loop with an error of the thread itself, which has ended.
         fatal: called on the loop with a fatal error of the producer (confluent-kafka's): call :meth:`replace`.
-        replaced: called on the loop when :meth:`replace` is done.
+        replaced: called on the loop when :meth:`replace` is done, with the partitions to which one message is on its way, alone.
+            Their results come as those of probes.
+        gate_of: see :class:`pixy.kafka.returned_messages.ReturnedMessages`; called in the thread.
         stamp: set each message's ``timestamp`` before its report is delivered.
 
     Attributes:
@@ -83,7 +87,8 @@ class DeliveryThread:
         landed: Callable[[list[Report], Sequence[Probe]], None],
         failed: Callable[[Exception], None],
         fatal: Callable[[LibraryError], None],
-        replaced: Callable[[], None],
+        replaced: Callable[[Busy], None],
+        gate_of: GateOf,
         *,
         stamp: bool,
     ) -> None:
@@ -104,7 +109,8 @@ class DeliveryThread:
         self._cause: LibraryError | None = None
         self._fatal_errors, self._fatal_at = 0, -math.inf
         self.producer = self._new()
-        self._returned = ReturnedMessages(self._produce, settings.get("message.timeout.ms", 300_000) / 1000)
+        patience = settings.get("message.timeout.ms", 300_000) / 1000
+        self._returned = ReturnedMessages(self._produce, patience, gate_of, self.probes)
         self.adopt = self._returned.adopt
         self._retired = RetiredProducers()
         self._thread = threading.Thread(target=self._run, name="kafka-producer", daemon=True)
@@ -258,7 +264,7 @@ class DeliveryThread:
         # What a replaced producer gives back late is sent again, behind the rest.
         self._returned.hold(fatal=True)
         self._retired.poll()
-        self._returned.release()
+        self._returned.release_late()
         self._hand_over()
 
     def _replace(self) -> None:
@@ -274,7 +280,7 @@ class DeliveryThread:
         self._replacing = False
         self._returned.release()
         self._retired.add(old)
-        self._call(self._on_replaced)
+        self._call(self._on_replaced, self._returned.busy())
 
     def _pause(self) -> None:
         """Wait, if fatal errors come in a row. Who waits for a message hears at once of an error that will not pass."""
@@ -354,4 +360,4 @@ class DeliveryThread:
             self._loop.call_soon_threadsafe(what, *args)
 
 
-__all__ = ["DeliveryThread", "Probe"]
+__all__ = ["Busy", "DeliveryThread", "Probe"]

@@ -77,17 +77,20 @@ class GatedSender:
         if partitions and topic not in self._topics:
             self._topics[topic] = TopicGates(partitions, hashing=self._hashing)
 
-    def shut_again(self, topics: Mapping[str, Sequence[int]]) -> None:
+    def shut_again(self, topics: Mapping[str, Sequence[int]], busy: Sequence[tuple[str, int]] = ()) -> None:
         """Close all gates: there is a new producer.
 
         Args:
             topics: as the arguments of :meth:`shut`.
+            busy: partitions to which a message is on its way already: as if it were a probe, :meth:`landed` gets its result.
         """
         for topic, partitions in topics.items():
-            if topic in self._topics and partitions:
-                self._topics[topic].shut(partitions)
-            else:
-                self.shut(topic, partitions)
+            self.shut(topic, partitions)
+            gates = self._topics.get(topic)
+            if gates is not None and partitions:
+                taken = {partition for name, partition in busy if name == topic}
+                for partition in gates.shut(partitions, taken):
+                    self._release(topic, partition)
 
     def forget(self, topic: str) -> None:
         """Remove the gates of a topic, unless they hold messages."""
@@ -202,6 +205,7 @@ class GatedSender:
                 self._fail(sending, error)
             self._let_go(sending)
             if is_probe:
+                gates.sent(partition)
                 return
         self._loop.call_soon(self._release, topic, partition)
 

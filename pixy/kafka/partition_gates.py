@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
 from typing import Final, Generic, TypeVar
 
@@ -33,12 +33,41 @@ def _hashed(key: bytes, partitions: int) -> int:
     return fnv1a_partition(key, partitions)
 
 
+def gate_of(key: bytes | None, partition: int, partitions: Sequence[int], *, hashing: bool) -> int | None:
+    """Return which gate is before the messages that come after one and go to the same partition.
+
+    Args:
+        key: of the message.
+        partition: where it went, or was to go; -1 if librdkafka chooses.
+        partitions: as :class:`TopicGates` has them.
+        hashing: as there.
+
+    Returns:
+        The gate's partition. None if there is none, because the partition of such messages is not predicted, or otherwise.
+    """
+    if key is None or not hashing:
+        return partition if partition >= 0 else None
+    if len(key) > _LONGEST_KEY:
+        return None
+    predicted = _hashed(key, partitions[-1] + 1)
+    return predicted if partition in (-1, predicted) else None
+
+
 class _Gate(Generic[T]):
-    __slots__ = ("held", "proved")
+    """A gate with a probe on its way, or with messages that it holds.
+
+    Attributes:
+        proved: whether its probe has an offset.
+        under_way: whether its probe is on its way.
+        foreign: whether that is a message which a new producer sends again; see :meth:`TopicGates.shut`.
+    """
+
+    __slots__ = ("foreign", "held", "proved", "under_way")
 
     def __init__(self) -> None:
         self.held: deque[T] = deque()
-        self.proved = False
+        self.under_way = True
+        self.proved = self.foreign = False
 
 
 class TopicGates(Generic[T]):
@@ -96,17 +125,25 @@ class TopicGates(Generic[T]):
                 return False
         return True
 
-    def shut(self, partitions: Sequence[int]) -> None:
-        """Close all gates again: nothing proves that the leaders know the new producer.
+    def shut(self, partitions: Sequence[int], busy: Collection[int] = ()) -> list[int]:
+        """Close all gates again: nothing proves that the leaders know the new producer, and no earlier probe is on its way.
 
         Args:
             partitions: those that have a leader, sorted, at least one.
+            busy: partitions to which a message is on its way that the producer before had; its result is a probe's.
+
+        Returns:
+            The partitions for which to call :meth:`next`.
         """
         self._partitions = tuple(partitions)
         self._count = partitions[-1] + 1
+        for partition in busy:
+            self._probing.setdefault(partition, _Gate())
         self.closed = {*partitions, *self._probing}
-        for gate in self._probing.values():
+        for partition, gate in self._probing.items():
             gate.proved = False
+            gate.under_way = gate.foreign = partition in busy
+        return [partition for partition in self._probing if partition not in busy]
 
     def admit(self, partition: int) -> bool:
         """Whether a message may be sent to a closed partition, as its probe; else it must be held."""
@@ -137,11 +174,14 @@ class TopicGates(Generic[T]):
         """
         if actual is not None and actual != partition:
             # The topic has grown, and keys go elsewhere than predicted: let everything pass.
-            for gate in self._probing.values():
-                gate.proved = True
+            self._probing[partition].foreign = False
+            passing = [each for each, gate in self._probing.items() if not gate.foreign]
+            for each in passing:
+                self._probing[each].proved = True
             self.closed.intersection_update(self._probing)
-            return list(self._probing)
-        self._probing[partition].proved = actual is not None
+            return passing
+        gate = self._probing[partition]
+        gate.proved, gate.under_way, gate.foreign = actual is not None, False, False
         return [partition]
 
     def next(self, partition: int) -> tuple[T, bool] | None:
@@ -151,7 +191,7 @@ class TopicGates(Generic[T]):
             (message, whether it is a probe): after a probe, wait for :meth:`landed`. None if none is left.
         """
         gate = self._probing.get(partition)
-        if gate is None:
+        if gate is None or (gate.under_way and not gate.proved):
             return None
         if gate.held:
             return gate.held.popleft(), not gate.proved
@@ -159,6 +199,10 @@ class TopicGates(Generic[T]):
             self.closed.discard(partition)
         del self._probing[partition]
         return None
+
+    def sent(self, partition: int) -> None:
+        """Note that the probe which :meth:`next` returned is on its way."""
+        self._probing[partition].under_way = True
 
     def put_back(self, partition: int, message: T) -> None:
         """Undo :meth:`next`."""

@@ -16,10 +16,11 @@ from confluent_kafka import KafkaError as LibraryError, KafkaException
 
 from pixy.errors import KafkaError
 from pixy.kafka.brokers import LIMIT, Brokers
-from pixy.kafka.delivery_thread import DeliveryThread, Probe
+from pixy.kafka.delivery_thread import Busy, DeliveryThread, Probe
 from pixy.kafka.errors import INCURABLE_CODES, translate
 from pixy.kafka.gated_sender import GatedSender, Sending
 from pixy.kafka.library_calls import list_topics, send_one, send_together
+from pixy.kafka.partition_gates import gate_of
 from pixy.kafka.producer_messages import Bulk, Landed, Message, Outgoing, Report, by_partition
 from pixy.kafka.remade_topics import LOOK_EVERY, RemadeTopics
 from pixy.kafka.settings import Settings
@@ -56,10 +57,12 @@ class ProducerClient:
         self._loop = asyncio.get_running_loop()
         self._deliver = deliver
         self._outstanding = 0
+        self._partitions: dict[str, Sequence[int]] = {}
+        self._hashing = str(settings.get("partitioner", "")).startswith("fnv1a")
         self._max_bytes = int(settings["queue.buffering.max.kbytes"]) * 1024
         self._idempotent = bool(settings.get("enable.idempotence"))
         self._thread = DeliveryThread(
-            settings, self._landed, failed, self._fatal, self._replaced, stamp=stamp
+            settings, self._landed, failed, self._fatal, self._replaced, self._gate_of, stamp=stamp
         )
         self.send_again, self.bulk_landed = self._thread.send_again, self._thread.bulk_landed
         self._report = self._thread.report
@@ -71,11 +74,10 @@ class ProducerClient:
             self._thread.probes,
             max_bytes=self._max_bytes,
             timeout=timeout,
-            hashing=str(settings.get("partitioner", "")).startswith("fnv1a"),
+            hashing=self._hashing,
         )
         self._brokers = Brokers(settings, patience=2 * LIMIT, keep=1)
         self._remade = RemadeTopics(timeout)
-        self._partitions: dict[str, Sequence[int]] = {}
         self._replacing = self._closed = False
         self._refusal: LibraryError | None = None  # what every message gets while the producer is replaced
         self._looking: asyncio.Task[None] | None = None
@@ -328,6 +330,11 @@ class ProducerClient:
         self._thread.adopt(topic, item, partition, landed)
         self._loop.call_soon(self._replace)  # once the batch is through
 
+    def _gate_of(self, topic: str, key: bytes | None, partition: int) -> int | None:
+        """Called in the producer's thread."""
+        partitions = self._partitions.get(topic)
+        return None if not partitions else gate_of(key, partition, partitions, hashing=self._hashing)
+
     def _fatal(self, error: LibraryError) -> None:
         if error.code() in INCURABLE_CODES:
             self._refusal = error
@@ -338,12 +345,12 @@ class ProducerClient:
             self._replacing = True
             self._thread.replace()
 
-    def _replaced(self) -> None:
+    def _replaced(self, busy: Busy) -> None:
         """Nothing has proved yet that the leaders know the new producer."""
-        self._gated.shut_again(self._partitions)
+        self._replacing, self._refusal = False, None
+        self._gated.shut_again(self._partitions, busy)
         self._remade.renewed()
         self._look_soon()
-        self._replacing, self._refusal = False, None
 
     # -- topics that are made again -----------------------------------------------------------------
 

@@ -10,6 +10,10 @@ And messages that were taken back from a producer: the one that replaces it send
 sends to the wrong brokers, or because Kafka accepts no more of its sequence numbers, its fatal error. Then the first requests come back
 with that error, those behind them are queued again, and the queue comes back at once. So what fails goes first, and then what came back
 last.
+
+No leader knows the new producer. So of the messages that have a gate (:mod:`pixy.kafka.partition_gates`) one goes ahead to each partition,
+alone, and the others follow when it has an offset. Meanwhile the gate is shut for new messages. Where new messages pass without a gate, all
+are sent at once.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter, deque
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
@@ -33,11 +38,17 @@ to be expected.
 """
 _TAKEN_BACK = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
 
+_SENT, _FAILED, _NO_ROOM = range(3)
+"""What becomes of a message that is handed to librdkafka."""
+
 
 class Produce(Protocol):
     """Hands a message to librdkafka; see ``ProducerClient``. Raises BufferError and KafkaException."""
 
     def __call__(self, topic: str, item: Message, partition: int, report: Landed) -> None: ...
+
+
+GateOf = Callable[[str, bytes | None, int], int | None]
 
 
 class _History(NamedTuple):
@@ -59,17 +70,46 @@ class _Returned(NamedTuple):
     history: _History
 
 
+class _Lane:
+    """The messages of one partition that a new producer sends.
+
+    Attributes:
+        rest: what waits, in order.
+        probing: whether one message is on its way, alone.
+        proved: whether a message has an offset, so that the rest may follow.
+        announced: whether the loop waits for the result.
+    """
+
+    __slots__ = ("announced", "probing", "proved", "rest")
+
+    def __init__(self) -> None:
+        self.rest: deque[_Returned] = deque()
+        self.probing = self.proved = self.announced = False
+
+
 class ReturnedMessages:
     """Sends messages again. All methods but :meth:`adopt` are called in the producer's thread.
 
     Args:
         produce: hands a message to librdkafka.
         patience: seconds after which a message that came back is not sent once more to a new producer.
+        gate_of: returns the gate of a topic's key and partition; see :func:`pixy.kafka.partition_gates.gate_of`.
+        probes: gets the result of each partition that :meth:`busy` has named; see
+            :meth:`pixy.kafka.gated_sender.GatedSender.landed`.
     """
 
-    def __init__(self, produce: Produce, patience: float = 300.0) -> None:
+    def __init__(
+        self,
+        produce: Produce,
+        patience: float = 300.0,
+        gate_of: GateOf = lambda *_: None,
+        probes: list[tuple[str, int, int | None]] | None = None,
+    ) -> None:
         self._produce = produce
         self._patience = patience
+        self._gate_of = gate_of
+        self._probes = [] if probes is None else probes
+        self._lanes: dict[tuple[str, int], _Lane] = {}
         # librdkafka's queue is full, or its producer is being replaced.
         self._waiting: deque[_Returned] = deque()
         self._adopted: deque[_Returned] = deque()
@@ -83,6 +123,7 @@ class ReturnedMessages:
     def __len__(self) -> int:
         """The number of messages that wait: for room in librdkafka's queue, or for its new producer."""
         here = len(self._waiting) + len(self._adopted) + len(self._failed) + len(self._taken)
+        here += sum(len(lane.rest) for lane in self._lanes.values())
         return here + sum(map(len, self._rounds))
 
     @property
@@ -171,13 +212,40 @@ class ReturnedMessages:
     def release(self) -> None:
         """Send what waits, to the new producer, in order. What waits for too long fails."""
         self._gather()
-        now = time.monotonic()
-        late = [returned for returned in self._waiting if returned.history.deadline <= now]
-        if late:
-            self._waiting = deque(each for each in self._waiting if each.history.deadline > now)
-            for returned in late:
-                returned.landed(KafkaError(KafkaError._MSG_TIMED_OUT), returned.message)
+        self._sort()
         self.send()
+
+    def _sort(self) -> None:
+        """Put the messages of partitions that have gates aside: one goes ahead to each."""
+        places = []
+        at_once: set[tuple[str, int | None]] = set()
+        for item, message, _, _ in self._waiting:
+            topic, partition = message.topic(), message.partition()
+            gate = self._gate_of(topic, item.key, -1 if partition is None else partition)
+            places.append((topic, gate))
+            if gate is None:
+                at_once.add((topic, partition))
+        unsorted, self._waiting = self._waiting, deque()
+        for returned, (topic, gate) in zip(unsorted, places, strict=True):
+            if gate is None or (topic, gate) in at_once:
+                self._waiting.append(returned)
+            else:
+                self._lanes.setdefault((topic, gate), _Lane()).rest.append(returned)
+
+    def release_late(self) -> None:
+        """Send what the producer before the present one gave back, behind what the present one has."""
+        self.next_round()
+        self._waiting.extend(self._failed)
+        while self._rounds:
+            self._waiting.extend(self._rounds.pop())
+        self._failed, self._held, self._fatal = [], False, False
+        self.send()
+
+    def busy(self) -> list[tuple[str, int]]:
+        """Return the partitions to which one message alone is on its way. Their results will be in ``probes``."""
+        for lane in self._lanes.values():
+            lane.announced = True
+        return list(self._lanes)
 
     def _gather(self) -> None:
         """Put what waits into the order in which it was sent: what still waited to be sent is last."""
@@ -185,30 +253,87 @@ class ReturnedMessages:
         gathered = deque(self._failed)
         while self._rounds:
             gathered.extend(self._rounds.pop())
+        for lane in self._lanes.values():
+            gathered.extend(lane.rest)
         gathered.extend(self._waiting)
         while self._adopted:
             gathered.append(self._adopted.popleft())
-        self._waiting, self._failed = gathered, []
+        self._waiting, self._failed, self._lanes = gathered, [], {}
         self._held = self._fatal = False
 
     def send(self) -> None:
         """Send what waits, in order, as far as there is room."""
-        waiting = self._waiting
-        while waiting and not self._held:
-            item, message, landed, history = waiting[0]
-            # A producer that has not learned of the topic yet gives its messages back without a partition.
-            partition = -1 if message.partition() is None else message.partition()
-            try:
-                self._produce(message.topic(), item, partition, partial(self._landed, item, landed, history))
-            except BufferError:
+        if not self._send_all(self._waiting):
+            return
+        for key, lane in tuple(self._lanes.items()):
+            if self._held or not self._advance(key, lane):
                 return
-            except KafkaException as error:
-                if error.args[0].code() == KafkaError._FATAL:
-                    return  # the next poll says so
-                landed(error.args[0], message)
-            except (TypeError, ValueError) as error:
-                landed(KafkaError(KafkaError._INVALID_ARG, str(error)), message)
+
+    def _send_all(self, waiting: deque[_Returned]) -> bool:
+        """Return whether all messages could be handed over."""
+        while waiting:
+            item, _, landed, history = waiting[0]
+            if self._held or self._hand(waiting[0], partial(self._landed, item, landed, history)) == _NO_ROOM:
+                return False
             waiting.popleft()
+        return True
+
+    def _advance(self, key: tuple[str, int], lane: _Lane) -> bool:
+        """Send the messages of a partition that may be sent now. Return whether there was room."""
+        if lane.proved and not self._send_all(lane.rest):
+            return False
+        while lane.rest and not lane.probing:
+            result = self._hand(lane.rest[0], partial(self._probed, key, lane, lane.rest[0]))
+            if result == _NO_ROOM:
+                return False
+            lane.rest.popleft()
+            lane.probing = result == _SENT
+        if not lane.probing:
+            self._end(key, lane)
+        return True
+
+    def _hand(self, returned: _Returned, report: Landed) -> int:
+        item, message, landed, history = returned
+        if history.deadline <= time.monotonic():
+            landed(KafkaError(KafkaError._MSG_TIMED_OUT), message)
+            return _FAILED
+        # A producer that has not learned of the topic yet gives its messages back without a partition.
+        partition = -1 if message.partition() is None else message.partition()
+        try:
+            self._produce(message.topic(), item, partition, report)
+        except BufferError:
+            return _NO_ROOM
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError._FATAL:
+                return _NO_ROOM  # the next poll says so
+            landed(error.args[0], message)
+            return _FAILED
+        except (TypeError, ValueError) as error:
+            landed(KafkaError(KafkaError._INVALID_ARG, str(error)), message)
+            return _FAILED
+        return _SENT
+
+    def _probed(
+        self, key: tuple[str, int], lane: _Lane, returned: _Returned, error: Any, message: Any
+    ) -> None:
+        """Note the result of the message that went ahead."""
+        lane.probing = False
+        item, _, landed, history = returned
+        if error is None and message.offset() is None and history.returns < MOST_RETURNS:
+            history = history._replace(returns=history.returns + 1)
+            self._counts[message.topic()] += 1
+            waiting = self._failed if self._held else lane.rest
+            waiting.insert(len(waiting) if self._held else 0, returned._replace(history=history))
+        else:
+            lane.proved = error is None and message.offset() is not None
+            self._landed(item, landed, history, error, message)
+        if not self._held and self._lanes.get(key) is lane:
+            self.send()
+
+    def _end(self, key: tuple[str, int], lane: _Lane) -> None:
+        del self._lanes[key]
+        if lane.announced:
+            self._probes.append((*key, key[1] if lane.proved else None))
 
     def give_up(self, error: Any = None) -> None:
         """Report an error for what still waits.

@@ -14,6 +14,7 @@ from tests.chaos.new_topics import Record, change_leaders, elect, leaders, read
 from tests.integration.restv1.support import BINARY_V2, ask, b64, fetch
 from tests.kafka.cluster import Cluster
 from tests.support import Daemon, eventually, make_config, serving
+from tests.unit.kafka.fatal_errors import make_fatal
 
 PARTITIONS = 3
 
@@ -105,7 +106,10 @@ async def test_messages_for_a_topic_that_is_made_again_are_written(kafka3: Clust
 async def test_a_producer_is_replaced_under_load_and_nothing_is_lost_doubled_or_disordered(
     kafka3: Cluster, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Five times while 200 callers write: what is queued moves to the new producer, what is in flight is waited for."""
+    """Five times while 200 callers write: what is queued moves to the new producer, what is in flight is waited for.
+
+    Every second time because of a fatal error, which costs the cluster's other actors nothing.
+    """
     await asyncio.to_thread(kafka3.create_topic, name, PARTITIONS)
     answers: dict[bytes, tuple[int, int]] = {}
     async with serving(make_config(kafka3.bootstrap())) as daemon:
@@ -127,13 +131,17 @@ async def test_a_producer_is_replaced_under_load_and_nothing_is_lost_doubled_or_
                 answers.update(zip(values, written, strict=True))  # type: ignore[arg-type]
 
         callers = [asyncio.create_task(caller(number)) for number in range(200)]
-        for _ in range(5):
+        for number in range(5):
             old, count = client._thread.producer, len(answers)
-            client._replace()
+            if number % 2:
+                make_fatal(old)
+            else:
+                client._replace()
             await eventually(lambda was=old: different(client, was))
             await eventually(lambda count=count: more(answers, count + 1000))
         done.set()
         await asyncio.gather(*callers)
+        assert cluster_actor(daemon)._client is client, "the cluster goes on, with its groups and instances"
     logs = await asyncio.to_thread(read, kafka3, [TopicPartition(name, at) for at in range(PARTITIONS)])
     assert {value: (part, at) for part, log in enumerate(logs) for at, value in enumerate(log)} == answers
     assert sum(map(len, logs)) == len(answers), "each once"

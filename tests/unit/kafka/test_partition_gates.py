@@ -275,6 +275,49 @@ async def test_held_messages_of_a_gate_that_was_proved_begin_with_a_probe_for_a_
     assert bench.sent == [b"a", b"b", b"c", b"d"]
 
 
+async def test_new_messages_wait_for_those_that_a_new_producer_sends_again_and_others_do_not() -> None:
+    bench = Bench((0, 1))
+    for partition in (0, 1):
+        bench.put(b"first", partition)
+        bench.land(partition, partition)
+    bench.sender.shut("t", (0, 1))
+    bench.sender.shut_again({"t": (0, 1)}, [("t", 0), ("u", 1)])
+    for value in (b"a", b"b"):
+        bench.put(value)
+    bench.put(b"z", 1)
+    assert bench.sent[2:] == [b"z"]
+    bench.sender.landed("t", 0, 0)
+    assert bench.sent[2:] == [b"z", b"a", b"b"]
+
+
+async def test_a_held_message_does_not_go_beside_one_that_a_new_producer_sends_again() -> None:
+    """The sender, which had no room, tries again while that one is on its way."""
+    bench = Bench()
+    for value in (b"a", b"b", b"c"):
+        bench.put(value)
+    bench.library.room = 0
+    bench.land(0, error=KafkaError(KafkaError._PURGE_QUEUE))  # taken back: it is sent again
+    bench.library.room = 10
+    bench.sender.shut_again({"t": (0,)}, [("t", 0)])
+    bench.sender._release("t", 0)
+    assert bench.sent == [b"a"]
+    bench.sender.landed("t", 0, 0)
+    assert bench.sent == [b"a", b"b", b"c"]
+
+
+async def test_a_key_that_goes_elsewhere_does_not_open_the_gate_of_messages_sent_again() -> None:
+    bench = Bench((0, 1))
+    bench.put(b"x", 1)
+    bench.land(0, 1)
+    bench.sender.shut_again({"t": (0, 1)}, [("t", 0)])
+    bench.put(b"a")
+    bench.put(b"y", 1)
+    bench.land(1, 3)
+    assert bench.sent == [b"x", b"y"]
+    bench.sender.landed("t", 0, 0)
+    assert bench.sent == [b"x", b"y", b"a"]
+
+
 @settings(deadline=None)
 @given(st.data())
 def test_the_order_of_a_partition_never_changes(data: st.DataObject) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pytest
@@ -47,7 +48,7 @@ class Results:
 def test_a_message_goes_to_its_partition_again_and_its_caller_hears_the_final_result() -> None:
     library, results = Library(), Results()
     returned = ReturnedMessages(library.produce)
-    returned.add("item", Reported(None), results)  # type: ignore[arg-type]
+    returned.add(Item("item"), Reported(None), results)  # type: ignore[arg-type]
     [(topic, item, partition, report)] = library.sent
     assert (topic, item, partition) == ("t", "item", 3) and results.got == []
     report(None, Reported(7))
@@ -56,7 +57,7 @@ def test_a_message_goes_to_its_partition_again_and_its_caller_hears_the_final_re
 
 def test_a_message_that_never_gets_an_offset_fails() -> None:
     library, results = Library(), Results()
-    ReturnedMessages(library.produce).add("item", Reported(None), results)  # type: ignore[arg-type]
+    ReturnedMessages(library.produce).add(Item("item"), Reported(None), results)  # type: ignore[arg-type]
     for _ in range(MOST_RETURNS):
         assert results.got == []
         library.sent[-1][3](None, Reported(None))
@@ -68,7 +69,7 @@ def test_messages_wait_in_order_for_room_and_fail_if_they_are_given_up() -> None
     library, results = Library(room=1), Results()
     returned = ReturnedMessages(library.produce)
     for item in ("a", "b", "c"):
-        returned.add(item, Reported(None), results)  # type: ignore[arg-type]
+        returned.add(Item(item), Reported(None), results)  # type: ignore[arg-type]
     assert len(returned) == 2
     library.room = 2
     returned.send()
@@ -85,7 +86,7 @@ def test_what_a_producer_gives_back_later_was_before() -> None:
     queued, under_way = KafkaError(KafkaError._PURGE_QUEUE), KafkaError(KafkaError._PURGE_INFLIGHT)
     for error, *items in ((queued, "d", "e"), (queued, "c"), (queued, "b"), (under_way, "a")):
         for item in items:
-            assert returned.take_back(item, error, Reported(None), results)
+            assert returned.take_back(Item(item), error, Reported(None), results)
         if items != ["b"]:
             returned.next_round()
     assert len(returned) == 5
@@ -96,8 +97,28 @@ def test_what_a_producer_gives_back_later_was_before() -> None:
 def test_a_message_that_librdkafka_refuses_fails() -> None:
     library, results = Library(), Results()
     library.broken = True
-    ReturnedMessages(library.produce).add("item", Reported(None), results)  # type: ignore[arg-type]
+    ReturnedMessages(library.produce).add(Item("item"), Reported(None), results)  # type: ignore[arg-type]
     assert results.got == [(KafkaError._UNKNOWN_PARTITION, None)]
+
+
+@pytest.mark.parametrize(
+    "refusal", [TypeError("an integer is required"), ValueError("embedded null character")]
+)
+def test_a_message_that_confluent_kafka_cannot_take_fails_and_the_next_is_sent(refusal: Exception) -> None:
+    library, results = Library(), Results()
+
+    def produce(topic: str, item: Any, partition: int, report: Any) -> None:
+        if item == "a":
+            raise refusal
+        library.produce(topic, item, partition, report)
+
+    returned = ReturnedMessages(produce)
+    returned.hold()
+    for item in "ab":
+        returned.take_back(Item(item), purged(), Reported(None), results)  # type: ignore[arg-type]
+    returned.release()
+    assert results.got == [(KafkaError._INVALID_ARG, None)]
+    assert [item for _, item, _, _ in library.sent] == ["b"] and len(returned) == 0
 
 
 def test_a_message_that_librdkafka_refuses_because_of_its_own_fatal_error_waits_for_another_producer() -> (
@@ -106,7 +127,7 @@ def test_a_message_that_librdkafka_refuses_because_of_its_own_fatal_error_waits_
     library, results = Library(), Results()
     library.broken, library.code = True, KafkaError._FATAL
     returned = ReturnedMessages(library.produce)
-    returned.add("item", Reported(None), results)  # type: ignore[arg-type]
+    returned.add(Item("item"), Reported(None), results)  # type: ignore[arg-type]
     returned.hold(fatal=True)
     library.broken = False
     returned.release()
@@ -117,17 +138,17 @@ def test_after_a_fatal_error_what_failed_goes_first_then_what_came_back_last_the
     library, results = Library(), Results()
     returned = ReturnedMessages(library.produce)
     failed, queued = KafkaError(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER), KafkaError(KafkaError._PURGE_QUEUE)
-    assert not returned.take_back("x", failed, Reported(None), results), "no replacement"  # type: ignore[arg-type]
+    assert not returned.take_back(Item("x"), failed, Reported(None), results), "no replacement"  # type: ignore[arg-type]
     returned.hold()
-    assert not returned.take_back("x", failed, Reported(None), results), "not because of an error"  # type: ignore[arg-type]
+    assert not returned.take_back(Item("x"), failed, Reported(None), results), "not because of an error"  # type: ignore[arg-type]
     returned.hold(fatal=True)
     for error, item in ((failed, "a"), (queued, "f"), (failed, "b"), (queued, "g")):
-        assert returned.take_back(item, error, Reported(None), results)  # type: ignore[arg-type]
+        assert returned.take_back(Item(item), error, Reported(None), results)  # type: ignore[arg-type]
     returned.next_round()
-    returned.adopt("t", "h", 3, results)  # type: ignore[arg-type]
-    returned.add("c", Reported(None), results)  # type: ignore[arg-type]
+    returned.adopt("t", Item("h"), 3, results)  # type: ignore[arg-type]
+    returned.add(Item("c"), Reported(None), results)  # type: ignore[arg-type]
     for item in "de":
-        assert returned.take_back(item, queued, Reported(None), results)  # type: ignore[arg-type]
+        assert returned.take_back(Item(item), queued, Reported(None), results)  # type: ignore[arg-type]
     assert len(returned) == 8
     returned.release()
     assert "".join(item for _, item, _, _ in library.sent) == "abcdefgh" and len(returned) == 0
@@ -138,7 +159,7 @@ def test_what_the_second_producer_had_no_room_for_stays_behind_what_it_gives_bac
     returned = ReturnedMessages(library.produce)
     returned.hold(fatal=True)
     for item in "abcde":
-        returned.take_back(item, purged(), Reported(None), results)  # type: ignore[arg-type]
+        returned.take_back(Item(item), purged(), Reported(None), results)  # type: ignore[arg-type]
     returned.release()
     sent, library.sent = library.sent, []
     assert [item for _, item, _, _ in sent] == ["a", "b", "c"] and len(returned) == 2
@@ -156,7 +177,7 @@ def test_a_message_that_makes_each_producer_fail_fails() -> None:
     returned = ReturnedMessages(library.produce)
     failed = KafkaError(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER)
     returned.hold(fatal=True)
-    returned.take_back("item", failed, Reported(None), results)  # type: ignore[arg-type]
+    returned.take_back(Item("item"), failed, Reported(None), results)  # type: ignore[arg-type]
     returned.release()
     for _ in range(MOST_RETURNS):
         assert results.got == []
@@ -170,7 +191,7 @@ def test_a_message_that_came_back_is_not_sent_when_its_time_is_over() -> None:
     library, results = Library(), Results()
     returned = ReturnedMessages(library.produce, patience=0.0)
     returned.hold()
-    returned.take_back("item", purged(), Reported(None), results)  # type: ignore[arg-type]
+    returned.take_back(Item("item"), purged(), Reported(None), results)  # type: ignore[arg-type]
     returned.release()
     assert library.sent == [] and results.got == [(KafkaError._MSG_TIMED_OUT, None)]
 
@@ -178,7 +199,7 @@ def test_a_message_that_came_back_is_not_sent_when_its_time_is_over() -> None:
 def test_one_line_says_how_many_messages_came_back(caplog: pytest.LogCaptureFixture) -> None:
     returned = ReturnedMessages(Library().produce)
     for item in ("a", "b"):
-        returned.add(item, Reported(None), Results())  # type: ignore[arg-type]
+        returned.add(Item(item), Reported(None), Results())  # type: ignore[arg-type]
     returned.log()
     returned.log()
     assert caplog.messages == ["t: 2 messages landed without an offset and are sent again"]
@@ -191,12 +212,12 @@ def purged(code: int = KafkaError._PURGE_QUEUE) -> KafkaError:
 def test_messages_that_are_taken_back_are_sent_in_order_once_there_is_a_new_producer() -> None:
     library, results = Library(room=2), Results()
     returned = ReturnedMessages(library.produce)
-    assert not returned.take_back("x", purged(), Reported(None), results), "given up, not taken back"  # type: ignore[arg-type]
+    assert not returned.take_back(Item("x"), purged(), Reported(None), results), "given up, not taken back"  # type: ignore[arg-type]
     returned.hold()
     for item in "abc":
-        assert returned.take_back(item, purged(), Reported(None), results)  # type: ignore[arg-type]
+        assert returned.take_back(Item(item), purged(), Reported(None), results)  # type: ignore[arg-type]
     timed_out = KafkaError(KafkaError._MSG_TIMED_OUT)
-    assert not returned.take_back("d", timed_out, Reported(None), results)  # type: ignore[arg-type]
+    assert not returned.take_back(Item("d"), timed_out, Reported(None), results)  # type: ignore[arg-type]
     returned.send()
     assert library.sent == [] and len(returned) == 3
     returned.release()
@@ -212,7 +233,7 @@ def test_messages_that_are_taken_back_are_sent_in_order_once_there_is_a_new_prod
 def test_a_message_is_taken_back_however_often_its_producer_is_replaced(code: int) -> None:
     library, results = Library(), Results()
     returned = ReturnedMessages(library.produce)
-    returned.add("item", Reported(None), results)  # type: ignore[arg-type]
+    returned.add(Item("item"), Reported(None), results)  # type: ignore[arg-type]
     for _ in range(MOST_RETURNS + 2):
         returned.hold()
         library.sent.pop()[3](purged(code), Reported(None))
@@ -220,3 +241,139 @@ def test_a_message_is_taken_back_however_often_its_producer_is_replaced(code: in
         returned.release()
     library.sent.pop()[3](purged(code), Reported(None))
     assert results.got == [(code, None)], "a purge at the end is no replacement"
+
+
+class Item(str):
+    """A message: a letter, and a digit for the gate that its key has."""
+
+    __slots__ = ()
+
+    @property
+    def key(self) -> bytes | None:
+        return self[1:].encode() or None
+
+
+class Placed(Reported):
+    """A message of a delivery report, of any partition."""
+
+    def __init__(self, partition: int | None, offset: int | None = None) -> None:
+        super().__init__(offset)
+        self.partition = lambda: partition  # type: ignore[assignment, return-value]
+
+
+class Moved:
+    """Messages that move to a new producer: of three partitions, and one without."""
+
+    def __init__(
+        self, messages: Mapping[int | None, Iterable[str]], room: int = 100, *, broken: bool = False
+    ) -> None:
+        self.library, self.results = Library(room), Results()
+        self.library.broken = broken
+        self.probes: list[tuple[str, int, int | None]] = []
+        self.returned = ReturnedMessages(self.library.produce, gate_of=self.gate_of, probes=self.probes)
+        self.returned.hold(fatal=True)
+        for partition, items in messages.items():
+            for item in items:
+                self.returned.take_back(Item(item), purged(), Placed(partition), self.results)  # type: ignore[arg-type]
+        self.returned.release()
+
+    @staticmethod
+    def gate_of(_topic: str, key: bytes | None, partition: int) -> int | None:
+        if key is not None:
+            return int(key) if partition in (-1, int(key)) else None
+        return None if partition in (-1, 9) else partition
+
+    @property
+    def sent(self) -> str:
+        return "".join(item for _, item, _, _ in self.library.sent)
+
+    def land(self, item: str, offset: int | None, error: Any = None) -> None:
+        at = self.sent.rindex(item)
+        self.library.sent[at][3](error, Reported(offset))
+
+
+def test_one_message_of_each_partition_goes_ahead_to_a_new_producer_and_the_others_follow() -> None:
+    moved = Moved({0: "abc", 1: "mn", None: "xy"})
+    assert moved.sent == "xyam", "without a partition there is none to prove"
+    assert sorted(moved.returned.busy()) == [("t", 0), ("t", 1)] and len(moved.returned) == 3
+    moved.land("a", 0)
+    assert moved.sent == "xyambc" and moved.probes == [("t", 0, 0)], "new messages go behind these"
+    moved.land("m", 0)
+    assert moved.sent == "xyambcn" and moved.probes == [("t", 0, 0), ("t", 1, 1)]
+    assert moved.returned.busy() == [] and len(moved.returned) == 0
+
+
+def test_the_one_that_goes_ahead_is_sent_again_if_it_has_no_offset_and_followed_if_it_fails() -> None:
+    moved = Moved({0: "ab"})
+    moved.returned.busy()
+    moved.land("a", None)
+    assert moved.sent == "aa" and moved.probes == []
+    moved.land("a", None, KafkaError(KafkaError._MSG_TIMED_OUT))
+    assert moved.sent == "aab" and moved.results.got == [(KafkaError._MSG_TIMED_OUT, None)]
+    moved.land("b", None, KafkaError(KafkaError._MSG_TIMED_OUT))
+    assert moved.probes == [("t", 0, None)] and moved.returned.busy() == []
+
+
+def test_messages_behind_one_that_went_ahead_wait_for_room_and_new_ones_for_them() -> None:
+    moved = Moved({0: "abc"}, room=2)
+    moved.returned.busy()
+    moved.land("a", 0)
+    assert moved.sent == "ab" and moved.probes == [] and len(moved.returned) == 1
+    moved.library.room = 3
+    moved.returned.send()
+    assert moved.sent == "abc" and moved.probes == [("t", 0, 0)]
+
+
+def test_a_second_fatal_error_while_messages_wait_behind_one_that_went_ahead_keeps_the_order() -> None:
+    moved = Moved({0: "abc", 1: "mno"})
+    moved.land("m", 0)
+    moved.library.sent, sent = [], moved.library.sent
+    assert [item for _, item, _, _ in sent] == ["a", "m", "n", "o"]
+    moved.returned.hold(fatal=True)
+    failed = KafkaError(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    sent[2][3](failed, Placed(1))
+    sent[0][3](purged(), Placed(0))
+    sent[3][3](purged(), Placed(1))
+    moved.returned.adopt("t", Item("d"), 0, moved.results)  # type: ignore[arg-type]
+    assert len(moved.returned) == 6
+    moved.returned.release()
+    assert sorted(moved.sent) == ["a", "n"]
+    moved.land("a", 1)
+    moved.land("n", 1)
+    assert [item for item in moved.sent if item in "abcd"] == list("abcd")
+    assert [item for item in moved.sent if item in "mno"] == list("no")
+
+
+def test_what_an_earlier_producer_gives_back_late_leaves_those_alone_that_went_ahead() -> None:
+    moved = Moved({0: "ab"})
+    moved.returned.busy()
+    moved.returned.hold(fatal=True)
+    moved.returned.take_back(Item("z"), purged(), Placed(0), moved.results)  # type: ignore[arg-type]
+    moved.returned.release_late()
+    assert moved.sent == "az"
+    moved.land("a", 0)
+    assert moved.sent == "azb" and moved.probes == [("t", 0, 0)]
+
+
+def test_messages_that_have_no_gate_are_sent_at_once_and_so_is_all_of_their_partition() -> None:
+    moved = Moved({9: "ab", 1: "mn"})
+    assert moved.sent == "abm"
+    moved = Moved({1: ["m", "n2", "o"]})
+    assert moved.sent == "mn2o", "the key of one belongs to another partition: new ones like it do not wait"
+
+
+def test_a_partition_whose_messages_all_fail_at_once_has_no_result_for_its_gate() -> None:
+    moved = Moved({0: "ab"}, broken=True)
+    assert moved.results.got == [(KafkaError._UNKNOWN_PARTITION, None)] * 2
+    assert moved.probes == [] and moved.returned.busy() == []
+
+
+def test_a_message_that_no_producer_has_placed_stays_behind_those_of_the_partition_of_its_key() -> None:
+    moved = Moved({1: "ab"})
+    moved.returned.hold(fatal=True)
+    moved.returned.adopt("t", Item("c1"), -1, moved.results)  # type: ignore[arg-type]
+    moved.library.sent.pop()[3](purged(), Placed(1))
+    moved.returned.release()
+    assert moved.sent == "a"
+    moved.land("a", 0)
+    assert moved.sent == "abc1" and moved.library.sent[-1][2] == -1, "librdkafka may know more partitions"
