@@ -14,7 +14,7 @@ from pixy.api.rest import go_json, params
 from pixy.api.rest.admin_endpoints import AdminEndpoints, StatusEndpoint
 from pixy.api.rest.params import Params
 from pixy.api.rest.render import base64_or_none, to_json, to_json_flat_lists
-from pixy.api.rest.responses import EMPTY, UNKNOWN_TOPIC, query_of, read_body, respond, respond_error
+from pixy.api.rest.responses import EMPTY, UNKNOWN_TOPIC, count, query_of, read_body, respond, respond_error
 from pixy.api.rest.router import Match
 from pixy.engine.admin_messages import TopicInfo
 from pixy.engine.engine import Engine
@@ -115,6 +115,7 @@ class Endpoints:
                     }
                 )
             )
+            count(request, response)
             # Written here rather than by aiohttp after the return: only so it is known whether
             # the client was still there.
             await response.prepare(request)

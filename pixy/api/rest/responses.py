@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, cast
 
 from aiohttp import web
 
@@ -115,15 +115,55 @@ async def read_body(request: web.BaseRequest, limit: int, failed: str, timeout: 
         raise errors.InvalidParameter(failed.format(error)) from error
 
 
+def is_long(response: web.StreamResponse) -> bool:
+    """Whether an answer is still to be written, and its bytes count."""
+    body = getattr(response, "body", None)
+    return body is not None and len(body) > SMALL and not response.prepared
+
+
+def count(request: web.BaseRequest, response: web.Response) -> None:
+    """Count an answer, in place of the request's body, until the request gives its share back.
+
+    Raises:
+        OverBudget: there is no room for an answer to a GET. What anything else has done is told.
+    """
+    share, size = request.get(SHARE), len(response.body or b"")  # type: ignore[arg-type]
+    if share is None or size <= SMALL:
+        return
+    if request.method == "GET":
+        share.give_back()
+        share.take(size)
+    else:
+        share.keep(size)
+
+
+async def write_long(request: web.BaseRequest, response: web.StreamResponse) -> web.StreamResponse:
+    """Write an answer for which :func:`is_long` holds, so that its bytes and its place count until the client has taken it.
+
+    Returns:
+        The answer; or another one, not written, which says that there is no room for it.
+    """
+    try:
+        count(request, cast(web.Response, response))
+    except errors.OverBudget as error:
+        return respond_error(error)
+    await response.prepare(request)
+    await response.write_eof()
+    return response
+
+
 __all__ = [
     "EMPTY",
     "SHARE",
     "SMALL",
     "UNKNOWN_TOPIC",
     "BodyTooLarge",
+    "count",
+    "is_long",
     "query_of",
     "read_body",
     "respond",
     "respond_error",
     "status_of",
+    "write_long",
 ]

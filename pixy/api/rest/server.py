@@ -30,7 +30,7 @@ from pixy.api.rest import access, router
 from pixy.api.rest.endpoints import Endpoints
 from pixy.api.rest.identity import address_of, again, credentials, remember
 from pixy.api.rest.render import printable, to_json
-from pixy.api.rest.responses import SHARE, respond, respond_error
+from pixy.api.rest.responses import SHARE, is_long, respond, respond_error, write_long
 from pixy.api.restv1.app import RestV1
 from pixy.api.restv1.errors import ApiError
 from pixy.api.restv1.routes import Match as V1Match
@@ -71,8 +71,6 @@ _SHARED = frozenset({"", "!", "topic", "topics", "create_topic", "alter_topic", 
 """The results of Kafka-Pixy's router for paths that the REST v1/v2 API may have as well."""
 
 _PROBES = frozenset({"/_ping", "/healthy", "/ready"})
-_MOST_PROBES = 64
-"""Probes that a listener answers at the same time; they take no places of other requests."""
 
 Matched = router.Match | router.Redirect | V1Match | ApiError
 
@@ -95,7 +93,7 @@ class RestServer(Listener):
         self._endpoints = Endpoints(engine)
         self._guard = engine.guard
         self._shares = Shares(engine.config.max_concurrent_requests, total=True)
-        self._probes = Shares(_MOST_PROBES, total=True)
+        self._immediate = _PROBES | {rest_v1.prefix + path for path in _PROBES}
         self._edge = edge
         self._server: HttpServer | None = None
         self._acceptor: Acceptor | None = None
@@ -175,7 +173,7 @@ class RestServer(Listener):
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         path, share = _path(request), address_share(request)
-        turn = self._edge.pace.enter(PROBE + share if path in _PROBES else share)
+        turn = self._edge.pace.enter(PROBE + share if path in self._immediate else share)
         if turn is not None:
             await turn
         match = self._match(request, path)
@@ -267,9 +265,11 @@ class RestServer(Listener):
         share = request[SHARE] = self._edge.budget.share(caller)
         try:
             if not self._engine.diagnostics.traced:
-                return await self._endpoints.serve(request, match)
-            with self._engine.diagnostics.context(request.headers.get("traceparent")):
-                return await self._endpoints.serve(request, match)
+                response = await self._endpoints.serve(request, match)
+            else:
+                with self._engine.diagnostics.context(request.headers.get("traceparent")):
+                    response = await self._endpoints.serve(request, match)
+            return await write_long(request, response) if is_long(response) else response
         except (asyncio.CancelledError, ConnectionError):
             raise  # the client is gone
         except Exception as error:
@@ -280,16 +280,21 @@ class RestServer(Listener):
             self._leave(caller, probe)
 
     def _enter(self, request: web.BaseRequest, probe: bool, address: str) -> str | None:
-        """Take a place among the concurrent requests or probes; return the caller, or None if there is no place for him."""
+        """Take a place among the concurrent requests; return the caller, or None if there is no place for him.
+
+        A probe needs none: it waits for nothing but its client, who may not hold up the probes of others.
+        """
         caller = caller_of_request(request, self._edge.proxies, address)
-        if not (self._probes if probe else self._shares).enter(caller):
+        if probe:
+            return caller
+        if not self._shares.enter(caller):
             return None
-        if not probe:
-            shares.caller.set(caller)
+        shares.caller.set(caller)
         return caller
 
     def _leave(self, caller: str, probe: bool) -> None:
-        (self._probes if probe else self._shares).leave(caller)
+        if not probe:
+            self._shares.leave(caller)
 
     # -- the listener's life ----------------------------------------------------------------------
 

@@ -71,7 +71,8 @@ class RestV1:
     def __init__(self, engine: Engine, proxies: TrustedProxies | None = None) -> None:
         self._engine = engine
         self._config = engine.config.rest
-        self._prefix = self._config.prefix.rstrip("/")
+        self.prefix = self._config.prefix.rstrip("/")
+        """Below it every path is this API's; empty: there is none."""
         self.routes = make_routes()
         self.budget = Budget(self._config.max_buffered_bytes)
         self.cors = Cors(self._config.cors_origins)
@@ -82,7 +83,7 @@ class RestV1:
 
     def below_prefix(self, raw_path: str) -> str | None:
         """The path below ``rest.prefix``, where every request belongs to this API; None elsewhere."""
-        prefix = self._prefix
+        prefix = self.prefix
         if prefix and (raw_path == prefix or raw_path.startswith(prefix + "/")):
             return raw_path[len(prefix) :] or "/"
         return None

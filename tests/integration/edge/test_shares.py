@@ -114,7 +114,7 @@ async def test_probes_are_answered_when_all_places_are_taken(config: App, name: 
             await raw.send(head)
         await under_way(daemon, 3)
         assert (await daemon.get("/brokers")).status == (await daemon.get("/topics")).status == 429
-        for path in ("/_ping", "/healthy", "/ready", "/rest/ready"):
+        for path in ("/_ping", "/healthy", "/ready", "/rest/healthy", "/rest/ready"):
             assert (await daemon.get(path)).status == 200, path
 
 
@@ -142,6 +142,8 @@ async def test_a_message_whose_answer_finds_no_room_is_given_back(config: App, n
             share.take(1_000_000)
             status, text = await status_of(daemon.consume(name, name, auto_ack=True))
             assert status is grpc.StatusCode.UNAVAILABLE and "`max_buffered_bytes`" in text
+            answer = await daemon.get(f"/topics/{name}/messages?group={name}")
+            assert answer.status == 503 and "`max_buffered_bytes`" in answer.error
         found = await daemon.consume(name, name, auto_ack=True)
         assert len(found.message) == 100_000, "the abort did not acknowledge it"
 
