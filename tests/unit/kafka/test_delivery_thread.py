@@ -19,7 +19,7 @@ from pixy.kafka.producer import ProducerClient
 from pixy.kafka.producer_messages import Bulk
 from pixy.kafka.sandbox import Sandbox
 from tests.support import eventually
-from tests.unit.kafka.fatal_errors import OUT_OF_ORDER, make_fatal, refuse_produce
+from tests.unit.kafka.fatal_errors import OUT_OF_ORDER, make_fatal, refuse_produce, refuse_producer_ids
 from tests.unit.kafka.test_producer import conf as unserved
 
 
@@ -359,6 +359,26 @@ async def test_a_producer_that_kafka_grants_its_rights_again_writes(
     library.made[1].steps.append(library.made[1].land)
     await bench.until(lambda: bench.heard() == [(b"a", None)])
     assert await bench.client.close(1.0) == 0
+
+
+async def test_callers_hear_of_a_missing_right_until_kafka_grants_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delivery_thread, "_LONGEST_PAUSE", 0.05)
+    sandbox = Sandbox()
+    refused = KafkaError.CLUSTER_AUTHORIZATION_FAILED
+    refuse_producer_ids(sandbox._owner, refused, refused)
+    bench = Bench(settings.producer(Proxy(kafka=Kafka(seed_peers=sandbox.seed_peers)), "random"))
+    bench.send(b"a")
+    await bench.until(lambda: bench.heard() == [(b"a", refused)])
+
+    async def written() -> bool:
+        item = Item(b"b")
+        sent, told = bench.client.send("t", [item], [0])
+        if sent and not told:
+            await bench.until(lambda: any(report[0] is item for report in bench.reports))
+        return bool(bench.heard()[1:]) and bench.heard()[-1] == (b"b", None)
+
+    await eventually(written)
+    assert bench.failed == [] and await bench.client.close(1.0) == 0
 
 
 async def test_a_fatal_error_of_librdkafka_costs_no_message_and_no_order() -> None:
