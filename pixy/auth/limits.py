@@ -131,6 +131,7 @@ class Limiter:
                 raise ConfigError(f"limits[{number}]: {error}") from None
         self._numbers: dict[Principal, int] = {}
         self._last: tuple[Principal, Use] | None = None
+        """Who made the last request, and so is the last one of the uses."""
         self._most = most
         self._clock = clock
         self._active = 0
@@ -172,7 +173,8 @@ class Limiter:
         Raises:
             Limited: he has used up what he may.
         """
-        use = self._use(principal)
+        last = self._last
+        use = last[1] if last is not None and last[0] is principal else self._use(principal)
         if use.active >= SHARE * (self._most - self._active):
             raise Limited("this caller's share of `max_concurrent_requests` is in use")
         limited = use.limit is not _UNLIMITED
@@ -206,9 +208,6 @@ class Limiter:
             use.bytes.spend(size(), self._clock())
 
     def _use(self, principal: Principal) -> Use:
-        last = self._last
-        if last is not None and last[0] is principal:
-            return last[1]  # the last one of the dictionary already
         key = principal.name, self._number(principal)
         use = self._uses.pop(key, None)
         if use is None:

@@ -64,13 +64,13 @@ class GuardedCluster:
         self, topic: str, value: bytes | None, key: bytes | None = None, headers: RecordHeaders = ()
     ) -> tuple[int, int]:
         """Write a message: ``produce`` on the topic."""
-        with self._guard.begin(self._caller, self._to("produce", topic)) as operation:
+        with self._guard.begin(self._caller, Access("produce", self._cluster, topic)) as operation:
             operation.carries(lambda: _size(value, key, headers))
             return await self._client.produce(topic, value, key, headers)
 
     async def produce_many(self, topic: str, records: Sequence[Record]) -> list[Written]:
         """Write records: ``produce`` on the topic."""
-        with self._guard.begin(self._caller, self._to("produce", topic)) as operation:
+        with self._guard.begin(self._caller, Access("produce", self._cluster, topic)) as operation:
             operation.carries(
                 lambda: sum(_size(each.value, each.key, each.headers or ()) for each in records)
             )
@@ -80,7 +80,7 @@ class GuardedCluster:
         self, topic: str, value: bytes | None, key: bytes | None = None, headers: RecordHeaders = ()
     ) -> None:
         """Write a message without waiting: ``produce`` on the topic."""
-        with self._guard.begin(self._caller, self._to("produce", topic)) as operation:
+        with self._guard.begin(self._caller, Access("produce", self._cluster, topic)) as operation:
             operation.carries(lambda: _size(value, key, headers))
             await self._client.produce_async(topic, value, key, headers)
 

@@ -180,7 +180,7 @@ class RestServer(Listener):
         problem = self._edge.browsers.problem(request, path, self._inode is None)
         if problem:
             return self._forbidden(request, match, problem)
-        if self._guard is not None:
+        if self._guard is not None and (_is_public(match) or not again(self._guard, request)):
             refused = await self._recognize(self._guard, request, match)
             if refused is not None:
                 return refused
@@ -200,8 +200,6 @@ class RestServer(Listener):
         """Recognize the caller; or return the answer to one who is not recognized."""
         if _is_public(match):
             leave_nobody()
-            return None
-        if again(guard, request):
             return None
         try:
             later = enter(guard, lambda: self._shown(guard, request), address_of(request))
