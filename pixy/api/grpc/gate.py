@@ -142,7 +142,9 @@ class Gate:
                 await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(error))
             caller = caller_of_call(peer)
         if not (self._open if public else self._calls).enter(caller):
-            await _refuse(context)
+            if not public or not self._open.enter_alone(peer):
+                await _refuse(context)
+            caller = peer  # whatever other connections leave unanswered, one may have a probe
         shares.caller.set(caller)  # each call is a task of its own
         return caller
 

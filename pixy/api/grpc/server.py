@@ -39,6 +39,8 @@ _LEAST_READS = 8
 """Messages that may be arriving at the same time, whatever ``max_buffered_bytes`` is."""
 _SMALL = 1024
 """Bytes of a request or an answer that the byte budget does not count: so many of them hold little together."""
+_RESULT = 128
+"""Bytes of the answer to ProduceMany that are held for each record until there is one; a result with an error has about as many."""
 _REFUSABLE = frozenset(
     {
         "ConsumeNAck",  # the message is offered again
@@ -151,7 +153,7 @@ def _bind(request_class: Any, handler: Handler, name: str, edge: Edge) -> Behavi
         else:
             with edge.budget.share(caller) as share:
                 await _take(share, len(raw), context)
-                answer = await answered(raw, context)
+                answer = await answered(raw, context, share)
         if len(answer) > _SMALL:
             await keep(answer, context, caller)
         return answer
@@ -165,7 +167,7 @@ def _bind(request_class: Any, handler: Handler, name: str, edge: Edge) -> Behavi
             share.keep(len(answer))
         context.add_done_callback(lambda _context: share.give_back())
 
-    async def answered(raw: bytes, context: Any) -> bytes:
+    async def answered(raw: bytes, context: Any, share: Share | None = None) -> bytes:
         # Parsed here, because grpc answers INTERNAL for bytes that it cannot parse.
         try:
             request = parse(raw)
@@ -174,6 +176,9 @@ def _bind(request_class: Any, handler: Handler, name: str, edge: Edge) -> Behavi
                 grpc.StatusCode.INVALID_ARGUMENT,
                 f"malformed request: not a {request_class.DESCRIPTOR.name}",
             )
+        if share is not None and name == "ProduceMany":
+            # Many may be under way before the first one has an answer, which is counted only then.
+            await _take(share, _RESULT * len(getattr(request, "records", ())), context)
         try:
             answer = await handler(request, _Call(context))
         except errors.PixyError as error:

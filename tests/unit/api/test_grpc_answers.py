@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
@@ -80,6 +81,30 @@ async def test_a_small_request_with_a_long_answer_is_refused_before_its_work() -
         except Aborted:
             refused += 1
     assert (len(begun), refused) == (5, 5)
+
+
+async def test_the_answers_of_calls_under_way_have_room_before_they_begin() -> None:
+    """An answer may be fifty times as long as its request, and what was done is told."""
+    budget, begun, go = Budget(LIMIT), list[int](), asyncio.Event()
+
+    async def works(request: Any, _call: Any) -> Any:
+        begun.append(1)
+        await go.wait()
+        return pb.ProdManyRs(results=[pb.ProdResult(partition=-1, offset=-1)] * len(request.records))
+
+    call = _bind(pb.ProdManyRq, works, "ProduceMany", cast(Any, SimpleNamespace(budget=budget)))
+    request = pb.ProdManyRq(records=[pb.Record()] * 100).SerializeToString()
+    contexts = [Context() for _ in range(10)]
+    calls = [asyncio.create_task(call(request, each, "a")) for each in contexts]
+    await asyncio.sleep(0)
+    assert len(begun) == 3, "what they may answer is held"
+    go.set()
+    done = await asyncio.gather(*calls, return_exceptions=True)
+    assert sum(isinstance(each, Aborted) for each in done) == 7
+    for context in contexts:
+        for callback in context.callbacks:
+            callback(context)
+    assert budget.held == 0
 
 
 @pytest.mark.parametrize(("code", "told"), [(None, ["sent"]), (grpc.StatusCode.UNAVAILABLE, ["back"])])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
@@ -27,14 +26,15 @@ class Aborted(Exception):
 class Context:
     """A call with a message of one byte."""
 
-    def __init__(self, token: str = "known", address: str = "10.0.0.1") -> None:
+    def __init__(self, token: str = "known", address: str = "10.0.0.1", port: int = 5) -> None:
         self.token = token
         self.address = address
+        self.port = port
         self.message: Callable[[], Any] = lambda: asyncio.sleep(0, b"m")
         self.ended: list[Callable[[Any], None]] = []
 
     def peer(self) -> str:
-        return f"ipv4:{self.address}:5"
+        return f"ipv4:{self.address}:{self.port}"
 
     def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
         return (("authorization", self.token),)
@@ -75,7 +75,7 @@ class Authenticator:
 def made(most: int, timeout: float = 60.0) -> tuple[Gate, Authenticator, Callable[[Context], Any]]:
     known = Authenticator()
     guard = cast(Guard, SimpleNamespace(authenticator=known, unknown=lambda *_args: None))
-    gate = Gate(guard, most, 8, timeout, Pace(time.monotonic))
+    gate = Gate(guard, most, 8, timeout, Pace(lambda: 0.0))  # however slow the machine is, all begin at once
 
     async def behaviour(raw: bytes, _context: Any, caller: str) -> bytes:
         return raw + caller.encode()
@@ -91,6 +91,30 @@ async def test_a_call_keeps_its_place_until_its_answer_is_taken() -> None:
     assert (gate.held, gate.reading) == (1, 0)
     context.ended[0](context)
     assert gate.held == 0
+
+
+async def test_a_probe_finds_a_place_whatever_other_connections_of_its_address_leave_unanswered() -> None:
+    gate, _, _ = made(16)
+
+    async def behaviour(raw: bytes, _context: Any, _caller: str) -> bytes:
+        return raw
+
+    check = gate.unary(behaviour, public=True).stream_unary
+    taken = [Context(port=1) for _ in range(4)]
+    for each in taken:
+        assert await check(None, each) == b"m"
+    with pytest.raises(Aborted, match="RESOURCE_EXHAUSTED"):
+        await check(None, Context(port=1))
+    prober = Context(port=2)
+    assert await check(None, prober) == b"m"
+    with pytest.raises(Aborted, match="RESOURCE_EXHAUSTED"):
+        await check(None, Context(port=2))
+    prober.ended[0](prober)
+    assert await check(None, Context(port=2)) == b"m", "one after the other"
+    assert gate.held == 5
+    for each in taken:
+        each.ended[0](each)
+    assert gate.held == 1
 
 
 async def test_a_call_whose_message_does_not_come_is_refused() -> None:
