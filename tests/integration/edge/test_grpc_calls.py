@@ -85,8 +85,10 @@ async def test_strangers_calls_without_a_message_take_nobodys_place(
 
         await eventually(lambda: asyncio.sleep(0, gate_of(daemon).begun), lambda count: count >= 8)
         await eventually(served)
-        # A quarter as many places is for strangers; that of an answer is free once the core has sent it.
-        await eventually(lambda: asyncio.sleep(0, gate_of(daemon).held), lambda count: count <= 2)
+        # A quarter as many places is for strangers, and of probes one for each connection; that of an answer is free once
+        # the core has sent it.
+        alone = 3 if method in (CHECK, WATCH) else 0
+        await eventually(lambda: asyncio.sleep(0, gate_of(daemon).held), lambda count: count <= 2 + alone)
 
 
 async def test_a_message_has_a_deadline(config: App) -> None:
@@ -166,8 +168,8 @@ async def test_answers_that_a_stranger_does_not_take_use_up_nobodys_place(
             await eventually(lambda: asyncio.sleep(0, gate.begun), lambda count: count == number + 1)  # noqa: B023
         for _ in range(3):
             await daemon.stub.ListTopics(pb.ListTopicRq(), metadata=known, timeout=20)
-        # What is not taken keeps its place, among a quarter as many.
-        await eventually(lambda: asyncio.sleep(0, gate.held), lambda count: 0 < count <= 2)
+        # What is not taken keeps its place, among a quarter as many, and that of its connection.
+        await eventually(lambda: asyncio.sleep(0, gate.held), lambda count: 0 < count <= 2 + 1)
         stuck.close()
         await eventually(lambda: asyncio.sleep(0, gate.held), lambda count: count == 0)
 
