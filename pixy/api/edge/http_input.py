@@ -104,6 +104,11 @@ class HttpInput(RequestHandler):
                 return
         self._follow_up(data, fresh, None if between else body, before)
 
+    def resume_reading(self, resume_parser: bool = True) -> None:
+        """Read on; see :class:`aiohttp.base_protocol.BaseProtocol`. aiohttp calls it after each body, paused or not: 2.5 us."""
+        if self._reading_paused or self._buffer_paused or self._unparsed:
+            super().resume_reading(resume_parser)
+
     def _is_too_large(self, data: bytes) -> bool:
         """Whether a head has become too large with this data; it is refused then."""
         end = data.find(_END)
