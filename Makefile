@@ -104,7 +104,7 @@ check: $(VENV)/.unit
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/ruff check --quiet .
 	$(MAKE) --no-print-directory imports types
-	$(UNIT)
+	PIXY_QUICK_TESTS=1 $(UNIT)
 
 format: $(VENV)/.unit
 	$(BIN)/ruff check --fix .
@@ -121,7 +121,7 @@ types: $(VENV)/.unit
 
 # Quick mode (tests/effort.py): a fifth of the examples and a quarter of the seeds that `make test` tries.
 # Each process of the unit tests would load these plugins and use none.
-UNIT = PIXY_QUICK_TESTS=1 $(BIN)/python -m pytest tests/unit -n 2 -q -p no:schemathesis -p no:anyio
+UNIT = $(BIN)/python -m pytest tests/unit -n 2 -q -p no:schemathesis -p no:anyio
 unit: $(VENV)/.test
 	$(UNIT)
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests import lanes, times, watchdog
-from tests.effort import examples
+from tests.effort import QUICK, examples
 from tests.kafka.cluster import Cluster, Unavailable
 from tests.kafka.shared import Shared
 
@@ -26,9 +26,12 @@ settings.register_profile(
 settings.load_profile("tests")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put slow tests first: ``--dist loadfile --no-loadscope-reorder`` deals out files in this order."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Put slow tests first: ``--dist loadfile --no-loadscope-reorder`` deals out files in this order. Leave some out in the quick mode."""
     items.sort(key=lambda item: lanes.rank(item.nodeid))
+    if QUICK:
+        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("slow")])
+        items[:] = [item for item in items if not item.get_closest_marker("slow")]
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -1,7 +1,7 @@
 """How hard the searching tests search: in full with ``make test``, a fifth of it with ``make check``.
 
-``make check`` and ``make unit`` are for the minute before a commit; CI and ``make test`` search in full. The
-few tests of which the full form takes minutes have a short form in ``make test``; ``make test-long`` runs them.
+``make check`` is for the minute before a commit, and leaves out what is marked ``slow``; ``make unit``, CI and ``make test`` run
+all in full. The few tests of which the full form takes minutes have a short form in ``make test``; ``make test-long`` runs them.
 """
 
 from __future__ import annotations

@@ -47,6 +47,7 @@ def test_a_run_is_compared_with_an_earlier_one() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_pytest_writes_what_the_table_reads(tmp_path: Path) -> None:
     times = tmp_path / "times.txt"
     test = "tests/unit/test_times.py::test_phases_of_a_test_are_added_up"

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.support import ROOT
 
 CONFTEST = """
@@ -72,18 +74,21 @@ def run(folder: Path, text: str, silence: float, *arguments: str) -> subprocess.
     )
 
 
+@pytest.mark.slow
 def test_a_test_that_is_stuck_in_c_fails_with_its_stack(tmp_path: Path) -> None:
     done = run(tmp_path, BLOCKED, 100.0, "-n", "1")
     assert "test_it.py::test_blocked" in done.stdout and "1 failed" in done.stdout, done.stdout
     assert "in test_blocked" in done.stderr + done.stdout, done.stderr
 
 
+@pytest.mark.slow
 def test_a_process_that_aborts_has_said_why(tmp_path: Path) -> None:
     done = run(tmp_path, ABORTED, 100.0, "-n", "1")
     assert "1 failed, 1 passed" in done.stdout, done.stdout
     assert "rdkafka.c:1: assert: all is well" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_run_in_which_nothing_ends_says_what_the_machine_does(tmp_path: Path) -> None:
     done = run(tmp_path, SILENT, 3.0)
     assert done.returncode == 3, done.stdout + done.stderr

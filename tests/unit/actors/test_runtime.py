@@ -457,6 +457,7 @@ def test_backoff_grows_to_its_bound_and_jitters() -> None:
         assert most / 2 <= delay <= most
 
 
+@pytest.mark.slow
 async def test_ten_thousand_actors_stop_in_linear_time() -> None:
     async def stop(count: int) -> float:
         system = ActorSystem()

@@ -65,6 +65,7 @@ def expected() -> set[int]:
     return {number for number, line in enumerate(WRONG.splitlines(), 1) if "# wrong" in line}
 
 
+@pytest.mark.slow
 def test_mypy_strict(wrong: Path, tmp_path: Path) -> None:
     command = [
         sys.executable,
@@ -90,6 +91,7 @@ def test_mypy_strict(wrong: Path, tmp_path: Path) -> None:
     assert {int(line) for _, line, _ in errors} == expected(), done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_pyright(wrong: Path) -> None:
     pyright = shutil.which(
         "pyright", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"

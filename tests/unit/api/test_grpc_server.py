@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.alone import run_alone
 
 CANCELLED = '''
@@ -48,6 +50,7 @@ print("done")
 '''
 
 
+@pytest.mark.slow
 def test_a_server_whose_tasks_were_cancelled_stops_without_writing_into_freed_memory() -> None:
     ended = run_alone(CANCELLED)
     assert (ended.returncode, ended.stdout.split()) == (0, ["stopped", "True", "done"]), ended.stderr[-3000:]

@@ -311,6 +311,7 @@ def test_severities_change_and_the_loggers_stay(capsys: pytest.CaptureFixture[st
     assert "two" in shown and "one" not in shown and "three" not in shown
 
 
+@pytest.mark.slow
 def test_a_hangup_reloads_and_does_not_end_the_daemon(tmp_path: Path) -> None:
     """The whole program: the log says what was done, and a signal afterwards still drains."""
     file, port = tmp_path / "c.yaml", free_port()

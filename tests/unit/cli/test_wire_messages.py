@@ -107,6 +107,7 @@ def test_uuids_bytes_and_tags() -> None:
     assert good("encode", "Fetch", "17", stdin=json.dumps(body)) == data
 
 
+@pytest.mark.slow
 def test_every_message_in_every_version(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -73,6 +73,7 @@ def test_the_pages_have_programs() -> None:
     assert counts[0] >= 24 and counts[1] >= 9 and counts[2] == 1, counts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("program", "expected"),
     [each[1:] for each in PROGRAMS],

@@ -75,6 +75,7 @@ class Shell:
         return done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SET_UPS)
 def test_a_worked_set_up(name: str, tmp_path: Path) -> None:
     shell = Shell(tmp_path, {"19091": free_port(), "19092": free_port()})

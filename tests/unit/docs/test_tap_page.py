@@ -13,6 +13,8 @@ import time
 import urllib.request
 from typing import Any
 
+import pytest
+
 from pixy.cli.tap_flags import make_parser
 from pixy.tap.config import Bounds, TapConfig
 from pixy.tap.http_view import PATHS
@@ -37,6 +39,7 @@ def free_ports(count: int) -> list[int]:
     return found
 
 
+@pytest.mark.slow
 def test_the_quick_start() -> None:
     """Run the page's commands unchanged except for free ports."""
     tap, views, grpc, rest = free_ports(4)

@@ -86,6 +86,7 @@ def test_a_topic_that_was_made_is_found_after_the_interval() -> None:
     simulate(scenario, seed=1)
 
 
+@pytest.mark.slow
 def test_look_ups_at_the_same_time_are_bounded_and_so_is_the_memory_of_failed_ones() -> None:
     async def scenario(sim: Sim) -> None:
         kafka = Kafka(sim)

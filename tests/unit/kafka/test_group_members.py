@@ -111,6 +111,7 @@ def test_a_broker_without_the_new_protocol_is_asked_in_the_old_one(brokers: Exit
     assert raised.value.code in UNSUPPORTED_CODES
 
 
+@pytest.mark.slow
 def test_another_bootstrap_broker_is_asked_after_a_silent_one(
     brokers: ExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -126,6 +127,7 @@ def test_another_bootstrap_broker_is_asked_after_a_silent_one(
     assert raised.value.code == LibraryError._TIMED_OUT
 
 
+@pytest.mark.slow
 def test_a_coordinator_that_did_not_answer_is_looked_up_again(
     brokers: ExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:

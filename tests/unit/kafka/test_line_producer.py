@@ -12,6 +12,7 @@ from pixy.kafka.line_producer import LineProducer
 from tests.kafka.cluster import free_port
 
 
+@pytest.mark.slow
 def test_lines_for_kafka_that_is_down_are_bounded_and_counted(caplog: pytest.LogCaptureFixture) -> None:
     proxy = Proxy(kafka=Kafka(seed_peers=[f"127.0.0.1:{free_port()}"]))
     lines = LineProducer(settings.lines(proxy, 1.0, 3), "audit", "audit.topic")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 from tests.support import ROOT
 
 PROGRAM = """
@@ -46,6 +48,7 @@ print("assigned", len(assigned))
 """
 
 
+@pytest.mark.slow
 def test_topics_can_be_looked_up_inside_one() -> None:
     """confluent-kafka's own ``list_topics`` there ends the process at the next callback."""
     done = subprocess.run(

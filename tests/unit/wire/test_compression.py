@@ -167,6 +167,7 @@ except DecodeError as error:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("codec", CODECS)
 def test_a_decompression_bomb_takes_no_more_memory_than_allowed(codec: Codec) -> None:
     packed = compression.get(codec).compress(bytes(512 << 20))
@@ -223,6 +224,7 @@ def test_a_missing_library_is_named(name: str, module: str) -> None:
     assert second.startswith(f"codec {name} needs {module}") and second.endswith(f"pip install {package}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gzip", "lz4", "zstd"])
 @pytest.mark.parametrize("content", [b"", b"x"])
 def test_many_small_frames_cost_their_number(name: str, content: bytes) -> None:

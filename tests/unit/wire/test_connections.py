@@ -121,6 +121,7 @@ def test_the_error_of_a_truncated_answer_has_the_bytes_received(side: Any) -> No
             side.do(lambda: one.fetch(0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("answer", [lambda _request: b"", cut], ids=["silence", "half an answer"])
 def test_a_request_times_out(side: Any, answer: Any) -> None:
     with FakeBroker({"Fetch": answer}) as broker:

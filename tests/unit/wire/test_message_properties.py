@@ -97,6 +97,7 @@ def test_any_frame(data: bytes) -> None:
             pass
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["FetchResponse", "MetadataResponse", "OffsetFetchRequest", "LeaderAndIsrRequest"]
 )

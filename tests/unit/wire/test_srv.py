@@ -132,6 +132,7 @@ def test_a_truncated_answer_is_asked_again_over_tcp(
     assert len(lookup("_kafka._tcp.example.com", servers=[server.address])) == 2
 
 
+@pytest.mark.slow
 def test_after_a_failed_server_the_next_is_asked(
     server: NameServer, lookup: Callable[..., list[str]]
 ) -> None:

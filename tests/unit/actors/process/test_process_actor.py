@@ -456,6 +456,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pdeathsig", [True, False])
 async def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path, pdeathsig: bool) -> None:
     """Idle and computing ones; by a thread that watches, or if a handler lets none run by the kernel's signal."""

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 CONFTEST = """
 import asyncio, inspect, pytest
 
@@ -93,6 +95,7 @@ def test_marked_tests_are_simulated_and_others_left_alone(tmp_path: Path) -> Non
     assert "failing seed: 3 (mode actors)" in text
 
 
+@pytest.mark.slow
 def test_the_options_choose_one_seed_or_many(tmp_path: Path) -> None:
     text = run(tmp_path, "--actors-seed", "9")
     assert "6 passed" in text and "RAN [1, 9, 9]" in text and "SEED 9" in text, text

@@ -25,6 +25,7 @@ def test_nothing_is_found(world: str) -> None:
     assert runs >= 10 and not failures, "\n".join(failures)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("world", ["preempt", "threaded"])
 def test_a_seed_repeats_its_run_on_a_machine_of_any_speed(
     world: str, monkeypatch: pytest.MonkeyPatch
@@ -92,6 +93,7 @@ def test_a_thread_that_goes_on_after_a_failure_is_found(monkeypatch: pytest.Monk
     assert failures and "an instance that has failed" in failures[0]
 
 
+@pytest.mark.slow
 def test_a_thread_thatfalls_asleep_beside_a_message_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     # In the file of the cell, so that the search may preempt it at any line.
     names = dict(vars(cell))

@@ -322,6 +322,7 @@ class WrongCounting(Counting):
     factor = 2
 
 
+@pytest.mark.slow
 def test_a_wrong_model_is_found_and_shrinks(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(AssertionError) as caught:
         run_state_machine_as_test(WrongCounting, settings=settings(QUICKLY, max_examples=examples(100)))

@@ -7,6 +7,8 @@ import json
 import re
 from html.parser import HTMLParser
 
+import pytest
+
 from pixy.api.openapi import page
 from pixy.api.openapi.document import as_json, load, resolve
 from pixy.api.rest.router import ROUTES as PIXY
@@ -38,6 +40,7 @@ def documented() -> set[tuple[str, str]]:
     }
 
 
+@pytest.mark.slow
 def test_the_document_is_openapi_3_1() -> None:
     import schemathesis  # here, because collecting tests need not wait for it
 

@@ -158,6 +158,7 @@ def run(scenario: Callable[[Sim], Any], *faults: Any) -> None:
         simulate(scenario, seed=seed, faults=faults, may_escalate=True)
 
 
+@pytest.mark.slow
 def test_a_group_whose_session_fails_commits_and_joins_again_for_ever() -> None:
     async def scenario(sim: Sim) -> None:
         stage = Stage(sim, subscription_timeout=3600.0)
@@ -732,6 +733,7 @@ def test_a_client_that_has_gone_keeps_no_topic() -> None:
     run(scenario)
 
 
+@pytest.mark.slow
 def test_the_time_in_which_the_process_was_frozen_does_not_count_as_idle() -> None:
     """Clients asked all the time; their requests wait in the sockets of the daemon that runs again."""
 

@@ -66,6 +66,7 @@ class Forgiving(Scenario):
             await group.stop(block=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["actors", "pct", "harsh"])
 def test_a_group_goes_on_when_tasks_of_its_actors_are_cancelled(mode: str) -> None:
     struck: list[str] = []

@@ -68,6 +68,7 @@ def consumers() -> int:
     return sum(isinstance(each, Consumer) for each in gc.get_objects())
 
 
+@pytest.mark.slow
 async def test_a_closed_session_frees_its_client_at_once() -> None:
     """A process can have about 1,000 clients: each takes one of 1,024 keys of thread-local storage."""
     gc.collect()

@@ -142,6 +142,7 @@ def test_colours_follow_the_reader_s(report: str) -> None:
     assert not re.search(r"(fill|stroke): #(000000|ffffff|dddddd)", plots), "ink, page or grid of one theme"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     CHROMIUM is None, reason="!!! the report is not tested in a browser: chromium is missing !!!"
 )

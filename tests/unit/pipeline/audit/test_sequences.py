@@ -216,6 +216,7 @@ def test_gaps_of_compaction_are_reported_one_by_one_up_to_a_limit(monkeypatch: p
     )
 
 
+@pytest.mark.slow
 def test_duplicate_contents_are_explained_or_not() -> None:
     def span(start: int, end: int) -> dict[tuple[str, int], Intervals]:
         return {("t", 0): Intervals.span(start, end)}
