@@ -11,13 +11,16 @@ import yaml
 
 from tests.kafka.cluster import Cluster, Unavailable
 
+_ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
 
 def main() -> int:
     """Run the broker; return the exit code."""
     parser = argparse.ArgumentParser(prog="make kafka", description=__doc__)
     parser.add_argument("config", type=Path, help="file for the configuration; removed when the broker stops")
     config: Path = parser.parse_args().config
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in _ENDS:
+        signal.signal(number, signal.default_int_handler)
     print("starting Kafka (the first start fetches its jars with Maven) ...", flush=True)
     try:
         kafka = Cluster(auto_create=True)
@@ -41,13 +44,15 @@ def main() -> int:
             )
         )
         print(
-            f"Kafka is on {kafka.bootstrap()[0]}; {config} is the daemon's configuration for it. Ctrl-C stops it.",
+            f"Kafka is on {kafka.bootstrap()[0]}. The daemon for it: kafka-pixy --config {config}. Ctrl-C stops Kafka.",
             flush=True,
         )
         signal.pause()
     except KeyboardInterrupt:
         return 0
     finally:
+        for number in _ENDS:
+            signal.signal(number, signal.SIG_IGN)  # a closed terminal and make send several; the broker's folder goes first
         config.unlink(missing_ok=True)
         kafka.close()
 
