@@ -51,8 +51,8 @@ def main() -> int:
     except KeyboardInterrupt:
         return 0
     finally:
-        for number in _ENDS:
-            signal.signal(number, signal.SIG_IGN)  # a closed terminal and make send several; the broker's folder goes first
+        for number in _ENDS:  # a closed terminal and make send several; the broker's folder goes first
+            signal.signal(number, signal.SIG_IGN)
         config.unlink(missing_ok=True)
         kafka.close()
 
