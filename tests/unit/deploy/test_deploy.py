@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import fnmatch
+import json
 import re
 import shutil
 import subprocess
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 import yaml
 
@@ -18,6 +21,7 @@ from pixy.cli.flags import parse
 from pixy.cli.tap_flags import make_parser
 from pixy.config import load_app, load_text, validate
 from pixy.config.environment import PREFIX
+from pixy.config.model import App
 from pixy.errors import ConfigError
 from tests.support import ROOT
 
@@ -260,6 +264,20 @@ class TestHelm:
                 for part in name.split("."):
                     assert part in found, f"{file.name}: .Values.{name} has no default"
                     found = found[part]
+
+    def test_the_schema_knows_the_values_and_the_keys_of_the_configuration(self) -> None:
+        schema = json.loads((CHART / "values.schema.json").read_text())
+        values = yaml.safe_load((CHART / "values.yaml").read_text())
+        jsonschema.validate(values, schema)
+        assert set(schema["properties"]) == {*values, "global"}
+        assert set(schema["properties"]["config"]["properties"]) == {each.name for each in fields(App)}
+        for wrong in ({"replicas": 3}, {"config": {"tcp_adr": ":1"}}, {"image": {"tagg": "x"}}):
+            with pytest.raises(jsonschema.ValidationError, match="Additional properties"):
+                jsonschema.validate(wrong, schema)
+
+    def test_a_misspelt_value_is_named(self) -> None:
+        with pytest.raises(ConfigError, match="tcp_adr"):
+            self.render("insecure=true", 'config={"tcp_adr": ":1"}')
 
     def test_it_serves_nobody_by_default(self) -> None:
         with pytest.raises(ConfigError, match="or insecure=true"):
