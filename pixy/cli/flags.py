@@ -24,7 +24,7 @@ _TEXTS = (
     ("unixAddr", "PATH", "unix domain socket of the HTTP API (default: none)"),
     ("kafkaPeers", "PEERS", "comma separated list of seed brokers (default localhost:9092)"),
     ("zookeeperPeers", "PEERS", "comma separated list of ZooKeeper nodes and an optional chroot"),
-    ("pidFile", "FILE", "file to write the process id to"),
+    ("pidFile", "FILE", "file to write the process id to, once the ports are bound"),
     ("logging", "JSON", 'loggers as a JSON array, such as \'[{"name":"json","severity":"info"}]\''),
     ("caCertFile", "FILE", "CA certificate of the Kafka brokers"),
     ("clientCertFile", "FILE", "client certificate for the Kafka brokers"),

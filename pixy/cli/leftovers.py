@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 
+from pixy.cli.pid_file import PidFile
+
 Inode = tuple[int, int]
 
 
@@ -12,24 +14,25 @@ class Leftovers:
     """Removes the files, if they are still this process's.
 
     Args:
-        pid_file: a path, or empty.
+        pid_file: it knows whether it was written.
         unix_socket: a path, or empty.
     """
 
-    def __init__(self, pid_file: str, unix_socket: str) -> None:
-        self._paths = [path for path in (pid_file, unix_socket) if path]
-        self._inodes: dict[str, Inode] = {}
+    def __init__(self, pid_file: PidFile, unix_socket: str) -> None:
+        self._pid_file = pid_file
+        self._socket = unix_socket
+        self._inode: Inode | None = None
 
     def made(self) -> None:
-        """The files are there and this process's from now on; another's at the same path stays."""
-        self._inodes = {path: inode for path in self._paths if (inode := _inode(path)) is not None}
+        """The socket is there and this process's from now on; another's at the same path stays."""
+        self._inode = _inode(self._socket)
 
     def remove(self) -> None:
         """Remove the files. It waits for nothing."""
-        for path, inode in self._inodes.items():
+        self._pid_file.remove()
+        if self._inode is not None and _inode(self._socket) == self._inode:
             with contextlib.suppress(OSError):
-                if _inode(path) == inode:
-                    os.unlink(path)
+                os.unlink(self._socket)
 
 
 def _inode(path: str) -> Inode | None:

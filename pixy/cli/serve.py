@@ -17,7 +17,7 @@ from typing import Any
 from pixy.cli import flags as command_line
 from pixy.cli.leftovers import Leftovers
 from pixy.cli.logs import ON_STDERR, configured
-from pixy.cli.pid_file import pid_file
+from pixy.cli.pid_file import PidFile
 from pixy.cli.reloading import Reloader
 from pixy.cli.streams import stuck
 from pixy.cli.waiting import kafka_answers
@@ -97,14 +97,16 @@ def _logged(app: App, options: argparse.Namespace, reloader: Reloader) -> int:
             os._exit(code)
 
         try:
-            opened.enter_context(pid_file(options.pidFile))
+            pid_file = PidFile(options.pidFile)
+            opened.callback(pid_file.remove)
+            pid_file.check()  # before anything is opened; it is written when the daemon serves
             daemon = Daemon(
                 app,
                 abandon,
                 reloader,
                 announce=bool(options.sandbox),
                 wait_for_kafka=bool(options.waitForKafka),
-                pid_file=options.pidFile,
+                pid_file=pid_file,
             )
             return _run_loop(daemon.run)
         except (PixyError, OSError, ValueError) as error:
@@ -196,7 +198,7 @@ class Daemon:
         reloader: reads everything again on SIGHUP, and when a file has changed.
         announce: print how to use the sandbox.
         wait_for_kafka: wait until the brokers answer, instead of failing to start.
-        pid_file: its path, or empty.
+        pid_file: written once the ports are bound; the caller removes it.
     """
 
     def __init__(
@@ -207,7 +209,7 @@ class Daemon:
         *,
         announce: bool = False,
         wait_for_kafka: bool = False,
-        pid_file: str = "",
+        pid_file: PidFile | None = None,
     ) -> None:
         self._app = app
         self._abandon = abandon
@@ -215,7 +217,8 @@ class Daemon:
         self._announce = announce
         self._wait_for_kafka = wait_for_kafka
         self._signalled = asyncio.Event()
-        self._leftovers = Leftovers(pid_file, app.unix_addr)
+        self._pid_file = pid_file or PidFile("")
+        self._leftovers = Leftovers(self._pid_file, app.unix_addr)
 
     async def run(self) -> int:
         """Start, wait for a signal or a failure, drain, stop; return the exit code."""
@@ -230,6 +233,11 @@ class Daemon:
         loop.add_signal_handler(signal.SIGUSR1, self._dump, engine)
         await engine.start(listeners(engine, self._app))
         self._leftovers.made()
+        try:
+            self._pid_file.write()
+        except ConfigError:
+            await engine.stop()
+            raise
         if self._announce:
             with contextlib.suppress(OSError):  # as with a log that nobody reads: it serves all the same
                 print(welcome(self._app), flush=True)

@@ -90,6 +90,7 @@ def test_a_signal_drains_and_exits_with_0(kafka: Cluster, name: str, tmp_path: P
     kafka.create_topic(name)
     pid_file, unix = tmp_path / "pid", tmp_path / "s"
     with Running(kafka, f"--pidFile={pid_file}", f"--unixAddr={unix}") as daemon:
+        wait_until(pid_file.exists)  # it is written once the ports are bound
         assert int(pid_file.read_text()) == daemon.program.process.pid
         assert unix.stat().st_mode & 0o777 == 0o660
         for number_ in range(50):
@@ -182,7 +183,10 @@ def test_a_drain_that_exceeds_its_timeout_is_reported(kafka: Cluster, name: str,
             ["--tcpAddr=0.0.0.0:0", "--sandbox"],
             "Failed to load config: err=(invalid config parameter: tcp_addr 0.0.0.0:0 can be reached from other hosts",
         ),
-        (["--pidFile=/none/pid", "--sandbox"], "Failed to initialize: err=("),
+        (
+            ["--pidFile=/none/pid", "--sandbox"],
+            "Failed to initialize: err=(pidFile /none/pid: the directory /none does not exist: create it, or choose",
+        ),
         (
             ["--unixAddr=/none/s", "--grpcAddr=127.0.0.1:0", "--tcpAddr=127.0.0.1:0", "--sandbox"],
             "listen unix /none/s: bind: no such file or directory "

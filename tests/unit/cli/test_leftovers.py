@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import logging
+import os
 from pathlib import Path
 
 from pixy.cli.leftovers import Leftovers
 from pixy.cli.logs import ConsoleFormatter
+from pixy.cli.pid_file import PidFile
 
 
 def test_a_process_removes_its_own_files_and_no_others(tmp_path: Path) -> None:
     pid, socket = tmp_path / "pid", tmp_path / "socket"
-    files = Leftovers(str(pid), str(socket))
-    pid.write_text("1")
+    written = PidFile(str(pid))
+    files = Leftovers(written, str(socket))
+    pid.write_text(str(os.getpid()))
     socket.write_text("")
     files.remove()
     assert pid.exists(), "it was not this process's yet"
+    written.write()
     files.made()
     other = tmp_path / "other"
     other.write_text("another daemon's")
