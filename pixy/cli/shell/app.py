@@ -12,9 +12,9 @@ import click
 
 from pixy.cli import COMMANDS, COMPLETE, EXITS, PROGRAMS
 from pixy.cli.importing import importing
-from pixy.cli.shell.errors import EXIT_ERROR, EXIT_INTERRUPTED, EXIT_USAGE, ShellError
+from pixy.cli.shell.errors import EXIT_ERROR, EXIT_USAGE, ShellError
 from pixy.cli.shell.framework import Group
-from pixy.cli.shell.interrupts import remembered
+from pixy.cli.shell.interrupts import exit_code, remembered
 from pixy.cli.streams import failed, stuck
 from pixy.escaping import escaped
 
@@ -99,7 +99,7 @@ def run(argv: Sequence[str]) -> int:
         _complain(f"{name}: {error}")
         return EXIT_ERROR
     except (KeyboardInterrupt, click.Abort):
-        return EXIT_INTERRUPTED
+        return exit_code()
 
 
 def complete() -> int:

@@ -12,7 +12,6 @@ import grpc
 
 from pixy.cli.shell import interrupts
 from pixy.cli.shell.errors import (
-    EXIT_INTERRUPTED,
     EXIT_NOTHING,
     EXIT_USAGE,
     CallError,
@@ -138,7 +137,7 @@ def consume(session: Session, topic: str, **given: Any) -> int:
             interrupts.handled()
             if loop.reader is not None:
                 _close(loop.reader)
-            return EXIT_INTERRUPTED
+            return interrupts.exit_code()
     return _ending(loop.reader, got, count, until_end=given["until_end"])
 
 

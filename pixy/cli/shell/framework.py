@@ -18,6 +18,7 @@ EXITS: Final = {
     1: "failed; stderr names the reason",
     2: "wrong command line",
     130: "ended by Ctrl-C",
+    143: "ended by SIGTERM",
 }
 """Exit codes that most commands have."""
 _WIDTH: Final = 100

@@ -1,7 +1,8 @@
-"""Ctrl-C that is never lost, and never strikes inside of gRPC.
+"""Ctrl-C and SIGTERM that are never lost, and never strike inside of gRPC.
 
 Python raises KeyboardInterrupt wherever the main thread is. In gRPC's own code nobody gets it, or a lock stays held and the program never
-ends. So during a call the signal is only remembered, and the wait for the answer looks for it.
+ends. So during a call the signal is only remembered, and the wait for the answer looks for it. SIGTERM, which timeout, systemd and kill
+send, raises KeyboardInterrupt, too: a command ends in one way, and only the exit code tells which signal it was.
 """
 
 from __future__ import annotations
@@ -13,13 +14,15 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 LOOK: Final = 0.2
-"""Seconds between two looks for Ctrl-C during a call."""
+"""Seconds between two looks for a signal during a call."""
+_WATCHED: Final = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+"""Signals that end a command, and their handlers in a program that nobody has told otherwise."""
 
-_state: Final = {"seen": False, "deferred": False}
+_state: Final = {"seen": False, "deferred": False, "number": int(signal.SIGINT)}
 
 
 def check() -> None:
-    """Raise KeyboardInterrupt if Ctrl-C was typed and nobody has got it."""
+    """Raise KeyboardInterrupt if a signal came and nobody has got it."""
     if _state["seen"]:
         _state["seen"] = False
         raise KeyboardInterrupt
@@ -30,35 +33,49 @@ def handled() -> None:
     _state["seen"] = False
 
 
+def postponed() -> None:
+    """Somebody has got it and has something to finish: the next :func:`check` raises it again."""
+    _state["seen"] = True
+
+
+def exit_code() -> int:
+    """Return the exit code of a command that was interrupted: 128 and the number of the last signal, which is forgotten."""
+    number, _state["number"] = _state["number"], int(signal.SIGINT)
+    return 128 + number
+
+
 @contextlib.contextmanager
 def deferred() -> Iterator[None]:
-    """Only remember Ctrl-C for as long as the context lasts; then :func:`check` raises it."""
-    _state["deferred"] = True
+    """Only remember signals for as long as the context lasts; then :func:`check` raises them."""
+    outer, _state["deferred"] = _state["deferred"], True
     try:
         yield
     finally:
-        _state["deferred"] = False
+        _state["deferred"] = outer
 
 
 @contextlib.contextmanager
 def remembered() -> Iterator[None]:
-    """Watch for Ctrl-C for as long as the context lasts. One that the caller ignores stays ignored."""
+    """Watch for Ctrl-C and SIGTERM for as long as the context lasts. One that the caller ignores stays ignored."""
     main = threading.current_thread() is threading.main_thread()
-    if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        yield
-        return
+    before = {number: signal.getsignal(number) for number in _WATCHED} if main else {}
+    watched = {number: known for number, known in before.items() if known is _WATCHED[number]}
 
     def interrupt(number: int, frame: Any) -> None:
-        _state["seen"] = True
+        _state["seen"], _state["number"] = True, number
         if not _state["deferred"]:
             signal.default_int_handler(number, frame)
 
-    signal.signal(signal.SIGINT, interrupt)
+    _state["number"] = int(signal.SIGINT)
+    for number in watched:
+        signal.signal(number, interrupt)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        handled()
+        for number, known in watched.items():
+            signal.signal(number, known)
+        if watched:
+            handled()
 
 
-__all__ = ["LOOK", "check", "deferred", "handled", "remembered"]
+__all__ = ["LOOK", "check", "deferred", "exit_code", "handled", "postponed", "remembered"]

@@ -13,7 +13,7 @@ import click
 import grpc
 
 from pixy.cli.shell import interrupts
-from pixy.cli.shell.errors import EXIT_INTERRUPTED, EXIT_USAGE, CallError, DaemonGone, ShellError
+from pixy.cli.shell.errors import EXIT_USAGE, CallError, DaemonGone, ShellError
 from pixy.cli.shell.framework import EXITS, Command, connected
 from pixy.cli.shell.names import TOPIC
 from pixy.cli.shell.output import note
@@ -30,7 +30,7 @@ _NAMED: Final = 5
 """Messages that are named when more were not written."""
 _NO_TOPIC: Final = "kafka server: Request was for a topic or partition that does not exist on this broker."
 _LAST_ANSWER: Final = 5.0
-"""Seconds that an answer may still take after Ctrl-C."""
+"""Seconds that an answer may still take after Ctrl-C or SIGTERM."""
 
 EXAMPLES: Final = {
     "echo 'Good news everyone!' | kafka-pixy produce foo": "a message a line",
@@ -201,7 +201,7 @@ class Writer:
         except KeyboardInterrupt:
             interrupts.handled()
             note(self._count(skip, "interrupted"))
-            return EXIT_INTERRUPTED
+            return interrupts.exit_code()
         except CallError as error:
             if not isinstance(error, DaemonGone) and error.status is not grpc.StatusCode.DEADLINE_EXCEEDED:
                 self._unsure = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import threading
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -11,6 +12,7 @@ from typing import Any
 import grpc
 import pytest
 
+from pixy.cli.shell import interrupts
 from pixy.cli.shell.errors import CallError, ShellError
 from pixy.cli.shell.output import Output
 from pixy.cli.shell.produce import Writer
@@ -152,3 +154,34 @@ def test_async_takes_nothing_that_it_would_drop(line: dict[str, Any]) -> None:
         write(daemon, lines, json_lines=True, asynchronous=True)
     assert caught.value.code == 2 and daemon.requests == []
     assert write(daemon, [b'{"value": "x"}'], json_lines=True, asynchronous=True) == 0
+
+
+@pytest.mark.parametrize(
+    ("number", "usual", "code"),
+    [(signal.SIGINT, signal.default_int_handler, 130), (signal.SIGTERM, signal.SIG_DFL, 143)],
+)
+def test_ctrl_c_and_sigterm_leave_the_count(
+    number: signal.Signals, usual: Any, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """SIGTERM ended the program without a word, so nobody knew where to go on."""
+    daemon, ended = Daemon(), threading.Event()
+
+    def source() -> Iterator[bytes]:
+        yield from (b"a\n", b"b\n")
+        written.wait(30)
+        signal.pthread_kill(main, number)
+        ended.wait(30)
+
+    written, main = threading.Event(), threading.main_thread().ident
+    assert main is not None
+    before = signal.signal(number, usual)
+    try:
+        with interrupts.remembered(), Bar("producing", prints=True) as bar:
+            assert signal.getsignal(number) is not usual, "it would end the tests"
+            bar.update = lambda count, *_: written.set() if count == 2 else None  # type: ignore[method-assign]
+            writer = Writer(daemon, "foo", Shape(), bar)  # type: ignore[arg-type]
+            assert writer.run(ReadAhead(source()), 1000, 5) == code
+    finally:
+        signal.signal(number, before)
+        ended.set()
+    assert capsys.readouterr().err == "interrupted: 2 messages written to foo; go on with --skip 7\n"
