@@ -74,6 +74,15 @@ async def _bounds(
 
 async def change(kafka: KafkaAdmin, wanted: AdminChange) -> None:
     """Make a change. Raises PixyError."""
+    try:
+        await _change(kafka, wanted)
+    except KafkaError as error:
+        if error.code not in UNSUPPORTED_CODES:
+            raise
+        raise InvalidParameter(f"{error}: it is too old, or the sandbox, which deletes and alters nothing") from error
+
+
+async def _change(kafka: KafkaAdmin, wanted: AdminChange) -> None:
     match wanted:
         case CreateTopic():
             await _create(kafka, wanted)

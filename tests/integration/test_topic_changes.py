@@ -183,6 +183,12 @@ async def test_the_sandbox_makes_topics_and_shows_its_groups(name: str) -> None:
         assert (
             code is grpc.StatusCode.INVALID_ARGUMENT and "the sandbox makes topics with 4 partitions" in text
         )
+        for refused in (
+            daemon.stub.DeleteTopic(pb.DeleteTopicRq(topic=name)),
+            daemon.stub.AlterTopic(pb.AlterTopicRq(topic=name, partitions=8)),
+        ):
+            code, text = await status_of(refused)
+            assert code is grpc.StatusCode.INVALID_ARGUMENT and "or the sandbox" in text, text
         await daemon.produce(name, b"x")
         await daemon.consume(name, "g", auto_ack=True)
         assert [each.group for each in (await daemon.stub.ListGroups(pb.ListGroupsRq())).groups] == ["g"]
