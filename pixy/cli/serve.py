@@ -188,6 +188,14 @@ def listeners(engine: Engine, app: App) -> list[ListenerSpec]:
     return specs
 
 
+def _has_terminal() -> bool:
+    """Whether a person started the daemon: its standard input is a terminal."""
+    try:
+        return sys.stdin is not None and sys.stdin.isatty()
+    except ValueError:  # closed
+        return False
+
+
 class Daemon:
     """One run of the service in an event loop.
 
@@ -225,7 +233,11 @@ class Daemon:
         loop = asyncio.get_running_loop()
         for number in _SIGNALS:
             loop.add_signal_handler(number, self._signal, number)
-        loop.add_signal_handler(signal.SIGHUP, self._reloader.request)
+        if self._announce and _has_terminal():
+            # A sandbox that was tried out does not outlive its terminal, and hold its ports.
+            loop.add_signal_handler(signal.SIGHUP, self._signal, signal.SIGHUP)
+        else:
+            loop.add_signal_handler(signal.SIGHUP, self._reloader.request)
         loop.add_signal_handler(signal.SIGUSR1, logger.warning, "dump (SIGUSR1): waiting for Kafka")
         if self._wait_for_kafka and not await kafka_answers(self._app.proxies, self._signalled):
             return EXIT_OK

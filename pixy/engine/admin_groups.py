@@ -79,7 +79,9 @@ async def change(kafka: KafkaAdmin, wanted: AdminChange) -> None:
     except KafkaError as error:
         if error.code not in UNSUPPORTED_CODES:
             raise
-        raise InvalidParameter(f"{error}: it is too old, or the sandbox, which deletes and alters nothing") from error
+        raise InvalidParameter(
+            f"{error}: it is too old, or the sandbox, which deletes and alters nothing"
+        ) from error
 
 
 async def _change(kafka: KafkaAdmin, wanted: AdminChange) -> None:

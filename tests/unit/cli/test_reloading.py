@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import pty
 import signal
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -21,7 +25,7 @@ from pixy.config import App, Logger, Proxy, load_file, load_text, validate
 from pixy.engine.engine import Engine
 from pixy.errors import ConfigError, StartError, Unauthenticated
 from tests.kafka.cluster import free_port
-from tests.support import Program, eventually
+from tests.support import ROOT, Program, eventually
 
 APP = Principal("key:app")
 
@@ -333,6 +337,29 @@ def test_a_hangup_reloads_and_does_not_end_the_daemon(tmp_path: Path) -> None:
         program.process.send_signal(signal.SIGTERM)
         code, output = program.wait()
     assert code == 0, output
+
+
+@pytest.mark.slow
+def test_a_sandbox_ends_with_its_terminal() -> None:
+    controller, terminal = pty.openpty()
+    command = [
+        sys.executable,
+        "-m",
+        "pixy.cli.main",
+        "--sandbox",
+        "--grpcAddr=",
+        f"--tcpAddr=127.0.0.1:{free_port()}",
+    ]
+    with subprocess.Popen(
+        command, stdin=terminal, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT
+    ) as process:
+        assert process.stdout is not None
+        assert any("Ctrl-C stops it." in line for line in iter(process.stdout.readline, ""))
+        process.send_signal(signal.SIGHUP)
+        output, _ = process.communicate(timeout=60)
+    os.close(terminal)
+    os.close(controller)
+    assert process.returncode == 0, output
 
 
 def test_what_is_wrong_at_the_start_is_an_error() -> None:
