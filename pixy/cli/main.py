@@ -37,6 +37,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _command(args: list[str]) -> Callable[[], int]:
     """Import what the command line asks for."""
     # Imported late: the daemon does not pay for the commands' libraries, nor they for the daemon's.
+    if COMPLETE in os.environ or (args and args[0] in COMMANDS):
+        # gRPC writes its own lines to standard error. Before it is imported: then it reads this.
+        os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     if COMPLETE in os.environ:
         from pixy.cli.shell.app import complete
 

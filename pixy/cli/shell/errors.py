@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 from typing import Any, Final
 
 import grpc
 
 from pixy.errors import ShuttingDown
+
+_HTTP_STATUS: Final = re.compile(r"Received http2 header with status: ([0-9]{3})")
 
 EXIT_ERROR: Final = 1
 EXIT_USAGE: Final = 2
@@ -56,6 +59,13 @@ def of_call(error: Any, server: str, method: str) -> CallError:
         method: of the call.
     """
     status, details = error.code(), " ".join((error.details() or "").split())
+    if other := _other_server(details):
+        kind = DaemonGone if status is grpc.StatusCode.UNAVAILABLE else CallError
+        return kind(
+            status,
+            f"at {server} is no gRPC server of Kafka-Pixy: {other}",
+            "name its gRPC port (19091 if nothing else is configured) with --server or KAFKA_PIXY_SERVER",
+        )
     if status is grpc.StatusCode.UNAVAILABLE and _is_transport(details):
         return DaemonGone(
             status,
@@ -73,6 +83,16 @@ def of_call(error: Any, server: str, method: str) -> CallError:
             status, f"the daemon at {server} does not know {method}", "it is older than this shell: update it"
         )
     return CallError(status, details)
+
+
+def _other_server(details: str) -> str:
+    """Describe what a server does that does not speak gRPC; empty if gRPC says nothing of the kind."""
+    if "Expected SETTINGS frame" in details:
+        # The fourth byte of "HTTP/1.1 400", or of "<!DOCTYPE".
+        http = re.search(r"got frame type (79|80)\b", details)
+        return "an HTTP server answers there" if http else "what answers does not speak HTTP/2"
+    found = _HTTP_STATUS.search(details)
+    return f"an HTTP server answers with status {found[1]}" if found else ""
 
 
 def _is_transport(details: str) -> bool:

@@ -95,6 +95,7 @@ _CONNECTION: Final = (
         default="localhost:19091",
         show_default=True,
         show_envvar=True,
+        metavar="HOST:PORT",
         help="gRPC address of the daemon.",
     ),
     click.option("--tls", is_flag=True, envvar="KAFKA_PIXY_TLS", show_envvar=True, help="Connect over TLS."),
@@ -108,7 +109,7 @@ _CONNECTION: Final = (
         help="CA certificate of the server (implies --tls).",
     ),
     click.option(
-        "--cert", default="", type=click.Path(), metavar="FILE", help="Client certificate, with --ca."
+        "--cert", default="", type=click.Path(), metavar="FILE", help="Client certificate (implies --tls)."
     ),
     click.option(
         "--cert-key", default="", type=click.Path(), metavar="FILE", help="Key of the client certificate."

@@ -27,7 +27,7 @@ def path() -> Path:
 
 
 def load(name: str) -> dict[str, Any]:
-    """Return the values of a profile; none if there is no file.
+    """Return the values of a profile; none if there is no file and none is named.
 
     Raises:
         ShellError: the file is not readable, lacks the profile, or has an unknown key.
@@ -40,11 +40,15 @@ def load(name: str) -> dict[str, Any]:
             return {}
         raise ShellError(f"--profile {name}: name the file in KAFKA_PIXY_PROFILES", EXIT_USAGE) from None
     except (FileNotFoundError, NotADirectoryError):
+        if os.environ.get("KAFKA_PIXY_PROFILES"):  # defaults instead could be of another cluster
+            raise ShellError(f"KAFKA_PIXY_PROFILES: there is no {file}", EXIT_USAGE) from None
         if name == "default":
             return {}
         raise ShellError(f"--profile {name}: there is no {file}", EXIT_USAGE) from None
     except PermissionError as error:
-        if name == "default" and not os.access(file.parent, os.X_OK):
+        if name == "default" and not (
+            os.environ.get("KAFKA_PIXY_PROFILES") or os.access(file.parent, os.X_OK)
+        ):
             return {}  # a home that this user may not enter holds no profiles of his
         raise ShellError(f"{file}: {error}", EXIT_USAGE) from None
     except (OSError, UnicodeDecodeError) as error:

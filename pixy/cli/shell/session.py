@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import re
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final, Self
 
 import grpc
 
-from pixy.cli.shell import interrupts
-from pixy.cli.shell.errors import EXIT_USAGE, CallError, ShellError, nearest, of_call
+from pixy.cli.shell import credentials, interrupts
+from pixy.cli.shell.errors import CallError, nearest, of_call
 from pixy.cli.shell.output import Output
 from pixy.proto import kafkapixy_pb2 as pb
 from pixy.proto.kafkapixy_pb2_grpc import KafkaPixyStub
@@ -25,9 +22,6 @@ _OPTIONS: Final = [
 ]
 
 
-_TOKEN: Final = re.compile(rb"[\x21-\x7e]+\Z")
-
-
 @dataclass(frozen=True, slots=True)
 class Settings:
     """The options that all commands share.
@@ -35,7 +29,7 @@ class Settings:
     Attributes:
         server: gRPC address.
         cluster: empty for the daemon's default cluster.
-        tls: connect over TLS.
+        tls: connect over TLS; `ca` and `cert` imply it.
         ca: the file with the server's CA, or empty.
         cert: the file with the client's certificate, or empty.
         cert_key: the file with its key, or empty.
@@ -66,19 +60,21 @@ class _Authorized(grpc.UnaryUnaryClientInterceptor):  # type: ignore[misc]
 
 
 class Session:
-    """Calls a daemon, and knows how to print."""
+    """Calls a daemon, and knows how to print.
+
+    Raises:
+        ShellError: the address, a file of TLS or the token cannot be used; the exit code is 2.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self.server, self.cluster, self.timeout = settings.server, settings.cluster, settings.timeout
         self.out = Output(settings.form)
-        token = _token(settings.token_file)
-        if settings.ca or settings.tls:
-            credentials = grpc.ssl_channel_credentials(
-                _read("--ca", settings.ca),
-                _read("--cert-key", settings.cert_key),
-                _read("--cert", settings.cert),
-            )
-            self._channel = grpc.secure_channel(settings.server, credentials, options=_OPTIONS)
+        credentials.check_server(settings.server)
+        token = credentials.token(settings.token_file)
+        pem = credentials.pem_files(settings.ca, settings.cert, settings.cert_key)
+        if settings.tls or any(pem):
+            trusted = grpc.ssl_channel_credentials(*pem)
+            self._channel = grpc.secure_channel(settings.server, trusted, options=_OPTIONS)
         else:
             self._channel = grpc.insecure_channel(settings.server, options=_OPTIONS)
         channel = grpc.intercept_channel(self._channel, _Authorized(token)) if token else self._channel
@@ -168,25 +164,6 @@ class Session:
     def topics(self) -> list[str]:
         """Return the names of all topics, sorted."""
         return sorted(self.call("ListTopics", pb.ListTopicRq(cluster=self.cluster)).topics)
-
-
-def _token(file: str) -> str:
-    """Return the key or token to send, empty for none; no error shows it. Raises ShellError."""
-    given = _read("--token-file", file) or os.environb.get(b"KAFKA_PIXY_TOKEN", b"")
-    token = given.strip()
-    if token and not _TOKEN.match(token):
-        where = f"--token-file {file}" if file else "KAFKA_PIXY_TOKEN"
-        raise ShellError(f"{where}: a key or a token is one line of ASCII without spaces", EXIT_USAGE)
-    return token.decode()
-
-
-def _read(flag: str, file: str) -> bytes | None:
-    if not file:
-        return None
-    try:
-        return Path(file).read_bytes()
-    except OSError as error:
-        raise ShellError(f"{flag} {file}: {error.strerror}") from None
 
 
 __all__ = ["Session", "Settings"]

@@ -281,7 +281,7 @@ def test_the_ports_of_a_daemon_that_answers_are_not_to_be_freed(
     with socket.create_server(("127.0.0.1", 0)) as taken:
         path = tmp_path / "c.yaml"
         path.write_text(f"grpc_addr: 127.0.0.1:{taken.getsockname()[1]}\ntcp_addr: ''\n")
-        findings = {each.check: each for each in doctor.check(str(path), NOBODY, Settings("d", tls=True))}
+        findings = {each.check: each for each in doctor.check(str(path), NOBODY, Settings("d:1", tls=True))}
     assert findings["daemon"].result == WARN
     assert (findings["grpc_addr"].result, "a daemon runs here" in findings["grpc_addr"].found) == (
         OK if is_used else FAIL,

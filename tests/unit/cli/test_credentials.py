@@ -1,0 +1,221 @@
+"""The daemon's address, files of TLS and the token: what cannot be used is one line with exit code 2, before gRPC sees it."""
+
+from __future__ import annotations
+
+import http.server
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+import trustme
+from cryptography.hazmat.primitives import serialization
+
+from pixy.cli.main import main
+from pixy.cli.shell.credentials import check_server, pem_files
+from pixy.cli.shell.errors import DaemonGone, ShellError, of_call
+from tests.in_process import Finished, run_in_process
+from tests.support import ROOT
+
+NOBODY = "127.0.0.1:1"
+
+
+def run(*args: str, server: str = NOBODY) -> Finished:
+    return run_in_process(lambda: main(["topics", "--server", server, *args]))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("files")
+    ca = trustme.CA()
+    ca.cert_pem.write_to_path(str(made / "ca.pem"))
+    for name in ("a", "b"):
+        issued = ca.issue_cert("localhost")
+        issued.cert_chain_pems[0].write_to_path(str(made / f"{name}.pem"))
+        issued.private_key_pem.write_to_path(str(made / f"{name}.key"))
+    key = serialization.load_pem_private_key((made / "a.key").read_bytes(), None)
+    (made / "locked.key").write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.BestAvailableEncryption(b"hunter22"),
+        )
+    )
+    lines = (made / "a.pem").read_text().splitlines()
+    (made / "damaged.pem").write_text("\n".join([*lines[:3], lines[-1], ""]))
+    (made / "empty").write_text("\n")
+    return made
+
+
+@pytest.mark.parametrize(
+    "server",
+    [
+        "",
+        " ",
+        "localhost",
+        "localhost:",
+        "localhost:0",
+        "localhost:abc",
+        "localhost:83727",
+        "localhost:65536",
+        "http://localhost:19091",
+        ":19091",
+        "a b:1",
+        "a:1 ",
+        "::1:19091",
+        "[::1]",
+        "a:-1",
+        "a:\u0661",
+        "a\n:1",
+    ],
+)
+def test_a_server_that_is_no_address_is_refused(server: str) -> None:
+    """gRPC took the port modulo 65536, and talked to whoever was there."""
+    done = run(server=server)
+    wanted = f"kafka-pixy topics: --server {' '.join(repr(server).split())}: is not HOST:PORT, such as localhost:19091\n"
+    assert (done.returncode, done.stderr.decode()) == (2, wanted)
+
+
+@pytest.mark.parametrize("server", ["localhost:1", "kp.example.com:65535", "[::1]:19091", "a_b-c.d:19091"])
+def test_addresses_are_taken(server: str) -> None:
+    check_server(server)
+
+
+@pytest.mark.parametrize(
+    ("args", "text"),
+    [
+        ("--tls --cert a.pem", "--cert needs --cert-key: give both"),
+        ("--tls --cert-key a.key", "--cert-key needs --cert: give both"),
+        ("--cert none --cert-key none", "--cert-key none: No such file or directory"),
+        ("--ca none", "--ca none: No such file or directory"),
+        ("--ca empty", "--ca empty: holds no certificate in PEM format (-----BEGIN CERTIFICATE-----)"),
+        (
+            "--ca /dev/null",
+            "--ca /dev/null: holds no certificate in PEM format (-----BEGIN CERTIFICATE-----)",
+        ),
+        ("--ca damaged.pem", "--ca damaged.pem: its certificate is damaged"),
+        ("--ca .", "--ca .: Is a directory"),
+        ("--cert a.pem --cert-key b.key", "--cert-key b.key: is not the key of the certificate a.pem"),
+        (
+            "--cert a.pem --cert-key a.pem",
+            "--cert-key a.pem: holds no private key in PEM format (-----BEGIN PRIVATE KEY-----)",
+        ),
+        (
+            "--cert a.pem --cert-key locked.key",
+            "--cert-key locked.key: has a pass phrase: write the key without one (openssl pkey)",
+        ),
+        ("--token-file none", "--token-file none: No such file or directory"),
+        ("--token-file empty", "--token-file empty: is empty: a key or a token is expected"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_named(
+    folder: Path, args: str, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    done = run(*args.split())
+    assert (done.returncode, done.stderr.decode()) == (2, f"kafka-pixy topics: {text}\n")
+
+
+def test_a_blank_token_of_the_environment_is_refused_and_an_empty_one_is_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("KAFKA_PIXY_TOKEN", " ")
+    assert run().stderr == b"kafka-pixy topics: KAFKA_PIXY_TOKEN: is empty: a key or a token is expected\n"
+    monkeypatch.setenv("KAFKA_PIXY_TOKEN", "")
+    assert b"connection refused" in run().stderr
+
+
+def test_profiles_that_are_named_must_be_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The defaults in their place could be another cluster's."""
+    monkeypatch.setenv("KAFKA_PIXY_PROFILES", str(tmp_path / "none"))
+    done = run()
+    assert done.returncode == 2
+    assert done.stderr.decode() == f"kafka-pixy topics: KAFKA_PIXY_PROFILES: there is no {tmp_path}/none\n"
+
+
+@pytest.mark.parametrize("args", ["--ca ca.pem", "--cert a.pem --cert-key a.key"])
+def test_files_of_tls_imply_tls(folder: Path, args: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    secure: list[Any] = []
+    make = grpc.secure_channel
+    monkeypatch.setattr(grpc, "secure_channel", lambda *a, **k: secure.append(a[0]) or make(*a, **k))
+    assert run(*args.split()).returncode == 1 and secure == [NOBODY]
+
+
+def test_a_pipe_is_read_once(folder: Path) -> None:
+    """A shell's <(...)."""
+    ends = [os.pipe() for _ in range(3)]
+    try:
+        for (_, write), name in zip(ends, ("ca.pem", "a.pem", "a.key"), strict=True):
+            os.write(write, (folder / name).read_bytes())
+            os.close(write)
+        ca, cert, key = (f"/dev/fd/{read}" for read, _ in ends)
+        wanted = tuple((folder / name).read_bytes() for name in ("ca.pem", "a.key", "a.pem"))
+        assert pem_files(ca, cert, key) == wanted
+    finally:
+        for read, _ in ends:
+            os.close(read)
+
+
+class _Http(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def handle(self) -> None:
+        self.rfile.readline()
+        self.wfile.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+
+
+@pytest.fixture(scope="module")
+def http_server() -> Iterator[str]:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Http) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_an_http_server_is_told_from_a_daemon(http_server: str) -> None:
+    text = run(server=http_server).stderr.decode()
+    assert text == (
+        f"kafka-pixy topics: UNAVAILABLE: at {http_server} is no gRPC server of Kafka-Pixy: an HTTP server answers "
+        "there; name its gRPC port (19091 if nothing else is configured) with --server or KAFKA_PIXY_SERVER\n"
+    )
+
+
+def test_grpc_s_own_lines_are_not_shown(http_server: str) -> None:
+    """A process of its own: gRPC looks at the environment once."""
+    done = subprocess.run(
+        [sys.executable, "-m", "pixy.cli.main", "topics", "--server", http_server, "--tls"],
+        env={name: value for name, value in os.environ.items() if name != "GRPC_VERBOSITY"},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1 and done.stderr.count("\n") == 1, done.stderr
+    assert "the TLS handshake failed" in done.stderr
+
+
+def test_an_http_status_is_not_an_old_daemon() -> None:
+    class Refused:
+        def __init__(self, status: grpc.StatusCode, details: str) -> None:
+            self.code, self.details = (lambda: status), (lambda: details)
+
+    codes = grpc.StatusCode
+    found = of_call(
+        Refused(codes.UNIMPLEMENTED, "Received http2 header with status: 404"), "s:1", "GetStatus"
+    )
+    assert "an HTTP server answers with status 404" in str(found) and "older" not in str(found)
+    down = of_call(Refused(codes.UNAVAILABLE, "Received http2 header with status: 503"), "s:1", "GetStatus")
+    assert isinstance(down, DaemonGone), "a proxy whose daemon restarts"
+    old = of_call(Refused(codes.UNIMPLEMENTED, "Method not found!"), "s:1", "GetStatus")
+    assert "it is older than this shell" in str(old) and isinstance(old, ShellError)
