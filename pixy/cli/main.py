@@ -23,7 +23,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         from pixy.cli.importing import ending, importing
 
         if argv is None:  # a test has streams of its own
-            streams.prepare()
+            streams.prepare(results=bool(args) and args[0] in (*COMMANDS, *PROGRAMS))
         with importing():
             command = _command(args)
         code = streams.guarded(command, args)

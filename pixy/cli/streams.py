@@ -36,13 +36,17 @@ class _Output(io.FileIO):
             raise
 
 
-def prepare() -> None:
+def prepare(*, results: bool = False) -> None:
     """Make the process's standard streams usable, whatever the caller has made of them.
 
     Python has None for a stream that is closed; the null device takes its place, and its descriptor, before anything else
     does. Output takes every character: one that its encoding lacks is written as an escape sequence.
+
+    Args:
+        results: standard output is for results, so writing to a closed one is an error; a daemon does without its log.
     """
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+    # The null device, opened for reading, refuses what is written as a closed descriptor does (EBADF).
+    for name, mode in (("stdin", "r"), ("stdout", "r" if results else "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
     out: Any = sys.stdout

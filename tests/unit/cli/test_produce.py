@@ -164,24 +164,18 @@ def test_ctrl_c_and_sigterm_leave_the_count(
     number: signal.Signals, usual: Any, code: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """SIGTERM ended the program without a word, so nobody knew where to go on."""
-    daemon, ended = Daemon(), threading.Event()
 
-    def source() -> Iterator[bytes]:
-        yield from (b"a\n", b"b\n")
-        written.wait(30)
-        signal.pthread_kill(main, number)
-        ended.wait(30)
+    def update(count: int, _size: int = 0) -> None:
+        if count == 2:
+            signal.raise_signal(number)
 
-    written, main = threading.Event(), threading.main_thread().ident
-    assert main is not None
     before = signal.signal(number, usual)
     try:
         with interrupts.remembered(), Bar("producing", prints=True) as bar:
             assert signal.getsignal(number) is not usual, "it would end the tests"
-            bar.update = lambda count, *_: written.set() if count == 2 else None  # type: ignore[method-assign]
-            writer = Writer(daemon, "foo", Shape(), bar)  # type: ignore[arg-type]
-            assert writer.run(ReadAhead(source()), 1000, 5) == code
+            bar.update = update  # type: ignore[method-assign]
+            writer = Writer(Daemon(), "foo", Shape(), bar)  # type: ignore[arg-type]
+            assert writer.run(read([b"a", b"b", b"c"]), 1, 5) == code
     finally:
         signal.signal(number, before)
-        ended.set()
     assert capsys.readouterr().err == "interrupted: 2 messages written to foo; go on with --skip 7\n"

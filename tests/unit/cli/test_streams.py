@@ -99,6 +99,21 @@ def test_a_help_text_that_cannot_be_written_is_a_failure(usable: Callable[[Any],
     assert said() == "kafka-pixy: standard output: No space left on device\n"
 
 
+@pytest.mark.parametrize("text", ["a line", MANY])
+def test_results_for_a_closed_output_are_a_failure(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``consume -g`` acknowledged what nobody saw. A daemon does without its log."""
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    for results, code, shown in (
+        (True, 1, "kafka-pixy consume: standard output: Bad file descriptor\n"),
+        (False, 0, ""),
+    ):
+        monkeypatch.setattr(sys, "stdout", None)  # as the interpreter has it
+        streams.prepare(results=results)
+        sys.stderr = io.StringIO()
+        assert streams.guarded(printing(text), ["consume"]) == code and said() == shown
+        sys.stdout.flush()  # as at the interpreter's end
+
+
 def test_another_error_is_not_taken_for_one_of_output(usable: Callable[[Any], None], tmp_path: Path) -> None:
     def program() -> int:
         print("before")
@@ -256,7 +271,7 @@ def test_the_program_itself_with_streams_closed_and_full() -> None:
     done = subprocess.run(
         ["bash", "-c", f"exec 3>&1; {line}"], capture_output=True, text=True, cwd=ROOT, check=False
     )
-    wanted = ["0", "1"] if FULL.exists() else ["0"]
+    wanted = ["1", "1"] if FULL.exists() else ["1"]
     assert done.stdout.split() == wanted, done.stderr
     assert done.stderr == (
         "kafka-pixy config: standard output: No space left on device\n" if FULL.exists() else ""
