@@ -322,3 +322,14 @@ def test_doctor_has_the_shell_s_options(
         assert run_in_process(lambda more=more: main(["doctor", *arguments, *more])).returncode == 0
     given = "d:2" if arguments else ""
     assert seen == [Settings(given, tls=True, ca="ca.pem"), Settings(given or "p:1", ca="ca.pem", cert="c")]
+
+
+def test_a_daemon_whose_configuration_nobody_named_may_have_another_kafka(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(doctor, "_daemon", lambda _settings: (Finding(OK, "daemon", "it answers"), True))
+    monkeypatch.setenv("KAFKA_PIXY_PROXIES__DEFAULT__KAFKA__SEED_PEERS", NOBODY)
+    guessed = {each.check: each for each in doctor.check("", "", Settings(NOBODY))}["kafka (default)"]
+    assert guessed.result == WARN and "--config" in guessed.todo and "sandbox" in guessed.todo
+    named = {each.check: each for each in doctor.check("", NOBODY, Settings(NOBODY))}["kafka (default)"]
+    assert named.result == FAIL
