@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pixy.cli import flags as command_line
+from pixy.cli.arguments import Parser
 from pixy.config import default_text
 from pixy.config.effective import DEFAULT, as_yaml, rows
 from pixy.config.environment import CONFIG
@@ -70,7 +71,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="kafka-pixy config",
         description="Check, show and write the daemon's configuration.",
         epilog="check and show take the daemon's flags (kafka-pixy --help) and read the same file and environment variables. "

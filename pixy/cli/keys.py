@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from pixy.auth.keys import Keys, StoredKey, load_keys, make_key
+from pixy.cli.arguments import Parser
 from pixy.config.durations import parse_duration
 from pixy.errors import ConfigError
 
@@ -31,7 +32,7 @@ def _lifetime(text: str) -> float:
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the command's parser."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="kafka-pixy keys", description="Make, list and remove API keys in the file `auth.keys_file`."
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")

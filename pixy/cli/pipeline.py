@@ -10,6 +10,7 @@ import importlib
 import sys
 from collections.abc import Sequence
 
+from pixy.cli.arguments import Parser
 from pixy.cli.importing import importing
 from pixy.cli.pipeline_common import EXIT_ERROR, EXIT_INTERRUPTED, EXIT_USAGE, fail
 from pixy.errors import ConfigError, InvalidParameter, PixyError
@@ -40,7 +41,7 @@ exit codes:
 
 
 def _parser(wanted: str | None) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="kafka-pixy pipeline",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Archive topics to a lake with Spark, replay them, and prove both.",
@@ -57,7 +58,7 @@ def _parser(wanted: str | None) -> argparse.ArgumentParser:
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser with the options of all commands that can be imported: those without Spark, if it is missing."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="kafka-pixy pipeline",
         description="Archive topics to a lake with Spark, replay them, and prove both.",
     )

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from pixy.auth.principal import Principal
 from pixy.auth.rules import Access, Rules
+from pixy.cli.arguments import Parser
 from pixy.config import load_app, validate
 from pixy.config.security import VERBS
 from pixy.errors import ConfigError
@@ -31,7 +32,7 @@ def _resource(text: str) -> dict[str, str]:
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the command's parser."""
-    parser = argparse.ArgumentParser(prog="kafka-pixy rules", description="Try out the rules of a file.")
+    parser = Parser(prog="kafka-pixy rules", description="Try out the rules of a file.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     explain = commands.add_parser(
         "explain", help="say why a principal may do something; exit code 1 if it may not"

@@ -8,6 +8,7 @@ import math
 from typing import Final
 
 from pixy import __version__
+from pixy.cli.arguments import Parser
 from pixy.errors import ConfigError
 from pixy.tap.config import KAFKA_PORT, Bounds, TapConfig, parse_address, parse_ports
 
@@ -47,7 +48,7 @@ _LIMITS: Final = {
 
 def make_parser() -> argparse.ArgumentParser:
     """Make the parser."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="kafka-pixy tap",
         description=_DESCRIPTION,
         epilog=_EXAMPLES,

@@ -7,6 +7,7 @@ import importlib
 import sys
 from collections.abc import Sequence
 
+from pixy.cli.arguments import Parser
 from pixy.cli.streams import stuck
 from pixy.wire.exceptions import WireError
 
@@ -24,9 +25,7 @@ arguments and returns the exit code."""
 
 def make_parser(wanted: str | None = None) -> argparse.ArgumentParser:
     """Return the parser of the command ``wanted``, None for all commands."""
-    parser = argparse.ArgumentParser(
-        prog="kafka-pixy wire", description="Decode and encode Kafka's protocol at the shell."
-    )
+    parser = Parser(prog="kafka-pixy wire", description="Decode and encode Kafka's protocol at the shell.")
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     # Import only the command that runs, because the message tables are large.
     modules = [SUBCOMMANDS[wanted]] if wanted else dict.fromkeys(SUBCOMMANDS.values())

@@ -83,7 +83,9 @@ def run(argv: Sequence[str]) -> int:
     except click.exceptions.Exit as error:
         return error.exit_code
     except click.exceptions.NoArgsIsHelpError as error:
-        _complain(error.format_message())
+        ctx: Any = error.ctx
+        known = ", ".join(ctx.command.list_commands(ctx))
+        _complain(f"{ctx.command_path}: name a command: {known} (see {ctx.command_path} --help)")
         return EXIT_USAGE
     except click.ClickException as error:
         where = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else name

@@ -52,7 +52,34 @@ def test_every_command_has_help_with_examples_and_exit_codes() -> None:
 def test_help_without_dashes_and_a_group_without_command() -> None:
     assert run("help", "topic", "create").stdout == run("topic", "create", "--help").stdout
     done = run("topic")
-    assert done.returncode == 2 and b"create" in done.stderr and done.stdout == b""
+    assert done.returncode == 2 and done.stdout == b"" and done.stderr.count(b"\n") == 1
+    assert done.stderr.startswith(b"kafka-pixy topic: name a command: list, describe, ")
+
+
+@pytest.mark.parametrize(
+    ("args", "text"),
+    [
+        ("wire", "wire: the following arguments are required: COMMAND"),
+        ("wire decode --nope", "wire decode: the following arguments are required: NAME"),
+        ("rules", "rules: the following arguments are required: COMMAND"),
+        (
+            "keys new --file f --expires never x",
+            "keys new: argument --expires: 'never' is not a time such as 90d or 12h",
+        ),
+        ("config", "config: the following arguments are required: check|show|init"),
+        ("config init a b", "config: init takes no 'b'"),
+        ("pipeline", "pipeline: the following arguments are required: COMMAND"),
+        ("pipeline verify", "pipeline verify: the following arguments are required: "),
+        ("tap --nope", "tap: unrecognized arguments: --nope"),
+        ("tap a\x1b[2J", "tap: unrecognized arguments: a\\u001b[2J"),
+    ],
+)
+def test_a_wrong_command_line_is_one_line(args: str, text: str) -> None:
+    """The programs beside the shell, too: their usage is in --help."""
+    done = run_in_process(lambda: main(args.split(" ")))
+    line = done.stderr.decode()
+    assert done.returncode == 2 and done.stdout == b"" and line.count("\n") == 1, line
+    assert line.startswith(f"kafka-pixy {text}") and line.rstrip().endswith("--help)"), line
 
 
 @pytest.mark.parametrize("name", ["bash", "zsh", "fish"])

@@ -278,7 +278,7 @@ def test_output_before_an_error_is_printed() -> None:
 )
 def test_a_wrong_command_line(arguments: tuple[str, ...]) -> None:
     done = run(*arguments)
-    assert done.returncode == 2 and done.stdout == b"" and b"usage: kafka-pixy wire" in done.stderr
+    assert done.returncode == 2 and done.stdout == b"" and done.stderr.startswith(b"kafka-pixy wire")
 
 
 def test_help() -> None:
@@ -298,7 +298,7 @@ def test_a_process_exits_with_a_code() -> None:
     assert done.returncode == 1 and done.stdout.count(b"\n") == 2, done
     assert done.stderr.startswith(b"kafka-pixy wire batch: ") and done.stderr.count(b"\n") == 1
     done = run_process("--nonsense", stdin=b"")
-    assert done.returncode == 2 and done.stdout == b"" and b"usage: kafka-pixy wire" in done.stderr
+    assert done.returncode == 2 and done.stdout == b"" and done.stderr.startswith(b"kafka-pixy wire")
 
 
 def test_a_closed_pipe() -> None:
