@@ -83,9 +83,9 @@ def run(argv: Sequence[str]) -> int:
     except click.exceptions.Exit as error:
         return error.exit_code
     except click.exceptions.NoArgsIsHelpError as error:
-        ctx: Any = error.ctx
-        known = ", ".join(ctx.command.list_commands(ctx))
-        _complain(f"{ctx.command_path}: name a command: {known} (see {ctx.command_path} --help)")
+        lacking: Any = error.ctx
+        where, known = lacking.command_path, ", ".join(lacking.command.list_commands(lacking))
+        _complain(f"{where}: name a command: {known} (see {where} --help)")
         return EXIT_USAGE
     except click.ClickException as error:
         where = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else name
