@@ -55,7 +55,7 @@ EXAMPLES: Final = {
     examples=EXAMPLES,
     exits={
         **EXITS,
-        4: "fewer messages came than -n asks for, or --until-end has not seen the end",
+        4: "fewer messages came than -n asks for, or --until-end has not seen the end or all messages before it",
         141: "the reader of the output has gone",
     },
     help="Read messages. With --group as a member of a group, which remembers what was read; without it from the oldest message on, "
@@ -143,13 +143,23 @@ def consume(session: Session, topic: str, **given: Any) -> int:
 
 def _ending(reader: Reader | None, got: int, count: int, *, until_end: bool) -> int:
     """Say what did not come, and return the exit code."""
-    if reader is None or (until_end and reader.finished()):
+    if reader is None or (count and got >= count):
         return 0
-    if until_end and not count:
+    out = reader.out() if until_end else 0
+    if until_end and not out and reader.finished():
+        return 0
+    if out:
+        note(
+            f"{out} message{'s are' if out != 1 else ' is'} out with other clients; unless they are acknowledged, "
+            "they come again after ack_timeout"
+        )
+    if until_end and reader.behind() and not count:
         which = f"{reader.behind()} partition{'s' * (reader.behind() != 1)}"
         note(
-            f"the end of {which} was not seen: nothing came for a while. Markers of transactions at an end look like this, too"
+            f"the end of {which} was not seen: nothing came for a while. Messages that are out with other clients, "
+            "and markers of transactions at an end, look like this, too"
         )
+    if until_end and not count:
         return EXIT_NOTHING
     if got < count:
         hint = ""
@@ -198,7 +208,9 @@ class _Loop:
                 reader = self.reader = self.reader or self._open()
                 if (count and got >= count) or (until_end and reader.finished()):
                     break
-                message = reader.next()
+                interrupts.check()
+                with interrupts.deferred():  # until a message that has come is printed it must not be lost
+                    message = reader.next()
             except CallError as error:
                 if not (follow and _passes(error)):
                     raise

@@ -12,10 +12,12 @@ from typing import Any, Final, Protocol
 
 import grpc
 
+from pixy.cli.shell import interrupts
 from pixy.cli.shell.errors import CallError, DaemonGone
 from pixy.cli.shell.message_format import Message
 from pixy.cli.shell.output import note
 from pixy.cli.shell.session import Session
+from pixy.cli.shell.unread import Unread
 from pixy.proto import kafkapixy_pb2 as pb
 
 BEGIN, END = -2, -1
@@ -24,6 +26,10 @@ _WAIT: Final = 3.0
 """Seconds that a reader without a group waits for a message, as long as a long poll."""
 _LOOK: Final = 0.3
 """Seconds between two looks at the ends of partitions."""
+_LOOKS: Final = 6
+"""Looks at a group's offsets: a daemon commits what is acknowledged twice a second (``consumer.offsets_commit_interval``)."""
+_LAST_ANSWER: Final = 1.0
+"""Seconds that a message which is on its way may still take after Ctrl-C or SIGTERM."""
 _FETCH: Final = 500
 _FETCH_WAIT_MS: Final = 1000
 
@@ -39,6 +45,9 @@ class Reader(Protocol):
 
     def behind(self) -> int:
         """How many partitions have not been read to the end that they had at the beginning, as far as this reader knows."""
+
+    def out(self) -> int:
+        """How many messages that were there at the beginning other clients have: neither read here nor acknowledged. Raises CallError."""
 
     def done(self, message: Message) -> None:
         """The message was printed."""
@@ -67,9 +76,13 @@ class GroupReader:
             self._begin(found)
         self.is_new = all(each.offset == END for each in found) and not from_beginning
         """Nothing is committed, so the group begins where new groups do."""
-        self._left = {
-            each.partition: each.end for each in found if self._position(each, from_beginning) < each.end
-        }
+        self._ends = {each.partition: each.end for each in found}
+        self._unread = Unread(
+            (each.partition, self._position(each, from_beginning), each.end) for each in found
+        )
+        self._acknowledged(found)
+        self._left = self._unread.stops()
+        """Of each partition the end of what is neither read nor acknowledged, unless that has been seen."""
 
     def _position(self, found: Any, from_beginning: bool) -> int:
         if found.offset == BEGIN or (found.offset == END and from_beginning):
@@ -98,7 +111,7 @@ class GroupReader:
             request.no_ack = False
             request.ack_partition, request.ack_offset = self._last.partition, self._last.offset
         try:
-            found = self._session.call("ConsumeNAck", request)
+            found = self._consumed(request)
         except CallError as error:
             if error.status is not grpc.StatusCode.NOT_FOUND:
                 raise
@@ -110,9 +123,29 @@ class GroupReader:
         headers = tuple((each.key, each.value) for each in found.headers)
         return Message(self._topic, found.partition, found.offset, key, value, headers, found.timestamp)
 
+    def _consumed(self, request: Any) -> Any:
+        """Wait for a message. One that the daemon has sent when a signal comes is returned; the next call raises the signal again.
+
+        A call that is cancelled without an answer costs nothing: the daemon gives its message to the next one.
+        """
+        future = self._session.begin("ConsumeNAck", request)
+        try:
+            return self._session.answer(future, "ConsumeNAck", keep=True)
+        except KeyboardInterrupt:
+            interrupts.handled()
+            try:
+                found = self._session.answer(future, "ConsumeNAck", within=_LAST_ANSWER)
+            except CallError:
+                with interrupts.deferred():
+                    future.cancel()
+                raise KeyboardInterrupt from None
+            interrupts.postponed()
+            return found
+
     def done(self, message: Message) -> None:
         """See :class:`Reader`."""
         self._last = message
+        self._unread.remove(message.partition, message.offset, message.offset + 1)
         if message.offset + 1 >= self._left.get(message.partition, 0):
             self._left.pop(message.partition, None)
 
@@ -123,6 +156,27 @@ class GroupReader:
     def behind(self) -> int:
         """See :class:`Reader`."""
         return len(self._left)
+
+    def out(self) -> int:
+        """See :class:`Reader`. Looks for a while: what was acknowledged last is committed later, and so is what a log has left out."""
+        for look in range(_LOOKS):
+            if not self._unread.count():
+                break
+            if look:
+                time.sleep(_LOOK)
+            self._acknowledged(self._session.call("GetOffsets", pb.GetOffsetsRq(**self._place)).offsets)
+        stops = self._unread.stops()
+        # An end that is acknowledged has been seen by somebody: what is missing before it is out.
+        self._left = {
+            number: stop for number, stop in self._left.items() if stops.get(number) == self._ends[number]
+        }
+        return self._unread.count(without=self._left)
+
+    def _acknowledged(self, found: Any) -> None:
+        for each in found:
+            if each.offset >= 0:
+                self._unread.remove(each.partition, 0, each.offset)
+                self._unread.acknowledged(each.partition, each.offset, each.sparse_acks)
 
     def close(self) -> None:
         """See :class:`Reader`."""
@@ -210,6 +264,10 @@ class PartitionReader:
     def behind(self) -> int:
         """See :class:`Reader`."""
         return sum(at < self._first_ends.get(number, 0) for number, at in self._at.items())
+
+    def out(self) -> int:
+        """See :class:`Reader`."""
+        return 0
 
     def done(self, message: Message) -> None:
         """See :class:`Reader`."""

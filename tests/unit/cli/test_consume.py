@@ -8,7 +8,7 @@ from typing import Any
 import grpc
 import pytest
 
-from pixy.cli.shell import consume as command
+from pixy.cli.shell import consume as command, interrupts
 from pixy.cli.shell.consume import _ending, _Loop
 from pixy.cli.shell.errors import CallError, DaemonGone
 from pixy.cli.shell.message_format import Message, formatter
@@ -33,9 +33,17 @@ class Session:
         self._answers = answers or {}
         self.deadlines: list[tuple[str, float]] = []
 
+    def begin(self, method: str, request: Any) -> Any:
+        return request
+
+    def answer(self, request: Any, method: str, **_: Any) -> Any:
+        return self.call(method, request)
+
     def call(self, method: str, _request: Any, timeout: float | None = None) -> Any:
         self.deadlines.append((method, self.timeout if timeout is None else timeout))
         answer = self._answers[method]
+        if isinstance(answer, list):
+            answer = answer.pop(0) if len(answer) > 1 else answer[0]
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -63,6 +71,9 @@ class Script:
 
     def behind(self) -> int:
         return self._left
+
+    def out(self) -> int:
+        return 0
 
     def close(self) -> None:
         if self._closes is not None:
@@ -161,3 +172,83 @@ def test_until_end_that_has_not_seen_the_end_says_so(
     assert _ending(reading.reader, got, 0, until_end=True) == code
     err = capsys.readouterr().err
     assert err.startswith(f"the end of {left} partition{'s' * (left > 1)} was not seen: ") is bool(left)
+
+
+def of_group(sparse: str = "", offset: int = 0, end: int = 6) -> pb.GetOffsetsRs:
+    """A group's offsets in a partition."""
+    found = pb.PartitionOffset(partition=0, begin=0, end=end, offset=offset, sparse_acks=sparse)
+    return pb.GetOffsetsRs(offsets=[found])
+
+
+def consumed(*offsets: int) -> list[Any]:
+    nothing = CallError(grpc.StatusCode.NOT_FOUND, "no message")
+    return [*(pb.ConsRs(partition=0, offset=at, message=b"m") for at in offsets), nothing]
+
+
+OUT = "is out with other clients; unless they are acknowledged, they come again after ack_timeout"
+
+
+@pytest.mark.parametrize(
+    ("offsets", "messages", "code", "shown"),
+    [
+        # Another client has message 0.
+        ([of_group(), of_group("1-6")], consumed(1, 2, 3, 4, 5), 4, f"1 message {OUT}"),
+        # The same from the beginning on: the end was seen by somebody.
+        ([of_group("1-6")], consumed(), 4, f"1 message {OUT}"),
+        # It has come again meanwhile, or was committed late.
+        ([of_group("1-6")], consumed(0), 0, ""),
+        ([of_group(), of_group(), of_group("", 6)], consumed(1, 2, 3, 4, 5), 0, ""),
+        ([of_group("", 6)], consumed(), 0, ""),
+        # Nobody has seen the end.
+        ([of_group("", 3)], consumed(3, 4), 4, "the end of 1 partition was not seen: nothing came for a while. Messages that are out "),
+    ],
+)  # fmt: skip
+def test_until_end_of_a_group_counts_what_is_out(
+    offsets: list[Any], messages: list[Any], code: int, shown: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It ended with 0 although messages were missing, and with 4 for an end that others had acknowledged."""
+    session = Session({"GetOffsets": offsets, "ConsumeNAck": messages, "Ack": pb.AckRs()})
+    reading = loop(lambda: GroupReader(session, "foo", "bar", "explicit", from_beginning=False))  # type: ignore[arg-type]
+    got = reading.run(0, follow=False, until_end=True)
+    assert _ending(reading.reader, got, 0, until_end=True) == code
+    assert capsys.readouterr().err.startswith(shown) and bool(shown) is bool(code)
+
+
+class Answering(Session):
+    """A session in which a signal comes while the first message is awaited."""
+
+    def __init__(self, message: pb.ConsRs | CallError) -> None:
+        super().__init__({"GetOffsets": of_group(), "ConsumeNAck": message, "Ack": pb.AckRs()})
+        self.cancelled = False
+
+    def begin(self, method: str, request: Any) -> Any:
+        interrupts.check()
+        return self
+
+    def answer(self, request: Any, method: str, **_: Any) -> Any:
+        if not any(made == "interrupted" for made, _ in self.deadlines):
+            self.deadlines.append(("interrupted", 0.0))
+            raise KeyboardInterrupt
+        return self.call(method, request)
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+@pytest.mark.parametrize("comes", [True, False])
+def test_a_message_that_is_on_its_way_at_ctrl_c_is_printed_and_acknowledged(
+    comes: bool, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    """It was out with a client that had gone, until ack_timeout; a call without one is cancelled."""
+    late = CallError(grpc.StatusCode.DEADLINE_EXCEEDED, "d:1 did not answer ConsumeNAck")
+    session = Answering(pb.ConsRs(partition=0, offset=0, message=b"m") if comes else late)
+    reading = loop(lambda: GroupReader(session, "foo", "bar", "explicit", from_beginning=False))  # type: ignore[arg-type]
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            reading.run(0, follow=True, until_end=False)
+    finally:
+        interrupts.handled()
+    assert capfdbinary.readouterr().out == b"m\n" * comes and session.cancelled is not comes
+    assert reading.reader is not None
+    reading.reader.close()
+    assert [method for method, _ in session.deadlines].count("Ack") == comes
