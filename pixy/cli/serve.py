@@ -19,6 +19,7 @@ from pixy.cli.leftovers import Leftovers
 from pixy.cli.logs import ON_STDERR, configured
 from pixy.cli.pid_file import PidFile
 from pixy.cli.reloading import Reloader
+from pixy.cli.start_problems import listener_problem
 from pixy.cli.streams import stuck
 from pixy.cli.waiting import kafka_answers
 from pixy.cli.welcome import welcome
@@ -57,7 +58,9 @@ def run(args: Sequence[str]) -> int:
         # The text may have several lines; the error is one.
         _complain(f"Failed to load config: err=({' '.join(str(error).split())})")
         return EXIT_FAILED_TO_START
-    if problem := tls_problem(app.tls):  # before anything is opened, and before Kafka is waited for
+    if problem := tls_problem(app.tls) or listener_problem(
+        app
+    ):  # before anything is opened, and before Kafka is waited for
         _complain(f"Failed to start service: err=({problem})")
         return EXIT_FAILED_TO_START
     # The loop shares the GIL with librdkafka's callback threads; a shorter interval lets them

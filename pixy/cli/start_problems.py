@@ -20,10 +20,11 @@ def start_problem(app: App) -> str:
     It looks at the files of the listeners, their addresses, the rules and limits, API keys and keys of tokens, and the
     files of the logs. A key set at ``jwks_url`` is not fetched: the daemon starts without it, too.
     """
-    return problem_of(app) or _address_problem(app) or _auth_problem(app) or _log_problem(app)
+    return problem_of(app) or listener_problem(app) or _auth_problem(app) or _log_problem(app)
 
 
-def _address_problem(app: App) -> str:
+def listener_problem(app: App) -> str:
+    """Describe the first address that a listener cannot have; empty if there is none."""
     addresses = {"grpc_addr": app.grpc_addr, "tcp_addr": app.tcp_addr, "rest.addr": app.rest.addr}
     for key, address in addresses.items():
         if not address or (":" not in address and key != "grpc_addr"):  # the others may be paths
@@ -68,4 +69,4 @@ def _log_problem(app: App) -> str:
     return ""
 
 
-__all__ = ["start_problem"]
+__all__ = ["listener_problem", "start_problem"]

@@ -67,7 +67,10 @@ def load_file(path: str, origins: Origins | None = None) -> model.App:
     """Read and parse a configuration file; see :func:`load_text`."""
     try:
         text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError:
+        why = "it is not text in UTF-8: name a YAML file"
+        raise ConfigError(f"failed to read config file: path={path}, err=({why})") from None
+    except OSError as error:
         raise ConfigError(f"failed to read config file: path={path}, err=({error})") from error
     return load_text(text, origins, path)
 

@@ -235,7 +235,7 @@ def shown_on(stdout: Any, stderr: Any, monkeypatch: pytest.MonkeyPatch, *more: s
 
 def test_a_start_error_is_told_once_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     """And in the log as well where standard output is not the same terminal, or is for programs."""
-    text = "cannot write the pid file: No such file or directory"
+    text = "pidFile /none/pid: the directory /none does not exist"
     with Terminal() as terminal:
         assert shown_on(terminal.stream, terminal.stream, monkeypatch) == 1
     shown = terminal.shown
