@@ -177,7 +177,7 @@ WRONG = [
         "kafka-pixy topics: INVALID_ARGUMENT: proxy `west` does not exist",
     ),
     (["topics", "--profile", "staging"], 2, "kafka-pixy topics: --profile staging: there is no "),
-    (["topics", "--ca", "/none"], 1, "kafka-pixy topics: --ca /none: No such file or directory"),
+    (["topics", "--ca", "/none"], 2, "kafka-pixy topics: --ca /none: No such file or directory"),
 ]
 
 
