@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Where Python may not write bytecode, each of the hundreds of processes that the tests start compiles everything anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help install dev pipeline-install run demo kafka pipeline-demo check format types imports unit matrix test test-times test-long lock audit-deps dist release test-install chaos search-actors fuzz lint docs viewer bench bench-actors bench-pipeline chaos-topics proto messages clean
 
