@@ -28,7 +28,7 @@ from pykka import ActorDeadError, Timeout
 
 from actors._actor import Actor
 from actors._core.log_safely import log_safely
-from actors._errors import MailboxFull
+from actors._errors import MailboxFull, NoAnswer
 from actors._future import Future
 from actors._policy import Backoff, Supervision
 from actors._ref import ActorRef
@@ -243,8 +243,8 @@ class RayTransport(Transport):
             call = handle.handle.remote(message, trace and trace.header, reply is not None, timeout)
         except Exception as error:
             self._confirmed()
-            if isinstance(error, ray.exceptions.RayActorError):
-                raise _lost(address, error) from error
+            if isinstance(error, ray.exceptions.RayActorError):  # not sent
+                raise _dead(address, error) from error
             raise BadPayload(f"the {type(message).__name__} to {address} cannot be sent: {error}") from error
         call.future().add_done_callback(functools.partial(self._done, address, reply))
         if reply is not None:
@@ -267,7 +267,7 @@ class RayTransport(Transport):
         if error is None:
             value, error = done.result()
         else:
-            error = _lost(address, error)
+            error = _unanswered(address, error)
         if reply is None:
             if error is not None:
                 log_safely(logger.warning, "a message to %s is lost: %s", address, error)
@@ -306,7 +306,7 @@ class RayTransport(Transport):
                 self._forget(address, await handle.until_end.remote())
                 return
             except ray.exceptions.ActorDiedError as died:
-                self._forget(address, _lost(address, died))
+                self._forget(address, _dead(address, died))
                 return
             except ray.exceptions.RayError:  # Ray restarts it, or its node is not reached
                 failures += 1
@@ -348,12 +348,31 @@ class RayTransport(Transport):
         await asyncio.gather(*(self.stop(RemoteRef(self, each), timeout) for each in tuple(self._handles)))
 
 
-def _lost(address: str, error: BaseException) -> BaseException:
-    text = (str(error).splitlines() or [type(error).__name__])[0]
-    if isinstance(error, ray.exceptions.ActorUnavailableError):
+_GONE = (
+    ray.exceptions.LocalRayletDiedError,
+    ray.exceptions.NodeDiedError,
+    ray.exceptions.ObjectLostError,
+    ray.exceptions.OutOfMemoryError,
+    ray.exceptions.WorkerCrashedError,
+)
+"""What Ray reports when a process, a node or a reply is gone, and not the actor."""
+
+
+def _dead(address: str, error: BaseException, kind: type[ActorDeadError] = ActorDeadError) -> ActorDeadError:
+    return kind(f"{address} died: {_first_line(error)}")
+
+
+def _unanswered(address: str, error: BaseException) -> BaseException:
+    """What becomes of a message that was sent, and for which Ray has an error in place of the host's answer."""
+    if isinstance(error, (ray.exceptions.ActorUnavailableError, *_GONE)):
         return ConnectionLost(
-            f"{address} cannot be reached; whether it has handled the message is unknown: {text}"
+            f"{address} cannot be reached; whether it has handled the message is unknown: {_first_line(error)}"
         )
     if isinstance(error, ray.exceptions.RayActorError):
-        return ActorDeadError(f"{address} died: {text}")
-    return RemoteError(type(error).__name__, text)
+        # Ray does not tell whether the worker had begun with it, but for one that never ran.
+        return _dead(address, error, ActorDeadError if error.actor_init_failed else NoAnswer)
+    return RemoteError(type(error).__name__, _first_line(error))
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
