@@ -233,8 +233,12 @@ class Host(Actor):
         """Fail when the process ends by itself."""
         error = await worker.death()
         cell = self._cell
-        if cell.envelope is not None:
-            cell.failed_message = cell.envelope[0]
+        envelope, sent = cell.envelope, self._sent
+        if envelope is not None:
+            if cell.state is RUNNING and worker.unsent and sent is not None and sent[0] is envelope:
+                self._put_back(envelope)
+            else:
+                cell.failed_message = envelope[0]
         if cell.reply is not None:
             cell.reply.try_fail(error)
         # Not raised: SystemExit out of a task would end this program's loop.
@@ -262,11 +266,16 @@ class Host(Actor):
                     return
             elif sent is envelope and number == call:
                 cell.failed_message = envelope[0]
-            else:  # no handler has seen it: the next process's does
-                cell.envelope = cell.reply = None
-                cell.mailbox.normal.appendleft(envelope)
+            else:
+                self._put_back(envelope)
         # Not raised: SystemExit out of a task would end this program's loop.
         cell.fail(error, "task")
+
+    def _put_back(self, envelope: Envelope) -> None:
+        """Leave a message that no handler has seen to the next process."""
+        cell = self._cell
+        cell.envelope = cell.reply = None
+        cell.mailbox.normal.appendleft(envelope)
 
     def _answered(self, envelope: Envelope, answer: asyncio.Future[Any]) -> None:
         """Do for a message what its handler here, which has not gone on yet, would do with the answer."""

@@ -104,6 +104,8 @@ class WorkerProcess:
         """The calls without an answer. Once TAKEN has come, with what ``on_taken`` has returned."""
         self.last_call = 0
         """The number of the last call."""
+        self.unsent = False
+        """Whether the process cannot have read the last call: the connection was closed before its end."""
         self._open = 0
         """Streams from the worker that have not ended: frames, output, errors."""
         self._all_closed = asyncio.Event()
@@ -232,6 +234,8 @@ class WorkerProcess:
         answer: asyncio.Future[Any] = self._loop.create_future()
         self._calls[number] = answer
         self._write(parts)
+        # A dead process's end of the connection is closed: a write fails at once, or was not tried.
+        self.unsent = self._transport is None or self._transport.is_closing()
         return answer
 
     def _write(self, parts: list[Part]) -> None:

@@ -11,6 +11,7 @@ import contextlib
 import os
 import signal
 import socket
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -51,6 +52,8 @@ class Here(WorkerProcess):
         self.made.append(self)
         self.pid = os.getpid()
         self.killed = False
+        self.wait_for: Callable[[], Awaitable[Any]] | None = None
+        """What the parent's notice of its exit waits for."""
 
     async def start(self, spec: list[Part]) -> None:
         """Begin to serve the actor on this loop."""
@@ -70,6 +73,8 @@ class Here(WorkerProcess):
         self.worker._link.fd = -1  # closed: the number may be another file's
         if self.worker._cell is not None:
             await self.worker._stop(self.worker._cell)
+        if self.wait_for is not None:
+            await self.wait_for()
         self._ended(-signal.SIGKILL if self.killed else 0)
 
     def kill(self) -> None:

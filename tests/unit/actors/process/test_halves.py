@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import pickle
+import socket
 import threading
 from collections.abc import AsyncIterator
 from typing import Any
@@ -406,6 +407,29 @@ async def test_a_failure_beside_an_asked_message_leaves_those_behind_it_to_the_n
     assert await asked(ref, "echo") == "echo"
     assert ref.statistics().restarts == 1
     assert made[1].actor.asked == [True, False, True], "a message was lost"
+
+
+@pytest.mark.parametrize("noticed", [False, True])
+async def test_a_message_that_a_dead_process_cannot_have_read_goes_to_the_next_one(
+    system: ActorSystem, made: list[Here], noticed: bool
+) -> None:
+    """Noticed: the parent has seen the connection's end, but not yet that of the process."""
+    failures: list[Any] = []
+    system.events.subscribe(failures.append, ActorFailed)
+    ref = system.spawn(Queue, supervision=SOON)
+    assert await asked(ref, "echo") == "echo"
+    dies = asyncio.Event()
+    made[0].wait_for = dies.wait
+    made[0].worker._sock.shutdown(socket.SHUT_RDWR)
+    if noticed:
+        await settled()
+    ref.tell("put x")
+    behind = asked(ref, "echo behind")
+    await settled()
+    dies.set()
+    assert await behind == "echo behind"
+    assert made[1].actor.asked == [False, True], "what was told is lost"
+    assert [(type(each.error), each.message) for each in failures] == [(WorkerDied, None)]
 
 
 async def test_a_message_that_is_answered_before_a_failure_has_its_answer(system: ActorSystem) -> None:
