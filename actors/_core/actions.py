@@ -13,6 +13,7 @@ from pykka import ActorDeadError
 from actors._core.begun import begun
 from actors._core.context import origin
 from actors._core.crash_reports import report
+from actors._core.envelope import Outcome
 from actors._core.interruption import as_failure
 from actors._core.lifecycle import STOPPED
 from actors._errors import StashFull, TooManyTasks
@@ -22,6 +23,7 @@ from actors._messages import OfLife, ReceiveTimeout, Restored, Terminated
 if TYPE_CHECKING:
     from actors._actor import Actor
     from actors._core.cell import Cell
+    from actors._core.envelope import Envelope
 
 PRIORITY = "priority"
 
@@ -173,9 +175,13 @@ def _deliver_outcome(cell: Cell, life: Actor, message: Any) -> None:
         return  # the actor is about to stop, by itself
     sent, came_from = cell.clock(), origin()
     hooks = mailbox.hooks
-    if hooks is None or hooks.admits(cell, (message, None, sent, *came_from), PRIORITY):
-        with contextlib.suppress(ActorDeadError):  # closed now, in the actor's own thread
-            mailbox.put_priority((OfLife(life, message), None, sent, *came_from))
+    if hooks is not None:
+        seen = Outcome((message, None, sent, *came_from))
+        seen.life = life
+        if not hooks.admits(cell, cast("Envelope", seen), PRIORITY):
+            return
+    with contextlib.suppress(ActorDeadError):  # closed now, in the actor's own thread
+        mailbox.put_priority((OfLife(life, message), None, sent, *came_from))
 
 
 def become(cell: Cell, behaviour: Callable[[Any], Any], *, discard_old: bool) -> None:
@@ -200,11 +206,12 @@ def stash(cell: Cell) -> None:
         cell.stashed = []
     if len(cell.stashed) >= cell.actor_class.stash_capacity:
         raise StashFull(f"{cell.path} has stashed {len(cell.stashed)} messages")
-    message = cell.envelope[0]
+    message, reply, sent, sender, _, context = cell.envelope
     if isinstance(message, Terminated):
         message = Restored(message)
     # A new envelope, so that the next handling of the message, which may stash it again, is not taken for this one.
-    cell.stashed.append((message, *cell.envelope[1:]))
+    # With the trace of this handling, which a tracer may have begun: the next one goes on with it.
+    cell.stashed.append((message, reply, sent, sender, cell.trace, context))
     cell.stashed_last = cell.envelope
     cell.reply = None
 

@@ -9,7 +9,8 @@ Lanes, in the order of service, each first in, first out:
 - *unstashed*: messages that the actor had put aside and wants now.
 - *normal*: ``capacity`` messages; the overflow policy decides on one more. Requests to stop, and the news that
   a child or a watched actor has stopped, stand here beyond the bound: they come after the messages that were
-  sent before, as in Erlang. They are bounded themselves: one request, one piece of news per actor.
+  sent before, as in Erlang, also after those of senders that wait for room. They are bounded themselves: one request, one
+  piece of news per actor.
 
 After ``URGENT_IN_A_ROW`` messages of the first two lanes one of the others is served, so that an actor that
 sends itself urgent messages can be stopped.
@@ -40,6 +41,7 @@ from pykka import ActorDeadError
 from actors._core import waiting
 from actors._core.context import origin
 from actors._core.dead_letters import answer_dead_letter, publish_dead_letter, publish_dropped
+from actors._core.envelope import Outcome
 from actors._core.pykka_names import ActorStop
 from actors._core.stats import MailboxStatistics
 from actors._errors import MailboxFull
@@ -240,16 +242,20 @@ class Mailbox:
         return True
 
     def push_behind(self, envelope: Envelope) -> bool:
-        """Add one of the runtime's messages behind those of the normal lane; False if the actor has stopped."""
+        """Add one of the runtime's messages behind those of the normal lane, and of the senders that wait for room in it.
+
+        Returns:
+            False if the actor has stopped.
+        """
         with self.lock:
             if self.closed:
                 return False
-            self.normal.append(envelope)
+            waiting.stand_behind(self, envelope)
         self.rouse()
         return True
 
     def push_stop(self, envelope: Envelope) -> bool:
-        """Ask the actor to stop after the messages of the normal lane, unless it is asked already.
+        """Ask the actor to stop after the messages that it has now, unless it is asked already; see :meth:`push_behind`.
 
         Returns:
             False if the actor has stopped.
@@ -259,7 +265,7 @@ class Mailbox:
                 return False
             asked, self.stop_asked = self.stop_asked, True
             if not asked:
-                self.normal.append(envelope)
+                waiting.stand_behind(self, envelope)
         self.rouse()
         return True
 
@@ -270,6 +276,8 @@ class Mailbox:
             envelope: the message with its reply and sender.
             lane: ``NORMAL`` or ``PRIORITY``.
         """
+        if isinstance(envelope, Outcome):
+            envelope = envelope.guarded()
         with self.lock:
             room = not self.closed and (lane != NORMAL or len(self.normal) < self.capacity)
             if room and lane == NORMAL:

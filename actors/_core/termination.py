@@ -147,6 +147,7 @@ async def end_life(cell: Cell, *hooks: tuple[str, tuple[Any, ...]]) -> None:
     for hook, args in hooks:
         await _run_last(cell, hook, args)
     await _stop_children(cell)  # those that the hooks have spawned
+    cell.children_history = None  # the next life's children have not failed yet
     cell.started = False
     if cell.stashed:
         cell.mailbox.put_back(cell.stashed)

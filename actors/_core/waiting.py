@@ -1,7 +1,8 @@
 """Senders that wait for room in a full mailbox: in a thread, or in a coroutine.
 
 A waiting message and its ``room``, a future that is done when the message is in the normal lane, stand in
-the mailbox's ``waiting`` queue. The actor moves them into the lane as it takes messages out.
+the mailbox's ``waiting`` queue. The actor moves them into the lane as it takes messages out. The runtime's own messages
+of the normal lane, which need no room otherwise, line up in the queue while there is one: what was sent before them comes first.
 """
 
 from __future__ import annotations
@@ -71,11 +72,24 @@ def _queue(mailbox: Mailbox, envelope: Envelope) -> Future[None]:
                 queue.append(entry)
     if len(queue) >= MAX_WAITING:
         raise mailbox.full(MAX_WAITING)
+    return _add(mailbox, queue, envelope)
+
+
+def _add(mailbox: Mailbox, queue: deque[tuple[Envelope, Future[None]]], envelope: Envelope) -> Future[None]:
     room: Future[None] = Future()
     room.target = mailbox.cell
     queue.append((envelope, room))
     mailbox.rare = True
     return room
+
+
+def stand_behind(mailbox: Mailbox, envelope: Envelope) -> None:
+    """Put one of the runtime's messages behind all that were sent before it, those that wait included. Under the lock."""
+    queue = mailbox.waiting
+    if queue:
+        _add(mailbox, queue, envelope)
+    else:
+        mailbox.normal.append(envelope)
 
 
 def block_for_room(mailbox: Mailbox, room: Future[None], timeout: float | None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import random
 import threading
 import weakref
 from typing import Any
@@ -24,6 +25,7 @@ from actors import (
     Supervision,
     ThreadedActor,
 )
+from actors.testing import Delay
 from tests.unit.actors.virtual_time import virtual_system, virtual_time
 
 SOON = Supervision(backoff=Backoff(first=0.001, most=0.001, jitter=0.0))
@@ -214,7 +216,8 @@ async def test_an_old_lifes_task_does_not_fail_the_new_one() -> None:
 
 
 @virtual_time
-async def test_a_piped_outcome_does_not_cross_a_restart() -> None:
+@pytest.mark.parametrize("held", [False, True])
+async def test_a_piped_outcome_does_not_cross_a_restart(held: bool) -> None:
     got: list[Any] = []
 
     class Piping(Actor):
@@ -226,6 +229,10 @@ async def test_a_piped_outcome_does_not_cross_a_restart() -> None:
             got.append(message)
 
     async with virtual_system() as system:
+        if held:
+            # An instrument holds it back until the next life runs.
+            delay = Delay(message=lambda message: message == "outcome", seconds=2.0)
+            system.instrument(delay.bound(system.loop, random.Random(1)))
         ref = system.spawn(Piping, supervision=SOON)
         ref.tell("fail")
         ref.tell("next")

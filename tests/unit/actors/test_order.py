@@ -13,6 +13,7 @@ from actors import (
     DROP_OLD,
     Actor,
     ActorDeadError,
+    ActorRef,
     ActorSystem,
     AskCycle,
     Directive,
@@ -152,6 +153,58 @@ def test_a_sender_that_gives_up_as_it_is_let_in_or_refused_hears_which(error: Ex
     waiting.block_for_room(mailbox, Room(None), 0.0)
     with pytest.raises(ActorDeadError):
         waiting.block_for_room(mailbox, Room(ActorDeadError("stopped")), 0.0)
+
+
+class Waited(Actor):
+    """Has one message, and lets the senders of more wait."""
+
+    mailbox_capacity = 1
+    overflow = Wait()
+
+    def __init__(self, got: list[Any]) -> None:
+        super().__init__()
+        self.got = got
+
+    async def on_receive(self, message: Any) -> Any:
+        await asyncio.sleep(1)
+        if isinstance(message, ActorRef):
+            self.watch(message)
+            message.tell(self.actor_ref)
+        else:
+            self.got.append("terminated" if isinstance(message, Terminated) else message)
+        return message
+
+
+@virtual_time
+async def test_a_stop_comes_after_the_messages_that_wait_for_room() -> None:
+    got: list[Any] = []
+    async with virtual_system() as system:
+        ref = system.spawn(Waited, got)
+        asks = [ref.ask(number, block=False) for number in range(4)]
+        stopped, late = ref.stop(block=False), ref.ask("late", block=False)
+        sent = asyncio.create_task(ref.send("later"))
+        assert await asyncio.gather(*asks) == [0, 1, 2, 3] and await stopped
+        assert isinstance(late.exception(), ActorDeadError)
+        with pytest.raises(ActorDeadError):
+            await sent
+    assert got == [0, 1, 2, 3]
+
+
+@virtual_time
+async def test_the_news_of_a_death_come_after_the_dead_actors_asks_that_wait_for_room() -> None:
+    class Asking(Actor):
+        def on_receive(self, to: Any) -> None:
+            asks.extend(to.ask(number, block=False) for number in range(4))
+            self.stop()
+
+    got: list[Any] = []
+    asks: list[Future[Any]] = []
+    async with virtual_system() as system:
+        waited, asking = system.spawn(Waited, got), system.spawn(Asking)
+        waited.tell(asking)
+        await asyncio.sleep(20)
+        assert [each.value() for each in asks] == [0, 1, 2, 3]
+    assert got == [0, 1, 2, 3, "terminated"]
 
 
 # -- the end of a life -----------------------------------------------------------------------------

@@ -137,6 +137,27 @@ async def test_group_strategies_count_failures_of_siblings_together() -> None:
         assert failure.path == "/p"
 
 
+@virtual_time
+async def test_the_children_of_a_restarted_parent_begin_with_a_full_allowance() -> None:
+    policy = Supervision(
+        strategy=Strategy.ONE_FOR_ALL, backoff=SOON, intensity=Intensity(restarts=2, window=60)
+    )
+    counts: list[int] = []
+    async with ActorSystem() as system:
+        await family(system, [], policy, supervision=Supervision(backoff=SOON))
+        system.events.subscribe(
+            lambda failed: counts.append(failed.failures) if failed.path == "/p/a" else None, ActorFailed
+        )
+        for _ in range(6):
+            child = system.lookup("/p/a")
+            assert child is not None
+            child.tell(RuntimeError("boom"))
+            await asyncio.sleep(0.1)
+        parent = system.lookup("/p")
+        assert parent is not None and parent.statistics().restarts == 2
+    assert counts == [1, 2, 3, 1, 2, 3], "the third failure is the parent's, which is restarted"
+
+
 @pytest.mark.parametrize("strategy", [Strategy.ONE_FOR_ALL, Strategy.REST_FOR_ONE])
 async def test_siblings_that_stop_use_up_no_restart(strategy: Strategy) -> None:
     policy = Supervision(
