@@ -144,6 +144,8 @@ def _attributes(span: Span) -> dict[str, Any]:
         found["actors.sender"] = span.sender
     if span.error is not None:
         found["error.type"] = span.error
+    if span.stashed:
+        found["actors.stashed"] = True
     return found
 
 

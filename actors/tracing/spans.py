@@ -6,7 +6,7 @@ installed costs nothing. The decision to record a trace is made once, where the 
 a handler of an unsampled trace are not sampled again, because that would record traces that start in the
 middle of a chain.
 
-A trace is complete when none of its messages waits or is being handled. Messages that are refused or
+A trace is complete when none of its messages waits, is put aside, or is being handled. Messages that are refused or
 discarded are never handled, so a trace without activity for ``QUIET_NS`` also counts as ended.
 """
 
@@ -237,7 +237,8 @@ class Tracer(Instrument):
 
     def _ended(self, cell: Cell, began: int, ended: int, error: str | None) -> None:
         context, parent, envelope, _ = self._begun.pop(cell)
-        message, _, sent, sender, *_ = envelope
+        message, reply, sent, sender, *_ = envelope
+        stashed = cell.stashed_last is envelope
         span = Span(
             context.trace_id,
             context.span_id,
@@ -250,10 +251,14 @@ class Tracer(Instrument):
             began,
             ended,
             error,
+            stashed,
         )
         with self._lock:
             trace = self._trace(context.trace_id, ended)
             trace.running = max(0, trace.running - 1)
+            # The asker of a handler that has failed has its error: the message is not handled again.
+            if stashed and (error is None or reply is None):
+                trace.waiting += 1
             if len(trace.spans) < MAX_SPANS:
                 trace.spans.append(span)
             else:

@@ -22,7 +22,8 @@ class Span:
     The message waited from ``sent`` to ``began`` and was handled from ``began`` to ``ended``, including the
     time that a coroutine handler awaited. ``parent_id`` is the span of the sender, None for the root.
     ``error`` is the name of the exception's type; it is ``"Aborted"`` if the handler was cut off because its
-    actor stopped or restarted.
+    actor stopped or restarted. ``stashed`` says that the actor has put the message aside: the span ends with
+    that, and the next handling of the message is a span of its own, with this one as its parent.
     """
 
     trace_id: str
@@ -36,6 +37,7 @@ class Span:
     began: int
     ended: int
     error: str | None
+    stashed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

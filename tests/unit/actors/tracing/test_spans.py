@@ -184,6 +184,77 @@ async def test_a_cut_off_handler_is_aborted_and_timer_messages_keep_their_names(
     assert sorted(found, key=str) == [("bytes", None), ("int", None), ("str", "CancelledError")]
 
 
+class Connecting(Actor):
+    """Puts what it gets aside until it is connected."""
+
+    connected = False
+
+    async def on_receive(self, message: Any) -> Any:
+        if message == "connect":
+            self.connected = True
+            self.unstash_all()
+        elif not self.connected:
+            self.stash()
+            if message == "fail":
+                raise OSError("not connected")
+        return message
+
+
+@virtual_time
+@pytest.mark.parametrize("asked", [True, False])
+async def test_a_message_that_is_put_aside_is_traced_to_its_answer(asked: bool) -> None:
+    """Its trace is not over when the first handler is, and the second handling begins no other one."""
+    async with virtual_system() as system:
+        tracer = Tracer()
+        system.instrument(tracer)
+        ref = await system.spawn(Connecting)
+        tracer.watch_next(1, message="str")
+        answer = ref.ask("query", block=False) if asked else None
+        if answer is None:
+            ref.tell("query")
+        await asyncio.sleep(1)
+        assert not tracer.traces() and len(tracer._open) == 1, "the message is not dealt with"
+        ref.tell("connect")
+        await asyncio.sleep(1)
+        (trace,) = tracer.traces()
+        assert not tracer._open and not tracer._begun
+        assert answer is None or await answer == "query"
+    first, second = trace.spans
+    assert trace.complete and (first.stashed, second.stashed) == (True, False)
+    assert first.parent_id is None and second.parent_id == first.span_id
+    assert first.sent == second.sent and second.began - first.ended >= 1_000_000_000
+
+
+@virtual_time
+async def test_an_ask_that_fails_after_it_was_put_aside_ends_its_trace() -> None:
+    async with virtual_system() as system:
+        tracer = Tracer(sample=1)
+        system.instrument(tracer)
+        with pytest.raises(OSError, match="not connected"):
+            await system.spawn(Connecting).ask("fail", block=False)
+        await asyncio.sleep(1)
+        (trace,) = tracer.traces()
+    assert trace.complete and trace.failed and [each.stashed for each in trace.spans] == [True]
+
+
+@virtual_time
+async def test_a_message_whose_trace_is_not_recorded_is_put_aside_without_one() -> None:
+    async with virtual_system() as system:
+        tracer = Tracer(sample=0.5, rng=random.Random(3))
+        system.instrument(tracer)
+        refs = [await system.spawn(Connecting) for _ in range(50)]
+        for ref in refs:
+            ref.tell("query")
+        await asyncio.sleep(1)
+        tracer.sample = 1.0
+        recorded = len(tracer._open)
+        for ref in refs:
+            ref.tell("connect")
+        await asyncio.sleep(1)
+        queries = [trace for trace in tracer.traces() if trace.spans[0].stashed]
+    assert 0 < recorded < 50 and len(queries) == recorded, "the decision is made once"
+
+
 @virtual_time
 async def test_open_traces_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spans, "MAX_OPEN", 5)
