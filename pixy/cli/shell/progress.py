@@ -39,7 +39,9 @@ class Bar:
         if size is not None:
             columns.append(DownloadColumn())
         columns += [TextColumn("{task.fields[rate]:,.0f}/s"), TimeRemainingColumn()]
-        self._progress = Progress(*columns, console=Console(stderr=True, highlight=False), transient=True)
+        console = Console(stderr=True, highlight=False)
+        # A redirected standard output would go to the bar's terminal, and not where the messages are to go.
+        self._progress = Progress(*columns, console=console, transient=True, redirect_stdout=False)
         self._by_size = size is not None
         self._task = self._progress.add_task("", total=size if self._by_size else messages, count=0, rate=0.0)
 

@@ -11,6 +11,7 @@ import pytest
 
 from pixy.cli.shell import consume, produce
 from pixy.cli.shell.errors import EXIT_INTERRUPTED, DaemonGone
+from pixy.cli.shell.output import Output
 from pixy.cli.shell.progress import Bar
 
 
@@ -26,6 +27,22 @@ def test_a_bar_erases_nothing_that_is_typed(
     monkeypatch.setattr(sys, "stderr", Terminal())
     assert (Bar("producing", typed=typed)._progress is not None) is shown
     assert produce._is_typed(Terminal() if typed else io.BytesIO()) is typed and not produce._is_typed([b""])
+
+
+@pytest.mark.parametrize(
+    ("form", "text"), [("json", '{"value": "Grüße"}\n'), ("yaml", "---\nvalue: Grüße\n")]
+)
+def test_messages_go_to_standard_output_while_a_bar_is_shown(
+    form: str, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They went to the bar's terminal, and were acknowledged; YAML was a traceback."""
+    out = io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True)
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    monkeypatch.setattr(sys, "stdout", out)
+    with Bar("consuming", messages=3, prints=True) as bar:
+        assert bar._progress is not None
+        Output(form).document({"value": "Grüße"})
+    assert out.buffer.getvalue().decode() == text  # type: ignore[attr-defined]
 
 
 class Gone:
