@@ -432,6 +432,37 @@ async def test_on_a_terminal_no_bar_sticks_to_messages(name: str) -> None:
         assert shown in (b"one\r\ntwo\r\n", b"two\r\none\r\n"), shown
 
 
+@pytest.mark.parametrize("form", ["json", "yaml"])
+async def test_messages_go_where_standard_output_goes_while_a_terminal_shows_a_bar(
+    name: str, form: str
+) -> None:
+    """``consume --json > FILE`` left the file empty: the messages were on the terminal, and acknowledged."""
+    async with shell() as sh:
+        for line, what in (
+            (["produce", name, "-p", "0"], b"offset"),
+            (["consume", name, "-n", "2"], b"value"),
+        ):
+            terminal, end = pty.openpty()
+            process = await sh.start(*line, "--output", form, stderr=end, stdin=asyncio.subprocess.PIPE)
+            os.close(end)
+            out, _ = await asyncio.wait_for(process.communicate(b"one\ntwo\n"), 30)
+            shown = await asyncio.to_thread(_all, terminal)
+            assert process.returncode == 0 and out.count(what) == 2 and what not in shown, (out, shown)
+
+
+async def test_a_message_is_written_byte_for_byte(name: str, tmp_path: Path) -> None:
+    """Its last bytes were lost if they were line ends; only a line loses its own."""
+    whole = b"\x89PNG a\n\r\n"
+    (tmp_path / "file").write_bytes(whole)
+    async with shell() as sh:
+        for line in (["-f", str(tmp_path / "file")], ["-m", "a\n"]):
+            await sh.good("produce", name, "-p", "0", *line, err=f"1 message written to {name}\n")
+        await sh.good("produce", name, "-p", "0", stdin=b"b\r\r\n", err=f"1 message written to {name}\n")
+        out = await sh.good("consume", name, "--until-end", "--json")
+    values = [json.loads(line)["value"] for line in out.splitlines()]
+    assert values == [{"base64": base64.b64encode(whole).decode()}, {"text": "a\n"}, {"text": "b\r"}]
+
+
 def _all(terminal: int) -> bytes:
     data = b""
     with contextlib.suppress(OSError), os.fdopen(terminal, "rb", buffering=0) as stream:

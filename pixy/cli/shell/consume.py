@@ -209,22 +209,23 @@ class _Loop:
                 if (count and got >= count) or (until_end and reader.finished()):
                     break
                 interrupts.check()
-                with interrupts.deferred():  # until a message that has come is printed it must not be lost
+                with (
+                    interrupts.deferred()
+                ):  # what has come is printed, and noted as read, before a signal strikes
                     message = reader.next()
+                    self._say_back()
+                    if message is not None:
+                        self._print(message)
+                        reader.done(message)
             except CallError as error:
                 if not (follow and _passes(error)):
                     raise
                 self._wait(error)
                 continue
-            if self._pause:
-                note(f"the daemon at {self._session.server} {self._back}")
-                self._pause = 0.0
             if message is None:
                 if follow or (not count and not until_end):
                     continue
                 break
-            self._print(message)
-            reader.done(message)
             got += 1
             self._bar.update(got)
         try:
@@ -242,15 +243,22 @@ class _Loop:
         time.sleep(self._pause)
         interrupts.check()
 
+    def _say_back(self) -> None:
+        if self._pause:
+            note(f"the daemon at {self._session.server} {self._back}")
+            self._pause = 0.0
+
     def _print(self, message: Message) -> None:
-        if self._session.out.structured:
-            self._session.out.document(message.view())
-            return
-        shown = self._shape(message)
-        if sys.stdout.isatty():  # a file or another program gets it as it is
-            shown = escaped(shown.decode("utf-8", "replace"), keep="\n\t").encode()
-        sys.stdout.buffer.write(shown)
-        sys.stdout.buffer.flush()
+        """Print a message; a second signal ends the wait for a reader that does not read."""
+        with interrupts.deferred(once=True):
+            if self._session.out.structured:
+                self._session.out.document(message.view())
+                return
+            shown = self._shape(message)
+            if sys.stdout.isatty():  # a file or another program gets it as it is
+                shown = escaped(shown.decode("utf-8", "replace"), keep="\n\t").encode()
+            sys.stdout.buffer.write(shown)
+            sys.stdout.buffer.flush()
 
 
 __all__ = ["consume"]

@@ -18,7 +18,7 @@ LOOK: Final = 0.2
 _WATCHED: Final = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
 """Signals that end a command, and their handlers in a program that nobody has told otherwise."""
 
-_state: Final = {"seen": False, "deferred": False, "number": int(signal.SIGINT)}
+_state: Final = {"seen": False, "deferred": False, "once": False, "number": int(signal.SIGINT)}
 
 
 def check() -> None:
@@ -45,13 +45,18 @@ def exit_code() -> int:
 
 
 @contextlib.contextmanager
-def deferred() -> Iterator[None]:
-    """Only remember signals for as long as the context lasts; then :func:`check` raises them."""
-    outer, _state["deferred"] = _state["deferred"], True
+def deferred(*, once: bool = False) -> Iterator[None]:
+    """Only remember signals for as long as the context lasts; then :func:`check` raises them.
+
+    Args:
+        once: only one signal is remembered; another one strikes at once, and ends what waits for a reader that does not read.
+    """
+    outer = _state["deferred"], _state["once"]
+    _state["deferred"], _state["once"] = True, once
     try:
         yield
     finally:
-        _state["deferred"] = outer
+        _state["deferred"], _state["once"] = outer
 
 
 @contextlib.contextmanager
@@ -62,8 +67,9 @@ def remembered() -> Iterator[None]:
     watched = {number: known for number, known in before.items() if known is _WATCHED[number]}
 
     def interrupt(number: int, frame: Any) -> None:
+        strikes = not _state["deferred"] or (_state["once"] and _state["seen"])
         _state["seen"], _state["number"] = True, number
-        if not _state["deferred"]:
+        if strikes:
             signal.default_int_handler(number, frame)
 
     _state["number"] = int(signal.SIGINT)

@@ -5,23 +5,22 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, NamedTuple
 
 import click
-import grpc
 
 from pixy.cli.shell import interrupts
-from pixy.cli.shell.errors import EXIT_USAGE, CallError, DaemonGone, ShellError
+from pixy.cli.shell.errors import EXIT_USAGE, CallError, ShellError
 from pixy.cli.shell.framework import EXITS, Command, connected
 from pixy.cli.shell.names import TOPIC
 from pixy.cli.shell.output import note
+from pixy.cli.shell.produce_calls import Calls, may_be_written
 from pixy.cli.shell.produce_input import ReadAhead, Shape, header, to_record
 from pixy.cli.shell.progress import Bar
 from pixy.cli.shell.session import Session
 from pixy.cli.shell.values import PARTITION
-from pixy.proto import kafkapixy_pb2 as pb
 
 _BATCH: Final = 1000
 _BATCH_BYTES: Final = 262_144
@@ -29,8 +28,6 @@ _BATCH_BYTES: Final = 262_144
 _NAMED: Final = 5
 """Messages that are named when more were not written."""
 _NO_TOPIC: Final = "kafka server: Request was for a topic or partition that does not exist on this broker."
-_LAST_ANSWER: Final = 5.0
-"""Seconds that an answer may still take after Ctrl-C or SIGTERM."""
 
 EXAMPLES: Final = {
     "echo 'Good news everyone!' | kafka-pixy produce foo": "a message a line",
@@ -97,14 +94,29 @@ def produce(session: Session, topic: str, **given: Any) -> int:
         partition=given["partition"],
         empty_is_null=given["empty_is_null"] or given["tombstone"],
     )
-    source, size = _source(given)
-    with Bar("producing", size=size, prints=session.out.structured, typed=_is_typed(source)) as bar:
+    source = _source(given)
+    typed = _is_typed(source.stream)
+    with Bar("producing", size=source.size, prints=session.out.structured, typed=typed) as bar:
         writer = Writer(session, topic, shape, bar, asynchronous=given["asynchronous"])
-        return writer.run(ReadAhead(source, given["skip"]), given["in_flight"], given["skip"])
+        messages = ReadAhead(source.stream, given["skip"], source.lines)
+        return writer.run(messages, given["in_flight"], given["skip"])
 
 
-def _source(given: dict[str, Any]) -> tuple[Iterable[bytes] | BinaryIO, int | None]:
-    """The messages, and how many bytes they are, if that is known."""
+class _Source(NamedTuple):
+    """Where the messages come from.
+
+    Attributes:
+        stream: has them.
+        lines: its name if each line is a message; empty if each item is one as it is.
+        size: how many bytes they are; None if that is not known.
+    """
+
+    stream: Iterable[bytes] | BinaryIO
+    lines: str = ""
+    size: int | None = None
+
+
+def _source(given: dict[str, Any]) -> _Source:
     named = [name for name in ("message", "file", "lines") if given[name] is not None]
     if given["tombstone"]:
         named.append("tombstone")
@@ -113,15 +125,15 @@ def _source(given: dict[str, Any]) -> tuple[Iterable[bytes] | BinaryIO, int | No
     if len(named) > 1:
         raise ShellError(f"--{named[0]} and --{named[1]} cannot be given together", EXIT_USAGE)
     if given["tombstone"]:
-        return [b""], None
+        return _Source([b""])
     if given["message"] is not None:
-        return [given["message"].encode()], None
+        return _Source([given["message"].encode()])
     if given["file"] is not None:
-        return [_read(given["file"])], None
+        return _Source([_read(given["file"])])
     if given["lines"] is not None:
         stream = _open(given["lines"])
-        return stream, _size(stream)
-    return _standard_input(), _size(sys.stdin.buffer)
+        return _Source(stream, f"--lines {given['lines']}", _size(stream))
+    return _Source(_standard_input(), "standard input", _size(sys.stdin.buffer))
 
 
 def _is_typed(source: Any) -> bool:
@@ -160,7 +172,11 @@ def _size(stream: BinaryIO) -> int | None:
 
 
 class Writer:
-    """Writes what a :class:`ReadAhead` has, one call after the other.
+    """Writes what a :class:`ReadAhead` has, one batch after the other.
+
+    A batch is not sent until its calls have begun; from then on it is out until each of its messages has an outcome, and then it is
+    counted, once. Signals are looked at only where input is awaited, where a call begins, and where answers are awaited: so the count is
+    right wherever one strikes.
 
     Attributes:
         written: messages that Kafka has.
@@ -172,13 +188,12 @@ class Writer:
         self, session: Session, topic: str, shape: Shape, bar: Bar, *, asynchronous: bool = False
     ) -> None:
         self._session, self._topic, self._shape, self._bar = session, topic, shape, bar
-        self._asynchronous = asynchronous
+        self._calls = Calls(session, topic, asynchronous=asynchronous)
         self.written = 0
         self._settled = 0
         """Messages before the one that ``--skip`` would begin with, without those that this run has skipped."""
         self._unsure = 0
-        """Messages of a call that has no answer yet."""
-        self._size = 0
+        """Messages of the last batch that Kafka may have: their calls have failed without a word about that."""
 
     def run(self, source: ReadAhead, most: int, skip: int) -> int:
         """Write everything; return the exit code.
@@ -189,27 +204,21 @@ class Writer:
             skip: messages that ``source`` leaves out, for the count.
         """
         try:
-            while True:
-                records, size = source.batch(
-                    most, _BATCH_BYTES, lambda line, number: to_record(line, number, self._shape)
-                )
-                if not records:
-                    break
-                self._write(records, skip + self._settled + 1)
-                self._size += size
-                self._bar.update(self.written, self._size)
+            with interrupts.deferred():
+                self._write_all(source, most, skip)
         except KeyboardInterrupt:
             interrupts.handled()
             note(self._count(skip, "interrupted"))
             return interrupts.exit_code()
         except CallError as error:
-            if not isinstance(error, DaemonGone) and error.status is not grpc.StatusCode.DEADLINE_EXCEEDED:
-                self._unsure = 0
             if not (self.written or self._unsure):
                 raise
             raise ShellError(f"{error}; {self._count(skip, 'stopped')}") from None
         except ShellError as error:
             raise ShellError(f"{error}; {self._count(skip, 'stopped')}", error.code) from None
+        except OSError:  # of standard output
+            note(self._count(skip, "stopped"))
+            raise
         if skip > source.skipped:
             note(f"--skip {skip}: the input has {source.skipped} messages only")
         if not self._session.out.structured:
@@ -220,85 +229,57 @@ class Writer:
         more = f", {self._unsure} more may have been" if self._unsure else ""
         return f"{why}: {_messages(self.written)} written to {self._topic}{more}; go on with --skip {skip + self._settled}"
 
-    def _write(self, records: list[pb.Record], first: int) -> None:
-        """Write messages in one call.
+    def _write_all(self, source: ReadAhead, most: int, skip: int) -> None:
+        done = 0
+        while True:
+            records, size = source.batch(
+                most, _BATCH_BYTES, lambda line, number: to_record(line, number, self._shape)
+            )
+            if not records:
+                return
+            first = skip + self._settled + 1
+            outcomes, interrupted = self._calls.write(records, first)
+            error = self._settle(outcomes, first)
+            try:
+                self._print(outcomes)
+            finally:
+                # Which messages were not written matters more than a signal, or an output that has failed.
+                if error is not None and not (interrupted and isinstance(error, CallError)):
+                    raise error
+            if interrupted:
+                raise KeyboardInterrupt
+            done += size
+            self._bar.update(self.written, done)
 
-        Args:
-            records: the messages.
-            first: the number of the first.
-        """
-        if self._asynchronous:
-            self._write_async(records)
-            return
-        self._unsure = len(records)
-        request = pb.ProdManyRq(cluster=self._session.cluster, topic=self._topic, records=records)
-        future = self._session.begin("ProduceMany", request)
-        try:
-            answer = self._session.answer(future, "ProduceMany", keep=True)
-        except KeyboardInterrupt:
-            # The batch is on its way: wait for it, so that the count is exact.
-            interrupts.handled()
-            answer = self._session.answer(future, "ProduceMany", within=_LAST_ANSWER)
-            self._settle(answer, first)
-            raise
-        except CallError as error:
-            if "larger than max" not in error.details:
-                raise
-            raise error.with_hint(
-                f"message {first} has {request.ByteSize()} bytes with key and headers: producer.max_message_bytes "
-                "of the daemon bounds it"
-            ) from None
-        self._settle(answer, first)
-
-    def _settle(self, answer: Any, first: int) -> None:
-        self._unsure = 0
-        failed = [(at, each.error) for at, each in enumerate(answer.results) if each.error]
-        good = len(answer.results) - len(failed)
+    def _settle(self, outcomes: Sequence[Any], first: int) -> ShellError | None:
+        """Count a batch; return why messages were not written, if there are such."""
+        failed = [at for at, each in enumerate(outcomes) if isinstance(each, CallError) or each.error]
+        good = len(outcomes) - len(failed)
         # Only where the written ones come first does --skip leave out what is written, and nothing else.
-        begins = not failed or failed[0][0] == good
+        begins = not failed or failed[0] == good
         self.written += good
-        self._settled += good if begins else len(answer.results)
-        if self._session.out.structured:
-            for each in answer.results:
-                shown = (
-                    {"error": each.error}
-                    if each.error
-                    else {"partition": each.partition, "offset": each.offset}
-                )
-                self._session.out.document(shown)
+        self._settled += good if begins else len(outcomes)
+        self._unsure = sum(map(may_be_written, outcomes))
         if not failed:
-            return
-        text = failed[0][1]
+            return None
+        cause = outcomes[failed[0]]
+        if begins and isinstance(cause, CallError):
+            return cause
+        text = str(cause) if isinstance(cause, CallError) else cause.error
         if text == _NO_TOPIC and not good:
             self._session.topic(self._topic)  # says so, with the nearest name
-        which = _numbers([first + at for at, _ in failed])
+        which = _numbers([first + at for at in failed])
         later = "" if begins else "; --skip leaves them out, so write them by themselves"
-        raise ShellError(f"not written: {which}: {text}{later}")
+        return ShellError(f"{'perhaps ' if self._unsure else ''}not written: {which}: {text}{later}")
 
-    def _write_async(self, records: list[pb.Record]) -> None:
-        if any(each.HasField("partition") or each.timestamp or each.tombstone for each in records):
-            raise ShellError("--async takes neither partitions nor timestamps nor tombstones", EXIT_USAGE)
-        futures = [
-            self._session.begin(
-                "Produce",
-                pb.ProdRq(
-                    cluster=self._session.cluster,
-                    topic=self._topic,
-                    message=each.value,
-                    headers=each.headers,
-                    key_undefined=each.key_undefined,
-                    key_value=each.key,
-                    async_mode=True,
-                ),
-            )
-            for each in records
-        ]
-        for future in futures:
-            answer = self._session.answer(future, "Produce")
-            self.written += 1
-            self._settled += 1
-            if self._session.out.structured:
-                self._session.out.document({"partition": answer.partition, "offset": answer.offset})
+    def _print(self, outcomes: Sequence[Any]) -> None:
+        if not self._session.out.structured:
+            return
+        with interrupts.deferred(once=True):
+            for each in outcomes:
+                if not isinstance(each, CallError):
+                    place = {"partition": each.partition, "offset": each.offset}
+                    self._session.out.document({"error": each.error} if each.error else place)
 
 
 def _numbers(failed: list[int]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import queue
 import threading
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Final
 
+from pixy.cli.shell import interrupts
 from pixy.cli.shell.errors import EXIT_USAGE, ShellError, nearest
 from pixy.cli.shell.values import MAX_OFFSET, MAX_PARTITION
 from pixy.proto import kafkapixy_pb2 as pb
@@ -152,19 +154,23 @@ def _bytes(value: Any, number: int, what: str) -> bytes | None:
 
 
 class ReadAhead:
-    """Reads lines in a thread, so that a batch holds what is there and waits for nothing more.
+    """Reads messages in a thread, so that a batch holds what is there and waits for nothing more.
 
     Args:
-        stream: binary; each line is a message, without its end.
-        skip: lines to leave out.
+        stream: binary.
+        skip: messages to leave out.
+        lines: the name of an input of which each line is a message, without its end; empty if messages come as they are.
     """
 
-    def __init__(self, stream: BinaryIO | Iterable[bytes], skip: int = 0) -> None:
+    def __init__(
+        self, stream: BinaryIO | Iterable[bytes], skip: int = 0, lines: str = "standard input"
+    ) -> None:
         self._lines: queue.Queue[tuple[bytes, int] | BaseException | None] = queue.Queue(_AHEAD)
         self._ended = False
         self._held: tuple[pb.Record, int] | None = None
         """A record that had no room in the last batch, and the bytes of its line."""
         self._number = skip
+        self._name = lines
         self.skipped = 0
         threading.Thread(target=self._read, args=(stream, skip), daemon=True, name="input").start()
 
@@ -174,7 +180,10 @@ class ReadAhead:
                 if self.skipped < skip:
                     self.skipped += 1
                     continue
-                self._lines.put((line.rstrip(b"\r\n"), len(line)))
+                message = line.removesuffix(b"\n").removesuffix(b"\r") if self._name else line
+                self._lines.put((message, len(line)))
+        except OSError as error:
+            self._lines.put(ShellError(f"{self._name}: {error.strerror or error}"))
         except BaseException as error:
             self._lines.put(error)
         else:
@@ -183,7 +192,7 @@ class ReadAhead:
     def batch(
         self, most: int, max_bytes: int, make: Callable[[bytes, int], pb.Record]
     ) -> tuple[list[pb.Record], int]:
-        """Wait for a line, and take with it those that are there.
+        """Wait for a line, and take with it those that are there. A signal that came before there is one ends the wait.
 
         Args:
             most: lines.
@@ -212,7 +221,7 @@ class ReadAhead:
 
     def _next(self, make: Callable[[bytes, int], pb.Record], *, block: bool) -> tuple[pb.Record, int] | None:
         """Return the next record and the bytes of its line; None at the end. Raises queue.Empty."""
-        found = None if self._ended else self._lines.get(block=block)
+        found = None if self._ended else self._wait() if block else self._lines.get(block=False)
         if found is None:
             self._ended = True
             return None
@@ -220,6 +229,12 @@ class ReadAhead:
             raise found
         self._number += 1
         return make(found[0], self._number), found[1]
+
+    def _wait(self) -> tuple[bytes, int] | BaseException | None:
+        while True:
+            interrupts.check()
+            with contextlib.suppress(queue.Empty):
+                return self._lines.get(timeout=interrupts.LOOK)
 
 
 __all__ = ["ReadAhead", "Shape", "header", "to_record"]

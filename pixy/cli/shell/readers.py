@@ -53,7 +53,7 @@ class Reader(Protocol):
         """The message was printed."""
 
     def close(self) -> None:
-        """Acknowledge what was printed. Raises CallError."""
+        """Acknowledge what was printed; after a signal that came meanwhile, once more. Raises CallError."""
 
 
 class GroupReader:
@@ -180,10 +180,10 @@ class GroupReader:
 
     def close(self) -> None:
         """See :class:`Reader`."""
-        last, self._last = self._last, None
-        if last is not None and self._ack == "explicit":
-            request = pb.AckRq(**self._place, partition=last.partition, offset=last.offset)
+        if self._last is not None and self._ack == "explicit":
+            request = pb.AckRq(**self._place, partition=self._last.partition, offset=self._last.offset)
             self._session.call("Ack", request)
+        self._last = None
 
 
 class PartitionReader:

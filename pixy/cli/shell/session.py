@@ -113,7 +113,7 @@ class Session:
         Args:
             future: of :meth:`begin`.
             method: for errors.
-            within: seconds; None for as long as the call may take.
+            within: seconds, 0 for an answer that is there; None for as long as the call may take.
             keep: the call goes on if the wait is interrupted.
 
         Raises:
@@ -131,13 +131,14 @@ class Session:
     def _wait(self, future: Any, method: str, until: float | None) -> Any:
         while True:
             interrupts.check()
+            left = interrupts.LOOK if until is None else min(interrupts.LOOK, until - time.monotonic())
             try:
                 with interrupts.deferred():
-                    return future.result(interrupts.LOOK)
+                    return future.result(max(0.0, left))
             except grpc.RpcError as error:
                 raise of_call(error, self.server, method) from None
             except grpc.FutureTimeoutError:
-                if until is not None and time.monotonic() > until:
+                if until is not None and time.monotonic() >= until:
                     raise CallError(
                         grpc.StatusCode.DEADLINE_EXCEEDED, f"{self.server} did not answer {method}"
                     ) from None

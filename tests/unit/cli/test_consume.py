@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +10,7 @@ import grpc
 import pytest
 
 from pixy.cli.shell import consume as command, interrupts
-from pixy.cli.shell.consume import _ending, _Loop
+from pixy.cli.shell.consume import _close, _ending, _Loop
 from pixy.cli.shell.errors import CallError, DaemonGone
 from pixy.cli.shell.message_format import Message, formatter
 from pixy.cli.shell.output import Output
@@ -56,6 +57,7 @@ class Script:
         self, *steps: Message | CallError | None, closes: CallError | None = None, left: int = 0
     ) -> None:
         self._steps, self._closes, self._left = list(steps), closes, left
+        self.acknowledged: list[int] = []
 
     def next(self) -> Message | None:
         step = self._steps.pop(0)
@@ -64,7 +66,7 @@ class Script:
         return step
 
     def done(self, message: Message) -> None:
-        pass
+        self.acknowledged.append(message.offset)
 
     def finished(self) -> bool:
         return not self._left
@@ -233,6 +235,76 @@ class Answering(Session):
 
     def cancel(self) -> None:
         self.cancelled = True
+
+
+@pytest.mark.usefixtures("signals")
+@pytest.mark.parametrize("structured", [False, True])
+def test_a_message_that_is_being_printed_at_ctrl_c_is_printed_and_acknowledged(
+    structured: bool, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    """Between its arrival and its acknowledgement it was lost with ``--ack auto``, and came again otherwise."""
+
+    class Struck(Message):
+        def view(self) -> dict[str, Any]:
+            signal.raise_signal(signal.SIGINT)
+            return {"value": "m"}
+
+    def shape(_message: Message) -> bytes:
+        signal.raise_signal(signal.SIGINT)
+        return b"m\n"
+
+    reader = Script(Struck("foo", 0, 7, None, b"m", (), 0), UNAVAILABLE)
+    session = Session()
+    session.out = Output("json" if structured else "table")
+    reading = _Loop(session, lambda: reader, shape, Bar("consuming", prints=True))  # type: ignore[arg-type]
+    with pytest.raises(KeyboardInterrupt):
+        reading.run(0, follow=True, until_end=False)
+    assert capfdbinary.readouterr().out == (b'{"value": "m"}\n' if structured else b"m\n")
+    assert reader.acknowledged == [7]
+
+
+@pytest.mark.usefixtures("signals")
+def test_a_second_ctrl_c_ends_the_wait_for_a_reader_that_does_not_read() -> None:
+    def blocked(_message: Message) -> bytes:
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+        raise AssertionError("it waits on")
+
+    reader = Script(MESSAGE)
+    reading = _Loop(Session(), lambda: reader, blocked, Bar("consuming", prints=True))  # type: ignore[arg-type]
+    with pytest.raises(KeyboardInterrupt):
+        reading.run(0, follow=True, until_end=False)
+    assert reader.acknowledged == []
+
+
+@pytest.mark.usefixtures("signals")
+@pytest.mark.parametrize("at", ["with the message", "with the acknowledgement"])
+def test_the_last_message_is_acknowledged_at_ctrl_c(
+    at: str, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    """``consume`` without ``-n`` reads one: the signal ended its acknowledgement, which nobody made again."""
+
+    class Struck(Session):
+        def call(self, method: str, request: Any, timeout: float | None = None) -> Any:
+            interrupts.check()
+            if method == "Ack" and at == "with the acknowledgement" and not self.deadlines[2:]:
+                self.deadlines.append(("cancelled", 0.0))
+                raise KeyboardInterrupt
+            answer = super().call(method, request, timeout)
+            if method == "ConsumeNAck" and at == "with the message":
+                signal.raise_signal(signal.SIGINT)
+            return answer
+
+    message = pb.ConsRs(partition=0, offset=0, message=b"m")
+    session = Struck({"GetOffsets": of_group(), "ConsumeNAck": message, "Ack": pb.AckRs()})
+    reading = loop(lambda: GroupReader(session, "foo", "bar", "explicit", from_beginning=False))  # type: ignore[arg-type]
+    with pytest.raises(KeyboardInterrupt):
+        reading.run(1, follow=False, until_end=False)
+    interrupts.handled()
+    assert reading.reader is not None and capfdbinary.readouterr().out == b"m\n"
+    _close(reading.reader)
+    _close(reading.reader)
+    assert [method for method, _ in session.deadlines].count("Ack") == 1
 
 
 @pytest.mark.parametrize("comes", [True, False])

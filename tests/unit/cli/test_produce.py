@@ -3,78 +3,17 @@
 from __future__ import annotations
 
 import json
-import signal
-import threading
-from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import grpc
 import pytest
 
-from pixy.cli.shell import interrupts
 from pixy.cli.shell.errors import CallError, ShellError
-from pixy.cli.shell.output import Output
-from pixy.cli.shell.produce import Writer
 from pixy.cli.shell.produce_input import ReadAhead, Shape, to_record
-from pixy.cli.shell.progress import Bar
-from pixy.proto import kafkapixy_pb2 as pb
+from tests.unit.cli.produce_daemon import Daemon, failure, read, write
 
 MEGABYTE = 1024 * 1024
 """What each daemon receives in one call."""
-
-
-class Daemon:
-    """A session whose daemon answers what a test wants.
-
-    Args:
-        errors: of the messages with these texts.
-        refuses: the error of every call.
-    """
-
-    def __init__(self, errors: dict[bytes, str] | None = None, refuses: CallError | None = None) -> None:
-        self.server, self.cluster, self.timeout, self.out = "d:1", "", 1.0, Output("table")
-        self._errors, self._refuses = errors or {}, refuses
-        self.requests: list[Any] = []
-
-    def begin(self, _method: str, request: Any) -> Any:
-        self.requests.append(request)
-        return request
-
-    def answer(self, request: Any, method: str, **_: Any) -> Any:
-        if self._refuses is not None:
-            raise self._refuses
-        if method == "Produce":
-            return pb.ProdRs(partition=-1, offset=-1)
-        results = [pb.ProdResult(error=self._errors.get(each.value, "")) for each in request.records]
-        return SimpleNamespace(results=results)
-
-
-def write(daemon: Daemon, lines: list[bytes], *, skip: int = 0, most: int = 1000, **shape: Any) -> int:
-    """Write lines that have all been read before the first call."""
-    asynchronous = shape.pop("asynchronous", False)
-    with Bar("producing", prints=True) as bar:
-        writer = Writer(daemon, "foo", Shape(**shape), bar, asynchronous=asynchronous)  # type: ignore[arg-type]
-        return writer.run(read(lines, skip), most, skip)
-
-
-def read(lines: list[bytes], skip: int = 0) -> ReadAhead:
-    ended = threading.Event()
-
-    def source() -> Iterator[bytes]:
-        yield from (line + b"\n" for line in lines)
-        ended.set()
-
-    made = ReadAhead(source(), skip)
-    assert ended.wait(30)
-    return made
-
-
-def failure(daemon: Daemon, lines: list[bytes], **options: Any) -> str:
-    with pytest.raises(ShellError) as caught:
-        write(daemon, lines, **options)
-    assert caught.value.code == 1
-    return str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -106,14 +45,17 @@ def test_a_line_that_is_not_json_has_the_same_number() -> None:
     )
 
 
-@pytest.mark.parametrize("status", [grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.INTERNAL])
-def test_a_call_without_an_answer_may_have_written(status: grpc.StatusCode) -> None:
-    daemon = Daemon(refuses=CallError(status, "d:1 did not answer"))
-    with pytest.raises(ShellError) as caught:
-        write(daemon, [b"a", b"b"])
-    assert ("0 messages written to foo, 2 more may have been; go on with --skip 0" in str(caught.value)) is (
-        status is grpc.StatusCode.DEADLINE_EXCEEDED
-    )
+@pytest.mark.parametrize(
+    ("name", "messages"),
+    [("standard input", [b"x\r", b"", b"", b"y\n"]), ("", [b"x\r\r\n", b"\r\n", b"\n", b"y\n\r"])],
+)
+def test_a_line_loses_its_end_and_a_whole_message_nothing(name: str, messages: list[bytes]) -> None:
+    """A file that is a message lost its last bytes if they were line ends."""
+    source, shape = ReadAhead([b"x\r\r\n", b"\r\n", b"\n", b"y\n\r"], 0, name), Shape()
+    written: list[bytes] = []
+    while records := source.batch(9, 999, lambda line, number: to_record(line, number, shape))[0]:
+        written += [each.value for each in records]
+    assert written == messages
 
 
 def test_a_batch_leaves_out_the_line_that_has_no_room() -> None:
@@ -154,28 +96,3 @@ def test_async_takes_nothing_that_it_would_drop(line: dict[str, Any]) -> None:
         write(daemon, lines, json_lines=True, asynchronous=True)
     assert caught.value.code == 2 and daemon.requests == []
     assert write(daemon, [b'{"value": "x"}'], json_lines=True, asynchronous=True) == 0
-
-
-@pytest.mark.parametrize(
-    ("number", "usual", "code"),
-    [(signal.SIGINT, signal.default_int_handler, 130), (signal.SIGTERM, signal.SIG_DFL, 143)],
-)
-def test_ctrl_c_and_sigterm_leave_the_count(
-    number: signal.Signals, usual: Any, code: int, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """SIGTERM ended the program without a word, so nobody knew where to go on."""
-
-    def update(count: int, _size: int = 0) -> None:
-        if count == 2:
-            signal.raise_signal(number)
-
-    before = signal.signal(number, usual)
-    try:
-        with interrupts.remembered(), Bar("producing", prints=True) as bar:
-            assert signal.getsignal(number) is not usual, "it would end the tests"
-            bar.update = update  # type: ignore[method-assign]
-            writer = Writer(Daemon(), "foo", Shape(), bar)  # type: ignore[arg-type]
-            assert writer.run(read([b"a", b"b", b"c"]), 1, 5) == code
-    finally:
-        signal.signal(number, before)
-    assert capsys.readouterr().err == "interrupted: 2 messages written to foo; go on with --skip 7\n"
