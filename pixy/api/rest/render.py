@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 _ESCAPES = {
@@ -16,7 +17,6 @@ _ESCAPES = {
 }
 _UNSAFE = re.compile("[<>&\u2028\u2029]")
 _SHORT = re.compile(r"(?<!\\)((?:\\\\)*)\\([bf])")
-_FLAT_LIST = re.compile(r"\[\s+([-\d,\s]+?)\s+\]")
 
 
 def to_json(value: Any) -> bytes:
@@ -27,10 +27,26 @@ def to_json(value: Any) -> bytes:
     return printable(text).encode()
 
 
-def to_json_flat_lists(value: Any) -> bytes:
-    """Encode a document with each list of numbers on one line: ``[0,1,2]``."""
-    text = to_json(value).decode()
-    return _FLAT_LIST.sub(lambda match: "[" + re.sub(r"\s+", "", match[1]) + "]", text).encode()
+def to_json_flat_lists(groups: Mapping[str, Mapping[str, Iterable[int]]]) -> bytes:
+    """Encode numbers by two names, each list of numbers on one line: ``[0,1,2]``."""
+    return _object(
+        {
+            group: _object(
+                {name: b"[%s]" % ",".join(map(str, found)).encode() for name, found in lists.items()}, b"  "
+            )
+            for group, lists in groups.items()
+        },
+        b"",
+    )
+
+
+def _object(fields: Mapping[str, bytes], indent: bytes) -> bytes:
+    """Join values that are encoded already."""
+    if not fields:
+        return b"{}"
+    between = b"\n" + indent + b"  "
+    lines = (between + to_json(name) + b": " + value for name, value in fields.items())
+    return b"{" + b",".join(lines) + b"\n" + indent + b"}"
 
 
 def printable(text: str) -> str:

@@ -20,6 +20,9 @@ from pixy.kafka.record_headers import UNREADABLE, headers_of
 
 _NULL = b"null"
 _BLANKS = (b" ", b"\n", b"\t", b"\r")
+_WHITE_SPACE = b" \t\n\v\f\r\x1c\x1d\x1e\x1f"
+_SHOWN = 80
+"""Characters of a text that an error shows."""
 
 
 # -- records of answers ---------------------------------------------------------------------------
@@ -150,6 +153,8 @@ def encode_records(records: list[RecordView]) -> bytes:
 
 # -- records of requests --------------------------------------------------------------------------
 
+_decode_text = msgspec.json.Decoder(str).decode
+
 
 def decode_value(raw: Raw | bytes, what: str, embedded: Format, *, v2: bool = False) -> bytes | None:
     """Decode an embedded key or value; None for null.
@@ -169,17 +174,16 @@ def decode_value(raw: Raw | bytes, what: str, embedded: Format, *, v2: bool = Fa
     if embedded == "json":
         return compact(text)
     try:
-        found = msgspec.json.decode(text)
-        if isinstance(found, str):
-            return decode_base64(found)
-    except (ValueError, RecursionError):
-        pass
-    raise bad_base64(what, text, v2=v2)
+        return decode_base64(
+            _decode_text(text)
+        )  # what is no string is not decoded: a list may have millions of elements
+    except ValueError:
+        raise bad_base64(what, text, v2=v2) from None
 
 
 def decode_base64(text: str) -> bytes:
     """Decode standard base64. White space is ignored, as some encoders fold lines. Raises ValueError."""
-    return binascii.a2b_base64("".join(text.split()).encode("ascii"), strict_mode=True)
+    return binascii.a2b_base64(text.encode("ascii").translate(None, _WHITE_SPACE), strict_mode=True)
 
 
 def bad_base64(what: str, text: bytes, *, v2: bool) -> ApiError:
@@ -191,9 +195,9 @@ def bad_base64(what: str, text: bytes, *, v2: bool) -> ApiError:
         v2: whether to return v2's error or v1's.
     """
     if v2:
-        shown = text.decode("utf-8", "replace")
-        if len(shown) > 80:
-            shown = shown[:80] + "..."
+        shown = text[: 8 * _SHOWN].decode("utf-8", "replace")  # a character has at most four bytes
+        if len(shown) > _SHOWN:
+            shown = shown[:_SHOWN] + "..."
         return ApiError(errors.BAD_REQUEST, f"data={shown} is not a base64 string.")
     return ApiError(errors.INVALID, f"Record {what} contains invalid base64 encoding")
 

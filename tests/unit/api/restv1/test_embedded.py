@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import base64
 import json
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
@@ -98,6 +101,7 @@ def test_peers_defect_falsy_json_values_keep_their_values(text: str, stored: byt
         ('"YQ=="', b"a"),
         ('"AP8="', b"\x00\xff"),
         ('"YW\\nJj"', b"abc"),
+        ('" YW\\t\\r\\n\\f\\u000bJj\\u001c\\u001f"', b"abc"),
         ('"\\/\\/8="', b"\xff\xff"),
     ],
 )
@@ -132,6 +136,23 @@ def test_bad_base64_is_reported_in_the_words_of_each_version(text: str) -> None:
     with pytest.raises(ApiError) as caught:
         decode_value(text.encode(), "key", "binary", v2=True)
     assert (caught.value.kind.status, str(caught.value)) == (400, f"data={text} is not a base64 string.")
+
+
+def test_what_is_no_string_is_refused_without_decoding_it() -> None:
+    """In processor time, compared with only finding its end; to make a list of each element takes fifty times as long."""
+    text = b"[" + b"[]," * 1_000_000 + b"[]]"
+
+    def took(function: Callable[[], object]) -> float:
+        began = time.process_time()
+        function()
+        return time.process_time() - began
+
+    def decode() -> None:
+        with pytest.raises(ApiError, match=r"data=\[\[\],.*\.\.\. is not a base64 string"):
+            decode_value(text, "value", "binary", v2=True)
+
+    looked = min(took(lambda: msgspec.json.decode(text, type=msgspec.Raw)) for _ in range(3))
+    assert min(took(decode) for _ in range(3)) < 10 * max(0.002, looked)
 
 
 @given(st.none() | st.binary(), st.binary())
