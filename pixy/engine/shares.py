@@ -53,14 +53,6 @@ class Shares:
         self.held += 1
         return True
 
-    def enter_alone(self, name: str) -> bool:
-        """Take a place beyond all others; return False if the name has one already, so there are as many as names."""
-        if name in self._held:
-            return False
-        self._held[name] = 1
-        self.held += 1
-        return True
-
     def leave(self, name: str) -> None:
         """Give a place back."""
         self.held -= 1

@@ -57,6 +57,8 @@ class Gate:
         self._begin = Shares(most, total=True)
         """Calls that wait for their turn to begin."""
         self._open = Shares(max(1, most // 4), total=True)
+        self._probes: set[str] = set()
+        """Connections with a call beyond those places, which stay free for other addresses."""
         self._reads = Turns(reads)
         self._timeout = timeout
         self._deadline = Deadline(timeout)
@@ -66,7 +68,7 @@ class Gate:
     @property
     def held(self) -> int:
         """Calls under way."""
-        return self._calls.held + self._open.held
+        return self._calls.held + self._open.held + len(self._probes)
 
     @property
     def reading(self) -> int:
@@ -81,12 +83,8 @@ class Gate:
             public: whether they need no caller.
         """
 
-        places = self._open if public else self._calls
-
         async def call(_requests: Any, context: Any) -> bytes:
             caller = await self._enter(context, public)
-            # Until the answer is taken, or the connection has ended.
-            context.add_done_callback(functools.partial(_leave, places, caller))
             raw = await self._next(context, caller)
             if raw is None:
                 await _refuse_empty(context)
@@ -98,14 +96,10 @@ class Gate:
         """Return a handler of calls with one message and a stream of answers, which need no caller."""
 
         async def call(_requests: Any, context: Any) -> None:
-            caller = await self._enter(context, True)
-            try:
-                raw = await self._next(context, caller)
-                if raw is None:
-                    await _refuse_empty(context)
-                await behaviour(raw, context)  # type: ignore[arg-type]
-            finally:
-                self._open.leave(caller)
+            raw = await self._next(context, await self._enter(context, True))
+            if raw is None:
+                await _refuse_empty(context)
+            await behaviour(raw, context)  # type: ignore[arg-type]
 
         return grpc.stream_stream_rpc_method_handler(call, response_serializer=_serialized)
 
@@ -113,20 +107,16 @@ class Gate:
         """Return a handler of a stream like another one, for recognized callers."""
         answer = handler.stream_stream
         public = self._guard is None
-        places = self._open if public else self._calls
 
         async def call(_requests: Any, context: Any) -> AsyncIterator[Any]:
             caller = await self._enter(context, public)
-            try:
-                async for each in answer(self._messages(handler, context, caller), context):
-                    yield each
-            finally:
-                places.leave(caller)
+            async for each in answer(self._messages(handler, context, caller), context):
+                yield each
 
         return grpc.stream_stream_rpc_method_handler(call, response_serializer=handler.response_serializer)
 
     async def _enter(self, context: Any, public: bool) -> str:
-        """Take a place for a call, which must give it back; return the caller."""
+        """Take a place for a call, until its answer is taken or its connection has ended; return the caller."""
         self.begun += 1
         peer = context.peer()
         caller = address = address_of_peer(peer)
@@ -141,10 +131,15 @@ class Gate:
             except errors.Unauthenticated as error:
                 await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(error))
             caller = caller_of_call(peer)
-        if not (self._open if public else self._calls).enter(caller):
-            if not public or not self._open.enter_alone(peer):
+        places = self._open if public else self._calls
+        if places.enter(caller):
+            context.add_done_callback(functools.partial(_leave, places, caller))
+        else:
+            if not public or peer in self._probes:
                 await _refuse(context)
-            caller = peer  # whatever other connections leave unanswered, one may have a probe
+            # Whatever other connections leave unanswered, one may have a probe.
+            self._probes.add(peer)
+            context.add_done_callback(lambda _context: self._probes.discard(peer))
         shares.caller.set(caller)  # each call is a task of its own
         return caller
 

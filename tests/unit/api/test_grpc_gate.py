@@ -72,10 +72,14 @@ class Authenticator:
         raise UnknownTokenKey
 
 
-def made(most: int, timeout: float = 60.0) -> tuple[Gate, Authenticator, Callable[[Context], Any]]:
+def made(
+    most: int, timeout: float = 60.0, reads: int = 8
+) -> tuple[Gate, Authenticator, Callable[[Context], Any]]:
     known = Authenticator()
     guard = cast(Guard, SimpleNamespace(authenticator=known, unknown=lambda *_args: None))
-    gate = Gate(guard, most, 8, timeout, Pace(lambda: 0.0))  # however slow the machine is, all begin at once
+    gate = Gate(
+        guard, most, reads, timeout, Pace(lambda: 0.0)
+    )  # however slow the machine is, all begin at once
 
     async def behaviour(raw: bytes, _context: Any, caller: str) -> bytes:
         return raw + caller.encode()
@@ -115,6 +119,42 @@ async def test_a_probe_finds_a_place_whatever_other_connections_of_its_address_l
     for each in taken:
         each.ended[0](each)
     assert gate.held == 1
+
+
+async def probed(raw: bytes, _context: Any, caller: str) -> bytes:
+    return raw + caller.encode()
+
+
+async def test_probes_beyond_an_address_s_share_leave_the_places_of_others_free() -> None:
+    gate, _, _ = made(16)
+    check = gate.unary(probed, public=True).stream_unary
+    for port in (1, 1, 1, 2, 3, 4, 5, 6):
+        assert await check(None, Context(port=port)) == b"m10.0.0.1"
+    with pytest.raises(Aborted, match="RESOURCE_EXHAUSTED"):
+        await check(None, Context(port=2))
+    other = Context(address="10.0.0.2")
+    assert await check(None, other) == b"m10.0.0.2", "the fourth place"
+    assert gate.held == 9
+    other.ended[0](other)
+    assert await check(None, Context(address="10.0.0.3")) == b"m10.0.0.3"
+
+
+async def test_one_address_leaves_places_for_the_messages_of_others_however_many_connections_it_has() -> None:
+    gate, _, call = made(16, reads=4)
+    check = gate.unary(probed, public=True).stream_unary
+    for _ in range(3):
+        await check(None, Context(port=1))
+    silent = [Context(port=port) for port in range(2, 12)]
+    for each in silent:
+        each.message = asyncio.Event().wait
+    waiting = [asyncio.create_task(check(None, each)) for each in silent]
+    await asyncio.sleep(0)
+    assert gate.reading == 3, "three quarters"
+    assert await call(Context()) == b"mjwt:a"
+    assert await check(None, Context(address="10.0.0.2")) == b"m10.0.0.2"
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
 
 
 async def test_a_call_whose_message_does_not_come_is_refused() -> None:
