@@ -29,6 +29,12 @@ class HttpRequest(web.BaseRequest):
         target = self._message.path
         return target if target.startswith("/") else without_origin(target)
 
+    @reify
+    def remote(self) -> str | None:
+        """The address of the client; None on a unix socket, whose clients choose the name of their end themselves."""
+        peer = self._transport_peername
+        return str(peer[0]) if isinstance(peer, tuple) else None
+
     async def _prepare_hook(self, response: web.StreamResponse) -> None:
         # Called for every answer before its headers are written.
         response.headers["Server"] = SERVER

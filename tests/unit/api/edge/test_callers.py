@@ -6,11 +6,16 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from aiohttp import HttpVersion11
 from multidict import CIMultiDict
+from yarl import URL
 
 from pixy.api.edge.budget import Budget
 from pixy.api.edge.callers import caller_of_call, caller_of_request
+from pixy.api.edge.http_request import HttpRequest
+from pixy.api.edge.proxies import HOP_HEADER, TrustedProxies
 from pixy.auth.principal import ANONYMOUS, Caller, Principal, current
+from pixy.config.model import App, Rest
 from pixy.errors import OverBudget
 
 
@@ -59,6 +64,52 @@ def test_the_last_address_of_the_last_line_is_the_one_that_the_proxy_has_added(
     for trusted, expected in ((True, caller), (False, "10.0.0.1")):
         proxies = cast(Any, SimpleNamespace(any=True, trusts=lambda _request, trusted=trusted: trusted))
         assert caller_of_request(request, proxies, "10.0.0.1") == expected
+
+
+def request_from(peer: object, **headers: str) -> HttpRequest:
+    message = SimpleNamespace(
+        headers=CIMultiDict({name.replace("_", "-"): value for name, value in headers.items()}),
+        method="GET",
+        path="/topics",
+        url=URL("/topics"),
+        version=HttpVersion11,
+    )
+    protocol = SimpleNamespace(peername=peer, sockname=None, ssl_context=None)
+    nothing = cast(Any, None)
+    return HttpRequest(cast(Any, message), nothing, cast(Any, protocol), nothing, nothing, nothing)
+
+
+@pytest.mark.parametrize(
+    ("peer", "trusted"),
+    [
+        (("10.0.0.7", 5), True),
+        (("::ffff:10.0.0.7", 5, 0, 0), True),
+        (("192.0.2.1", 5), False),
+        ("", False),
+        (None, False),
+        ("10.0.0.7", False),  # a client of the unix socket that has bound its own to this path
+        ("/run/app.sock", False),
+        (b"\0abstract", False),
+    ],
+)
+def test_a_client_of_the_unix_socket_does_not_choose_its_address(peer: object, trusted: bool) -> None:
+    app = App(trusted_proxies=["10.0.0.0/8"])
+    proxies = TrustedProxies(app)
+    request = request_from(peer, X_Forwarded_For="10.9.9.9")
+    assert proxies.trusts(request) is trusted
+    assert caller_of_request(request, proxies, "uid 5") == ("10.9.9.9" if trusted else "uid 5")
+    if not isinstance(peer, tuple):
+        assert TrustedProxies(App(trusted_proxies=["unix"])).trusts(request), (
+            "where it is trusted, by any name"
+        )
+
+
+async def test_a_client_of_the_unix_socket_is_no_peer_by_its_name() -> None:
+    proxies = TrustedProxies(App(rest=Rest(node_id="a", peers={"b": "http://10.0.0.7"})))
+    proxies._addresses, proxies._looked_up = {"b": frozenset({"10.0.0.7"})}, float("inf")
+    sent = {HOP_HEADER.replace("-", "_"): "b"}
+    assert proxies.trusts(request_from(("10.0.0.7", 5), **sent))
+    assert not proxies.trusts(request_from("10.0.0.7", **sent))
 
 
 def test_one_request_may_use_the_whole_budget_several_of_a_caller_may_not() -> None:
