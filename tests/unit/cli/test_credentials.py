@@ -13,8 +13,6 @@ from typing import Any
 
 import grpc
 import pytest
-import trustme
-from cryptography.hazmat.primitives import serialization
 
 from pixy.cli.main import main
 from pixy.cli.shell.credentials import check_server, pem_files
@@ -27,29 +25,6 @@ NOBODY = "127.0.0.1:1"
 
 def run(*args: str, server: str = NOBODY) -> Finished:
     return run_in_process(lambda: main(["topics", "--server", server, *args]))
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("files")
-    ca = trustme.CA()
-    ca.cert_pem.write_to_path(str(made / "ca.pem"))
-    for name in ("a", "b"):
-        issued = ca.issue_cert("localhost")
-        issued.cert_chain_pems[0].write_to_path(str(made / f"{name}.pem"))
-        issued.private_key_pem.write_to_path(str(made / f"{name}.key"))
-    key = serialization.load_pem_private_key((made / "a.key").read_bytes(), None)
-    (made / "locked.key").write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.BestAvailableEncryption(b"hunter22"),
-        )
-    )
-    lines = (made / "a.pem").read_text().splitlines()
-    (made / "damaged.pem").write_text("\n".join([*lines[:3], lines[-1], ""]))
-    (made / "empty").write_text("\n")
-    return made
 
 
 @pytest.mark.parametrize(
@@ -114,9 +89,9 @@ def test_addresses_are_taken(server: str) -> None:
     ],
 )
 def test_a_file_that_cannot_be_used_is_named(
-    folder: Path, args: str, text: str, monkeypatch: pytest.MonkeyPatch
+    pem_folder: Path, args: str, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(folder)
+    monkeypatch.chdir(pem_folder)
     done = run(*args.split())
     assert (done.returncode, done.stderr.decode()) == (2, f"kafka-pixy topics: {text}\n")
 
@@ -139,23 +114,23 @@ def test_profiles_that_are_named_must_be_there(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("args", ["--ca ca.pem", "--cert a.pem --cert-key a.key"])
-def test_files_of_tls_imply_tls(folder: Path, args: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(folder)
+def test_files_of_tls_imply_tls(pem_folder: Path, args: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(pem_folder)
     secure: list[Any] = []
     make = grpc.secure_channel
     monkeypatch.setattr(grpc, "secure_channel", lambda *a, **k: secure.append(a[0]) or make(*a, **k))
     assert run(*args.split()).returncode == 1 and secure == [NOBODY]
 
 
-def test_a_pipe_is_read_once(folder: Path) -> None:
+def test_a_pipe_is_read_once(pem_folder: Path) -> None:
     """A shell's <(...)."""
     ends = [os.pipe() for _ in range(3)]
     try:
         for (_, write), name in zip(ends, ("ca.pem", "a.pem", "a.key"), strict=True):
-            os.write(write, (folder / name).read_bytes())
+            os.write(write, (pem_folder / name).read_bytes())
             os.close(write)
         ca, cert, key = (f"/dev/fd/{read}" for read, _ in ends)
-        wanted = tuple((folder / name).read_bytes() for name in ("ca.pem", "a.key", "a.pem"))
+        wanted = tuple((pem_folder / name).read_bytes() for name in ("ca.pem", "a.key", "a.pem"))
         assert pem_files(ca, cert, key) == wanted
     finally:
         for read, _ in ends:

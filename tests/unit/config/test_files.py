@@ -7,38 +7,12 @@ import socket
 from pathlib import Path
 
 import pytest
-import trustme
-from cryptography.hazmat.primitives import serialization
 
 from pixy.cli.main import main
 from pixy.config import App, Kafka, Proxy, validate
 from pixy.config.files import MAX_UNIX_PATH, problem_of
 from pixy.errors import ConfigError
 from tests.in_process import run_in_process
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("files")
-    ca = trustme.CA()
-    ca.cert_pem.write_to_path(str(made / "ca.pem"))
-    for name in ("a", "b"):
-        issued = ca.issue_cert("localhost")
-        issued.cert_chain_pems[0].write_to_path(str(made / f"{name}.pem"))
-        issued.private_key_pem.write_to_path(str(made / f"{name}.key"))
-    key = serialization.load_pem_private_key((made / "a.key").read_bytes(), None)
-    (made / "locked.key").write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.BestAvailableEncryption(b"hunter22"),
-        )
-    )
-    (made / "junk").write_text("hello\n")
-    lines = (made / "a.pem").read_text().splitlines()
-    (made / "damaged.pem").write_text("\n".join([*lines[:3], lines[-1], ""]))
-    return made
-
 
 TLS_PROBLEMS = [
     (
@@ -73,11 +47,13 @@ TLS_PROBLEMS = [
 
 @pytest.mark.parametrize(("chain", "key", "ca", "text"), TLS_PROBLEMS)
 def test_serve_and_config_check_say_which_certificate_is_wrong_in_one_line(
-    chain: str, key: str, ca: str, text: str, folder: Path, tmp_path: Path
+    chain: str, key: str, ca: str, text: str, pem_folder: Path, tmp_path: Path
 ) -> None:
     config = tmp_path / "c.yaml"
-    more = f"  client_ca_path: {folder}/{ca}\n" if ca else ""
-    config.write_text(f"tls:\n  certificate_path: {folder}/{chain}\n  key_path: {folder}/{key}\n{more}")
+    more = f"  client_ca_path: {pem_folder}/{ca}\n" if ca else ""
+    config.write_text(
+        f"tls:\n  certificate_path: {pem_folder}/{chain}\n  key_path: {pem_folder}/{key}\n{more}"
+    )
     for command, before, after in (
         (["config", "check"], "kafka-pixy config: ", "\n"),
         (["serve"], "Failed to start service: err=(", ")\n"),
@@ -85,14 +61,14 @@ def test_serve_and_config_check_say_which_certificate_is_wrong_in_one_line(
         done = run_in_process(lambda command=command: main([*command, f"--config={config}"]))
         shown = done.stderr.decode()
         assert (done.returncode, done.stdout) == (1, b""), shown
-        assert shown.startswith(before + text.format(folder)) and shown.endswith(after), shown
+        assert shown.startswith(before + text.format(pem_folder)) and shown.endswith(after), shown
         assert shown.count("\n") == 1, shown
 
 
-def test_good_certificates_have_no_problem(folder: Path) -> None:
+def test_good_certificates_have_no_problem(pem_folder: Path) -> None:
     app = App()
-    app.tls.certificate_path, app.tls.key_path = f"{folder}/a.pem", f"{folder}/a.key"
-    app.tls.client_ca_path = f"{folder}/ca.pem"
+    app.tls.certificate_path, app.tls.key_path = f"{pem_folder}/a.pem", f"{pem_folder}/a.key"
+    app.tls.client_ca_path = f"{pem_folder}/ca.pem"
     assert problem_of(app) == ""
     app.tls.ciphers = "nonsense"
     assert problem_of(app).startswith("tls.ciphers 'nonsense': OpenSSL knows none of them")
@@ -127,12 +103,12 @@ def test_good_certificates_have_no_problem(folder: Path) -> None:
     ],
 )
 def test_the_original_s_text_on_tls_towards_kafka_is_explained(
-    fields: dict[str, str], text: str, folder: Path
+    fields: dict[str, str], text: str, pem_folder: Path
 ) -> None:
-    kafka = Kafka(tls=True, **{name: f"{folder}/{value}" for name, value in fields.items()})
+    kafka = Kafka(tls=True, **{name: f"{pem_folder}/{value}" for name, value in fields.items()})
     with pytest.raises(ConfigError) as caught:
         validate(App(proxies={"default": Proxy(kafka=kafka)}))
-    assert text.format(folder) in str(caught.value)
+    assert text.format(pem_folder) in str(caught.value)
 
 
 def unix_problems(folder: Path) -> dict[str, str]:
@@ -145,8 +121,8 @@ def unix_problems(folder: Path) -> dict[str, str]:
     }
 
 
-def test_config_check_says_why_a_unix_socket_cannot_be_made(folder: Path) -> None:
-    for path, why in unix_problems(folder).items():
+def test_config_check_says_why_a_unix_socket_cannot_be_made(pem_folder: Path) -> None:
+    for path, why in unix_problems(pem_folder).items():
         done = run_in_process(lambda path=path: main(["config", "check", f"--unixAddr={path}"]))
         assert done.returncode == 1 and done.stdout == b""
         assert done.stderr.decode() == f"kafka-pixy config: unix_addr {path}: {why}\n"
