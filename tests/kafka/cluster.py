@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import fcntl
+import os
 import secrets
 import shutil
 import socket
@@ -64,6 +65,8 @@ def _locked(name: str) -> Iterator[None]:
 
 def _fetch(major: int, target: Path) -> None:
     if not (target / ".complete").exists():
+        # Maven ends with escape sequences, whatever -B says, and wherever its output goes.
+        options = f"{os.environ.get('MAVEN_OPTS', '')} -Djansi.noreset=true".strip()
         subprocess.run(
             [
                 "mvn",
@@ -74,6 +77,7 @@ def _fetch(major: int, target: Path) -> None:
                 "dependency:copy-dependencies",
                 f"-DoutputDirectory={target}",
             ],
+            env={**os.environ, "MAVEN_OPTS": options},
             check=True,
             timeout=900,
         )
