@@ -5,11 +5,28 @@ The texts are part of the contract with the Go original's clients; see docs/comp
 
 from __future__ import annotations
 
+import os
+
 DEFAULTS_URL = "https://github.com/mailgun/kafka-pixy/blob/master/default.yaml"
 
 
 class PixyError(Exception):
     """Base class of the errors that an API answers with; ``str(error)`` is the text of the answer."""
+
+
+def reason_of(error: OSError) -> str:
+    """Return why the system has refused something, in lower case: without the number, and what libraries put around the reason."""
+    # Errors that a library derives (of names, of TLS) have numbers of their own.
+    if error.errno and type(error).__module__ == "builtins":
+        return os.strerror(error.errno).lower()
+    return (error.strerror or str(error)).lower()
+
+
+def in_words(error: Exception) -> str:
+    """Return an error as one line; one of the system as the file, if there is one, and the reason."""
+    text = reason_of(error) if isinstance(error, OSError) else str(error)
+    where = getattr(error, "filename", None)
+    return " ".join((f"{where}: {text}" if where else text).split())
 
 
 class ConfigError(PixyError):

@@ -20,6 +20,7 @@ from pixy.cli.repeats import Repeats
 from pixy.cli.streams import stuck
 from pixy.config.addresses import split_address
 from pixy.config.model import SYSLOG, Logger
+from pixy.errors import ConfigError, reason_of
 from pixy.escaping import escaped, json_text
 
 QUEUE_BOUND = 10_000
@@ -184,7 +185,7 @@ def _is_not_on_stderr(record: logging.LogRecord) -> bool:
 
 
 def make_handlers(loggers: Sequence[Logger]) -> list[logging.Handler]:
-    """Make the handlers of the configured loggers. Unknown names are ignored, as in the original."""
+    """Make the handlers of the configured loggers. Unknown names are ignored, as in the original. Raises ConfigError."""
     handlers: list[logging.Handler] = []
     names = {logger.name for logger in loggers}
     for logger in loggers:
@@ -198,8 +199,7 @@ def make_handlers(loggers: Sequence[Logger]) -> list[logging.Handler]:
                 if sys.stdout.isatty() and sys.stderr.isatty():
                     handler.addFilter(_is_not_on_stderr)
         elif logger.name == "syslog":
-            host, port = split_address(logger.params.get("addr", SYSLOG))
-            handler = _Syslog(address=(host or "", port))
+            handler = _syslog(logger.params.get("addr", SYSLOG))
             handler.setFormatter(SyslogFormatter())
         else:
             continue
@@ -207,6 +207,17 @@ def make_handlers(loggers: Sequence[Logger]) -> list[logging.Handler]:
         handler.name = logger.name
         handlers.append(handler)
     return handlers
+
+
+def _syslog(address: str) -> _Syslog:
+    """Make the handler of a syslog server. Raises ConfigError."""
+    host, port = split_address(address)
+    try:
+        return _Syslog(address=(host or "", port))
+    except OSError as error:
+        raise ConfigError(
+            f"logging addr {address} of syslog: {reason_of(error)}: name the host and the port of a syslog server"
+        ) from None
 
 
 def set_severities(loggers: Sequence[Logger]) -> None:

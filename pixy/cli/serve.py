@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import errno
 import gc
 import logging
 import os
@@ -19,7 +20,7 @@ from pixy.cli.leftovers import Leftovers
 from pixy.cli.logs import ON_STDERR, configured
 from pixy.cli.pid_file import PidFile
 from pixy.cli.reloading import Reloader
-from pixy.cli.start_problems import listener_problem
+from pixy.cli.start_problems import listener_problem, log_problem
 from pixy.cli.streams import stuck
 from pixy.cli.waiting import kafka_answers
 from pixy.cli.welcome import welcome
@@ -27,9 +28,10 @@ from pixy.config import App
 from pixy.config.environment import CONFIG
 from pixy.config.exposure import exposed
 from pixy.config.files import tls_problem
+from pixy.config.validate_security import logger_notes
 from pixy.engine.engine import Engine
 from pixy.engine.service import ListenerSpec
-from pixy.errors import ConfigError, PixyError, StartError
+from pixy.errors import ConfigError, PixyError, StartError, in_words
 from pixy.escaping import escaped
 
 logger = logging.getLogger("pixy")
@@ -42,6 +44,11 @@ EXIT_BROKEN = 4
 EXIT_SIGNAL = 128
 """Plus the number of the signal: a second signal ends the process at once."""
 
+_HINTS = {
+    errno.EMFILE: "let the daemon open more of them (ulimit -n, LimitNOFILE of systemd)",
+    errno.ENFILE: "the machine has no more of them: raise fs.file-max, or end what holds them",
+    errno.ENOSPC: "free some space",
+}
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT)
 _SWITCH_INTERVAL = 0.001
 _COLLECT_AFTER = (50_000, 20, 50)
@@ -58,9 +65,8 @@ def run(args: Sequence[str]) -> int:
         # The text may have several lines; the error is one.
         _complain(f"Failed to load config: err=({' '.join(str(error).split())})")
         return EXIT_FAILED_TO_START
-    if problem := tls_problem(app.tls) or listener_problem(
-        app
-    ):  # before anything is opened, and before Kafka is waited for
+    # Before anything is opened, and before Kafka is waited for.
+    if problem := tls_problem(app.tls) or listener_problem(app) or log_problem(app):
         _complain(f"Failed to start service: err=({problem})")
         return EXIT_FAILED_TO_START
     # The loop shares the GIL with librdkafka's callback threads; a shorter interval lets them
@@ -76,6 +82,8 @@ def run(args: Sequence[str]) -> int:
     sandboxes = _sandboxes(app, bool(options.sandbox))
     if not app.auth.enabled and (open_to_others := exposed(app)):
         _complain(f"kafka-pixy: insecure: anybody who can reach it is served on {', '.join(open_to_others)}")
+    for note in logger_notes(app):
+        _complain(f"kafka-pixy: {note}")
     try:
         code = _logged(app, options, reloader)
     except StartError as error:
@@ -83,7 +91,7 @@ def run(args: Sequence[str]) -> int:
         _complain(f"Failed to start service: err=({error})")
         code = EXIT_FAILED_TO_START
     except (ConfigError, OSError, ValueError) as error:
-        _complain(f"Failed to initialize: err=({error})")
+        _complain(f"Failed to initialize: err=({_why(error)})")
         code = EXIT_FAILED_TO_START
     del sandboxes
     return code
@@ -113,8 +121,14 @@ def _logged(app: App, options: argparse.Namespace, reloader: Reloader) -> int:
             )
             return _run_loop(daemon.run)
         except (PixyError, OSError, ValueError) as error:
-            logger.error("failed to start: %s", error, extra={ON_STDERR: True})
+            logger.error("failed to start: %s", _why(error), extra={ON_STDERR: True})
             raise
+
+
+def _why(error: Exception) -> str:
+    """Return what keeps the daemon from starting as one line, with what to do if that is known."""
+    hint = _HINTS.get(error.errno or 0, "") if isinstance(error, OSError) else ""
+    return f"{in_words(error)}{hint and f': {hint}'}"
 
 
 def _complain(text: str) -> None:
@@ -151,7 +165,11 @@ def _run_loop(main: Callable[[], Coroutine[Any, Any, int]]) -> int:
         import uvloop as runner
     except ImportError:
         runner = asyncio
-    return int(runner.run(main()))
+    daemon = main()
+    try:
+        return int(runner.run(daemon))
+    finally:
+        daemon.close()  # without files there is no loop, and nobody has begun it
 
 
 def _sandboxes(app: App, wanted: bool) -> list[object]:

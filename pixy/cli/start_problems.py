@@ -20,7 +20,7 @@ def start_problem(app: App) -> str:
     It looks at the files of the listeners, their addresses, the rules and limits, API keys and keys of tokens, and the
     files of the logs. A key set at ``jwks_url`` is not fetched: the daemon starts without it, too.
     """
-    return problem_of(app) or listener_problem(app) or _auth_problem(app) or _log_problem(app)
+    return problem_of(app) or listener_problem(app) or _auth_problem(app) or log_problem(app)
 
 
 def listener_problem(app: App) -> str:
@@ -55,7 +55,8 @@ def _auth_problem(app: App) -> str:
     return ""
 
 
-def _log_problem(app: App) -> str:
+def log_problem(app: App) -> str:
+    """Describe the first file of a log that cannot be written; empty if there is none. Reads folders."""
     for key, path in (("audit.path", app.audit.path), ("access_log.path", app.access_log.path)):
         if not path:
             continue
@@ -64,9 +65,10 @@ def _log_problem(app: App) -> str:
             return f"{key} {path}: is a directory: name a file"
         if not os.path.isdir(folder):
             return f"{key} {path}: the directory {folder} does not exist: create it, or choose another path"
-        if not os.access(path if os.path.exists(path) else folder, os.W_OK):
+        as_daemon = os.access in os.supports_effective_ids
+        if not os.access(path if os.path.exists(path) else folder, os.W_OK, effective_ids=as_daemon):
             return f"{key} {path}: no right to write there: choose a path in a directory of the daemon's user"
     return ""
 
 
-__all__ = ["listener_problem", "start_problem"]
+__all__ = ["listener_problem", "log_problem", "start_problem"]

@@ -70,10 +70,14 @@ def identities_problem(app: model.App, proxy: model.Proxy) -> str:
 
 def notes_of(app: model.App) -> list[str]:
     """List valid values that have less effect than one may expect: a line for each."""
+    return logger_notes(app) + _certificate_notes(app)
+
+
+def logger_notes(app: model.App) -> list[str]:
+    """List the loggers that nobody knows, which are ignored as in the original: a line for each."""
     known = ", ".join(model.LOGGERS)
     unknown = [each.name for each in app.logging if each.name not in model.LOGGERS]
-    notes = [f"logging: there is no logger {name!r}, so it is ignored; known are {known}" for name in unknown]
-    return notes + _certificate_notes(app)
+    return [f"logging: there is no logger {name!r}, so it is ignored; known are {known}" for name in unknown]
 
 
 def _certificate_notes(app: model.App) -> list[str]:

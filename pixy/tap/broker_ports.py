@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import errno
 import socket
 from collections.abc import Callable
 
-from pixy.errors import StartError
+from pixy.errors import StartError, reason_of
 from pixy.tap.config import MAX_PORT, Address, TapConfig, show_address
 
 _BACKLOG = 1024
@@ -112,11 +111,6 @@ class BrokerPorts:
                 made.close()
                 raise
         except OSError as error:
-            reason = (
-                "address already in use"
-                if error.errno == errno.EADDRINUSE
-                else (error.strerror or str(error)).lower()
-            )
-            raise StartError(f"cannot listen on {show_address(address)}: {reason}") from error
+            raise StartError(f"cannot listen on {show_address(address)}: {reason_of(error)}") from error
         self._on_listening(made, broker)
         return int(made.getsockname()[1])

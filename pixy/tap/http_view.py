@@ -9,7 +9,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from actors import Actor, ActorDeadError, ActorError, ActorRef, Request, Timeout, handles
-from pixy.errors import StartError
+from pixy.errors import StartError, reason_of
 from pixy.tap.config import Address, show_address
 from pixy.tap.messages import GetView, ViewName
 from pixy.tap.supervisor import Tap
@@ -54,9 +54,7 @@ class HttpView(Actor):
         try:
             await site.start()
         except OSError as error:
-            raise StartError(
-                f"cannot listen on {show_address(self._address)}: {(error.strerror or str(error)).lower()}"
-            ) from error
+            raise StartError(f"cannot listen on {show_address(self._address)}: {reason_of(error)}") from error
         host, port = self._runner.addresses[0][:2]
         return host, port
 

@@ -41,7 +41,7 @@ from pixy.engine import shares
 from pixy.engine.engine import Engine
 from pixy.engine.guard import Guard
 from pixy.engine.shares import Shares
-from pixy.errors import StartError, TooManyRequests, Unauthenticated
+from pixy.errors import StartError, TooManyRequests, Unauthenticated, reason_of
 
 logger = logging.getLogger("pixy.api")
 
@@ -53,18 +53,20 @@ def is_unix(address: str) -> bool:
     return ":" not in address
 
 
-def _bind_reason(error: OSError) -> str:
-    if error.errno == errno.EADDRINUSE:
-        return "address already in use"
-    return (error.strerror or str(error)).lower()
+_HINTS = {
+    errno.EADDRINUSE: "another process listens there: stop it, or choose another address",
+    errno.EADDRNOTAVAIL: "it is no address of this host: choose another address",
+    errno.EACCES: "a port below 1024 needs CAP_NET_BIND_SERVICE: choose another port, or give the daemon that right",
+}
 
 
 def _hint(address: str, error: OSError) -> str:
     """Say what to do about an address that cannot be used; empty if nothing is known. Blocks."""
-    hint = unix_hint(address) if is_unix(address) else ""
-    if not hint and error.errno == errno.EADDRINUSE:
-        return "another process listens there: stop it, or choose another address"
-    return hint
+    if is_unix(address) and (hint := unix_hint(address)):
+        return hint
+    if isinstance(error, socket.gaierror):
+        return "it is no name of this host: choose another address"
+    return _HINTS.get(error.errno or 0, "")
 
 
 _SHARED = frozenset({"", "!", "topic", "topics", "create_topic", "alter_topic", "delete_topic"})
@@ -110,7 +112,7 @@ class RestServer(Listener):
             else:
                 shown = await self._bind_tcp()
         except OSError as error:
-            reason = f"bind: {_bind_reason(error)}"
+            reason = f"bind: {reason_of(error)}"
             hint = await asyncio.to_thread(_hint, self._address, error)
             raise StartError(
                 f"failed to start {kind} based HTTP API server: failed to create listener: "

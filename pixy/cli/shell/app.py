@@ -16,6 +16,7 @@ from pixy.cli.shell.errors import EXIT_ERROR, EXIT_USAGE, ShellError
 from pixy.cli.shell.framework import Group
 from pixy.cli.shell.interrupts import exit_code, remembered
 from pixy.cli.streams import failed, stuck
+from pixy.errors import in_words
 from pixy.escaping import escaped
 
 PROGRAM: Final = "kafka-pixy"
@@ -98,7 +99,7 @@ def run(argv: Sequence[str]) -> int:
     except OSError as error:
         if output := stuck():
             return failed(output, list(argv))
-        _complain(f"{name}: {error}")
+        _complain(f"{name}: {in_words(error)}")
         return EXIT_ERROR
     except (KeyboardInterrupt, click.Abort):
         return exit_code()

@@ -50,9 +50,11 @@ def load(name: str) -> dict[str, Any]:
             os.environ.get("KAFKA_PIXY_PROFILES") or os.access(file.parent, os.X_OK)
         ):
             return {}  # a home that this user may not enter holds no profiles of his
-        raise ShellError(f"{file}: {error}", EXIT_USAGE) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ShellError(f"{file}: {error}", EXIT_USAGE) from None
+        raise ShellError(f"{file}: {error.strerror}", EXIT_USAGE) from None
+    except UnicodeDecodeError:
+        raise ShellError(f"{file}: it is not text in UTF-8: name a YAML file", EXIT_USAGE) from None
+    except OSError as error:
+        raise ShellError(f"{file}: {error.strerror or error}", EXIT_USAGE) from None
     import yaml
 
     try:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import gc
+import socket
+import sys
+import warnings
 from pathlib import Path
 
 import pytest
 
-from pixy.cli import serve
+from pixy.cli import logs, serve
+from pixy.cli.logs import configured
 from pixy.cli.main import main
+from pixy.config import App
 from tests.in_process import Finished, run_in_process
 
 
@@ -43,6 +49,101 @@ def start(*args: str) -> Finished:
 def test_it_is_one_line(args: list[str], text: str, opened: list[str]) -> None:
     done = start(*args)
     assert (done.returncode, done.stderr.decode()) == (1, f"{text}\n") and not opened
+
+
+def fails_with(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> int:
+        raise error
+
+    monkeypatch.setattr(serve, "_logged", fails)
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (
+            OSError(24, "Too many open files"),
+            "too many open files: let the daemon open more of them (ulimit -n, LimitNOFILE of systemd)",
+        ),
+        (OSError(28, "No space left on device", "/run/x"), "/run/x: no space left on device: free some space"),
+        (PermissionError(13, "Permission denied", "/run/x"), "/run/x: permission denied"),
+        (OSError(98, "while binding ('::1', 1): [errno 98] in use"), "address already in use"),
+        (socket.gaierror(-2, "Name or service not known"), "name or service not known"),
+        (OSError("it broke\nbadly"), "it broke badly"),
+        (ValueError("it broke\nbadly"), "it broke badly"),
+    ],
+)  # fmt: skip
+def test_an_error_of_the_system_is_words(
+    error: Exception, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not ``[Errno 24] Too many open files``: no number, one line, and what to do if that is known."""
+    fails_with(error, monkeypatch)
+    done = start()
+    assert (done.returncode, done.stdout, done.stderr.decode()) == (
+        1,
+        b"",
+        f"Failed to initialize: err=({text})\n",
+    )
+
+
+def test_a_loop_that_cannot_be_made_costs_no_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without files it cannot: Python said on standard error that the daemon's coroutine was never awaited."""
+
+    class Runner:
+        @staticmethod
+        def run(_main: object) -> int:
+            raise OSError(24, "Too many open files")
+
+    async def serves() -> int:
+        return 0
+
+    monkeypatch.setitem(sys.modules, "uvloop", Runner)
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        with pytest.raises(OSError, match="Too many"):
+            serve._run_loop(serves)
+        gc.collect()
+    assert [str(each.message) for each in seen] == []
+
+
+def test_a_syslog_server_that_does_not_exist(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_such_host(**_: object) -> None:
+        raise socket.gaierror(-2, "Name or service not known")
+
+    def opens_logs(app: App, *_: object) -> int:
+        with configured(app.logging):
+            raise AssertionError("there is no such server")
+
+    monkeypatch.setattr(logs, "_Syslog", no_such_host)
+    monkeypatch.setattr(serve, "_logged", opens_logs)
+    done = start("--logging=[{name: syslog, params: {addr: 'nohost:514'}}]")
+    assert (done.returncode, done.stdout, done.stderr.decode()) == (
+        1,
+        b"",
+        "Failed to initialize: err=(logging addr nohost:514 of syslog: name or service not known: "
+        "name the host and the port of a syslog server)\n",
+    )
+
+
+def test_a_log_that_cannot_be_written(tmp_path: Path, opened: list[str]) -> None:
+    """As ``config check`` says it, with what to do."""
+    path = tmp_path / "c.yaml"
+    path.write_text(f"access_log: {{path: {tmp_path}/none/log}}\n")
+    done = start(f"--config={path}")
+    assert (done.returncode, done.stdout) == (1, b"") and not opened
+    assert done.stderr.decode() == (
+        f"Failed to start service: err=(access_log.path {tmp_path}/none/log: the directory {tmp_path}/none does not exist: "
+        "create it, or choose another path)\n"
+    )
+
+
+def test_a_logger_that_nobody_knows_is_a_line_at_start(opened: list[str]) -> None:
+    """The daemon starts, as the original does; with no other logger it was silent."""
+    done = start("--logging=[{name: syslgo}]")
+    assert (done.returncode, done.stdout, opened) == (0, b"", ["opened"])
+    assert done.stderr.decode() == (
+        "kafka-pixy: logging: there is no logger 'syslgo', so it is ignored; known are console, json, syslog\n"
+    )
 
 
 def test_a_configuration_that_is_no_text(tmp_path: Path, opened: list[str]) -> None:
