@@ -14,9 +14,24 @@ from pathlib import Path
 from pixy.auth.keys import Keys, StoredKey, load_keys, make_key
 from pixy.cli.arguments import Parser
 from pixy.config.durations import parse_duration
-from pixy.errors import ConfigError
+from pixy.errors import ConfigError, in_words
+from pixy.escaping import escaped
 
 EXIT_ERROR = 1
+_EXITS = {
+    0: "done",
+    1: "failed, for example because the file cannot be read or has no such key; stderr names the reason",
+    2: "wrong command line",
+}
+_NEW = {
+    "kafka-pixy keys new billing --file keys": "prints the key; the file gets its hash",
+    "kafka-pixy keys new shop --file keys --expires 90d --groups writers": "",
+}
+_REMOVE = {
+    "kafka-pixy keys remove billing --file keys": "all keys of that name",
+    "kafka-pixy keys remove billing --file keys --hash 5e88": "the one whose hash begins like that",
+}
+_LIST = {"kafka-pixy keys list --file keys": ""}
 _DAY = 86_400.0
 
 
@@ -33,17 +48,24 @@ def _lifetime(text: str) -> float:
 def make_parser() -> argparse.ArgumentParser:
     """Return the command's parser."""
     parser = Parser(
-        prog="kafka-pixy keys", description="Make, list and remove API keys in the file `auth.keys_file`."
+        prog="kafka-pixy keys",
+        description="Make, list and remove API keys in the file `auth.keys_file`.",
+        examples=_NEW | _REMOVE | _LIST,
+        exits=_EXITS,
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    new = commands.add_parser("new", help="make a key, print it once, and store its hash")
+    new = commands.add_parser(
+        "new", help="make a key, print it once, and store its hash", examples=_NEW, exits=_EXITS
+    )
     new.add_argument("name", help="whose key it is; rules call it key:NAME")
     new.add_argument("--expires", type=_lifetime, metavar="TIME", help="such as 90d or 12h (default: never)")
     new.add_argument("--groups", default="", metavar="A,B", help="its groups; rules call them group:A")
-    remove = commands.add_parser("remove", help="remove all keys of a name, or one of them")
-    remove.add_argument("name")
+    remove = commands.add_parser(
+        "remove", help="remove all keys of a name, or one of them", examples=_REMOVE, exits=_EXITS
+    )
+    remove.add_argument("name", help="whose keys they are")
     remove.add_argument("--hash", default="", help="the beginning of the hash, as `list` shows it")
-    shown = commands.add_parser("list", help="list names, hashes and expiries")
+    shown = commands.add_parser("list", help="list names, hashes and expiries", examples=_LIST, exits=_EXITS)
     for each in (new, remove, shown):
         each.add_argument("--file", type=Path, required=True, help="the file of keys")
     return parser
@@ -55,7 +77,7 @@ def run(argv: Sequence[str]) -> int:
     try:
         return {"new": _new, "remove": _remove, "list": _list}[args.command](args)
     except (ConfigError, OSError) as error:
-        print(f"kafka-pixy keys: {error}", file=sys.stderr)
+        print(escaped(f"kafka-pixy keys: {in_words(error)}"), file=sys.stderr)
         return EXIT_ERROR
 
 

@@ -15,6 +15,15 @@ from pixy.errors import ConfigError
 
 EXIT_REFUSED = 1
 EXIT_USAGE = 2
+_EXAMPLES = {
+    "kafka-pixy rules explain key:billing produce topic=orders --config kafka-pixy.yaml": "",
+    "kafka-pixy rules explain jwt:alice consume topic=orders,group=billing --groups readers --config kafka-pixy.yaml": "",
+}
+_EXITS = {
+    0: "allowed",
+    1: "refused",
+    2: "wrong command line, or a configuration that cannot be used",
+}
 _PARTS = ("cluster", "topic", "group")
 
 
@@ -32,10 +41,18 @@ def _resource(text: str) -> dict[str, str]:
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the command's parser."""
-    parser = Parser(prog="kafka-pixy rules", description="Try out the rules of a file.")
+    parser = Parser(
+        prog="kafka-pixy rules",
+        description="Try out the rules of a file.",
+        examples=_EXAMPLES,
+        exits=_EXITS,
+    )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     explain = commands.add_parser(
-        "explain", help="say why a principal may do something; exit code 1 if it may not"
+        "explain",
+        help="say why a principal may do something; exit code 1 if it may not",
+        examples=_EXAMPLES,
+        exits=_EXITS,
     )
     explain.add_argument("principal", help="such as key:billing, jwt:alice, cert:app-1, uid:1000, anonymous")
     explain.add_argument("verb", choices=VERBS)

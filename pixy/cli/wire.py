@@ -12,6 +12,17 @@ from pixy.cli.streams import stuck
 from pixy.wire.exceptions import WireError
 
 EXIT_ERROR = 1
+EXITS = {
+    0: "done",
+    1: "invalid input; stderr names the reason",
+    2: "wrong command line",
+    130: "ended by Ctrl-C",
+}
+_EXAMPLES = {
+    "kafka-pixy wire list Metadata": "the fields of a message",
+    """echo '{"Topics": null}' | kafka-pixy wire encode Metadata 12""": "",
+    "kafka-pixy wire batch --raw --batches < 00000000000000000000.log": "",
+}
 
 SUBCOMMANDS = {
     "batch": "pixy.cli.wire_batch",
@@ -25,7 +36,12 @@ arguments and returns the exit code."""
 
 def make_parser(wanted: str | None = None) -> argparse.ArgumentParser:
     """Return the parser of the command ``wanted``, None for all commands."""
-    parser = Parser(prog="kafka-pixy wire", description="Decode and encode Kafka's protocol at the shell.")
+    parser = Parser(
+        prog="kafka-pixy wire",
+        description="Decode and encode Kafka's protocol at the shell.",
+        examples=_EXAMPLES,
+        exits=EXITS,
+    )
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     # Import only the command that runs, because the message tables are large.
     modules = [SUBCOMMANDS[wanted]] if wanted else dict.fromkeys(SUBCOMMANDS.values())

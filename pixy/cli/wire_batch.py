@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, TextIO
 
 from pixy.cli import wire_records
+from pixy.cli.wire import EXITS
 from pixy.wire import batch, batch_header, compression, control, message_set
 from pixy.wire.batch import Batch, Builder
 from pixy.wire.exceptions import DecodeError, EncodeError, TruncatedError
@@ -19,13 +20,11 @@ Decode a record set from a fetch response, a produce request or a log segment: o
 Control records also have "control". A batch that is cut off at the end is left out, with a line on stderr.
 With --encode, read JSON lines and write one batch (see --records-per-batch)."""
 
-_EPILOG = """\
-examples:
-  kafka-pixy wire batch < fetched.hex
-  kafka-pixy wire batch --raw --batches < 00000000000000000000.log
-  echo '{"value": "Z29vZCBuZXdz"}' | kafka-pixy wire batch --encode --compression zstd
-
-exit codes: 0 done; 1 invalid input (stderr names the byte); 2 wrong command line"""
+_EXAMPLES = {
+    "kafka-pixy wire batch < fetched.hex": "",
+    "kafka-pixy wire batch --raw --batches < 00000000000000000000.log": "the headers of batches in a segment of a log",
+    """echo '{"value": "Z29vZCBuZXdz"}' | kafka-pixy wire batch --encode --compression zstd""": "",
+}
 
 
 def add_parser(subparsers: Any) -> None:
@@ -34,8 +33,8 @@ def add_parser(subparsers: Any) -> None:
         "batch",
         help="convert a record set to JSON lines, and back",
         description=_DESCRIPTION,
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        examples=_EXAMPLES,
+        exits=EXITS | {1: "invalid input; stderr names the byte"},
     )
     parser.add_argument("--raw", action="store_true", help="read or write bytes instead of hex")
     reading = parser.add_argument_group("decoding")

@@ -8,6 +8,7 @@ import json
 import sys
 from typing import Any, Final
 
+from pixy.cli.wire import EXITS
 from pixy.escaping import json_text
 from pixy.wire import frames, messages, schema
 from pixy.wire.exceptions import DecodeError, EncodeError, UnsupportedVersionError
@@ -28,6 +29,18 @@ writes them, and unknown tagged fields are under "_tags". With --header or --fra
 """
 
 
+_EXAMPLES: Final = {
+    "decode": {"echo 010100 | kafka-pixy wire decode ApiVersions 3": "a request's body"},
+    "encode": {
+        """echo '{"Topics": null}' | kafka-pixy wire encode Metadata 12""": "fields that are left out have their defaults"
+    },
+    "list": {
+        "kafka-pixy wire list": "all messages with their keys and versions",
+        "kafka-pixy wire list Metadata": "the fields of a request and its response",
+    },
+}
+
+
 def add_parser(subparsers: Any) -> None:
     """Add the commands to ``kafka-pixy wire``."""
     for command, text, handler in (
@@ -39,7 +52,8 @@ def add_parser(subparsers: Any) -> None:
             help=text,
             description=f"{text[0].upper()}{text[1:]}.",
             epilog=_NAMING + _FORM,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            examples=_EXAMPLES[command],
+            exits=EXITS,
         )
         parser.add_argument("name", metavar="NAME", type=_name)
         parser.add_argument("version", metavar="VERSION")
@@ -50,7 +64,13 @@ def add_parser(subparsers: Any) -> None:
         if command == "decode":
             parser.add_argument("--pretty", action="store_true", help="indent the JSON")
         parser.set_defaults(handler=handler, parser=parser)
-    parser = subparsers.add_parser("list", help="list the messages and their versions", epilog=_NAMING)
+    parser = subparsers.add_parser(
+        "list",
+        help="list the messages and their versions",
+        epilog=_NAMING,
+        examples=_EXAMPLES["list"],
+        exits=EXITS,
+    )
     parser.add_argument("name", metavar="NAME", nargs="?", type=_name, help="show the fields of this message")
     parser.set_defaults(handler=_list, parser=parser)
 

@@ -67,7 +67,10 @@ def of_parser(parser: argparse.ArgumentParser, name: str, short_help: str = "") 
         "epilog": parser.epilog,
         "context_settings": {"ignore_unknown_options": True, "allow_extra_args": True},
     }
-    return click.Group(commands=commands, **options) if commands else click.Command(**options)
+    command = click.Group(commands=commands, **options) if commands else click.Command(**options)
+    for name_of_end in ("examples", "exits"):  # man pages have them
+        setattr(command, name_of_end, getattr(parser, name_of_end, {}))
+    return command
 
 
 def _option(action: argparse.Action) -> click.Option:

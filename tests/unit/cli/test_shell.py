@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 import pytest
 
-from pixy.cli import COMMANDS, COMPLETE, EXITS, PROGRAMS
+from pixy.cli import COMMANDS, COMPLETE, EXITS, PROGRAMS, wire_messages
 from pixy.cli.main import main
 from pixy.cli.shell import output, profiles, session
 from pixy.cli.shell.app import ROOT
@@ -47,6 +47,39 @@ def test_every_command_has_help_with_examples_and_exit_codes() -> None:
             assert max(map(len, text.splitlines())) <= 130, ctx.command_path
             seen += 1
     assert seen >= 18
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        "keys",
+        "keys new",
+        "keys remove",
+        "keys list",
+        "rules",
+        "rules explain",
+        "wire",
+        "wire batch",
+        "wire decode",
+        "wire encode",
+        "wire list",
+    ],
+)
+def test_the_programs_beside_it_have_both_too(args: str) -> None:
+    done = run(*args.split(), "--help")
+    text = done.stdout.decode()
+    assert (done.returncode, done.stderr) == (0, b"")
+    examples = text.partition("\nexamples:\n")[2]
+    assert examples.startswith(("  kafka-pixy ", "  echo ")) and "\n\nexit codes:\n  0  " in examples, text
+    assert "\n  2  wrong command line" in examples and max(map(len, text.splitlines())) <= 130
+
+
+@pytest.mark.parametrize("command", ["decode", "encode"])
+def test_the_examples_of_wire_work(command: str) -> None:
+    (line,) = wire_messages._EXAMPLES[command]
+    sent, _, args = line.removeprefix("echo ").partition(" | kafka-pixy ")
+    done = run_in_process(lambda: main(args.split()), stdin=sent.strip("'").encode())
+    assert (done.returncode, done.stderr) == (0, b"") and done.stdout
 
 
 def test_help_without_dashes_and_a_group_without_command() -> None:
@@ -154,6 +187,9 @@ def test_every_command_has_a_man_page_that_groff_takes() -> None:
     found = dict(pages())
     assert {"kafka-pixy", "kafka-pixy-produce", "kafka-pixy-group-reset", "kafka-pixy-wire-decode"} <= set(
         found
+    )
+    assert (
+        ".SH EXAMPLES" in found["kafka-pixy-keys-new"] and ".SH EXIT STATUS" in found["kafka-pixy-wire-batch"]
     )
     assert ".SH EXAMPLES" in found["kafka-pixy-consume"] and ".SH EXIT STATUS" in found["kafka-pixy-consume"]
     if shutil.which("groff"):
