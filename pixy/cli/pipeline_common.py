@@ -148,7 +148,7 @@ def doing(what: str) -> Iterator[Callable[[str], None]]:
     Yields:
         A function that changes the spinner's text; elsewhere it does nothing.
     """
-    if not console.is_terminal:
+    if not console.is_interactive:
         console.print(Text(escaped(f"{what} ...")), soft_wrap=True)
         yield lambda _text: None
         return

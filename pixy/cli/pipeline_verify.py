@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
         TimeElapsedColumn(),
         console=console,
         transient=True,
-        disable=not console.is_terminal,
+        disable=not console.is_interactive,
     ) as progress:
         task = progress.add_task("", total=None)
         verdict = verify(

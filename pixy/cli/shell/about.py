@@ -9,6 +9,7 @@ from typing import Any, Final
 import click
 
 from pixy import __version__
+from pixy.cli.shell.errors import ShellError
 from pixy.cli.shell.framework import EXITS, Command, connected
 from pixy.cli.shell.output import note, plain, write
 from pixy.cli.shell.session import Session
@@ -35,8 +36,12 @@ def version() -> int:
     "status",
     cls=Command,
     examples={"kafka-pixy status": "", "kafka-pixy status --server kp.example.com:19091 --json": ""},
-    exits={**EXITS, 1: "no daemon answers, or the brokers of a cluster do not"},
-    help="Show the version of a daemon, how long it has been up, and whether the brokers of its clusters answer.",
+    exits={
+        **EXITS,
+        1: "no daemon answers, the brokers of a cluster do not, or there is no cluster of that name",
+    },
+    help="Show the version of a daemon, how long it has been up, and whether the brokers of its clusters answer; with --cluster, "
+    "of that one.",
 )
 @connected
 def status(session: Session) -> int:
@@ -46,7 +51,11 @@ def status(session: Session) -> int:
     clusters = {
         each.cluster: {"brokers": list(each.brokers), **({"error": each.error} if each.error else {})}
         for each in found.clusters
+        if session.cluster in ("", each.cluster)
     }
+    if session.cluster and not clusters:
+        known = ", ".join(each.cluster for each in found.clusters) or "none that you may see"
+        raise ShellError(f"cluster {session.cluster!r} does not exist; the daemon has {known}")
     document: dict[str, Any] = {
         "server": session.server,
         "version": found.version,

@@ -22,8 +22,9 @@ from pixy.cli.shell.framework import EXITS, Command, connected
 from pixy.cli.shell.message_format import Message, formatter
 from pixy.cli.shell.names import GROUP, TOPIC
 from pixy.cli.shell.output import note
+from pixy.cli.shell.places import BEGIN
 from pixy.cli.shell.progress import Bar
-from pixy.cli.shell.readers import BEGIN, GroupReader, PartitionReader, Reader
+from pixy.cli.shell.readers import GroupReader, PartitionReader, Reader
 from pixy.cli.shell.session import Session
 from pixy.cli.shell.times import milliseconds
 from pixy.cli.shell.values import PARTITION

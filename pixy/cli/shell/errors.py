@@ -11,6 +11,8 @@ import grpc
 
 from pixy.errors import ShuttingDown
 
+_NO_CONNECTION: Final = ("failed to connect to all addresses", "DNS resolution failed")
+"""How gRPC begins if no connection came about; a call that was on one ends with what became of that."""
 _HTTP_STATUS: Final = re.compile(r"Received http2 header with status: ([0-9]{3})")
 
 EXIT_ERROR: Final = 1
@@ -50,6 +52,10 @@ class DaemonGone(CallError):
     """No daemon answers at the address, or it has ended meanwhile."""
 
 
+class NotConnected(DaemonGone):
+    """There was no connection on which the call could have been sent: nobody has got it."""
+
+
 def of_call(error: Any, server: str, method: str) -> CallError:
     """Translate gRPC's error.
 
@@ -59,15 +65,17 @@ def of_call(error: Any, server: str, method: str) -> CallError:
         method: of the call.
     """
     status, details = error.code(), " ".join((error.details() or "").split())
+    kind = CallError
+    if status is grpc.StatusCode.UNAVAILABLE:
+        kind = NotConnected if details.startswith(_NO_CONNECTION) else DaemonGone
     if other := _other_server(details):
-        kind = DaemonGone if status is grpc.StatusCode.UNAVAILABLE else CallError
         return kind(
             status,
             f"at {server} is no gRPC server of Kafka-Pixy: {other}",
             "name its gRPC port (19091 if nothing else is configured) with --server or KAFKA_PIXY_SERVER",
         )
     if status is grpc.StatusCode.UNAVAILABLE and _is_transport(details):
-        return DaemonGone(
+        return kind(
             status,
             f"no daemon answers at {server}: {_cause(details)}",
             "start one (kafka-pixy --sandbox), or name another with --server or KAFKA_PIXY_SERVER",
@@ -137,6 +145,7 @@ __all__ = [
     "EXIT_USAGE",
     "CallError",
     "DaemonGone",
+    "NotConnected",
     "ShellError",
     "nearest",
     "of_call",

@@ -11,7 +11,7 @@ from pixy.cli.shell.errors import EXIT_USAGE, CallError, ShellError, nearest
 from pixy.cli.shell.framework import EXITS, Command, Group, connected
 from pixy.cli.shell.names import GROUP, TOPIC
 from pixy.cli.shell.output import note, plain, table, write
-from pixy.cli.shell.readers import BEGIN, END
+from pixy.cli.shell.places import BEGIN, END, explain, say_moved, shown, within
 from pixy.cli.shell.session import Session
 from pixy.cli.shell.times import milliseconds
 from pixy.cli.shell.topic import confirm
@@ -95,7 +95,9 @@ def describe(session: Session, group: str) -> int:
     lag = sum(row[5] or 0 for row in rows)
     people = f"{len(members)} member{'s' * (len(members) != 1)}"
     write(f"group {plain(group)}: {found.state}, {people}, lag {lag}\n")
-    table(_COLUMNS, rows)
+    at = _COLUMNS.index("offset")
+    table(_COLUMNS, [[*row[:at], shown(row[at]), *row[at + 1 :]] for row in rows])
+    explain(row[at] for row in rows)
     return 0
 
 
@@ -187,7 +189,9 @@ def reset(
             f"topic {topic} has no partition {min(unknown)}: it has 0 to {len(found) - 1}", EXIT_USAGE
         )
     chosen = {number: each for number, each in found.items() if not partitions or number in partitions}
-    wanted = _shifted(chosen, shift) if shift is not None else _goal(session, topic, chosen, str(goal))
+    asked = _shifted(chosen, shift) if shift is not None else _goal(session, topic, chosen, str(goal))
+    # What begin, end or a time means is within the log, also within one that has grown since it was looked at.
+    wanted = within(asked, chosen) if shift is not None or _is_offset(str(goal)) else asked
     if not dry_run:
         changes = [pb.PartitionOffset(partition=number, offset=offset) for number, offset in wanted.items()]
         try:
@@ -196,19 +200,21 @@ def reset(
             if error.status is not grpc.StatusCode.FAILED_PRECONDITION:
                 raise
             raise error.with_hint(f"kafka-pixy group describe {group} shows its members") from None
-    columns = ("partition", "from", "to", "lag")
-    rows = [
-        [number, _known(chosen[number].offset), offset, chosen[number].end - offset]
-        for number, offset in wanted.items()
-    ]
-    session.out.result([dict(zip(columns, row, strict=True)) for row in rows], columns, rows)
+    _show(session, chosen, wanted)
+    say_moved(asked, wanted, dry_run=dry_run)
     if dry_run and not session.out.structured:
         note("nothing was set (--dry-run)")
     return 0
 
 
-def _known(offset: int) -> int | None:
-    return offset if offset >= 0 else None
+def _show(session: Session, chosen: dict[int, Any], wanted: dict[int, int]) -> None:
+    columns = ("partition", "from", "to", "lag")
+    rows = [(number, chosen[number].offset, to, chosen[number].end - to) for number, to in wanted.items()]
+    document = [
+        {"partition": number, "from": now if now >= 0 else None, "to": to, "lag": lag}
+        for number, now, to, lag in rows
+    ]
+    session.out.result(document, columns, [(number, shown(now), to, lag) for number, now, to, lag in rows])
 
 
 def _shifted(chosen: dict[int, Any], shift: int) -> dict[int, int]:
@@ -217,16 +223,20 @@ def _shifted(chosen: dict[int, Any], shift: int) -> dict[int, int]:
         if each.offset == END:
             raise ShellError(f"--shift: the group has no committed offset in partition {number}; use --to")
         now = each.begin if each.offset == BEGIN else each.offset
-        wanted[number] = min(max(now + shift, each.begin), each.end)
+        wanted[number] = now + shift
     return wanted
+
+
+def _is_offset(goal: str) -> bool:
+    """Whether it is a number, and not one of milliseconds, which is no offset that a person types: 10 digits are 1970."""
+    return goal.isascii() and goal.isdecimal() and len(goal) < 12
 
 
 def _goal(session: Session, topic: str, chosen: dict[int, Any], goal: str) -> dict[int, int]:
     if goal in ("begin", "end"):
         return {number: getattr(each, goal) for number, each in chosen.items()}
-    # A number of milliseconds is no offset that a person types: 10 digits are 1970.
-    if goal.isascii() and goal.isdecimal() and len(goal) < 12:
-        return {number: min(max(int(goal), each.begin), each.end) for number, each in chosen.items()}
+    if _is_offset(goal):
+        return dict.fromkeys(chosen, int(goal))
     at = milliseconds(goal, "--to")
     request = pb.FindOffsetsRq(cluster=session.cluster, topic=topic, time=at)
     found = {each.partition: each.offset for each in session.call("FindOffsets", request).offsets}

@@ -63,6 +63,15 @@ def describe_topic(session: Session, topic: str) -> int:
     return 0
 
 
+def _check_topic(session: Session, topic: str) -> None:
+    """Raise CallError if there is no such topic: the API's answer is that nobody consumes it."""
+    try:
+        session.topic(topic)
+    except CallError as error:
+        if error.status is grpc.StatusCode.NOT_FOUND:
+            raise
+
+
 @click.command(
     "topics",
     cls=Command,
@@ -94,6 +103,8 @@ def consumers(session: Session, topic: str, group: str) -> int:
         if error.status is grpc.StatusCode.NOT_FOUND:
             session.topic(topic)
         raise
+    if not answer.groups:
+        _check_topic(session, topic)
     found = {
         name: {client: list(owned.partitions) for client, owned in sorted(clients.consumers.items())}
         for name, clients in sorted(answer.groups.items())

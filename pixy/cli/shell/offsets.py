@@ -10,7 +10,7 @@ import grpc
 from pixy.cli.shell.errors import EXIT_USAGE, CallError, ShellError
 from pixy.cli.shell.framework import Command, connected
 from pixy.cli.shell.names import GROUP, TOPIC
-from pixy.cli.shell.readers import BEGIN
+from pixy.cli.shell.places import BEGIN, explain, shown
 from pixy.cli.shell.session import Session
 from pixy.cli.shell.values import MAX_OFFSET, MAX_PARTITION, OFFSET, PARTITION
 from pixy.proto import kafkapixy_pb2 as pb
@@ -81,7 +81,8 @@ def _explained(session: Session, error: CallError, topic: str, partition: int) -
         "kafka-pixy offsets foo -g bar": "",
         "kafka-pixy offsets foo -g bar --set 0=begin --set 1=100": "kafka-pixy group reset sets all partitions",
     },
-    help="Show a group's offsets in each partition of a topic, or set them. An offset of -1: nothing is committed, and the group begins as a new one would; -2: the beginning.",
+    help="Show a group's offsets in each partition of a topic, or set them. Where nothing is committed, so that the group begins as a new one would, "
+    "the table shows a dash, and JSON has -1; the beginning is -2 in JSON.",
 )
 @click.argument("topic", shell_complete=TOPIC)
 @click.option("-g", "--group", required=True, shell_complete=GROUP, help="Consumer group.")
@@ -106,7 +107,11 @@ def offsets(session: Session, topic: str, group: str, wanted: tuple[tuple[int, i
             session.topic(topic)
         raise
     rows = [[getattr(each, column) for column in COLUMNS] for each in found]
-    session.out.result([dict(zip(COLUMNS, row, strict=True)) for row in rows], COLUMNS, rows)
+    document = [dict(zip(COLUMNS, row, strict=True)) for row in rows]
+    at = COLUMNS.index("offset")
+    session.out.result(document, COLUMNS, [[*row[:at], shown(row[at]), *row[at + 1 :]] for row in rows])
+    if not session.out.structured:
+        explain(row[at] for row in rows)
     return 0
 
 

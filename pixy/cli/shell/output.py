@@ -11,9 +11,19 @@ from typing import Any, Final
 from pixy.escaping import escaped, json_text
 
 FORMS: Final = ("table", "json", "yaml")
+_GAP: Final = 2
+"""Columns of the screen between two of a table."""
 _PIPED_WIDTH: Final = 100_000
 """Columns of a table that is not shown on a terminal: nothing is cut or broken."""
 _MUCH_LAG: Final = 1_000
+_LEAST: Final = 16
+"""Columns of the screen that text has in a table, if it needs as many: more of it goes to further lines, and a narrower screen breaks rows."""
+_LEAST_NAME: Final = 60
+"""The same of a group's name, which people copy."""
+
+
+class Word(str):
+    """A word in a column of numbers: it stands on the right as they do."""
 
 
 class Output:
@@ -80,22 +90,32 @@ def note(text: str) -> None:
 def table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """Print a table. A terminal breaks long cells; elsewhere each row is one line, whole.
 
+    Numbers, short texts and names of groups are never broken: a table that then has no room is wider than the screen.
+
     Args:
         columns: the headings.
         rows: cells; None is shown as ``-``.
     """
+    from rich.cells import cell_len
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    terminal = sys.stdout.isatty()
-    console = Console(file=sys.stdout, highlight=False, width=None if terminal else _PIPED_WIDTH)
-    shown = Table(box=None, pad_edge=False, header_style="bold")
+    shown = Table(box=None, pad_edge=False, header_style="")
+    needed = -_GAP
     for at, name in enumerate(columns):
         cells = [row[at] for row in rows]
-        numbers = bool(cells) and all(isinstance(cell, int | None) for cell in cells)
-        # A number is never broken; what is broken is text, and all of it stays on the screen.
-        shown.add_column(name, justify="right" if numbers else "left", no_wrap=numbers, overflow="fold")
+        numbers = bool(cells) and all(isinstance(cell, int | Word | None) for cell in cells)
+        widest = max(cell_len(text) for text in (name, *map(plain, cells)))
+        least = widest if numbers else min(widest, _LEAST_NAME if name == "group" else _LEAST)
+        needed += least + _GAP
+        # What is broken is text, and all of it stays on the screen.
+        shown.add_column(
+            Text(name, style="bold"),
+            justify="right" if numbers else "left",
+            no_wrap=least == widest,
+            overflow="fold",
+        )
     for row in rows:
         shown.add_row(
             *(
@@ -103,9 +123,8 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
                 for name, cell in zip(columns, row, strict=True)
             )
         )
-    if terminal:
-        console.print(shown)
-        return
+    console = Console(file=sys.stdout, highlight=False)
+    console.width = max(console.width, needed) if sys.stdout.isatty() else _PIPED_WIDTH
     with console.capture() as captured:
         console.print(shown)
     write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))

@@ -42,7 +42,10 @@ EXAMPLES: Final = {
     "produce",
     cls=Command,
     examples=EXAMPLES,
-    exits={**EXITS, 1: "not all messages were written; stderr says how many were, and how to go on"},
+    exits={
+        **EXITS,
+        1: "not all messages were written, or the input ends before --skip; stderr says how many were, and how to go on",
+    },
     help="Write messages to a topic. Without -m, -f or --lines, each line of standard input is one. They are written in their "
     "order, and counted once Kafka has them. The daemon's configuration decides how they are compressed (producer.compression).",
 )
@@ -51,7 +54,7 @@ EXAMPLES: Final = {
 @click.option("-f", "--file", type=click.Path(), help="A file that is the message.")
 @click.option("-l", "--lines", type=click.Path(), help="A file with a message in each line.")
 @click.option("-k", "--key", help="Key of all messages.  [default: none, any partition]")
-@click.option("-K", "--key-delimiter", default="", help="Separates key and value in a line.")
+@click.option("-K", "--key-delimiter", help="Separates key and value in a line: one character, or more.")
 @click.option(
     "--json-lines",
     is_flag=True,
@@ -86,9 +89,11 @@ EXAMPLES: Final = {
 @connected
 def produce(session: Session, topic: str, **given: Any) -> int:
     """Write messages."""
+    if given["key_delimiter"] == "":
+        raise ShellError("-K: the delimiter is empty: give one character or more, such as -K :", EXIT_USAGE)
     shape = Shape(
         key=None if given["key"] is None else given["key"].encode(),
-        key_delimiter=given["key_delimiter"].encode(),
+        key_delimiter=(given["key_delimiter"] or "").encode(),
         json_lines=given["json_lines"],
         headers=tuple(map(header, given["headers"])),
         partition=given["partition"],
@@ -215,12 +220,16 @@ class Writer:
                 raise
             raise ShellError(f"{error}; {self._count(skip, 'stopped')}") from None
         except ShellError as error:
+            if error.code == EXIT_USAGE and not self.written:
+                raise  # nothing was tried
             raise ShellError(f"{error}; {self._count(skip, 'stopped')}", error.code) from None
         except OSError:  # of standard output
             note(self._count(skip, "stopped"))
             raise
         if skip > source.skipped:
-            note(f"--skip {skip}: the input has {source.skipped} messages only")
+            raise ShellError(
+                f"--skip {skip}: the input has only {_messages(source.skipped)}, so nothing was written"
+            )
         if not self._session.out.structured:
             note(f"{_messages(self.written)} written to {self._topic}")
         return 0

@@ -9,7 +9,7 @@ from typing import Any, Final
 import grpc
 
 from pixy.cli.shell import interrupts
-from pixy.cli.shell.errors import EXIT_USAGE, CallError, ShellError
+from pixy.cli.shell.errors import EXIT_USAGE, CallError, NotConnected, ShellError
 from pixy.cli.shell.session import Session
 from pixy.proto import kafkapixy_pb2 as pb
 
@@ -128,7 +128,9 @@ def _result(answer: Any) -> Any:
 
 
 def may_be_written(outcome: Any) -> bool:
-    """Whether Kafka may have a message although nobody says so: its call failed, and not because the daemon refused it."""
+    """Whether Kafka may have a message although nobody says so: its call was sent and failed, and not because the daemon refused it."""
+    if isinstance(outcome, NotConnected):
+        return False
     return isinstance(outcome, CallError) and outcome.status not in _TOOK_NOTHING
 
 

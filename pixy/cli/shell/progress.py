@@ -5,11 +5,14 @@ from __future__ import annotations
 import sys
 import time
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
+
+_LEAST: Final = 40
+"""Columns of the screen below which a bar says nothing."""
 
 
 class Bar:
-    """Shows progress, unless standard error is no terminal, or messages go to the same one.
+    """Shows progress, unless standard error is no terminal, a dumb or a very narrow one, or messages go to the same one.
 
     Args:
         what: is going on, such as ``producing``.
@@ -33,13 +36,16 @@ class Bar:
         if typed or not sys.stderr.isatty() or (prints and sys.stdout.isatty()):
             return
         from rich.console import Console
+
+        console = Console(stderr=True, highlight=False)
+        if not console.is_interactive or console.width < _LEAST:
+            return
         from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
         columns: list[Any] = [TextColumn(what), BarColumn(), TextColumn("{task.fields[count]:,} messages")]
         if size is not None:
             columns.append(DownloadColumn())
         columns += [TextColumn("{task.fields[rate]:,.0f}/s"), TimeRemainingColumn()]
-        console = Console(stderr=True, highlight=False)
         # A redirected standard output would go to the bar's terminal, and not where the messages are to go.
         self._progress = Progress(*columns, console=console, transient=True, redirect_stdout=False)
         self._by_size = size is not None

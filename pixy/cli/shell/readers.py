@@ -16,12 +16,11 @@ from pixy.cli.shell import interrupts
 from pixy.cli.shell.errors import CallError, DaemonGone
 from pixy.cli.shell.message_format import Message
 from pixy.cli.shell.output import note
+from pixy.cli.shell.places import BEGIN, END
 from pixy.cli.shell.session import Session
 from pixy.cli.shell.unread import Unread
 from pixy.proto import kafkapixy_pb2 as pb
 
-BEGIN, END = -2, -1
-"""Times of ``FindOffsets`` and offsets of ``SetOffsets``: the beginning and the end."""
 _WAIT: Final = 3.0
 """Seconds that a reader without a group waits for a message, as long as a long poll."""
 _LOOK: Final = 0.3
@@ -276,4 +275,4 @@ class PartitionReader:
         """See :class:`Reader`."""
 
 
-__all__ = ["BEGIN", "END", "DaemonGone", "GroupReader", "PartitionReader", "Reader"]
+__all__ = ["DaemonGone", "GroupReader", "PartitionReader", "Reader"]

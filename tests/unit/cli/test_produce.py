@@ -8,7 +8,7 @@ from typing import Any
 import grpc
 import pytest
 
-from pixy.cli.shell.errors import CallError, ShellError
+from pixy.cli.shell.errors import CallError, DaemonGone, ShellError, of_call
 from pixy.cli.shell.produce_input import ReadAhead, Shape, to_record
 from tests.unit.cli.produce_daemon import Daemon, failure, read, write
 
@@ -56,6 +56,43 @@ def test_a_line_loses_its_end_and_a_whole_message_nothing(name: str, messages: l
     while records := source.batch(9, 999, lambda line, number: to_record(line, number, shape))[0]:
         written += [each.value for each in records]
     assert written == messages
+
+
+NO_CONNECTION = {
+    "failed to connect to all addresses; last error: UNKNOWN: ipv4:127.0.0.1:1: Failed to connect to remote host: "
+    "Connection refused": "connection refused",
+    "DNS resolution failed for d:1: C-ares status is not ARES_SUCCESS": "no such host",
+}
+
+
+@pytest.mark.parametrize("details", NO_CONNECTION)
+def test_a_call_without_a_connection_has_not_written(details: str) -> None:
+    """After a first call that went well, too: only an answer that is lost leaves a doubt."""
+
+    class Failed:
+        def code(self) -> grpc.StatusCode:
+            return grpc.StatusCode.UNAVAILABLE
+
+        def details(self) -> str:
+            return details
+
+    gone = of_call(Failed(), "d:1", "ProduceMany")
+    text = (
+        f"UNAVAILABLE: no daemon answers at d:1: {NO_CONNECTION[details]}; start one (kafka-pixy --sandbox), "
+    )
+    text += "or name another with --server or KAFKA_PIXY_SERVER"
+    assert failure(Daemon(refuses=gone), [b"a", b"b"]) == text
+    daemon = Daemon(answers={2: gone})
+    assert failure(daemon, [b"a", b"b", b"c"], most=1) == (
+        f"{text}; stopped: 1 message written to foo; go on with --skip 1"
+    )
+
+
+def test_a_connection_that_breaks_leaves_a_doubt() -> None:
+    lost = DaemonGone(grpc.StatusCode.UNAVAILABLE, "no daemon answers at d:1: it closed the connection")
+    assert failure(Daemon(answers={2: lost}), [b"a", b"b"], most=1).endswith(
+        "; stopped: 1 message written to foo, 1 more may have been; go on with --skip 1"
+    )
 
 
 def test_a_batch_leaves_out_the_line_that_has_no_room() -> None:

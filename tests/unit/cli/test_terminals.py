@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import sys
 from typing import Any
 
@@ -11,8 +12,9 @@ import pytest
 
 from pixy.cli.shell import consume, produce
 from pixy.cli.shell.errors import EXIT_INTERRUPTED, DaemonGone
-from pixy.cli.shell.output import Output
+from pixy.cli.shell.output import Output, table
 from pixy.cli.shell.progress import Bar
+from tests.in_process import run_in_process
 
 
 class Terminal(io.StringIO):
@@ -25,6 +27,8 @@ def test_a_bar_erases_nothing_that_is_typed(
     typed: bool, shown: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "stderr", Terminal())
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "80")
     assert (Bar("producing", typed=typed)._progress is not None) is shown
     assert produce._is_typed(Terminal() if typed else io.BytesIO()) is typed and not produce._is_typed([b""])
 
@@ -39,10 +43,75 @@ def test_messages_go_to_standard_output_while_a_bar_is_shown(
     out = io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True)
     monkeypatch.setattr(sys, "stderr", Terminal())
     monkeypatch.setattr(sys, "stdout", out)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "80")
     with Bar("consuming", messages=3, prints=True) as bar:
         assert bar._progress is not None
         Output(form).document({"value": "Grüße"})
     assert out.buffer.getvalue().decode() == text  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("term", "columns", "shown"),
+    [("xterm", "80", True), ("dumb", "80", False), ("unknown", "80", False), ("xterm", "20", False)],
+)
+def test_a_bar_is_for_terminals_that_can_show_one(
+    term: str, columns: str, shown: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A dumb terminal cannot erase: it got an empty line at the end."""
+    monkeypatch.setenv("TERM", term)
+    monkeypatch.setenv("COLUMNS", columns)
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with Bar("producing", size=100) as bar:
+        bar.update(1, 50)
+    assert bool(terminal.getvalue()) is shown, terminal.getvalue()
+
+
+GROUPS = [("payments-europe-production-v2", "Stable", 12), ("b", "Empty", 2000)]
+WIDE = "group                          state    lag\n"
+ROWS = "payments-europe-production-v2  Stable    12\nb                              Empty   2000\n"
+COLOURED = ROWS.replace("  12", "\x1b[33m  12\x1b[0m").replace("2000", "\x1b[31m2000\x1b[0m")
+
+
+@pytest.mark.parametrize("columns", ["20", "43", "80"])
+@pytest.mark.parametrize("term", ["xterm", "dumb"])
+def test_a_narrow_terminal_cuts_neither_names_nor_numbers(
+    term: str, columns: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At 20 columns only halves of numbers were left. A dumb terminal gets no escape sequences."""
+
+    def program() -> int:
+        monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+        table(("group", "state", "lag"), GROUPS)
+        return 0
+
+    monkeypatch.setenv("TERM", term)
+    monkeypatch.setenv("COLUMNS", columns)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    done = run_in_process(program)
+    assert (done.returncode, done.stderr) == (0, b"")
+    head, _, rows = done.stdout.decode().partition("\n")
+    assert re.sub("\x1b.*?m", "", head) == WIDE.rstrip("\n")
+    assert rows == (ROWS if term == "dumb" else COLOURED)
+    assert ("\x1b" in head) is (term == "xterm")
+
+
+def test_long_texts_are_broken_and_complete(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = "cleanup.policy=compact,retention.ms=86400000"
+
+    def program() -> int:
+        monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+        table(("topic", "partitions", "settings"), [("orders", 4, settings)])
+        return 0
+
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setenv("COLUMNS", "20")
+    monkeypatch.setattr("rich.console.Console.is_dumb_terminal", False)  # rich has 80 columns for those
+    lines = run_in_process(program).stdout.decode().splitlines()[1:]
+    lines = [re.sub("\x1b.*?m", "", line) for line in lines]
+    assert lines[0].startswith("orders           4  cleanup.policy=")
+    assert "".join(line.split()[-1] for line in lines) == settings and len(lines) == 3
 
 
 class Gone:
