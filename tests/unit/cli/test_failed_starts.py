@@ -155,3 +155,34 @@ def test_a_configuration_that_is_no_text(tmp_path: Path, opened: list[str]) -> N
         f"Failed to load config: err=(failed to read config file: path={path}, "
         "err=(it is not text in UTF-8: name a YAML file))\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("args", "text"),
+    [
+        (["keys", "new", "a", "--file", "FOLDER/none/keys"], "keys: FOLDER/none/keys: no such file or directory"),
+        (["man", "FOLDER/file/man1"], "man: FOLDER/file/man1: not a directory"),
+    ],
+)  # fmt: skip
+def test_commands_name_no_error_numbers_either(args: list[str], text: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = run_in_process(lambda: main([each.replace("FOLDER", str(tmp_path)) for each in args]))
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert done.stderr.decode() == f"kafka-pixy {text.replace('FOLDER', str(tmp_path))}\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "text"), [(b"\xff", "it is not text in UTF-8: name a YAML file"), (None, "Is a directory")]
+)
+def test_profiles_that_cannot_be_read(
+    content: bytes | None, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "profiles"
+    path.mkdir() if content is None else path.write_bytes(content)
+    monkeypatch.setenv("KAFKA_PIXY_PROFILES", str(path))
+    done = run_in_process(lambda: main(["topics"]))
+    assert (done.returncode, done.stdout, done.stderr.decode()) == (
+        2,
+        b"",
+        f"kafka-pixy topics: {path}: {text}\n",
+    )
