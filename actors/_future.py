@@ -313,8 +313,12 @@ class Future(pykka.Future[T]):
                     "Future.get() on the event loop's thread would wait for itself; "
                     "use 'await future' instead"
                 )
-            with deadlock.blocking(self):
-                self._block(timeout)
+            try:
+                with deadlock.blocking(self):
+                    self._block(timeout)
+            except AskCycle:
+                self.cancel()  # as for an awaiter: what was refused is not handled
+                raise
         return self._outcome()
 
     def _block(self, timeout: float | None) -> None:

@@ -16,6 +16,7 @@ from actors._checks import no_nan, seconds
 from actors._core import inspection, lifecycle, termination
 from actors._core.instruments import Hooks, Instrument
 from actors._core.lifecycle import STOPPED
+from actors._core.log_safely import log_safely
 from actors._core.loops import tell_when_closed
 from actors._core.mailbox import DEFAULT_CAPACITY
 from actors._core.pykka_names import register, unregister
@@ -156,7 +157,7 @@ class ActorSystem:
     async def __aexit__(self, *_exc: object) -> None:
         report = await self.stop(self.stop_timeout)
         if not report.clean:
-            logger.error("%s: did not stop: %s", self.name, "; ".join(report.left))
+            log_safely(logger.error, "%s: did not stop: %s", self.name, "; ".join(report.left))
 
     # -- starting -------------------------------------------------------------------------------
 

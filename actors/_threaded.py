@@ -19,12 +19,13 @@ from types import CoroutineType
 from typing import Any, ClassVar
 
 from actors._actor import Actor
+from actors._core import actions
 from actors._core.accounting import account
 from actors._core.cell import Cell
 from actors._core.crash_reports import report
 from actors._core.lifecycle import RUNNING, STOPPING
 from actors._core.termination import depart
-from actors._errors import ActorError, NoAnswer, TooManyTasks
+from actors._errors import ActorError, NoAnswer
 
 _numbers = itertools.count()
 
@@ -67,7 +68,7 @@ class ThreadedCell(Cell):
 
     threaded = True
 
-    __slots__ = ("_abandoned", "_halted", "_starting", "_tasks_lock", "_worker")
+    __slots__ = ("_abandoned", "_halted", "_tasks_lock", "_worker")
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -76,8 +77,6 @@ class ThreadedCell(Cell):
         """Whether the thread has not come back from a handler or a hook; nothing more runs in it."""
         self._halted = False
         """Whether the thread waits for the loop, which deals with a failure or a stop."""
-        self._starting = 0
-        """Tasks that the thread has handed to the loop and that have not begun."""
         self._tasks_lock = threading.RLock()
 
     def _submit(self, job: Callable[[], None]) -> None:
@@ -245,23 +244,16 @@ class ThreadedCell(Cell):
             super().start_task(coroutine, cancelled)
             return
         with self._tasks_lock:
-            under_way = len(self.tasks or ()) + self._starting
-            if under_way >= self.actor_class.max_tasks:
-                coroutine.close()
-                raise TooManyTasks(f"{self.path} has {under_way} tasks under way")
-            self._starting += 1
-        if not self.system.on_loop(self._start_on_loop, coroutine, cancelled):
-            coroutine.close()
-            self.system.loop_closed()
+            actions.hand_over(self, coroutine, cancelled)
 
-    def _start_on_loop(
+    def start_handed(
         self,
         coroutine: Coroutine[Any, Any, Any],
         cancelled: Callable[[asyncio.CancelledError], None] | None,
     ) -> None:
+        """See :func:`actions.start_handed`."""
         with self._tasks_lock:  # a task counts once, also in the middle of this
-            self._starting -= 1
-            super().start_task(coroutine, cancelled)
+            super().start_handed(coroutine, cancelled)
 
     def retire(self) -> None:
         """End the thread."""

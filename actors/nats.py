@@ -318,16 +318,11 @@ class NatsTransport(Transport):
         try:
             data = self._codec.encode(await answer)
             self._check_size(data, "the reply")
-        except asyncio.CancelledError as error:
-            if not answer.cancelled():
+        except BaseException as error:
+            # An exit of the actor's, or of its reply's code, must not end this program; what hits this task is no answer.
+            exits = isinstance(error, SystemExit) if answer.value_set() else error is answer.exception()
+            if not (exits or isinstance(error, Exception)):
                 raise
-            await self._publish_error(message, error)
-            return
-        except (
-            Exception,
-            SystemExit,
-            KeyboardInterrupt,
-        ) as error:  # the actor's, which must not end this program
             await self._publish_error(message, error)
             return
         with contextlib.suppress(Exception):  # the asker gets a timeout

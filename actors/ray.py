@@ -99,15 +99,11 @@ class _Host:
                     return None, None
                 answer = ref.ask(message, block=False, timeout=timeout)
             return await answer, None
-        except asyncio.CancelledError as error:
-            if answer is None or not answer.cancelled():
+        except BaseException as error:
+            # The actor's own exit, also out of its constructor, must not end this program; what hits this task is no answer.
+            exits = isinstance(error, SystemExit) if answer is None else error is answer.exception()
+            if not (exits or isinstance(error, Exception)):
                 raise
-            return None, _portable(error)
-        except (
-            Exception,
-            SystemExit,
-            KeyboardInterrupt,
-        ) as error:  # the actor's, which must not end this program
             return None, _portable(error)
 
     async def until_end(self) -> BaseException | None:

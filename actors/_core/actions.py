@@ -77,7 +77,7 @@ def hand_over(
     coroutine: Coroutine[Any, Any, Any],
     cancelled: Callable[[asyncio.CancelledError], None] | None,
 ) -> None:
-    """Start a task on the loop from the only other thread that acts for the actor: the one that constructs it.
+    """Start a task on the loop from the only other thread that acts for the actor: its own, or the one that constructs it.
 
     The arguments are those of :func:`start_task`.
 
@@ -91,16 +91,20 @@ def hand_over(
         coroutine.close()
         raise TooManyTasks(f"{cell.path} has {under_way} tasks under way")
     cell.handed.append(coroutine)
-    if not cell.system.on_loop(_start_handed, cell, coroutine, cancelled):
+    if not cell.system.on_loop(cell.start_handed, coroutine, cancelled):
         coroutine.close()
         cell.system.loop_closed()
 
 
-def _start_handed(
+def start_handed(
     cell: Cell,
     coroutine: Coroutine[Any, Any, Any],
     cancelled: Callable[[asyncio.CancelledError], None] | None,
 ) -> None:
+    """Start a task that has reached the loop, unless the actor has stopped meanwhile, or has never begun.
+
+    The arguments are those of :func:`start_task`.
+    """
     try:
         if cell.state is STOPPED:
             coroutine.close()

@@ -174,7 +174,7 @@ class Cell:
     """Replies that the actor has taken over."""
     tasks: dict[asyncio.Task[Any], None] | None = field(init=False, default=None)
     handed: list[Coroutine[Any, Any, Any]] | None = field(init=False, default=None)
-    """Tasks on their way from a constructor in another thread to the loop."""
+    """Tasks on their way to the loop: from a constructor in another thread, or from the actor's own."""
     start_waiters: list[Future[Any]] | None = field(init=False, default=None)
     stop_waiters: list[Future[Any]] | None = field(init=False, default=None)
     stop_replies: StopReplies | None = field(init=False, default=None)
@@ -334,6 +334,14 @@ class Cell:
             actions.start_task(self, coroutine, cancelled)
         else:
             actions.hand_over(self, coroutine, cancelled)
+
+    def start_handed(
+        self,
+        coroutine: Coroutine[Any, Any, Any],
+        cancelled: Callable[[asyncio.CancelledError], None] | None,
+    ) -> None:
+        """See :func:`actions.start_handed`."""
+        actions.start_handed(self, coroutine, cancelled)
 
     def retire(self) -> None:
         """Free what only a living actor needs; called once, when the actor has stopped."""

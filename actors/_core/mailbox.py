@@ -376,11 +376,14 @@ class Mailbox:
     def stop_if_empty(self, envelope: Envelope) -> bool:
         """Accept nothing more and stop next, if no message, put aside or not, and no sender waits; return whether it is so.
 
+        An ask that was put aside and given up does not count: nobody handles it.
+
         Args:
             envelope: the request to stop, which is then the only message.
         """
         with self.lock:
-            if self.cell.stashed or not self.close_if_empty():
+            put_aside = any(each[1] is None or not each[1].done() for each in self.cell.stashed or ())
+            if put_aside or not self.close_if_empty():
                 return False
             self.stop_asked = True
             self.normal.append(envelope)

@@ -18,7 +18,7 @@ from actors._core.crash_reports import report
 from actors._core.dead_letters import answer_dead_letter
 from actors._core.death_watch import tell_watchers, unwatch_all
 from actors._core.interruption import as_failure
-from actors._core.lifecycle import RESTARTING, STOPPED, STOPPING
+from actors._core.lifecycle import NEW, RESTARTING, STOPPED, STOPPING
 from actors._core.procedure import Procedure
 from actors._core.pykka_names import unregister
 from actors._core.remains import forget
@@ -38,12 +38,14 @@ def request_stop(cell: Cell) -> None:
     """Begin to stop, unless the actor stops already. On the loop's thread."""
     if cell.state in (STOPPING, STOPPED):
         return
+    # The thread of a constructor that is under way has entered the context.
+    context = cell.context.copy() if cell.state is NEW else cell.context
     cell.state = STOPPING
     restart, cell.restart = cell.restart, None
     if restart is not None and cell in restart.ending:
         depart(cell)  # the restart ends this life, and then the actor
     elif cell.task or cell.children or cell.tasks or cell.threaded or _has_last_hook(cell):
-        Procedure(_stop(cell), cell.loop, cell.context)
+        Procedure(_stop(cell), cell.loop, context)
     else:
         # Nothing to wait for: stopping 10,000 actors takes half the time.
         depart(cell)
@@ -57,7 +59,8 @@ def miscarry(cell: Cell) -> None:
 
     Until then it stays in the tree, where the system's stop finds it. In any thread.
     """
-    if cell.children or cell.tasks or cell.handed or cell.timer_keys() or cell.watching:
+    # First those on their way: what has arrived meanwhile is among the tasks.
+    if cell.handed or cell.tasks or cell.children or cell.timer_keys() or cell.watching:
         cell.system.on_loop(request_stop, cell)
         return
     cell.state = STOPPED

@@ -112,9 +112,9 @@ def block_for_room(mailbox: Mailbox, room: Future[None], timeout: float | None) 
             raise mailbox.full() from None
         room.result()  # let in, or refused, at the same moment
     except AskCycle:
-        if room.cancel():
+        if room.cancelled():
             raise
-        room.result()
+        room.result()  # let in, or refused, at the same moment
 
 
 def let_in(mailbox: Mailbox) -> None:

@@ -12,6 +12,7 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import Any, Literal, TypeVar
 
+from actors._core.log_safely import log_safely
 from actors._errors import ActorError
 from actors._policy import Backoff
 from actors._ref import ActorRef
@@ -160,4 +161,4 @@ class CircuitBreaker:
         try:
             self._on_change(state)
         except Exception:  # the calls that it guards must not suffer
-            _logger.exception("on_change(%r) of a circuit breaker failed", state)
+            log_safely(_logger.exception, "on_change(%r) of a circuit breaker failed", state)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from actors._core import following
 from actors._core.cell import Cell
+from actors._core.log_safely import log_safely
 from actors._events import LoopBlocked
 from actors.tracing._switch import Switch
 
@@ -111,7 +112,8 @@ class LoopWatch(Switch):
         cell = running_cell(frame)
         path = None if cell is None else cell.path
         stack = format_stack(frame)
-        logger.error(
+        log_safely(
+            logger.error,
             "%s: the event loop has not turned for %.2f s in %s:\n%s",
             self.system.name,
             time.monotonic() - asked_at,

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 from pykka.messages import ProxyCall, ProxyGetAttr, ProxySetAttr
 
 from actors._core.instruments import Instrument
+from actors._core.log_safely import log_safely
 from actors._core.timers import TimerFired
 from actors._trace import TraceContext
 from actors.tracing.traces import KEPT_ERRORS, KEPT_SLOWEST, RING, Span, Trace, TraceStore
@@ -289,7 +290,7 @@ class Tracer(Instrument):
             try:
                 listener(trace)
             except Exception:
-                logger.exception("the trace listener %r failed and is removed", listener)
+                log_safely(logger.exception, "the trace listener %r failed and is removed", listener)
                 self._forget(listener)
 
 

@@ -398,23 +398,85 @@ async def test_a_dump_shows_where_a_handler_waits() -> None:
         await done
 
 
+@pytest.mark.parametrize("kind", [Actor, ThreadedActor])
 @pytest.mark.parametrize("early", [True, False])
-async def test_an_actor_that_is_stopped_beside_its_constructor_leaves_nothing_behind(early: bool) -> None:
+async def test_an_actor_that_is_stopped_beside_its_constructor_leaves_nothing_behind(
+    kind: type[Any], early: bool
+) -> None:
     constructing, stopped = threading.Event(), threading.Event()
 
-    class Slow(Actor):
+    class Slow(kind):  # type: ignore[misc]
         def __init__(self) -> None:
             if early:
-                super().__init__()
+                self.begin()
             constructing.set()
             assert stopped.wait(30)
             if not early:
-                super().__init__()
+                self.begin()
+
+        def begin(self) -> None:
+            super().__init__()
+            if early:
+                self.spawn(Echo)
+            self.start_task(background())
 
     system = ActorSystem(registered=True)
     spawning = asyncio.create_task(asyncio.to_thread(system.spawn, Slow))
     assert await asyncio.to_thread(constructing.wait, 30)
-    assert (await system.stop()).clean
-    stopped.set()
+    try:
+        async with asyncio.timeout(30):
+            assert (await system.stop()).clean
+    finally:
+        stopped.set()
     ref = await spawning
+    for _ in range(20):
+        await asyncio.sleep(0)
     assert not ref.is_alive() and ref not in ActorRegistry.get_all()
+    assert not any(map(_is_background, asyncio.all_tasks()))
+
+
+async def background() -> None:
+    await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("kind", [Actor, ThreadedActor])
+@pytest.mark.parametrize("early", [True, False])
+async def test_a_task_that_a_constructor_in_a_thread_begins_does_not_outlive_its_failure(
+    kind: type[Any], early: bool
+) -> None:
+    """Early: the constructor has failed before the task reaches the loop."""
+    begun, failures = threading.Event(), []
+
+    class Broken(kind):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.start_task(background())
+            if not early:
+                assert begun.wait(30)
+            raise OSError("broken")
+
+    def spawn() -> None:
+        try:
+            system.spawn(Broken)
+        except OSError as error:
+            failures.append(error)
+
+    system = ActorSystem()
+    thread = threading.Thread(target=spawn)
+    thread.start()
+    if early:
+        thread.join(30)  # the loop is busy meanwhile
+    while thread.is_alive():
+        if any(map(_is_background, asyncio.all_tasks())):
+            begun.set()
+        await asyncio.sleep(0)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert failures and system.paths() == []
+    assert not any(map(_is_background, asyncio.all_tasks())), "the task of an actor that does not exist"
+    assert (await system.stop()).clean
+
+
+def _is_background(task: asyncio.Task[Any]) -> bool:
+    coroutine = task.get_coro()
+    return coroutine is not None and coroutine.__name__ == background.__name__

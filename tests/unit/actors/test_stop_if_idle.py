@@ -130,3 +130,26 @@ async def test_an_actor_with_a_stashed_message_does_not_stop() -> None:
         ref.tell("open")
         assert await waiting == [False]
         assert await ref.ask("stop", block=False) == [False, True]
+
+
+@pytest.mark.parametrize("what", ["ask", "ask that was given up", "tell"])
+async def test_an_ask_that_was_put_aside_and_given_up_does_not_keep_an_actor(what: str) -> None:
+    letters: list[Any] = []
+
+    class Connecting(Idler):
+        def on_receive(self, message: str) -> Any:
+            return self.stash() if message == "wait" else super().on_receive(message)
+
+    async with ActorSystem() as system:
+        system.events.subscribe(letters.append, DeadLetter)
+        ref = system.spawn(Connecting, [])
+        if what == "tell":
+            ref.tell("wait")
+        else:
+            waiting = ref.ask("wait", block=False)
+        assert await ref.ask("", block=False) == []
+        if what == "ask that was given up":
+            waiting.cancel()
+        assert await ref.ask("stop", block=False) == [what == "ask that was given up"]
+        await ref.stop(block=False)
+    assert len(letters) == (what != "ask that was given up")

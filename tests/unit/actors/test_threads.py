@@ -22,6 +22,7 @@ from actors import (
     Backoff,
     Future,
     Piped,
+    Router,
     Supervision,
     ThreadedActor,
     Timeout,
@@ -245,6 +246,37 @@ async def test_a_threaded_actor_that_asks_itself_is_refused_too() -> None:
     async with ActorSystem() as system:
         with pytest.raises(AskCycle):
             await asyncio.wait_for(_reply(system.spawn(Selfish), "go"), 30)
+
+
+@pytest.mark.parametrize("how", ["ask", "get", "router"])
+async def test_a_blocking_ask_that_is_refused_is_not_handled(how: str) -> None:
+    handled: list[Any] = []
+
+    class Front(Actor):
+        async def on_receive(self, message: Any) -> Any:
+            handled.append(message)
+            return await message.ask(self.actor_ref, block=False) if message is back else message
+
+    class Back(ThreadedActor):
+        use_daemon_thread = True
+
+        def on_receive(self, message: Any) -> Any:
+            try:
+                if how == "ask":
+                    message.ask("refused")
+                elif how == "get":
+                    message.ask("refused", block=False).get()
+                else:
+                    Router.of([message]).ask("refused")
+            except AskCycle:
+                return "refused"
+
+    async with ActorSystem() as system:
+        back, front = system.spawn(Back), system.spawn(Front)
+        async with asyncio.timeout(30):
+            assert await front.ask(back, block=False) == "refused"
+            assert await front.ask("last", block=False) == "last"
+    assert handled == [back, "last"], "the asker was told that it was refused, and may have asked again"
 
 
 async def test_waiting_for_a_reply_that_was_taken_over_is_no_cycle() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from actors import Actor, ActorSystem, Backoff, MailboxFull, Supervision
+from actors import Actor, ActorSystem, Backoff, Future, MailboxFull, Supervision
 from actors.remote import ConnectionLost, PickleCodec
 
 actors_nats = pytest.importorskip("actors.nats")
@@ -174,19 +174,32 @@ async def test_a_name_that_cannot_be_served_leaves_no_subscription(
         assert len(transport._client.subscriptions) == 1
 
 
+class Odd(BaseException):
+    """What no ``except Exception`` catches."""
+
+
 class Quits(Actor):
-    """Exits, or cancels its reply."""
+    """Exits, or cancels its reply, or keeps it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: list[Any] = []
 
     def on_receive(self, message: str) -> Any:
         if message == "exit":
             raise SystemExit(3)
+        if message == "odd":
+            raise Odd
+        if message == "keep":
+            self.kept.append(self.take_reply())
         if message == "cancel":
             self.take_reply().cancel()
         return "here"
 
 
 @pytest.mark.parametrize(
-    ("message", "published"), [("exit", b"SystemExit: 3"), ("cancel", b"CancelledError: ")]
+    ("message", "published"),
+    [("exit", b"SystemExit: 3"), ("odd", b"Odd: "), ("cancel", b"CancelledError: ")],
 )
 async def test_what_ends_an_ask_otherwise_than_by_an_exception_is_an_answer(
     transport: Any, message: str, published: bytes
@@ -202,3 +215,41 @@ async def test_what_ends_an_ask_otherwise_than_by_an_exception_is_an_answer(
         assert [each.cancelled() for each in answers] == [False, False]
         data = [each[1] for each in transport._client.published]
         assert data[0] == published and codec.decode(data[1]) == "here"
+
+
+async def test_an_answering_task_that_is_cancelled_publishes_nothing(transport: Any) -> None:
+    async with ActorSystem() as system:
+        ref = system.spawn(Quits)
+        asked = SimpleNamespace(
+            headers=None, data=PickleCodec().encode("keep"), reply="theirs", subject="actors.a"
+        )
+        await transport._handle(ref, asked)
+        (answering,) = transport._answers
+        await turns()
+        answering.cancel()
+        await asyncio.wait([answering])
+        assert answering.cancelled(), "the cancellation is swallowed"
+        assert transport._client.published == [], "the handler was cut off here, not by its actor"
+
+
+class Stubborn:
+    """Raises when it is pickled."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    def __reduce__(self) -> Any:
+        raise self.error
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), OSError("no"), KeyboardInterrupt()])
+async def test_an_interrupt_of_the_program_is_no_answer(transport: Any, error: BaseException) -> None:
+    asked = SimpleNamespace(headers=None, data=b"", reply="theirs", subject="actors.a")
+    answer: Future[Any] = Future()
+    answer.set(Stubborn(error))
+    if isinstance(error, KeyboardInterrupt):
+        with pytest.raises(KeyboardInterrupt):
+            await transport._answer(asked, answer)
+    else:
+        await transport._answer(asked, answer)
+    assert len(transport._client.published) == (not isinstance(error, KeyboardInterrupt))

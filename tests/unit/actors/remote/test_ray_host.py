@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import concurrent.futures
 from types import SimpleNamespace
 from typing import Any
@@ -15,18 +16,32 @@ actors_ray = pytest.importorskip("actors.ray")
 from ray import exceptions  # noqa: E402
 
 
+class Odd(BaseException):
+    """What no ``except Exception`` catches."""
+
+
 class Quits(Actor):
-    """Exits, or cancels its reply."""
+    """Exits, or cancels its reply, or keeps it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: list[Any] = []
 
     def on_receive(self, message: str) -> Any:
         if message == "exit":
             raise SystemExit(3)
+        if message == "odd":
+            raise Odd
+        if message == "keep":
+            self.kept.append(self.take_reply())
         if message == "cancel":
             self.take_reply().cancel()
         return "here"
 
 
-@pytest.mark.parametrize(("message", "kind"), [("exit", "SystemExit"), ("cancel", "CancelledError")])
+@pytest.mark.parametrize(
+    ("message", "kind"), [("exit", "SystemExit"), ("odd", "Odd"), ("cancel", "CancelledError")]
+)
 async def test_what_ends_an_ask_otherwise_than_by_an_exception_is_an_answer(message: str, kind: str) -> None:
     host = actors_ray._Host(Quits, (), {}, Supervision(backoff=Backoff(first=0.001)))
     value, error = await host.handle(message, None, True, 20.0)
@@ -65,3 +80,34 @@ async def test_an_asker_hears_whether_its_message_may_have_been_handled(
     with pytest.raises(kind) as caught:
         await asked
     assert type(caught.value) is kind and transport._pending == 0
+
+
+async def test_a_call_that_is_cancelled_is_cancelled() -> None:
+    host = actors_ray._Host(Quits, (), {}, Supervision(backoff=Backoff(first=0.001)))
+    assert await host.handle("", None, True, 20.0) == ("here", None)
+    call = asyncio.create_task(host.handle("keep", None, True, 20.0))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    call.cancel()
+    await asyncio.wait([call])
+    assert call.cancelled(), "Ray takes it for a call that has succeeded"
+    await host.stop()
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), OSError("no"), KeyboardInterrupt()])
+async def test_an_exit_out_of_the_constructor_is_the_actors_and_an_interrupt_the_programs(
+    error: BaseException,
+) -> None:
+    class Broken(Actor):
+        def __init__(self) -> None:
+            super().__init__()
+            raise error
+
+    host = actors_ray._Host(Broken, (), {}, Supervision())
+    if isinstance(error, KeyboardInterrupt):
+        with pytest.raises(KeyboardInterrupt):
+            await host.handle("", None, True, 20.0)
+    else:
+        value, found = await host.handle("", None, True, 20.0)
+        assert value is None and type(error).__name__ in (type(found).__name__, getattr(found, "kind", ""))
+    await host.stop()
