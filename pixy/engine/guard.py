@@ -19,6 +19,7 @@ from pixy.auth.limits import Limiter, Use
 from pixy.auth.principal import Caller, Principal, current
 from pixy.auth.rules import MAX_NAME, Access, Rules
 from pixy.config.model import App
+from pixy.engine.instances.owned import OwnedInstances
 from pixy.errors import (
     ConfigError,
     Forbidden,
@@ -86,6 +87,7 @@ class Guard:
         audited = config.audit.topic
         self._internal = (config.cluster_name(config.audit.cluster), audited) if audited else None
         self.limiter = Limiter(config.limits, config.auth.groups, config.max_concurrent_requests)
+        self.owned = OwnedInstances()
 
     def reload(self, config: App) -> None:
         """Use other rules, limits and groups from now on. What callers have used up counts on if the limits are the same.

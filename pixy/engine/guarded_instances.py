@@ -60,7 +60,8 @@ class GuardedInstances:
             wanted.append(self._to("ack", None, group))
         with self._guard.begin(self._caller, *wanted):
             most = self._guard.limiter.limit_of(self._caller.principal).instances
-            return await self._client.create(group, name, spec, owner=self._owner, most=most)
+            place = self._guard.owned.place(self._owner, most)
+            return await self._client.create(group, name, spec, owner=self._owner, place=place)
 
     async def find(self, group: str, name: str) -> object:
         """Find an instance of the caller's. Raises UnknownInstance for another's, as if there were none."""

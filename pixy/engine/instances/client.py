@@ -10,6 +10,7 @@ from actors import ActorDeadError, ActorRef, MailboxFull, Request
 from pixy.engine import shares
 from pixy.engine.instances.actor import Instance
 from pixy.engine.instances.messages import InstanceRequest, InstanceSpec, ReadBatch, ReadRecords
+from pixy.engine.instances.owned import InstancePlace
 from pixy.engine.instances.registry import CountInstances, CreateInstance, GetInstance
 from pixy.errors import TooManyRequests, Unavailable, UnknownInstance
 
@@ -34,7 +35,13 @@ class InstanceClient:
         """By group and name in lower case, then by name as it was asked for, and owner."""
 
     async def create(
-        self, group: str, name: str | None, spec: InstanceSpec, *, owner: str = "", most: int = 0
+        self,
+        group: str,
+        name: str | None,
+        spec: InstanceSpec,
+        *,
+        owner: str = "",
+        place: InstancePlace | None = None,
     ) -> str:
         """Create an instance and return its name.
 
@@ -43,14 +50,15 @@ class InstanceClient:
             name: None: generate one.
             spec: the options it is created with.
             owner: to whom it belongs: only calls with the same owner find it.
-            most: instances that the owner may have; 0: any number.
+            place: its place among the owner's instances; None: nobody counts them.
 
         Raises:
             InstanceExists: the group has an instance of that name.
             InvalidParameter: the name is not allowed.
             TooManyRequests: there are ``instances.max_instances`` instances.
+            Limited: the owner has as many as he may.
         """
-        made = await self._ask_registry(CreateInstance(group, name, spec, owner, most, shares.caller.get()))
+        made = await self._ask_registry(CreateInstance(group, name, spec, owner, place, shares.caller.get()))
         # An earlier instance of that name may still be closing.
         self._known.pop((group, made.casefold()), None)
         return made

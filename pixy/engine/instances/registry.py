@@ -25,11 +25,11 @@ from pixy.config.model import Proxy
 from pixy.engine.instances.actor import Instance
 from pixy.engine.instances.context import Catalogue, ReaderState, SessionFactory
 from pixy.engine.instances.messages import CloseInstance, GetInstanceState, InstanceClosing, InstanceSpec
+from pixy.engine.instances.owned import InstancePlace
 from pixy.engine.shares import part
 from pixy.errors import (
     InstanceExists,
     InvalidParameter,
-    Limited,
     PixyError,
     ShuttingDown,
     TooManyRequests,
@@ -63,7 +63,7 @@ class CreateInstance(Request[str]):
         name: None: generated, ``rest-consumer-[<node>-]<uuid>``.
         spec: the options it is created with.
         owner: to whom it belongs; empty without ``auth``.
-        most: instances that the owner may have; 0: any number.
+        place: its place among the owner's instances; None: nobody counts them.
         caller: whose share of all instances it counts against (:mod:`pixy.engine.shares`).
     """
 
@@ -71,7 +71,7 @@ class CreateInstance(Request[str]):
     name: str | None
     spec: InstanceSpec
     owner: str = ""
-    most: int = 0
+    place: InstancePlace | None = None
     caller: str = ""
 
 
@@ -152,6 +152,7 @@ class Instances(Actor):
         self._by_name: dict[tuple[str, str], ActorRef[Instance]] = {}
         self._owners: dict[tuple[str, str], str] = {}
         self._callers: dict[tuple[str, str], str] = {}
+        self._places: dict[tuple[str, str], InstancePlace] = {}
         self._closing = False
 
     def on_receive(self, message: Any) -> Any:
@@ -184,11 +185,12 @@ class Instances(Actor):
         own = sum(each == request.caller for each in self._callers.values()) if request.caller else 0
         if len(self.children) >= most or own >= part(most):
             raise TooManyRequests("instances.max_instances")
-        if request.most and sum(each == request.owner for each in self._owners.values()) >= request.most:
-            raise Limited(f"{request.owner} may have {request.most} consumer instances (`limits`)")
+        place = request.place
+        if place is not None:
+            place.check()
         self._owners[key] = request.owner
         self._callers[key] = request.caller
-        self._by_name[key] = self.spawn(
+        ref = self._by_name[key] = self.spawn(
             Instance,
             request.group,
             name,
@@ -201,6 +203,9 @@ class Instances(Actor):
             name=self.free_name(f"{request.group}.{name}"),
             supervision=Supervision(decide=RestartLimit(), intensity=Intensity(2 * _RESTARTS, _WINDOW)),
         )
+        if place is not None:
+            place.take(ref)
+            self._places[key] = place
         return name
 
     def _session_of(self, group: str, name: str, spec: InstanceSpec) -> SessionFactory:
@@ -245,6 +250,9 @@ class Instances(Actor):
     def _free(self, key: tuple[str, str]) -> None:
         del self._by_name[key]
         del self._owners[key], self._callers[key]
+        place = self._places.pop(key, None)
+        if place is not None:
+            place.free()
 
     @handles(CountInstances)
     def _count(self, _query: CountInstances) -> None:

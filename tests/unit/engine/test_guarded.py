@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from actors import ActorSystem
+from pixy.auth.limits import Limiter
 from pixy.auth.principal import Caller, Principal
 from pixy.auth.rules import Access, Rules
 from pixy.config.model import App, Proxy
-from pixy.config.security import Rule
+from pixy.config.security import Limit, Rule
 from pixy.engine.admin_messages import GroupView
 from pixy.engine.guard import Guard
 from pixy.engine.guarded import GuardedCluster
 from pixy.engine.instances.client import InstanceClient
 from pixy.engine.instances.messages import (
+    DeleteInstance,
     GetSubscription,
     InstanceRequest,
     InstanceSpec,
@@ -26,6 +29,7 @@ from pixy.engine.instances.messages import (
 from pixy.engine.instances.registry import Instances
 from pixy.errors import Forbidden, InstanceExists, Limited, UnknownInstance
 from pixy.kafka.group_members import GroupMember, ListedGroup
+from tests.support import eventually
 from tests.unit.engine.records import Record
 
 ALICE, BOB = Caller(Principal("jwt:alice")), Caller(Principal("jwt:bob"))
@@ -174,8 +178,41 @@ async def test_an_instance_belongs_to_its_creator() -> None:
                 await client.find("g", name)
         with pytest.raises(InstanceExists):
             await bob.create("g", "One", InstanceSpec())
-        with pytest.raises(Limited, match="may have 1 consumer instances"):
-            await client.create("g", None, InstanceSpec(), owner="jwt:alice", most=1)
-        await client.create("g", None, InstanceSpec(), owner="jwt:bob", most=1)
+    finally:
+        await system.stop()
+
+
+async def test_the_instances_of_a_principal_are_counted_over_all_clusters() -> None:
+    system, made = ActorSystem("test"), guard()
+    made.limiter = Limiter([Limit(["jwt:alice"], instances=2), Limit(["jwt:bob"], instances=1)], {}, 1000)
+    registries = [
+        system.spawn(Instances, Proxy(), "", lambda *_: None, None)  # type: ignore[arg-type]
+        for _ in range(2)
+    ]
+    one, two = (
+        SimpleNamespace(instances=InstanceClient(functools.partial(value, each))) for each in registries
+    )
+
+    async def create(cluster: Any, caller: Caller = ALICE, name: str | None = None) -> str:
+        return await guarded(cluster, made, caller).instances.create("g", name, InstanceSpec())
+
+    try:
+        await create(one, name="first")
+        await create(two)
+        for cluster in (one, two):
+            with pytest.raises(Limited, match="jwt:alice may have 2 consumer instances"):
+                await create(cluster)
+        await create(two, BOB)
+        with pytest.raises(Limited, match="jwt:bob may have 1 consumer instances"):
+            await create(one, BOB)
+
+        await guarded(one, made).instances.ask("g", "first", DeleteInstance())
+        await create(two)
+        with pytest.raises(Limited):
+            await create(one)
+
+        await registries[1].stop(block=False)
+        await eventually(lambda: value(made.owned.count("jwt:alice")), lambda count: count == 0)
+        await create(one, name="instances that ended with their registry count no more")
     finally:
         await system.stop()
