@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
+from typing import cast
 
 from aiohttp import web
 
+from pixy.api.edge.http_input import HttpInput
 from pixy.errors import PixyError
 
 
@@ -18,17 +19,14 @@ async def read(
     request: web.BaseRequest,
     grows: Callable[[int], None],
     promised: Callable[[int], None] | None = None,
-    *,
-    timeout: float,
 ) -> bytes:
     """Return the whole body, chunked or not, as it was sent.
 
     Args:
-        request: aiohttp's.
+        request: of a connection with deadlines; its body must arrive within ``body_timeout``.
         grows: called with the total number of bytes before they are kept. It raises a PixyError to stop the reading.
         promised: called first, with Content-Length (0 without one); ``grows`` by default. A client that expects
             ``100 Continue`` (RFC 9110, section 10.1.1) gets it after that call.
-        timeout: seconds in which the whole body must arrive (``body_timeout``).
 
     Raises:
         UnreadableBody: the body is not valid HTTP, or did not arrive in time.
@@ -37,24 +35,29 @@ async def read(
     (promised or grows)(request.content_length or 0)
     if not request.body_exists:
         return b""
-    content = request.content
+    content, connection = request.content, cast(HttpInput, request.protocol)
+    unread = connection.unread
     if content.is_eof() and content.exception() is None:  # the usual case: it came with the head
+        if unread.share.held:
+            unread.reads(content)
         grows(content.total_bytes)
         return content.read_nowait(-1)
     if request.headers.get("Expect", "").lower() == "100-continue" and request.transport:
         request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+    unread.reads(content)
     chunks: list[bytes] = []
     total = 0
     try:
-        async with asyncio.timeout(timeout):
-            async for chunk in request.content.iter_any():
+        with connection.body_deadline:
+            async for chunk in content.iter_any():
                 total += len(chunk)
                 grows(total)
                 chunks.append(chunk)
     except (PixyError, ConnectionError):
         raise
     except TimeoutError:
-        raise UnreadableBody(f"it did not arrive within {timeout:g} s (`body_timeout`)") from None
+        seconds = connection.body_deadline.seconds
+        raise UnreadableBody(f"it did not arrive within {seconds:g} s (`body_timeout`)") from None
     except Exception as error:  # any error of aiohttp's parser
         raise UnreadableBody(str(error)) from error
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)

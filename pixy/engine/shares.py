@@ -15,12 +15,13 @@ caller: Final[ContextVar[str]] = ContextVar("pixy_share", default="")
 """The principal, or the address without ``auth``, for whom this task works; see :mod:`pixy.api.edge.callers`."""
 
 
-_TIMES_FREE: Final = 3
+TIMES_FREE: Final = 3
+"""How many times as much as he leaves free one caller may have, so three quarters if he is alone; also of bytes."""
 
 
 def part(most: int) -> int:
     """What one caller may have of a number of places: three quarters, and of less than four all."""
-    return most - most // 4
+    return most - most // (TIMES_FREE + 1)
 
 
 class Shares:
@@ -47,7 +48,7 @@ class Shares:
         """Take a place; return False if the caller has too many, or all are taken."""
         held = self._held.get(name, 0)
         free = self._most - self.held
-        if (name and held >= _TIMES_FREE * free) or (self._total and free <= 0):
+        if (name and held >= TIMES_FREE * free) or (self._total and free <= 0):
             return False
         self._held[name] = held + 1
         self.held += 1
@@ -122,4 +123,4 @@ class Turns:
         return True
 
 
-__all__ = ["Shares", "Turns", "caller", "part"]
+__all__ = ["TIMES_FREE", "Shares", "Turns", "caller", "part"]

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from types import TracebackType
 
+from pixy.engine.shares import TIMES_FREE
 from pixy.errors import OverBudget
-
-_TIMES_FREE = 3
 
 
 class Budget:
@@ -56,14 +55,14 @@ class Budget:
         """The bytes that a caller may have by one more request beside others."""
         room = self.limit - self.held
         if caller:
-            room = (_TIMES_FREE * room - self._callers.get(caller, 0)) // (_TIMES_FREE + 1)
+            room = (TIMES_FREE * room - self._callers.get(caller, 0)) // (TIMES_FREE + 1)
         return max(0, room)
 
     def check(self, caller: str, held: int, size: int) -> None:
         """Raise OverBudget if a caller may not have ``size`` more bytes by a request that holds ``held``."""
         free = self.limit - self.held - size
         all_of_his = self._callers.get(caller, 0) if caller else 0
-        unfair = all_of_his > held and all_of_his + size > _TIMES_FREE * free
+        unfair = all_of_his > held and all_of_his + size > TIMES_FREE * free
         if unfair or free < 0:
             self.refused += 1
             raise OverBudget(self._key)

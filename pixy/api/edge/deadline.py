@@ -28,6 +28,11 @@ class Deadline:
         self._timer: asyncio.TimerHandle | None = None
 
     @property
+    def seconds(self) -> float:
+        """How long a block may take."""
+        return self._seconds
+
+    @property
     def held(self) -> int:
         """Tasks that are in the block."""
         return len(self._due)

@@ -9,6 +9,7 @@ import time
 from pixy.api.edge.browsers import Browsers
 from pixy.api.edge.budget import Budget
 from pixy.api.edge.connections import Book, bounds
+from pixy.api.edge.deadline import Deadline
 from pixy.api.edge.heads import Heads
 from pixy.api.edge.pace import Pace
 from pixy.api.edge.proxies import TrustedProxies
@@ -37,7 +38,9 @@ class Edge:
         self.book = Book(found.http, found.per_address)
         self.heads = Heads(settings.max_unfinished_headers)
         self.budget = Budget(app.max_buffered_bytes, "max_buffered_bytes")
-        """For the bodies of Kafka-Pixy's own API."""
+        """For the bodies of Kafka-Pixy's own API, and those that nobody reads yet."""
+        self.body_deadline = Deadline(app.body_timeout)
+        """For the bodies of all HTTP requests."""
         self.browsers = Browsers(app)
         self.proxies = TrustedProxies(app)
         self.refusals = Refusals(time.monotonic)

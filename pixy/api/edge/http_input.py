@@ -14,16 +14,20 @@ from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import RequestHandler
 
 from pixy.api.edge.acceptor import refusal
+from pixy.api.edge.budget import Budget
 from pixy.api.edge.connections import Slot
+from pixy.api.edge.deadline import Deadline
 from pixy.api.edge.heads import Heads
 from pixy.api.edge.refusals import Refused
 from pixy.api.edge.trailers import Trailers
+from pixy.api.edge.unread import FREE, Unread
 from pixy.api.edge.waiting import Waiting, behind, behind_open
 from pixy.config.model import Connections
+from pixy.errors import OverBudget
 
 _MAX_LINE = 64 * 1024
-_SMALL = 8 * 1024
-"""Bytes of a read that is one usual request."""
+_SMALL = FREE
+"""Bytes of a read that is one usual request. Its body holds no more, so it need not be counted."""
 _READ_AHEAD = 32 * 1024
 """Of a body that nobody reads, no more is taken above twice as many bytes."""
 _BODILESS = frozenset({"GET", "HEAD"})
@@ -40,10 +44,19 @@ class HttpInput(RequestHandler):
         slot: its place among all connections.
         settings: the section ``connections``.
         heads: counts the bytes of unfinished heads, and of requests that wait.
+        budget: counts the bytes of bodies that nobody reads yet.
+        body_deadline: for whoever reads a body (``body_timeout``).
     """
 
     def __init__(
-        self, server: web.Server, refused: Refused, slot: Slot, settings: Connections, heads: Heads
+        self,
+        server: web.Server,
+        refused: Refused,
+        slot: Slot,
+        settings: Connections,
+        heads: Heads,
+        budget: Budget,
+        body_deadline: Deadline,
     ) -> None:
         super().__init__(
             server,
@@ -59,6 +72,8 @@ class HttpInput(RequestHandler):
         self._told = refused
         self._settings = settings
         self._heads = heads
+        self.unread = Unread(budget.share(slot.caller))
+        self.body_deadline = body_deadline
         self._body: StreamReader | None = None
         """The body of the latest request; its end begins the next head."""
         self._latest: tuple[Any, Any] = (None, None)
@@ -149,6 +164,7 @@ class HttpInput(RequestHandler):
         elif fresh or rest or self.held:
             self._beside = 0 if self.final is None else self._beside
             self._count()
+        self._count_unread()
 
     def _behind(
         self, parsed: bytes, earlier: bytes, moved: int, fresh: int, body: StreamReader | None
@@ -186,18 +202,25 @@ class HttpInput(RequestHandler):
     def _arrives(self, data: bytes, moved: int, fresh: int) -> None:
         """A body goes on."""
         if self._reading_paused and getattr(self._latest[0], "method", "") in _BODILESS:
-            self._unwanted()
+            self._unwanted(
+                HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "the body of a request that needs none is too large"
+            )
         elif data and not fresh and (self._beside or moved < len(data)):
             self._aside(len(data), moved)
         elif fresh or self.held or self._unparsed or len(self._messages) > 1:
             self._count()
 
-    def _unwanted(self) -> None:
+    def _count_unread(self) -> None:
+        # Of several requests that wait, the bodies are counted with their heads.
+        try:
+            self.unread.count(self._body if len(self._messages) < 2 else None)
+        except OverBudget as error:
+            self._unwanted(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
+
+    def _unwanted(self, status: HTTPStatus, text: str) -> None:
         """End the connection: it would keep a body that nobody reads for as long as its request takes."""
-        status, text = (
-            HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-            "the body of a request that needs none is too large",
-        )
+        if self._force_close:
+            return
         self._tell(status, text)
         request, transport = self._current_request, self.transport
         alone = len(self._messages) + (request is not None) == 1
@@ -276,6 +299,7 @@ class HttpInput(RequestHandler):
         if self._waiting is not None:
             self._waiting.forget(message)
         self._count()
+        self._count_unread()
 
     def _head_is_late(self) -> None:
         self._head_timer = None
@@ -318,6 +342,7 @@ class HttpInput(RequestHandler):
         """Nothing of it is held any more."""
         self._heads.change(self.held, 0)
         self.held = self._head = self._beside = 0
+        self.unread.forget()
         self._unparsed = b""
 
 

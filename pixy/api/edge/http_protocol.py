@@ -4,7 +4,7 @@
 idle, or never used    closed after ``connections.idle_timeout`` (aiohttp's own timer)
 part of a head         408 after ``connections.header_timeout``; 431 beyond ``connections.max_header_bytes``
 waiting requests       no more is read beyond ``connections.max_header_bytes``, bodies included
-a body                 :mod:`pixy.api.bodies`, ``body_timeout``
+a body                 :mod:`pixy.api.bodies`, ``body_timeout``; unread, 503 beyond ``max_buffered_bytes``
 trailers               400 beyond ``connections.max_header_bytes``; the connection ends after the answer
 an answer              ended if the client does not take it within ``connections.write_timeout``
 closing                aborted after :data:`_LINGER`, if the client does not take what is left
@@ -21,7 +21,9 @@ from typing import Any
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
+from pixy.api.edge.budget import Budget
 from pixy.api.edge.connections import Slot
+from pixy.api.edge.deadline import Deadline
 from pixy.api.edge.heads import Heads
 from pixy.api.edge.http_input import HttpInput
 from pixy.api.edge.http_request import HttpRequest
@@ -42,6 +44,8 @@ class HttpServer(web.Server):
         handler: answers requests.
         settings: the section ``connections``.
         heads: shared by all listeners.
+        budget: counts the bytes of bodies that nobody reads yet; shared likewise.
+        body_deadline: for whoever reads a body (``body_timeout``); shared likewise.
         refused: told the status, the address and the reason of what is refused before it is a request.
     """
 
@@ -50,39 +54,37 @@ class HttpServer(web.Server):
         handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]],
         settings: Connections,
         heads: Heads,
+        budget: Budget,
+        body_deadline: Deadline,
         refused: Refused = ignore,
     ) -> None:
         super().__init__(handler, handler_cancellation=True, request_factory=self._make)
         self._settings = settings
         self._heads = heads
+        self._budget = budget
+        self._body_deadline = body_deadline
         self.refused = refused
 
     def connection(self, slot: Slot) -> HttpConnection:
         """Make the protocol of a connection; it frees ``slot`` at its end."""
-        return HttpConnection(self, slot, self._settings, self._heads)
+        return HttpConnection(
+            self, self.refused, slot, self._settings, self._heads, self._budget, self._body_deadline
+        )
 
     def _make(
         self, message: Any, payload: Any, protocol: Any, writer: Any, task: asyncio.Task[None]
     ) -> web.BaseRequest:
+        protocol.unread.served = payload
         if protocol.held:
             protocol.begins(message)
         return HttpRequest(message, payload, protocol, writer, task, self._loop)
 
 
 class HttpConnection(HttpInput):
-    """One connection of a client.
+    """One connection of a client."""
 
-    Args:
-        server: its maker.
-        slot: its place among all connections.
-        settings: the section ``connections``.
-        heads: counts the bytes of unfinished heads, and of requests that wait.
-    """
-
-    def __init__(self, server: HttpServer, slot: Slot, settings: Connections, heads: Heads) -> None:
-        super().__init__(server, server.refused, slot, settings, heads)
-        self._write_timer: asyncio.TimerHandle | None = None
-        self._closing: asyncio.TimerHandle | None = None
+    _write_timer: asyncio.TimerHandle | None = None
+    _closing: asyncio.TimerHandle | None = None
 
     # -- answers ----------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from aiohttp import web
 from aiohttp.helpers import reify
+from aiohttp.streams import EMPTY_PAYLOAD
 
 SERVER: Final = "kafka-pixy"
 """What the header Server says of every answer; aiohttp's own text names the versions of Python and aiohttp."""
@@ -34,6 +35,14 @@ class HttpRequest(web.BaseRequest):
         """The address of the client; None on a unix socket, whose clients choose the name of their end themselves."""
         peer = self._transport_peername
         return str(peer[0]) if isinstance(peer, tuple) else None
+
+    def _finish(self) -> None:
+        # Called when the handler has ended, before the answer is written unless the handler has done it.
+        if self._post is not None:
+            super()._finish()
+        body = self._payload
+        if body is not EMPTY_PAYLOAD and not body.at_eof():
+            self._protocol.unread.ended(body)  # type: ignore[attr-defined]
 
     async def _prepare_hook(self, response: web.StreamResponse) -> None:
         # Called for every answer before its headers are written.

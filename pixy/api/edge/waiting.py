@@ -10,6 +10,7 @@ from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 from pixy.api.edge.trailers import ChunkedBody, end_of_head
+from pixy.api.edge.unread import size_of
 
 _END: Final = b"\r\n\r\n"
 
@@ -33,7 +34,7 @@ class Waiting:
             head = heads.get(id(message))
             if head is None:
                 head = heads[id(message)] = head_size(message)
-            size += head + getattr(body, "total_bytes", 0)
+            size += head + size_of(body)
         return size
 
     def forget(self, message: Any) -> None:

@@ -133,7 +133,7 @@ class AdminEndpoints:
 
     async def _body(self, request: web.BaseRequest, kind: type[B]) -> B:
         failed = "Failed to read the request: err=({})"
-        body = await read_body(request, _MAX_BODY, failed, self._engine.config.body_timeout)
+        body = await read_body(request, _MAX_BODY, failed)
         try:
             return msgspec.json.decode(body or b"{}", type=kind)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -166,7 +166,7 @@ class Endpoints:
     async def _read_body(
         self, request: web.BaseRequest, limit: int, failed: str = "failed to read message: {}"
     ) -> bytes:
-        return await read_body(request, limit, failed, self._engine.config.body_timeout)
+        return await read_body(request, limit, failed)
 
     async def _params(self, request: web.BaseRequest) -> Params:
         if not params.is_form(request.headers.get("Content-Type", "")):

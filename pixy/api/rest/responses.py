@@ -82,7 +82,7 @@ def query_of(request: web.BaseRequest) -> bytes:
     return query.partition("#")[0].encode("utf-8", "surrogateescape")
 
 
-async def read_body(request: web.BaseRequest, limit: int, failed: str, timeout: float) -> bytes:
+async def read_body(request: web.BaseRequest, limit: int, failed: str) -> bytes:
     """Read a request's body, up to a limit.
 
     A body whose declared length exceeds the limit is refused before it is read.
@@ -91,7 +91,6 @@ async def read_body(request: web.BaseRequest, limit: int, failed: str, timeout: 
         request: the request.
         limit: the most bytes to accept.
         failed: the error text for a body that cannot be read, with ``{}`` for the reason.
-        timeout: seconds in which it must arrive.
 
     Raises:
         BodyTooLarge: the body is longer than the limit.
@@ -110,7 +109,7 @@ async def read_body(request: web.BaseRequest, limit: int, failed: str, timeout: 
             share.take(total - share.held)
 
     try:
-        return await bodies.read(request, grows, promised, timeout=timeout)
+        return await bodies.read(request, grows, promised)
     except (bodies.UnreadableBody, ConnectionError) as error:
         raise errors.InvalidParameter(failed.format(error)) from error
 

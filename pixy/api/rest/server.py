@@ -141,7 +141,8 @@ class RestServer(Listener):
         await self._edge.proxies.start()
         refused = self._edge.refused(self._name)
         serve = self._answer if self._edge.access_log is None else self._recorded
-        self._server = HttpServer(serve, settings, self._edge.heads, refused)
+        edge = self._edge
+        self._server = HttpServer(serve, settings, edge.heads, edge.budget, edge.body_deadline, refused)
         self._acceptor = Acceptor(
             listener,
             self._server.connection,

@@ -30,7 +30,7 @@ _OBJECTS_PER_RECORD = 10
 _WHITE_SPACE = b" \t\r\n"
 
 
-async def read(request: web.BaseRequest, config: Rest, share: Share, timeout: float) -> bytes:
+async def read(request: web.BaseRequest, config: Rest, share: Share) -> bytes:
     """Return the whole body, chunked or not, decompressed if it has ``Content-Encoding: gzip``.
 
     Args:
@@ -38,7 +38,6 @@ async def read(request: web.BaseRequest, config: Rest, share: Share, timeout: fl
         config: the limits: ``max_request_bytes``, both compressed and decompressed; ``max_gzip_ratio``; and ten JSON
             objects for each of ``max_request_records``.
         share: takes the bytes that have arrived from the byte budget.
-        timeout: seconds in which the body must arrive.
 
     Raises:
         ApiError: 413, the body is longer, or has more objects; 415, another Content-Encoding; 400, the body is not valid.
@@ -57,7 +56,7 @@ async def read(request: web.BaseRequest, config: Rest, share: Share, timeout: fl
             share.take(total - share.held)
 
     try:
-        body = await reading.read(request, grows, promised, timeout=timeout)
+        body = await reading.read(request, grows, promised)
     except reading.UnreadableBody as error:
         raise ApiError(errors.BAD_REQUEST, f"failed to read the body: {error}") from error
     if compressed and body:

@@ -136,7 +136,7 @@ class Call:
 
     async def body(self) -> bytes:
         """The whole body; see :func:`pixy.api.restv1.bodies.read`."""
-        return await bodies.read(self.request, self.config, self.share, self.engine.config.body_timeout)
+        return await bodies.read(self.request, self.config, self.share)
 
     async def document(self, decoder: msgspec.json.Decoder[T], empty: bytes = b"{}") -> T:
         """The body's JSON document, typed.

@@ -12,7 +12,9 @@ from aiohttp import web
 
 from pixy.api.edge import answers
 from pixy.api.edge.answers import Answer
+from pixy.api.edge.budget import Budget
 from pixy.api.edge.connections import Slot
+from pixy.api.edge.deadline import Deadline
 from pixy.api.edge.heads import Heads
 from pixy.api.edge.http_protocol import HttpConnection, HttpServer
 from pixy.config.model import Connections
@@ -43,7 +45,7 @@ class Transport(asyncio.Transport):
 
 
 def connect(handler: Any, heads: Heads) -> tuple[HttpConnection, Transport]:
-    server = HttpServer(handler, Connections(), heads)
+    server = HttpServer(handler, Connections(), heads, Budget(1 << 28), Deadline(60.0))
     connection, transport = server.connection(Slot("a", lambda _caller: None)), Transport()
     connection.connection_made(transport)
     return connection, transport

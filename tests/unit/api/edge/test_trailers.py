@@ -10,7 +10,9 @@ import pytest
 from aiohttp import web
 from hypothesis import given, strategies as st
 
+from pixy.api.edge.budget import Budget
 from pixy.api.edge.connections import Slot
+from pixy.api.edge.deadline import Deadline
 from pixy.api.edge.heads import Heads
 from pixy.api.edge.http_protocol import HttpServer
 from pixy.api.edge.trailers import ChunkedBody, Trailers
@@ -115,7 +117,7 @@ async def test_no_request_gets_a_trailer_of_another(kinds: list[str], cuts: list
     async def handler(_request: web.BaseRequest) -> web.StreamResponse:
         raise NotImplementedError
 
-    server = HttpServer(handler, Connections(), Heads(1 << 25))
+    server = HttpServer(handler, Connections(), Heads(1 << 25), Budget(1 << 28), Deadline(60.0))
     connection: Any = server.connection(Slot("a", lambda _caller: None))
     connection.transport = Transport()
     data, served = b"".join(REQUESTS[kind] for kind in kinds), list[Any]()

@@ -11,7 +11,9 @@ import pytest
 from aiohttp import web
 
 from pixy.api.edge import waiting
+from pixy.api.edge.budget import Budget
 from pixy.api.edge.connections import Slot
+from pixy.api.edge.deadline import Deadline
 from pixy.api.edge.heads import Heads
 from pixy.api.edge.http_protocol import HttpServer
 from pixy.config.model import Connections
@@ -68,9 +70,10 @@ class World:
     def __init__(self) -> None:
         self.go = asyncio.Semaphore(0)
         self.heads = Heads(1 << 25)
+        self.budget = Budget(1 << 28)
         self.transport = Transport()
         self.begun: list[str] = []
-        server = HttpServer(self._answer, Connections(), self.heads)
+        server = HttpServer(self._answer, Connections(), self.heads, self.budget, Deadline(60.0))
         self.connection: Any = server.connection(Slot("a", lambda _caller: None))
         self.connection.connection_made(self.transport)
 

@@ -1,0 +1,97 @@
+"""The bodies that have arrived on a connection while nobody reads them, counted in the byte budget.
+
+A body is counted for its request once its handler reads it. Until then it is counted here: the request waits for its turn,
+or for its caller to be recognized, or its handler reads no body at all. What comes after the handler has ended is dropped.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from aiohttp.streams import StreamReader
+
+from pixy.api.edge.budget import Share
+
+FREE: Final = 8 * 1024
+"""Bytes of a connection that do not count: about as many as it takes by itself."""
+_PIECE: Final = 100
+"""Bytes that each piece of a body costs besides its own; a chunked body may come in pieces of one byte."""
+
+
+class Unread:
+    """Counts them for one connection.
+
+    Args:
+        share: the connection's part of the byte budget.
+    """
+
+    __slots__ = ("_dropped", "_latest", "_taken", "served", "share")
+
+    def __init__(self, share: Share) -> None:
+        self.share = share
+        """Holds what is counted now."""
+        self.served: StreamReader | None = None
+        """The body of the request that is served, until somebody reads it."""
+        self._latest: StreamReader | None = None
+        self._taken: StreamReader | None = None
+        """The body that is read, or dropped, as it arrives."""
+        self._dropped: StreamReader | None = None
+
+    def count(self, latest: StreamReader | None) -> None:
+        """Count what has arrived.
+
+        Args:
+            latest: the body of the latest request; None: it is counted elsewhere.
+
+        Raises:
+            OverBudget: the budget has no room for it.
+        """
+        self._latest = latest
+        served = self.served
+        size = 0 if served is None else self._size(served)
+        if latest is not None and latest is not served:
+            size += self._size(latest)
+        more = (size if size > FREE else 0) - self.share.held
+        if more > 0:
+            self.share.take(more)
+        elif more < 0:
+            self.share.give_back(-more)
+
+    def reads(self, body: StreamReader) -> None:
+        """From now on the handler reads and counts a body."""
+        self.served, self._taken = None, body
+        if self.share.held:
+            self.count(self._latest)
+
+    def ended(self, body: StreamReader) -> None:
+        """The handler of a body's request has ended: drop what it has left, and what comes."""
+        self.served, self._taken, self._dropped = None, body, body
+        _drop(body)
+        if self.share.held:
+            self.count(self._latest)
+
+    def forget(self) -> None:
+        """The connection has ended."""
+        self.served = self._latest = self._taken = self._dropped = None
+        self.share.give_back()
+
+    def _size(self, body: StreamReader) -> int:
+        if body is not self._taken:
+            return size_of(body)
+        if body is self._dropped:
+            _drop(body)
+        return 0
+
+
+def size_of(body: Any) -> int:
+    """The bytes that a body holds of what has arrived."""
+    size: int = getattr(body, "_size", 0)
+    return size + _PIECE * len(body._buffer) if size else 0
+
+
+def _drop(body: StreamReader) -> None:
+    if body._size and body.exception() is None:
+        body.read_nowait(-1)
+
+
+__all__ = ["FREE", "Unread", "size_of"]
