@@ -1,8 +1,9 @@
-"""``python -m tests.fuzz.edge``: send made-up bytes to a daemon on its sandbox, and watch it.
+"""``python -m tests.fuzz.edge``: send made-up bytes and requests to daemons on their sandbox, and watch them.
 
-A finding is an answer 5xx other than 503, a ping that is not answered, an error or traceback in the log, a connection that the
-daemon keeps, or memory that grows. It comes with the seed that makes its input again. Two daemons get the inputs: one serves anybody, the other
-has ``auth`` on, and there nothing may happen: the sandbox would have a topic that somebody has named.
+A finding is an answer 5xx other than 503, one that the OpenAPI document does not describe, a ping that is not answered, an
+error or traceback in the log, a connection that the daemon keeps, or memory that grows. It comes with the seed that makes
+its input again. Two daemons get the inputs: one serves anybody, the other has ``auth`` on, and there nothing may happen
+until its key is shown.
 """
 
 from __future__ import annotations
@@ -10,34 +11,35 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import functools
 import json
 import random
 import re
 import socket
 import struct
 import sys
-import tempfile
 import time
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final
 
-from pixy.auth.keys import make_key
+from tests.fuzz import floods
+from tests.fuzz.daemons import WAIT, Attacked, Finding, alive, ask, attacked, untouched
 from tests.fuzz.http_inputs import Input, make
 
 _STATUS = re.compile(rb"HTTP/1\.[01] (\d{3}) ")
-_PING = b"GET /_ping HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-_TOPICS = b"GET /topics HTTP/1.1\r\nHost: localhost\r\nX-API-Key: %s\r\nConnection: close\r\n\r\n"
-_TROUBLE = re.compile(r" error <|Traceback|Unhandled|never retrieved")
-_SHORT = re.compile(r"the event loop has not turned for [0-3]\.")
-"""Seconds by the clock, in which others may have had the processor."""
 _AT_ONCE = 16
-_WAIT = 30.0
+_EXAMPLES = 8
+"""Requests of an operation, made from one seed."""
+_WARM = 50
+"""Rounds after which the daemon has its buffers and caches."""
 _MAY_GROW = 200 * 1024
-"""KiB of memory that the daemon may take beyond what it has after the first inputs: buffers, caches, topics."""
+"""KiB of memory that the daemon may take from then on: more of these, and topics."""
+_GROUP: Final = "fuzz-group"
+_KNOWN: Final = {"topic": "fuzz", "cluster": "default", "consumerGroup": _GROUP, "instance": "i"}
+PARTS: Final = ("bytes", "contract", "floods")
 
-
-class Finding(Exception):
-    """What the daemon must not do."""
+Attack = Callable[[int], Awaitable[None]]
+"""Sends the inputs of a seed at the same time, and checks the daemon. Raises Finding."""
 
 
 async def send(address: str, made: Input) -> bytes:
@@ -48,7 +50,7 @@ async def send(address: str, made: Input) -> bytes:
     try:
         for segment in made.segments:
             writer.write(segment)
-            await asyncio.wait_for(writer.drain(), _WAIT)
+            await asyncio.wait_for(writer.drain(), WAIT)
             await asyncio.sleep(0)
         if made.aborts:
             raw = writer.get_extra_info("socket")
@@ -76,23 +78,8 @@ def judge(answers: bytes) -> None:
             raise Finding(f"status {status.decode()}: {answers[at : at + 600]!r}")
 
 
-async def alive(address: str) -> None:
-    """Raise Finding if the daemon does not answer a ping."""
-    try:
-        async with asyncio.timeout(_WAIT):
-            host, port = address.rsplit(":", 1)
-            reader, writer = await asyncio.open_connection(host, int(port))
-            writer.write(_PING)
-            answer = await reader.read()
-            writer.close()
-    except (OSError, TimeoutError) as error:
-        raise Finding(f"no answer to a ping: {error!r}") from None
-    if not answer.endswith(b"pong"):
-        raise Finding(f"a ping is answered {answer!r}")
-
-
 async def attack(addresses: Mapping[str, str], seed: int) -> None:
-    """Send the inputs of a seed at the same time, and check the daemon. Raises Finding."""
+    """Send made-up bytes; see :data:`Attack`."""
     inputs = [make(random.Random(f"{seed}.{number}")) for number in range(_AT_ONCE)]
     for number, answers in enumerate(
         await asyncio.gather(*(send(addresses[each.listener], each) for each in inputs))
@@ -104,88 +91,89 @@ async def attack(addresses: Mapping[str, str], seed: int) -> None:
     await alive(addresses["rest"])
 
 
-def memory(pid: int) -> int:
-    """The resident memory of a process, in KiB."""
-    text = Path(f"/proc/{pid}/status").read_text()
-    return int(text.partition("VmRSS:")[2].split()[0])
-
-
-async def untouched(address: str, key: str) -> None:
-    """Raise Finding if somebody has reached the topics of a daemon that recognizes nobody but the owner of a key."""
-    host, port = address.rsplit(":", 1)
-    reader, writer = await asyncio.open_connection(host, int(port))
-    writer.write(_TOPICS % key.encode())
-    async with asyncio.timeout(_WAIT):
-        answer = await reader.read()
-    writer.close()
-    if not answer.startswith(b"HTTP/1.1 200 ") or json.loads(answer.partition(b"\r\n\r\n")[2]):
-        raise Finding(f"somebody without credentials has got in: {answer!r}")
-
-
-async def run(minutes: float, seed: int) -> None:
-    """Attack two daemon processes, each for half of some time. Raises Finding."""
-    await run_one(minutes / 2, seed)
-    with tempfile.TemporaryDirectory() as folder:
-        key, stored = make_key("owner")
-        keys, config = Path(folder, "keys"), Path(folder, "config.yaml")
-        keys.write_text(f"{stored.name} sha256:{stored.digest}\n")
-        config.write_text(
-            f"auth: {{enabled: true, keys_file: {keys}, basic: true}}\nproxies: {{default: {{}}}}\n"
-        )
-        await run_one(minutes / 2, seed, config, key)
-
-
-async def run_one(minutes: float, seed: int, config: Path | None = None, key: str = "") -> None:
-    """Attack a daemon process for some time. Raises Finding.
+async def contract_of(address: str, key: str = "", *, shows: bool = False) -> Attack:
+    """Return an attack by requests that are made from a daemon's OpenAPI document.
 
     Args:
-        minutes: for how long.
-        seed: of the first inputs.
-        config: turns ``auth`` on; None: anybody is served.
-        key: the only one that the daemon recognizes then.
+        address: of its REST listener.
+        key: that it knows; empty: it serves anybody.
+        shows: whether they show the key.
     """
-    from tests.kafka.cluster import free_port
+    from tests.fuzz.contract import DESCRIBED, Contract, no_error_of_ours, nobody_is_served
 
-    addresses = {name: f"127.0.0.1:{free_port()}" for name in ("rest", "grpc")}
-    with tempfile.TemporaryFile("w+", errors="backslashreplace") as log:
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "pixy.cli.main", "--sandbox"),
-            *(("--config", str(config)) if config is not None else ()),
-            *(f"--tcpAddr={addresses['rest']}", f"--grpcAddr={addresses['grpc']}"),
-            stdout=log,
-            stderr=log,
-        )
+    # schemathesis takes long to import, and the other parts need none of it.
+    headers = {"X-API-Key": key} if key else {}
+    shown = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    wanted = f"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n{shown}Connection: close\r\n\r\n"
+    document = json.loads((await ask(address, wanted.encode())).partition(b"\r\n\r\n")[2])
+    checks = (no_error_of_ours, *DESCRIBED, *((nobody_is_served,) if key and not shows else ()))
+    contract = Contract(address, document, _KNOWN, checks=checks, headers=headers if shows else {})
+
+    async def made(seed: int) -> None:
         try:
-            until = time.monotonic() + minutes * 60
-            for _ in range(300):
-                with contextlib.suppress(Finding, OSError):
-                    await alive(addresses["rest"])
-                    break
-                await asyncio.sleep(0.1)
-            first = 0
-            rounds = 0
-            while time.monotonic() < until:
-                await attack(addresses, seed + rounds)
-                rounds += 1
-                first = memory(process.pid) if rounds == 50 else first
-                if first and memory(process.pid) > first + _MAY_GROW:
-                    raise Finding(f"memory grew from {first} to {memory(process.pid)} KiB by {rounds} rounds")
-                if rounds % 100 == 0:
-                    print(f"{rounds * _AT_ONCE:,} inputs, {memory(process.pid):,} KiB", flush=True)
-            if key:
-                await untouched(addresses["rest"], key)
-        except Finding as finding:
-            raise Finding(f"seed {seed + rounds}: {finding}") from None
-        finally:
-            if process.returncode is None:
-                process.terminate()
-            code = await process.wait()
-        log.seek(0)
-        trouble = [line for line in log if _TROUBLE.search(line) and not _SHORT.search(line)]
-        if trouble or code:
-            raise Finding(f"exit code {code}, in the log: {''.join(trouble[:20])}")
-        auth = "with auth" if key else "without auth"
-        print(f"{rounds * _AT_ONCE:,} inputs {auth}, nothing found (seed {seed})")
+            await asyncio.to_thread(contract.attack, seed, _EXAMPLES)
+        except (Exception, BaseExceptionGroup) as error:  # schemathesis raises groups
+            each = getattr(error, "exceptions", (error,))
+            raise Finding("; ".join(f"{type(one).__name__}: {one}" for one in each)) from error
+        await alive(address)
+
+    return made
+
+
+async def keep_on(daemon: Attacked, attack: Attack, minutes: float, seed: int, what: str) -> None:
+    """Attack a daemon for some time. Raises Finding.
+
+    Args:
+        daemon: it.
+        attack: what is done, with one seed after the other.
+        minutes: for how long.
+        seed: the first one.
+        what: the attack's part and whom it hits, for the command that repeats a finding.
+    """
+    until, first, rounds = time.monotonic() + minutes * 60, 0, 0
+    try:
+        while time.monotonic() < until:
+            await attack(seed + rounds)
+            rounds += 1
+            first = daemon.memory() if rounds == _WARM else first
+            if first and daemon.memory() > first + _MAY_GROW:
+                raise Finding(f"memory grew from {first} to {daemon.memory()} KiB by {rounds} rounds")
+            if rounds % 100 == 0:
+                print(f"{what}: {rounds:,} rounds, {daemon.memory():,} KiB", flush=True)
+    except Finding as finding:
+        raise Finding(f"{what}, seed {seed + rounds}: {finding}") from None
+    print(f"{what}: {rounds:,} rounds, nothing found (seed {seed})", flush=True)
+
+
+async def run(minutes: float, seed: int, parts: Sequence[str]) -> None:
+    """Attack two daemon processes in turn. Raises Finding.
+
+    Args:
+        minutes: for all of it.
+        seed: of the first inputs of each attack.
+        parts: those of :data:`PARTS` that are attacks.
+    """
+    share = minutes / 2 / len(parts)
+    async with attacked(auth=False) as daemon:
+        if "bytes" in parts:
+            await keep_on(
+                daemon, functools.partial(attack, daemon.addresses), share, seed, "bytes, without auth"
+            )
+        if "contract" in parts:
+            made = await contract_of(daemon.addresses["rest"])
+            await keep_on(daemon, made, share, seed, "contract, without auth")
+    async with attacked(auth=True) as daemon:
+        if "bytes" in parts:
+            await keep_on(
+                daemon, functools.partial(attack, daemon.addresses), share, seed, "bytes, with auth"
+            )
+        if "contract" in parts:
+            made = await contract_of(daemon.addresses["rest"], daemon.key)
+            await keep_on(daemon, made, share / 2, seed, "contract, with auth and without the key")
+        await untouched(daemon)
+        if "contract" in parts:
+            made = await contract_of(daemon.addresses["rest"], daemon.key, shows=True)
+            await keep_on(daemon, made, share / 2, seed, "contract, with auth and its key")
 
 
 def main() -> None:
@@ -193,9 +181,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
+    parser.add_argument("--part", choices=PARTS, help="default: bytes and contract; floods only measures")
     options = parser.parse_args()
     try:
-        asyncio.run(run(options.minutes, options.seed))
+        if options.part == "floods":
+            asyncio.run(floods.run())
+        else:
+            parts = (options.part,) if options.part else PARTS[:2]
+            print(f"seed {options.seed}", flush=True)
+            asyncio.run(run(options.minutes, options.seed, parts))
     except Finding as finding:
         sys.exit(f"{finding}")
 
