@@ -12,6 +12,7 @@ from pathlib import Path
 
 from pixy.cli import flags as command_line
 from pixy.cli.arguments import Parser
+from pixy.cli.pid_file import PidFile
 from pixy.config import default_text
 from pixy.config.effective import DEFAULT, as_yaml, rows
 from pixy.config.environment import CONFIG
@@ -57,7 +58,7 @@ def main(argv: Sequence[str]) -> int:
     if known.action == "check":
         from pixy.cli.start_problems import start_problem  # here: `show` and `init` do without its libraries
 
-        if problem := start_problem(app):
+        if problem := start_problem(app) or _pid_file_problem(flags.pidFile):
             return _complain(escaped(f"kafka-pixy config: {problem}"), EXIT_WRONG)
         changed = sum(row.origin != DEFAULT for row in shown)
         print(_summary(flags.config or os.environ.get(CONFIG, ""), list(app.proxies), changed))
@@ -133,6 +134,15 @@ def _init(name: str, *, force: bool) -> int:
         )
     print(f"wrote {name}; start with: kafka-pixy --config {name}")
     return EXIT_OK
+
+
+def _pid_file_problem(path: str) -> str:
+    """Say why the daemon could not write its pid file; that it runs already is no problem of a configuration."""
+    try:
+        PidFile(path).check(daemons=False)
+    except ConfigError as error:
+        return str(error)
+    return ""
 
 
 def _summary(path: str, clusters: list[str], changed: int) -> str:

@@ -110,17 +110,36 @@ def _remove(args: argparse.Namespace) -> int:
     Keys("\n".join(kept))
     if not any(line.strip() for line in kept):
         kept = ["# no keys"]  # a daemon takes an empty file for one that somebody is writing
-    scratch = args.file.with_name(f".{args.file.name}.{os.getpid()}")
-    try:
-        with open(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            file.writelines(f"{line}\n" for line in kept)
-        with contextlib.suppress(OSError):
-            os.chmod(scratch, args.file.stat().st_mode & 0o777)
-        os.replace(scratch, args.file)
-    finally:
-        scratch.unlink(missing_ok=True)
+    _replace(args.file.resolve(), "".join(f"{line}\n" for line in kept))
     print(f"removed {len(gone)}")
     return 0
+
+
+def _replace(path: Path, text: str) -> None:
+    """Replace a file at once, with its owner, group and mode: a daemon that cannot read it keeps the keys that it has.
+
+    Raises:
+        ConfigError: this user may not give the file to its owner and group; nothing is changed.
+    """
+    found = path.stat()
+    scratch = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with open(
+            os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8"
+        ) as file:
+            file.write(text)
+        try:
+            os.chown(scratch, found.st_uid, found.st_gid)
+        except OSError as error:
+            raise ConfigError(
+                f"{path}: nothing is removed: the new file cannot have the owner of the old one: "
+                f"{(error.strerror or str(error)).lower()}: run this as its owner, or as root"
+            ) from None
+        with contextlib.suppress(OSError):
+            os.chmod(scratch, found.st_mode & 0o777)
+        os.replace(scratch, path)
+    finally:
+        scratch.unlink(missing_ok=True)
 
 
 def _list(args: argparse.Namespace) -> int:

@@ -6,6 +6,7 @@ import contextlib
 import os
 import secrets
 import stat
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -30,14 +31,19 @@ class PidFile:
         self._path = path
         self._inode: tuple[int, int] | None = None
 
-    def check(self) -> None:
+    def check(self, *, daemons: bool = True) -> None:
         """Look whether the file can be written, and whether what is in its place may be replaced.
+
+        Args:
+            daemons: also look for another daemon that runs.
 
         Raises:
             ConfigError: the folder does not exist or may not be written to; the path is no regular file; its content is neither empty nor
                 one number; it names another daemon that runs.
         """
-        if problem := self._path and (_folder_problem(self._path) or _taken(self._path)):
+        if problem := self._path and (
+            _folder_problem(self._path) or _taken(self._path, _is_daemon if daemons else lambda _: False)
+        ):
             raise ConfigError(f"pidFile {self._path}: {problem}")
 
     def write(self) -> None:
@@ -76,7 +82,7 @@ def _folder_problem(path: str) -> str:
     return ""
 
 
-def _taken(path: str) -> str:
+def _taken(path: str, is_daemon: Callable[[int], bool]) -> str:
     """Say why what is in the file's place may not be replaced; empty if it may, or nothing is there."""
     try:
         if not stat.S_ISREG(os.lstat(path).st_mode):
@@ -91,7 +97,7 @@ def _taken(path: str) -> str:
         return ""
     if not number.isdigit() or len(content) >= _MOST:
         return "a file is there that holds no process id: remove it, or choose another path"
-    if int(number) != os.getpid() and _is_daemon(int(number)):
+    if int(number) != os.getpid() and is_daemon(int(number)):
         return f"another daemon runs with it, process {int(number)}: stop that one, or choose another path"
     return ""
 
@@ -108,11 +114,15 @@ def _content(path: str) -> bytes:
 def _is_daemon(pid: int) -> bool:
     """Whether a process is a daemon of this program. A file outlives its process, and the id may be another program's by now.
 
-    One whose command line is not shown counts as another program.
+    One whose command line is not shown counts as another program. A thread is no process, though Linux shows the command line for its id, too:
+    in a container, where a daemon has the same ids at each start, an old file may name one of its own threads.
     """
     try:
+        status = Path(f"/proc/{pid}/status").read_bytes().splitlines()
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
+        return False
+    if b"Tgid:\t%d" % pid not in status:
         return False
     names = (b"kafka-pixy", b"pixy.cli.main")
     at = next((at for at, word in enumerate(words[:6]) if os.path.basename(word) in names), None)

@@ -56,14 +56,15 @@ EXAMPLES: Final = {
     examples=EXAMPLES,
     exits={
         **EXITS,
-        4: "fewer messages came than -n asks for, or --until-end has not seen the end or all messages before it",
+        4: "fewer messages came than -n asks for, unless --until-end has reached the end; or it has not seen the end or all "
+        "messages before it",
         141: "the reader of the output has gone",
     },
     help="Read messages. With --group as a member of a group, which remembers what was read; without it from the oldest message on, "
     "and nothing is remembered.",
 )
 @click.argument("topic", shell_complete=TOPIC)
-@click.option("-g", "--group", default="", shell_complete=GROUP, help="Consumer group.")
+@click.option("-g", "--group", shell_complete=GROUP, help="Consumer group.")
 @click.option(
     "-n",
     "--count",
@@ -96,9 +97,7 @@ EXAMPLES: Final = {
 @click.option(
     "--ack",
     type=click.Choice(["explicit", "auto", "none"]),
-    default="explicit",
-    show_default=True,
-    help="Acknowledge each message once it was printed, when it is sent, or not.",
+    help="Acknowledge each message once it was printed, when it is sent, or not (as a group).  [default: explicit]",
 )
 @click.option(
     "--format",
@@ -108,16 +107,9 @@ EXAMPLES: Final = {
 @connected
 def consume(session: Session, topic: str, **given: Any) -> int:
     """Read messages."""
-    if given["group"] and (given["partitions"] or given["since"]):
-        flag = "--partition" if given["partitions"] else "--since"
-        raise ShellError(
-            f"{flag} is for reading without a group; kafka-pixy group reset sets where a group goes on",
-            EXIT_USAGE,
-        )
-    if given["form"] is not None and session.out.structured:
-        raise ShellError("--format and --output cannot be given together", EXIT_USAGE)
+    _check(given, structured=session.out.structured)
     shape = formatter(given["form"] or r"%s\n")
-    since = milliseconds(given["since"], "--since") if given["since"] else BEGIN
+    since = BEGIN if given["since"] is None else milliseconds(given["since"], "--since")
     count = given["count"]
     if count is None:
         count = 0 if given["follow"] or given["until_end"] else 1
@@ -125,9 +117,8 @@ def consume(session: Session, topic: str, **given: Any) -> int:
     def open_reader() -> Reader:
         session.topic(topic)  # asking a group for a topic that does not exist might create it
         if given["group"]:
-            return GroupReader(
-                session, topic, given["group"], given["ack"], from_beginning=given["from_beginning"]
-            )
+            ack = given["ack"] or "explicit"
+            return GroupReader(session, topic, given["group"], ack, from_beginning=given["from_beginning"])
         return PartitionReader(session, topic, given["partitions"], since)
 
     with Bar("consuming", messages=count or None, prints=True) as bar:
@@ -140,6 +131,26 @@ def consume(session: Session, topic: str, **given: Any) -> int:
                 _close(loop.reader)
             return interrupts.exit_code()
     return _ending(loop.reader, got, count, until_end=given["until_end"])
+
+
+def _check(given: dict[str, Any], *, structured: bool) -> None:
+    """Refuse options that contradict each other, or would be ignored. Raises ShellError."""
+    wrong = ""
+    if given["group"] == "":
+        wrong = "--group is empty: name a group, or leave it out to read without one"
+    elif given["group"] and (given["partitions"] or given["since"] is not None):
+        flag = "--partition" if given["partitions"] else "--since"
+        wrong = f"{flag} is for reading without a group; kafka-pixy group reset sets where a group goes on"
+    elif given["ack"] and not given["group"]:
+        wrong = "--ack is for reading as a group: name it with --group"
+    elif given["form"] is not None and structured:
+        wrong = "--format and --output cannot be given together"
+    elif given["from_beginning"] and given["since"] is not None:
+        wrong = "--from-beginning and --since cannot be given together"
+    elif given["follow"] and given["until_end"]:
+        wrong = "--follow and --until-end cannot be given together"
+    if wrong:
+        raise ShellError(wrong, EXIT_USAGE)
 
 
 def _ending(reader: Reader | None, got: int, count: int, *, until_end: bool) -> int:

@@ -127,6 +127,8 @@ def _source(given: dict[str, Any]) -> _Source:
         named.append("tombstone")
         if given["key"] is None:
             raise ShellError("--tombstone needs -k: it deletes the messages of a key", EXIT_USAGE)
+    if given["json_lines"] and given["key_delimiter"]:
+        raise ShellError("--json-lines and --key-delimiter cannot be given together", EXIT_USAGE)
     if len(named) > 1:
         raise ShellError(f"--{named[0]} and --{named[1]} cannot be given together", EXIT_USAGE)
     if given["tombstone"]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import stat
 from pathlib import Path
 
@@ -107,6 +109,43 @@ def test_the_command_makes_lists_and_removes_keys(tmp_path: Path, capsys: pytest
     assert not load_keys(str(file)).stored and not load_keys(str(file)).blank, "a daemon must believe it"
     assert run(["remove", "nobody", "--file", str(file)]) == 1
     assert "has no such key of nobody" in capsys.readouterr().err
+
+
+def test_a_key_is_removed_from_the_file_that_a_link_names(tmp_path: Path) -> None:
+    """The link became a file, and the daemon went on with the one that it reads."""
+    file, link = tmp_path / "keys", tmp_path / "link"
+    file.write_text(f"app sha256:{HASH}\nother sha256:{HASH[::-1]}\n")
+    link.symlink_to("keys")
+    assert run(["remove", "app", "--file", str(link)]) == 0
+    assert link.is_symlink() and file.read_text() == f"other sha256:{HASH[::-1]}\n"
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["keys", "link"]
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_a_file_of_keys_keeps_its_owner(
+    allowed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Root's new file could not be read by the daemon, whose keys stayed as they were."""
+    file, owned, line = tmp_path / "keys", [], f"app sha256:{HASH}\n"
+    file.write_text(line)
+    file.chmod(0o640)
+
+    def chown(path: Path, user: int, group: int) -> None:
+        if not allowed:
+            raise PermissionError(errno.EPERM, "Operation not permitted")
+        assert Path(path) != file and Path(path).read_text() == "# no keys\n"
+        owned.append((user, group))
+
+    monkeypatch.setattr(os, "chown", chown)
+    assert run(["remove", "app", "--file", str(file)]) == (0 if allowed else 1)
+    assert owned == [(os.getuid(), file.stat().st_gid)] * allowed and list(tmp_path.iterdir()) == [file]
+    assert file.read_text() == ("# no keys\n" if allowed else line)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o640
+    err = capsys.readouterr().err
+    assert allowed or err == (
+        f"kafka-pixy keys: {file}: nothing is removed: the new file cannot have the owner of the old one: "
+        "operation not permitted: run this as its owner, or as root\n"
+    )
 
 
 @pytest.mark.parametrize("argument", ["0d", "-1h", "soon", "1e99d", "nand"])

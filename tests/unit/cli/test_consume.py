@@ -176,6 +176,14 @@ def test_until_end_that_has_not_seen_the_end_says_so(
     assert err.startswith(f"the end of {left} partition{'s' * (left > 1)} was not seen: ") is bool(left)
 
 
+def test_until_end_that_has_seen_the_end_asks_for_no_more_messages() -> None:
+    """The help said 4, whatever --until-end has seen."""
+    reading = loop(lambda: Script(MESSAGE, None))
+    assert _ending(reading._open(), 1, 10, until_end=True) == 0
+    assert _ending(reading._open(), 1, 10, until_end=False) == 4
+    assert "unless --until-end has reached the end" in command.consume.exits[4]
+
+
 def of_group(sparse: str = "", offset: int = 0, end: int = 6) -> pb.GetOffsetsRs:
     """A group's offsets in a partition."""
     found = pb.PartitionOffset(partition=0, begin=0, end=end, offset=offset, sparse_acks=sparse)

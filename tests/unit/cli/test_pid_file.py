@@ -88,6 +88,28 @@ def test_the_file_of_a_daemon_that_runs_stays(tmp_path: Path, words: list[str], 
         other.communicate(b"\n")
 
 
+def test_a_thread_is_no_daemon(tmp_path: Path) -> None:
+    """A container that was killed did not start again: its pid file named a thread of the new daemon."""
+    path = tmp_path / "pid"
+    code = (
+        "import threading; waits = threading.Event(); "
+        "thread = threading.Thread(target=waits.wait); thread.start(); "
+        "print(thread.native_id, flush=True); input(); waits.set()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-Ic", code, "kafka-pixy"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdout is not None
+        thread = int(other.stdout.readline())
+        assert thread != other.pid and Path(f"/proc/{thread}/cmdline").exists()
+        path.write_text(str(thread))
+        try:
+            PidFile(str(path)).write()
+        finally:
+            other.communicate(b"\n")
+    assert path.read_text() == str(os.getpid())
+
+
 @pytest.mark.parametrize("in_place", [True, False])
 def test_a_file_that_is_no_longer_ours_stays(tmp_path: Path, in_place: bool) -> None:
     path = tmp_path / "pid"

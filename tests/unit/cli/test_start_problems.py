@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from pixy.cli import pid_file
 from pixy.cli.main import main
 from pixy.cli.shell import doctor
 from pixy.cli.shell.session import Settings
 from pixy.cli.start_problems import start_problem
 from pixy.config import App, Proxy
 from pixy.config.security import Identity
+from pixy.errors import ConfigError
 from tests.in_process import Finished, run_in_process
 
 AUTH = "auth: {enabled: true, keys_file: KEYS}\n"
@@ -57,9 +59,10 @@ def filled(text: str, places: dict[str, str]) -> str:
     return text
 
 
-def check(text: str, folder: Path) -> Finished:
+def check(text: str, folder: Path, *flags: str) -> Finished:
     (folder / "pixy.yaml").write_text(text)
-    return run_in_process(lambda: main(["config", "check", f"--config={folder / 'pixy.yaml'}"]))
+    line = ["config", "check", f"--config={folder / 'pixy.yaml'}", *flags]
+    return run_in_process(lambda: main(line))
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
@@ -69,6 +72,28 @@ def test_config_check_finds_it_in_one_line(name: str, tmp_path: Path, places: di
     shown = done.stderr.decode()
     assert (done.returncode, done.stdout, shown.count("\n")) == (1, b"", 1), (done.stdout, shown)
     assert shown.startswith(f"kafka-pixy config: {wanted}"), shown
+
+
+def test_a_pid_file_that_cannot_be_written_is_a_problem(tmp_path: Path) -> None:
+    path = tmp_path / "none" / "pid"
+    done = check("", tmp_path, "--pidFile", str(path))
+    assert (done.returncode, done.stdout, done.stderr.decode()) == (
+        1,
+        b"",
+        f"kafka-pixy config: pidFile {path}: the directory {path.parent} does not exist: create it, or choose another path\n",
+    )
+
+
+def test_a_pid_file_of_the_daemon_that_runs_is_no_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """People check a configuration while its daemon runs, before they restart it."""
+    monkeypatch.setattr(pid_file, "_is_daemon", lambda _: True)
+    path = tmp_path / "pid"
+    path.write_text("4194304")
+    assert check("", tmp_path, "--pidFile", str(path)).returncode == 0
+    with pytest.raises(ConfigError, match="another daemon runs with it"):
+        pid_file.PidFile(str(path)).check()
 
 
 def test_what_the_daemon_accepts_is_valid(tmp_path: Path, places: dict[str, str]) -> None:

@@ -269,7 +269,9 @@ class TestHelm:
         schema = json.loads((CHART / "values.schema.json").read_text())
         values = yaml.safe_load((CHART / "values.yaml").read_text())
         jsonschema.validate(values, schema)
-        assert set(schema["properties"]) == {*values, "global"}
+        # The last two come from a chart that depends on this one (`condition: kafka-pixy.enabled`).
+        assert set(schema["properties"]) == {*values, "global", "enabled"}
+        jsonschema.validate(values | {"global": {}, "enabled": True}, schema)
         assert set(schema["properties"]["config"]["properties"]) == {each.name for each in fields(App)}
         for wrong in ({"replicas": 3}, {"config": {"tcp_adr": ":1"}}, {"image": {"tagg": "x"}}):
             with pytest.raises(jsonschema.ValidationError, match="Additional properties"):
