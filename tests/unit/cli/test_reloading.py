@@ -347,7 +347,7 @@ def test_a_sandbox_ends_with_its_terminal() -> None:
         "-m",
         "pixy.cli.main",
         "--sandbox",
-        "--grpcAddr=",
+        f"--grpcAddr=127.0.0.1:{free_port()}",
         f"--tcpAddr=127.0.0.1:{free_port()}",
     ]
     with subprocess.Popen(
