@@ -21,7 +21,7 @@ from pixy.api.edge.heads import Heads
 from pixy.api.edge.refusals import Refused
 from pixy.api.edge.trailers import Trailers
 from pixy.api.edge.unread import FREE, Unread
-from pixy.api.edge.waiting import Waiting, behind, behind_open
+from pixy.api.edge.waiting import Waiting, begun_in, behind, behind_open, head_size
 from pixy.config.model import Connections
 from pixy.errors import OverBudget
 
@@ -71,6 +71,7 @@ class HttpInput(RequestHandler):
         self.slot = slot
         self._told = refused
         self._settings = settings
+        self._small = min(_SMALL, settings.max_header_bytes)
         self._heads = heads
         self.unread = Unread(budget.share(slot.caller))
         self.body_deadline = body_deadline
@@ -104,7 +105,7 @@ class HttpInput(RequestHandler):
         """Parse what has arrived; see :class:`asyncio.Protocol`."""
         body = self._body
         between = body is None or body.is_eof()
-        if between and (self._head or len(data) > _SMALL) and self._is_too_large(data):
+        if between and (self._head or len(data) > self._small) and self._is_too_large(data):
             return
         count, before = self._request_count, 0 if between else body.total_bytes  # type: ignore[union-attr]
         RequestHandler.data_received(self, data)
@@ -126,15 +127,17 @@ class HttpInput(RequestHandler):
 
     def _is_too_large(self, data: bytes) -> bool:
         """Whether a head has become too large with this data; it is refused then."""
-        end = data.find(_END)
-        if self._head + (end if end >= 0 else len(data)) <= self._settings.max_header_bytes:
+        if self._head + begun_in(data, self._earlier, self._head) <= self._settings.max_header_bytes:
             return False
+        self._refuse_head()
+        return True
+
+    def _refuse_head(self) -> None:
         self._refuse(
             HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
             f"the request's headers are too large, at most {self._settings.max_header_bytes} bytes are read "
             "(`connections.max_header_bytes`)",
         )
-        return True
 
     def _follow_up(self, data: bytes, fresh: int, body: StreamReader | None, before: int) -> None:
         """Count what was just parsed.
@@ -145,11 +148,20 @@ class HttpInput(RequestHandler):
             body: the body that was open before, if one was.
             before: its bytes then.
         """
+        if self._close or self._force_close:
+            return  # aiohttp has dropped it
+        if body is None and not self._head and not self._unparsed:
+            self._earlier = b""  # an empty line behind a request is no end of a head
         moved = 0 if body is None else body.total_bytes - before
         # Without data, aiohttp goes on with what it had left.
         parsed, earlier = (data, self._earlier) if data else (self._unparsed, b"")
         if fresh:
             self._whole()
+            most = self._settings.max_header_bytes
+            if len(parsed) > most and any(
+                head_size(self._messages[-at][0]) > most for at in range(1, fresh + 1)
+            ):
+                self._refuse_head()  # it has come as a whole, behind a request or a body
         if self._trailers is not None or self._upgraded or (fresh and self._begins_chunked(fresh)):
             self._follow(data, moved, fresh)
         self._earlier = data[-3:] if len(data) >= 3 else (self._earlier + data)[-3:]
@@ -174,7 +186,9 @@ class HttpInput(RequestHandler):
             newest = [self._messages[-at] for at in range(fresh, 0, -1)]
             rest = behind(parsed, earlier, moved, newest)
         elif body is None:
-            return len(parsed)
+            rest = len(parsed)
+            if self._head:
+                return rest
         elif getattr(self._latest[0], "chunked", False):
             rest = behind_open(parsed, earlier, *self._latest)
         else:
@@ -197,7 +211,7 @@ class HttpInput(RequestHandler):
             self._head_timer = self._loop.call_later(self._settings.header_timeout, self._head_is_late)
         self._count()
         if self._head > self._settings.max_header_bytes:
-            self._is_too_large(b"")
+            self._refuse_head()
 
     def _arrives(self, data: bytes, moved: int, fresh: int) -> None:
         """A body goes on."""
@@ -230,7 +244,8 @@ class HttpInput(RequestHandler):
 
     def _count(self) -> None:
         held, most = self._head + self._beside + len(self._unparsed), self._settings.max_header_bytes
-        if len(self._messages) > 1:
+        # While none is served, the first one is about to be.
+        if len(self._messages) > (self._waiter is not None):
             self._waiting = self._waiting or Waiting()
             waiting = self._waiting.size(self._messages)
             held += waiting

@@ -24,17 +24,19 @@ class Waiting:
         self._heads: dict[int, int] = {}
 
     def size(self, messages: Collection[tuple[Any, Any]]) -> int:
-        """The bytes of requests that wait: their heads, and what has arrived of their bodies.
+        """The bytes of requests that wait: their heads, and of several what has arrived of their bodies.
+
+        The body of a single one counts in the byte budget (:mod:`pixy.api.edge.unread`).
 
         Args:
             messages: aiohttp's message and body of each.
         """
-        heads, size = self._heads, 0
+        heads, size, several = self._heads, 0, len(messages) > 1
         for message, body in messages:
             head = heads.get(id(message))
             if head is None:
                 head = heads[id(message)] = head_size(message)
-            size += head + size_of(body)
+            size += head + (size_of(body) if several else 0)
         return size
 
     def forget(self, message: Any) -> None:
@@ -46,6 +48,21 @@ def head_size(message: Any) -> int:
     """The bytes of a parsed head; 0 for one that is malformed, of which aiohttp keeps only the error."""
     headers = getattr(message, "raw_headers", ())
     return sum(len(name) + len(value) for name, value in headers) + len(getattr(message, "path", ""))
+
+
+def begun_in(data: bytes, earlier: bytes, before: int) -> int:
+    """How many bytes belong to the head that begins or goes on there; empty lines before a head do not count.
+
+    Args:
+        data: what has arrived.
+        earlier: the last three bytes that came before.
+        before: the head's bytes among them and earlier; 0: it has not begun.
+    """
+    if before and _END in earlier + data[: len(earlier)]:
+        return 0  # its end was divided
+    begin = 0 if before else len(data) - len(data.lstrip(b"\r\n"))
+    end = data.find(_END, begin)
+    return (end if end >= 0 else len(data)) - begin
 
 
 def behind(data: bytes, earlier: bytes, at: int, requests: Sequence[tuple[Any, Any]]) -> int:
@@ -81,4 +98,4 @@ def behind_open(data: bytes, earlier: bytes, message: Any, body: Any) -> int:
     return max(0, after if getattr(message, "chunked", False) else after - body.total_bytes)
 
 
-__all__ = ["Waiting", "behind", "behind_open", "head_size"]
+__all__ = ["Waiting", "begun_in", "behind", "behind_open", "head_size"]

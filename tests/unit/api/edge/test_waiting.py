@@ -67,13 +67,13 @@ class Transport:
 class World:
     """One connection, whose requests are answered once ``go`` has a permit for each; each answer names its body's size."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: Connections | None = None) -> None:
         self.go = asyncio.Semaphore(0)
         self.heads = Heads(1 << 25)
         self.budget = Budget(1 << 28)
         self.transport = Transport()
         self.begun: list[str] = []
-        server = HttpServer(self._answer, Connections(), self.heads, self.budget, Deadline(60.0))
+        server = HttpServer(self._answer, settings or Connections(), self.heads, self.budget, Deadline(60.0))
         self.connection: Any = server.connection(Slot("a", lambda _caller: None))
         self.connection.connection_made(self.transport)
 
@@ -234,3 +234,94 @@ async def test_each_head_that_waits_is_looked_at_once(world: World, monkeypatch:
         world.go.release()
     await world.settle()
     assert len(world.begun) == 31 and len(looked) == 30
+
+
+async def test_the_head_of_a_single_request_that_waits_counts_too(world: World) -> None:
+    line = b"A: %s\r\n" % (b"y" * 60_000)
+    for waits, body in (
+        (GET[:-2] + line * 2 + b"\r\n", 0),
+        (post(b"x" * 50_000).replace(b"Host", line + b"Host"), 50_000),
+    ):
+        await world.feed(GET, waits)
+        assert len(waits) - body - 100 < world.heads.held <= len(waits) - body
+        assert world.transport.reads and body <= world.budget.held < body + 1000, "the body counts there"
+        for _ in range(2):
+            world.go.release()
+        await world.settle()
+        assert world.heads.held == 0
+    assert len(world.begun) == 4
+
+
+async def test_what_comes_as_a_whole_while_none_is_served_is_not_counted(world: World) -> None:
+    for _ in range(3):
+        await world.feed(post(b"x" * 5_000))
+        assert world.heads.most == 0
+        world.go.release()
+        await world.settle()
+
+
+@pytest.mark.parametrize(
+    "before", [b"", GET, post(b"x" * 20_000), CHUNKED + b"1\r\nx\r\n0\r\n\r\n"], ids=range(4)
+)
+@pytest.mark.parametrize("after", [GET, post(b"x" * 20_000), CHUNKED + b"1\r\nx\r\n0\r\n\r\n"], ids=range(3))
+async def test_an_empty_line_between_requests_is_no_head(world: World, before: bytes, after: bytes) -> None:
+    """Old clients send one behind a body (RFC 9112, 2.2)."""
+    for _ in range(2):
+        world.go.release()
+    await world.feed(*[before] * bool(before), b"\r\n", b"\r", b"\n")
+    assert world.connection._head_timer is None and world.heads.held == 0
+    await world.feed(b"\r\n" + after)
+    assert world.connection._head_timer is None and world.heads.held == 0
+    assert len(world.begun) == 1 + bool(before) and not world.connection._close
+    await world.feed(b"\r\n\r\n" + PART)
+    assert world.connection._head == len(PART) and world.connection._head_timer is not None
+
+
+async def test_an_empty_line_does_not_hide_a_head_that_is_too_large(world: World) -> None:
+    line = b"y" * 50_000 + b"\r\nB: "
+    await world.feed(b"\r\n\r\n" + PART + line * 3 + b"\r\n\r\n")
+    assert b" 431 " in world.transport.written and not world.begun
+
+
+@pytest.mark.parametrize("at", [1, 2, 3])
+async def test_a_body_is_no_part_of_a_head_whose_end_was_divided(world: World, at: int) -> None:
+    body = b"x" * (MOST + 1000)
+    head = post(body)[: -len(body)]
+    world.go.release()
+    await world.feed(head[:-at], head[-at:] + body[:MOST], body[MOST:])
+    assert b"%d bytes" % len(body) in world.transport.written
+
+
+LARGE = PART + b"y" * 7_000 + b"\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("pieces", "served"),
+    [
+        ([LARGE], 0),
+        ([LARGE[:100], LARGE[100:]], 0),
+        ([GET + LARGE], 1),
+        ([GET, LARGE], 1),
+        ([post(b"x" * 100)[:-1], b"x" + LARGE], 1),
+    ],
+    ids=range(5),
+)
+async def test_a_head_may_not_be_larger_than_the_bound_however_it_comes(
+    pieces: list[bytes], served: int
+) -> None:
+    world = World(Connections(max_header_bytes=1024))
+    await world.settle()
+    await world.feed(*pieces)
+    for _ in range(2):
+        world.go.release()
+    await world.settle()
+    assert world.transport.closed and len(world.begun) == served
+    assert world.transport.written.count(b" 200 ") == served
+    assert (b" 431 " in world.transport.written) is (not served)
+    world.connection.connection_lost(None)
+
+
+async def test_what_a_closing_connection_drops_is_not_counted(world: World) -> None:
+    await world.feed(CHUNKED + b"1;" + b"x" * 1000)
+    await world.feed(*[b"x" * 100_000] * 50)
+    assert world.connection._close and world.heads.held < 300_000
