@@ -19,13 +19,15 @@ class Deadline:
         seconds: that a block may take, above 0.
     """
 
-    __slots__ = ("_due", "_seconds", "_timer")
+    __slots__ = ("_due", "_loop", "_seconds", "_timer")
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._due: dict[asyncio.Task[object], float] = {}
         """The loop's time at which each block must have ended; the nearest is the first. A task that was cancelled is gone."""
         self._timer: asyncio.TimerHandle | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """Remembered, because asking asyncio for it takes 0.2 us each time."""
 
     @property
     def seconds(self) -> float:
@@ -38,7 +40,9 @@ class Deadline:
         return len(self._due)
 
     def __enter__(self) -> None:
-        loop = asyncio.get_running_loop()
+        loop = self._loop
+        if loop is None:
+            loop = self._loop = asyncio.get_running_loop()
         task = asyncio.current_task(loop)
         assert task is not None and task not in self._due
         due = self._due[task] = loop.time() + self._seconds
@@ -48,7 +52,7 @@ class Deadline:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        task = asyncio.current_task()
+        task = asyncio.current_task(self._loop)
         assert task is not None
         if self._due.pop(task, None) is None and task.uncancel() <= 0 and kind is asyncio.CancelledError:
             raise TimeoutError from error
