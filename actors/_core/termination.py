@@ -145,11 +145,10 @@ async def end_life(cell: Cell, *hooks: tuple[str, tuple[Any, ...]]) -> None:
         cell: the actor whose life ends.
         hooks: names and arguments of the last hooks.
     """
-    _end_tasks(cell)
-    await _stop_children(cell)
+    await end_work(cell)
     for hook, args in hooks:
         await _run_last(cell, hook, args)
-    await _stop_children(cell)  # those that the hooks have spawned
+    await stop_children(cell)  # those that the hooks have spawned
     cell.children_history = None  # the next life's children have not failed yet
     cell.started = False
     if cell.stashed:
@@ -158,7 +157,14 @@ async def end_life(cell: Cell, *hooks: tuple[str, tuple[Any, ...]]) -> None:
     _release(cell)
 
 
-async def _stop_children(cell: Cell) -> None:
+async def end_work(cell: Cell) -> None:
+    """Cancel the tasks and timers of this life; stop its children."""
+    _end_tasks(cell)
+    await stop_children(cell)
+
+
+async def stop_children(cell: Cell) -> None:
+    """Stop the children, the youngest first."""
     while cell.children:
         await stop_now(next(reversed(cell.children.values())))
 

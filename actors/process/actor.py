@@ -103,7 +103,7 @@ class ProcessActor(Actor):
     """Seconds that the process may take from its launch to the end of ``on_start``."""
 
     stop_timeout: ClassVar[float] = 5.0
-    """Seconds that each of its last hooks, and then its exit, may take before it is killed."""
+    """Seconds that each of its last hooks, with the stop of its children, and then its exit, may take before it is killed."""
 
     _cell_class = ProcessCell
 
@@ -243,6 +243,7 @@ class Host(Actor):
             cell.reply.try_fail(error)
         # Not raised: SystemExit out of a task would end this program's loop.
         cell.fail(error, "task")
+        self._expect_no_answer()
 
     def _actor_died(self, error: BaseException, call: int) -> None:
         """Fail, before this actor's own task takes the next message: the worker would not handle it.
@@ -270,10 +271,18 @@ class Host(Actor):
                 self._put_back(envelope)
         # Not raised: SystemExit out of a task would end this program's loop.
         cell.fail(error, "task")
+        self._expect_no_answer()
+
+    def _expect_no_answer(self) -> None:
+        """End the handler here: the worker has failed, and answers no more. A stop would wait for it."""
+        if self._sent is not None:
+            self._sent[2].cancel()
 
     def _put_back(self, envelope: Envelope) -> None:
         """Leave a message that no handler has seen to the next process."""
         cell = self._cell
+        if cell.hooks is not None:
+            cell.hooks.ended(cell, envelope, cell.began, cell.clock(), asyncio.CancelledError())
         cell.envelope = cell.reply = None
         cell.mailbox.normal.appendleft(envelope)
 

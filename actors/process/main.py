@@ -22,10 +22,10 @@ import types
 import weakref
 from typing import TYPE_CHECKING, Any, cast
 
-from actors._core import supervision
+from actors._core import supervision, termination
 from actors._core.cell import Cell
 from actors._core.context import origin
-from actors._core.lifecycle import RESTARTING
+from actors._core.lifecycle import RESTARTING, RUNNING
 from actors._core.mailbox import NORMAL, PRIORITY, ControlMessage, Mailbox
 from actors._policy import STOP_ON_FAILURE
 from actors._system import ActorSystem
@@ -73,10 +73,12 @@ class WorkerMailbox(Mailbox):
 class WorkerCell(Cell):
     """The actor's cell in the worker: failures and stops are the parent's to decide on."""
 
-    __slots__ = ("ending", "link", "restarted_for")
+    __slots__ = ("cut", "ending", "link", "restarted_for")
 
     mailbox_class = WorkerMailbox
 
+    cut: asyncio.Task[None] | None
+    """The task of the handler that a failure has cut off."""
     ending: bool
     """Whether the parent has begun to stop the actor."""
     link: Link
@@ -105,11 +107,31 @@ class WorkerCell(Cell):
         The parent hears of the failure first: after the end of the call it would send the next message, which
         nobody here would handle.
         """
-        under_way = None if self.envelope is None else self.envelope[1]
+        message, under_way = (None, None) if self.envelope is None else self.envelope[:2]
+        if isinstance(under_way, Reply):
+            self.failed_message = message
+        elif where != "on_receive":
+            self.failed_message = None
         self.link.fail(Kind.DIED, under_way.call if isinstance(under_way, Reply) else 0, error)
+        self._suspend()
+
+    def handler_failed(self, envelope: Envelope, error: BaseException) -> None:
+        """See :meth:`Cell.handler_failed`; each call has a reply here, also a tell, on which the parent decides."""
+        if isinstance(envelope[1], Reply) and not envelope[1].wanted:
+            self.failed_message = envelope[0]  # for on_failure
+        super().handler_failed(envelope, error)
+
+    def _suspend(self) -> None:
         if isinstance(self.reply, Reply) and not self.reply.wanted:
             self.reply.give_up()  # that a tell has no answer is no failure of its own
-        supervision.suspend(self, RESTARTING)
+        self.cut = supervision.suspend(self, RESTARTING) or self.cut
+
+    async def end_work(self) -> None:
+        """End what the actor does beside its last hooks: the parent has decided that this life ends of a failure."""
+        if self.state is RUNNING:
+            self._suspend()
+        await self.end_handler(self.cut, 0.0)
+        await termination.end_work(self)
 
 
 class _LazyMain(types.ModuleType):
@@ -198,7 +220,8 @@ class Worker:
             system = ActorSystem(f"worker of {spec.path}", stop_grace=spec.stop_grace)
             system.instrument(Taken(self._link))
             cell = WorkerCell(system, None, actor_class, args, kwargs, spec.name, STOP_ON_FAILURE)
-            cell.link, cell.path, cell.restarted_for, cell.ending = self._link, spec.path, error, False
+            cell.link, cell.path, cell.restarted_for = self._link, spec.path, error
+            cell.cut, cell.ending = None, False
             self._cell = cell
             await system.add(cell, system.top)
         except Exception as failure:
@@ -217,6 +240,7 @@ class Worker:
         try:
             message, trace, asked = decode(frame, f"a message to {self._cell.path}")
         except NotPicklable as error:
+            self._cell.failed_message = None  # of a message before
             self._link.fail(Kind.FAILED, frame.call, error)
             return
         except MemoryError:
@@ -241,11 +265,20 @@ class Worker:
             if name == "on_stop":
                 await self._stop(cell)
             else:
-                await asyncio.get_running_loop().create_task(cell.call(name, *args), context=cell.context)
+                await self._last_hook(cell, name, args)
         except BaseException as error:
             self._link.fail(Kind.FAILED, frame.call, error)
         else:
             self._link.send(Kind.DONE, frame.call, None, "")
+
+    async def _last_hook(self, cell: WorkerCell, name: str, args: tuple[Any, ...]) -> None:
+        """Run one of the last hooks after a failure; before the first one, end all else that belongs to the life."""
+        if name == "on_failure":
+            await cell.end_work()
+        try:
+            await asyncio.get_running_loop().create_task(cell.call(name, *args), context=cell.context)
+        finally:
+            await termination.stop_children(cell)  # those that the hook has spawned
 
     async def _stop(self, cell: WorkerCell) -> None:
         """Stop the actor; its handler has had its grace in the parent, and is cancelled."""

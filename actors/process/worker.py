@@ -124,16 +124,9 @@ class WorkerProcess:
             WorkerDied: the process ended, or could not be launched.
             Exception: what the actor's constructor or ``on_start`` raised.
         """
-        ours, theirs = socket.socketpair()
-        ours.setblocking(False)
-        waiting = threading.Thread(
-            target=self._run, args=(theirs,), name=f"wait for the worker of {self.path}", daemon=True
-        )
         try:
-            waiting.start()
-        except RuntimeError as error:  # the system has no more threads
-            ours.close()
-            theirs.close()
+            ours = self._begin_launch()
+        except (RuntimeError, OSError) as error:  # the system has no more threads or file descriptors
             self._launch_error = error
             self._all_closed.set()
             self._ended(None)
@@ -149,6 +142,20 @@ class WorkerProcess:
         if not self.ready.done():
             raise await self.death()
         await self.ready
+
+    def _begin_launch(self) -> socket.socket:
+        """Begin the thread that launches the process; return our end of the connection."""
+        ours, theirs = socket.socketpair()
+        try:
+            ours.setblocking(False)
+            threading.Thread(
+                target=self._run, args=(theirs,), name=f"wait for the worker of {self.path}", daemon=True
+            ).start()
+        except BaseException:
+            ours.close()
+            theirs.close()
+            raise
+        return ours
 
     def _run(self, theirs: socket.socket) -> None:
         """Launch the process and wait for its end; in the thread."""
@@ -168,7 +175,7 @@ class WorkerProcess:
                     stderr=subprocess.PIPE,
                     pass_fds=[theirs.fileno()],
                 )
-        except OSError as error:
+        except Exception as error:  # whatever it is, the start must not wait for a process
             self._launch_error = error
             self._tell(self._ended, None)
             return

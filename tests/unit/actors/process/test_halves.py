@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
 import pickle
 import socket
+import sys
 import threading
 from collections.abc import AsyncIterator
 from typing import Any
@@ -646,4 +648,31 @@ async def test_a_worker_for_which_there_is_no_thread_has_ended(monkeypatch: pyte
     with monkeypatch.context() as patch, pytest.raises(WorkerDied, match="can't start new thread"):
         patch.setattr(threading.Thread, "start", refuse)
         await worker.start([])
+    assert worker.exited.done() and worker._all_closed.is_set()
+
+
+@pytest.mark.parametrize("missing", ["descriptors", "interpreter"])
+async def test_a_worker_that_cannot_be_launched_has_ended(
+    monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
+    def refuse(*_: Any) -> Any:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    worker = WorkerProcess(
+        asyncio.get_running_loop(),
+        "/k",
+        LIMIT,
+        on_taken=pytest.fail,
+        on_failed=pytest.fail,
+        on_died=pytest.fail,
+        on_leave=pytest.fail,
+    )
+    with monkeypatch.context() as patch:
+        if missing == "descriptors":
+            patch.setattr(socket, "socketpair", refuse)
+        else:
+            patch.setattr(sys, "executable", None)
+        with pytest.raises(WorkerDied, match="its worker process could not be launched: "):
+            async with asyncio.timeout(30):
+                await worker.start([])
     assert worker.exited.done() and worker._all_closed.is_set()
