@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import time
 from typing import Any
 
@@ -203,6 +204,34 @@ async def test_a_topic_that_is_made_again_begins_at_its_oldest_message(
         await take(daemon, name, name, {(0, offset) for offset in range(count)})
         await drain(daemon, name, name)  # what came before the new topic was noticed comes twice
         await eventually(lambda: committed(kafka, name, name), lambda offset: offset == count)
+
+
+async def test_a_topic_that_is_made_again_is_noticed_while_another_of_its_group_is_busy(
+    kafka: Cluster, name: str
+) -> None:
+    """Its new log ends where the group is: nothing comes of it, and so no commit of its own shows what has happened."""
+    busy = kafka.create_topic(f"{name}-busy")
+    kafka.create_topic(name)
+    await asyncio.to_thread(write, kafka, name, 10)
+    async with serving(make_config(kafka.bootstrap(), long_polling_timeout=1.0)) as daemon:
+
+        async def acknowledge() -> None:
+            for count in itertools.count(1):
+                await daemon.produce(busy, b"")
+                await consume(daemon, busy, name)
+                await eventually(lambda: committed(kafka, name, busy), lambda offset, at=count: offset == at)
+
+        wanted = {(0, offset) for offset in range(10)}
+        await take(daemon, name, name, wanted)
+        await eventually(lambda: committed(kafka, name, name), lambda offset: offset == 10)
+        acknowledging = asyncio.create_task(acknowledge())
+        await eventually(lambda: committed(kafka, name, busy), lambda offset: offset > 0)
+        await asyncio.to_thread(make_again, kafka, name)
+        await asyncio.to_thread(write, kafka, name, 10)
+        try:
+            await take(daemon, name, name, wanted)
+        finally:
+            acknowledging.cancel()
 
 
 async def test_a_stop_commits_no_position_of_the_old_topic_and_the_restart_begins_at_the_oldest(

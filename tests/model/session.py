@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pixy.kafka.consumer import Commit
@@ -219,16 +219,16 @@ class ModelSession:
     def _ids(self) -> dict[TopicPartition, int]:
         return {partition: each.topic_id for partition, each in self._fetching.items()}
 
-    def _checked(self, commits: Iterable[Commit], ids: Mapping[TopicPartition, int]) -> list[Commit]:
-        """Begin anew where the topic is another one, and commit the beginning of its log."""
-        gone = self._recreated(ids)
-        made = []
-        for each in commits:
-            partition = (each.topic, each.partition)
-            if partition in gone:
-                self._command(lambda at=partition: self._begin_anew({at: ids[at]}))  # type: ignore[misc]
-            made.append(Commit(*partition, 0, "") if partition in gone else each)
-        return made
+    def _checked(self, commits: Sequence[Commit], ids: Mapping[TopicPartition, int]) -> list[Commit]:
+        """Begin anew where a topic of the commits is another one, and commit the beginning of its log."""
+        asked = {each.topic for each in commits}
+        gone = self._recreated({at: was for at, was in ids.items() if at[0] in asked})
+        if gone:
+            self._command(lambda: self._begin_anew(gone))
+        return [
+            Commit(each.topic, each.partition, 0, "") if (each.topic, each.partition) in gone else each
+            for each in commits
+        ]
 
     # -- the thread -------------------------------------------------------------------------------
 

@@ -34,7 +34,7 @@ logger = logging.getLogger("pixy.membership")
 _EPOCHS = itertools.count(1)
 """Of all sessions of the process: a message from an earlier session cannot pass for one of the present session."""
 _COMPARE_IDS = 5.0
-"""Seconds after which the ids of the topics are compared, if no commit has done so."""
+"""Seconds after which the ids of the topics are compared, if no commit has done so for all of them."""
 
 Batches = Mapping[TopicPartition, tuple[int, list[Any]]]
 
@@ -232,7 +232,8 @@ class SessionPartitions:
     def check(self, batch: tuple[Commit, ...], patience: float = 0.0) -> Check | None:
         """Return the ``check`` of :meth:`~pixy.kafka.consumer.ConsumerClient.commit` for a batch.
 
-        It asks for the ids of the topics, and replaces positions of topics that were deleted and made again.
+        It asks for the ids of the topics, and replaces positions of topics that were deleted and made again. All
+        fetched partitions of these topics begin anew then: the others may get no message, and so no commit, of their own.
 
         Args:
             batch: what is to be committed.
@@ -241,17 +242,19 @@ class SessionPartitions:
         Returns:
             None if no topic has an id.
         """
+        asked = {each.topic for each in batch if (each.topic, each.partition) in self._fetching}
         known = {
-            partition: self._fetching[partition].topic_id
-            for each in batch
-            if (partition := (each.topic, each.partition)) in self._fetching
+            partition: each.topic_id for partition, each in self._fetching.items() if partition[0] in asked
         }
         if all(each == NULL_UUID for each in known.values()):
             return None  # brokers before Kafka 2.8 have no ids
-        self._compare_at = time.monotonic() + _COMPARE_IDS
+        if len(known) == len(
+            self._fetching
+        ):  # else the other topics would not be compared while these are busy
+            self._compare_at = time.monotonic() + _COMPARE_IDS
 
         def check(offsets: GroupOffsets, commits: tuple[Commit, ...]) -> tuple[Commit, ...]:
-            topics = offsets.topics({topic for topic, _ in known}, patience=patience)
+            topics = offsets.topics(asked, patience=patience)
             changed = recreated(known, topics.ids)
             if changed:
                 self._command(lambda: self._begin_anew(changed))

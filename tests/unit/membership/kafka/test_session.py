@@ -30,6 +30,7 @@ from pixy.membership.kafka import (
     fetching_session as session_module,
     left_behind,
     member_thread,
+    session_partitions,
     unheard as unheard_module,
 )
 from pixy.membership.kafka.session import KafkaSession
@@ -352,11 +353,47 @@ async def test_positions_of_a_topic_that_is_gone_are_not_committed(monkeypatch: 
         ({TOPIC: ID}, batch),
         ({TOPIC: NULL_UUID}, batch),
         ({}, batch),  # deleted: the coordinator refuses the commit
-        ({TOPIC: OTHER_ID}, (Commit(TOPIC, 0, 0, ""), batch[1])),
+        ({TOPIC: OTHER_ID}, (Commit(TOPIC, 0, 0, ""), Commit(TOPIC, 1, 0, ""))),
     ):
         offsets: Any = SimpleNamespace(topics=lambda *_, ids=ids, **__: SimpleNamespace(ids=ids))
         assert check(offsets, batch) == expected, ids
-    assert await case.event(Lost) == Lost((FULL,))
+    assert await case.event(Lost) == Lost((FULL, OTHER)), "though one alone was to be committed"
+    await case.session.close((), 10)
+
+
+async def test_commits_of_a_busy_topic_do_not_keep_another_from_being_compared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """If it was made again, nothing comes of it perhaps, and then no commit of its own shows that."""
+    case = Case(monkeypatch)
+    clock = [1000.0]
+    monkeypatch.setattr(
+        "pixy.membership.kafka.session_partitions.time", SimpleNamespace(monotonic=lambda: clock[0])
+    )
+    elsewhere = ("elsewhere", 0)
+    case.session.subscribe({TOPIC: 2, "elsewhere": 1})
+    case.step("assign", FULL, OTHER, elsewhere)
+    assert len((await case.event(Assigned)).partitions) == 3
+    partitions = case.session._partitions
+    case.lookups.ids = {TOPIC: ID, "elsewhere": OTHER_ID}
+    partitions._compare_at = clock[0] + session_partitions._COMPARE_IDS
+    until = clock[0] + session_partitions._COMPARE_IDS
+    while clock[0] < until:
+        clock[0] += 0.5
+        assert partitions.check((Commit(TOPIC, 0, 5, ""), Commit(TOPIC, 1, 5, ""))) is not None
+    assert await case.event(Lost) == Lost((elsewhere,))
+    await case.session.close((), 10)
+
+
+async def test_commits_of_all_topics_take_the_place_of_the_comparison(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    case = Case(monkeypatch)
+    await case.join()
+    partitions = case.session._partitions
+    partitions._compare_at = later = time.monotonic() + 3600
+    assert partitions.check((Commit(TOPIC, 0, 5, ""),)) is not None
+    assert partitions._compare_at < later, "from this commit on"
     await case.session.close((), 10)
 
 
