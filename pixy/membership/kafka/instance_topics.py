@@ -31,7 +31,7 @@ logger = logging.getLogger("pixy.membership")
 _COMPARE_IDS = 5.0
 _PATIENCE = 10.0
 
-Ids = Mapping[TopicPartition, uuid.UUID]
+Ids = Mapping[TopicPartition, uuid.UUID | None]
 
 
 class InstanceTopics:
@@ -55,8 +55,8 @@ class InstanceTopics:
         self._lookups = lookups
         self._command = command
         self._begin_anew = begin_anew
-        self._ids: dict[TopicPartition, uuid.UUID] = {}
-        """Of assigned partitions; one whose topic did not exist yet is left out."""
+        self._ids: dict[TopicPartition, uuid.UUID | None] = {}
+        """Of assigned partitions; None while the coordinator does not know the topic, which need not exist yet."""
         self._first: dict[str, uuid.UUID] = {}
         """The id that each topic had when a partition of it was first assigned."""
         self._next: dict[TopicPartition, int] = {}
@@ -81,8 +81,8 @@ class InstanceTopics:
             return set()
         ids = self._client.topic_ids({topic for topic, _ in partitions}, _PATIENCE)
         for partition in partitions:
-            if (topic := partition[0]) in ids:
-                self._ids.setdefault(partition, ids[topic])
+            if self._ids.get(partition) is None:
+                self._ids[partition] = ids.get(partition[0])
         self._compare_at = time.monotonic() + _COMPARE_IDS
         others = {
             partition
@@ -184,7 +184,7 @@ class InstanceTopics:
         def check(offsets: GroupOffsets, commits: tuple[Commit, ...]) -> tuple[Commit, ...]:
             topics = offsets.topics({topic for topic, _ in known}, patience=_PATIENCE)
             self._told(known, topics)
-            return begin_anew(commits, recreated(known, topics.ids))
+            return begin_anew(commits, recreated(_of_known(known), topics.ids))
 
         return check
 
@@ -192,11 +192,18 @@ class InstanceTopics:
         def compared() -> None:
             self._compared(known, topics.ids)
 
-        if recreated(known, topics.ids):
+        new = any(was is None and topic in topics.ids for (topic, _), was in known.items())
+        if new or recreated(_of_known(known), topics.ids):
             self._command(compared)
 
     def _compared(self, known: Ids, ids: Mapping[str, uuid.UUID]) -> set[TopicPartition]:
-        changed = {each for each, was in recreated(known, ids).items() if self._ids.get(each) == was}
+        for partition in known:
+            if partition in self._ids and self._ids[partition] is None and (topic := partition[0]) in ids:
+                self._ids[partition] = ids[topic]
+                self._first.setdefault(topic, ids[topic])
+        changed = {
+            each for each, was in recreated(_of_known(known), ids).items() if self._ids.get(each) == was
+        }
         for partition in changed:
             self._ids[partition] = ids[partition[0]]
             self._next.pop(partition, None)
@@ -204,6 +211,10 @@ class InstanceTopics:
             self._made_again.update(topic for topic, _ in changed)
             self._begin_anew(changed)
         return changed
+
+
+def _of_known(ids: Ids) -> dict[TopicPartition, uuid.UUID]:
+    return {partition: found for partition, found in ids.items() if found is not None}
 
 
 __all__ = ["InstanceTopics"]

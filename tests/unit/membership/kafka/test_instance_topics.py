@@ -141,3 +141,47 @@ def test_a_kept_partition_is_compared_with_the_topic_that_it_began_in() -> None:
     case.topics._compare_at = 0.0
     case.topics.compare()
     assert case.anew == [{PARTITION}]
+
+
+def compare(case: Case) -> None:
+    case.topics._compare_at = 0.0
+    case.topics.compare()
+
+
+def test_a_topic_that_is_made_after_its_partition_was_chosen_is_known_once_it_was_described() -> None:
+    case = Case()
+    case.ids = {}
+    case.topics.added([PARTITION])
+    compare(case)
+    assert case.described == 1 and not case.anew
+    case.ids = {TOPIC: ONE}
+    compare(case)
+    assert not case.anew, "it is the topic that the reader waits for"
+    case.ids = {TOPIC: OTHER}
+    compare(case)
+    assert case.anew == [{PARTITION}]
+    case.topics.forget([PARTITION])
+    assert case.topics.added([PARTITION]) == {PARTITION}, "it was made again since it was first read"
+
+
+def test_a_commit_learns_the_id_of_a_topic_that_is_new() -> None:
+    case = Case()
+    case.ids = {}
+    case.topics.added([PARTITION])
+    case.ids = {TOPIC: ONE}
+    mine = Commit(TOPIC, 0, 5, "")
+    assert case.commits(mine) == (mine,)
+    case.ids = {TOPIC: OTHER}
+    assert case.commits(mine) == (Commit(TOPIC, 0, 0, ""),)
+    assert case.anew == [{PARTITION}]
+
+
+def test_a_new_topic_without_an_id_is_described_no_more() -> None:
+    """Before Kafka 2.8."""
+    case = Case()
+    case.ids = {}
+    case.topics.added([PARTITION])
+    case.ids = {TOPIC: NULL_UUID}
+    compare(case)
+    compare(case)
+    assert case.described == 1
