@@ -38,7 +38,7 @@ class PatternMatched:
         subscription: to the pattern.
         topics: sorted.
         error: why they could not be found.
-        before: the subscription to go back to; None if the one to the pattern stands.
+        before: the subscription that it replaces; None if the one to the pattern stands.
         reply: to the request, if it still waits.
     """
 
@@ -63,20 +63,22 @@ class Unsubscribed:
 @dataclass(slots=True)
 class _Subscribe(Operation):
     what = "subscribe"
-    context: Context
-    reads: Reads
+    assignment: Assignment
     topics: tuple[str, ...]
-    before: Subscription | None
-    """To be restored after a failure; None: a restart repeats its subscription."""
+    wanted: Subscription | None
+    """To be given up after a failure; None: it stands, whatever becomes of this command."""
     added: tuple[str, ...] = ()
 
     def send(self, session: InstanceSession, token: int) -> None:
         session.subscribe(token, self.topics, self.added)
 
+    def succeed(self, _value: Any) -> None:
+        if self.wanted is not None:
+            self.assignment.took_effect(self.wanted)
+
     def fail(self, error: PixyError) -> None:
-        if self.before is not None:
-            self.context.state.subscription = self.before
-            self.reads.fail_all(error)
+        if self.wanted is not None and self.assignment.give_up(self.wanted):
+            self.assignment.fail_reads(error)
 
 
 @dataclass(slots=True)
@@ -85,16 +87,17 @@ class _Assign(Operation):
     assignment: Assignment
     partitions: tuple[TopicPartition, ...]
     keep: Mapping[TopicPartition, int]
-    before: Subscription
+    wanted: Subscription
 
     def send(self, session: InstanceSession, token: int) -> None:
         session.assign(token, self.partitions, self.keep)
 
     def succeed(self, value: Mapping[TopicPartition, int]) -> None:
+        self.assignment.took_effect(self.wanted)
         self.assignment.replace(value)
 
     def fail(self, error: PixyError) -> None:
-        self.assignment.restore(self.before)
+        self.assignment.give_up(self.wanted)
 
 
 def _allowed(subscription: Subscription, topics: tuple[str, ...]) -> tuple[str, ...]:
@@ -111,18 +114,20 @@ class Assignment:
         self._offsets = offsets
         self._checking = ""
         """The topic of a v1 read whose existence is being checked."""
+        self._in_effect = Subscription()
+        """The last one that the session has carried out. Later changes may be under way."""
         self._matched: tuple[str, ...] | None = None
         """The topics that match the pattern; None before the first look."""
 
     def resume(self) -> None:
         """After a restart: consume the same topics or partitions, from the reader's positions on."""
-        subscription = self._context.state.subscription
+        self._in_effect = subscription = self._context.state.subscription
         if subscription.partitions:
             self._start_assigned(subscription, {}, None)
         elif subscription.pattern:
             self._find_topics(subscription, None, None)
         elif subscription:
-            self._operations.begin(_Subscribe(self._context, self._reads, subscription.topics, None))
+            self._operations.begin(_Subscribe(self, subscription.topics, None))
 
     # -- subscriptions ----------------------------------------------------------------------------
 
@@ -200,7 +205,7 @@ class Assignment:
                 error = refused
         if error is not None:
             if found.before is not None:
-                state.subscription = found.before
+                self.give_up(found.subscription)
             if reply is not None:
                 reply.try_fail(error)
             return
@@ -212,9 +217,8 @@ class Assignment:
         added = () if before is None else tuple(set(found.topics) - set(before))
         if found.before is not None and set(found.topics) - set(found.before.topics):
             self._reads.assigned = False
-        self._operations.begin(
-            _Subscribe(self._context, self._reads, found.topics, found.before, added), reply
-        )
+        wanted = None if found.before is None else found.subscription
+        self._operations.begin(_Subscribe(self, found.topics, wanted, added), reply)
         if not found.topics:
             self._reads.start_clocks()  # such a topic may never exist, so the reads do not wait for an assignment
         self._reads.look_again()
@@ -225,7 +229,7 @@ class Assignment:
         before, state.subscription = state.subscription, wanted
         if set(wanted.topics) - set(before.topics):
             reads.assigned = False
-        self._operations.begin(_Subscribe(self._context, reads, wanted.topics, before), reply)
+        self._operations.begin(_Subscribe(self, wanted.topics, wanted), reply)
         reads.look_again()
         reads.serve()
 
@@ -235,7 +239,7 @@ class Assignment:
         self._checking = ""
         context.positions.confirm()
         context.positions.forget_earlier()
-        context.state.subscription = Subscription()
+        context.state.subscription = self._in_effect = Subscription()
         reads.fail_all(IllegalState("the subscription was deleted"))
         if context.session is None:
             return
@@ -268,10 +272,9 @@ class Assignment:
     def _start_assigned(
         self, wanted: Subscription, keep: Mapping[TopicPartition, int], reply: Future[Any] | None
     ) -> None:
-        state = self._context.state
-        before, state.subscription = state.subscription, wanted
+        self._context.state.subscription = wanted
         kept = {partition: keep[partition] for partition in wanted.partitions if partition in keep}
-        self._operations.begin(_Assign(self, wanted.partitions, kept, before), reply)
+        self._operations.begin(_Assign(self, wanted.partitions, kept, wanted), reply)
         self._reads.look_again()
 
     def replace(self, starts: Mapping[TopicPartition, int]) -> None:
@@ -282,9 +285,23 @@ class Assignment:
         self._context.positions.drop(partition for partition in before if partition not in starts)
         self.assigned(Assigned(starts))
 
-    def restore(self, before: Subscription) -> None:
-        """Go back to an earlier subscription after a failed change."""
-        self._context.state.subscription = before
+    # -- the outcome of a change ------------------------------------------------------------------
+
+    def took_effect(self, wanted: Subscription) -> None:
+        """The session has carried a change out."""
+        self._in_effect = wanted
+
+    def give_up(self, wanted: Subscription) -> bool:
+        """Go back to the subscription in effect after a failed change, unless a later one has replaced it. Returns whether."""
+        state = self._context.state
+        if state.subscription is not wanted:
+            return False
+        state.subscription = self._in_effect
+        return True
+
+    def fail_reads(self, error: PixyError) -> None:
+        """Answer every waiting read with the error of a change."""
+        self._reads.fail_all(error)
 
     # -- the group's events -----------------------------------------------------------------------
 

@@ -38,6 +38,8 @@ class Kafka:
         self.join_takes = 0.05
         self.commit_takes = 0.01
         self.commit_fails: list[KafkaError] = []
+        self.change_fails: list[KafkaError | None] = []
+        """What the next subscriptions and assignments of sessions end with; None: they succeed."""
         self.sessions: list[Session] = []
         self.topics = [TOPIC]
         self.lookups_fail: list[KafkaError] = []
@@ -92,9 +94,13 @@ class Session:
 
     def subscribe(self, token: int, topics: tuple[str, ...], added: tuple[str, ...] = ()) -> None:
         self.kafka.subscribed.append((topics, added))
-        self._later(0.001, lambda: self.post(Done(token, None, None)))
-        if topics and not self.next:
+        error = self._change_fails()
+        self._later(0.001, lambda: self.post(Done(token, None, error)))
+        if error is None and topics and not self.next:
             self._later(self.kafka.join_takes, lambda: self.join(range(self.kafka.partitions)))
+
+    def _change_fails(self) -> KafkaError | None:
+        return self.kafka.change_fails.pop(0) if self.kafka.change_fails else None
 
     def join(self, numbers: Iterable[int]) -> None:
         starts = {}
@@ -112,7 +118,12 @@ class Session:
     def assign(
         self, token: int, partitions: tuple[TopicPartition, ...], keep: Mapping[TopicPartition, int]
     ) -> None:
+        error = self._change_fails()
+
         def act() -> None:
+            if error is not None:
+                self.post(Done(token, None, error))
+                return
             self.next = {each: keep.get(each, self.kafka.committed.get(each, 0)) for each in partitions}
             self.post(Done(token, dict(self.next), None))
             self.look()
