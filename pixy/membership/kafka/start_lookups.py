@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from pixy.errors import PixyError
+from pixy.errors import PixyError, Unavailable
 from pixy.kafka.brokers import Brokers
 from pixy.kafka.errors import translate
 from pixy.kafka.group_members import GroupMembers
@@ -136,11 +136,8 @@ class StartLookups:
             answer = self._ask(names)
             return answer if self._offsets.coordinator == coordinator else None
 
-        try:
-            self._start(lambda: SHARED.ask(key, ask), self._not_described)
-        except BaseException:  # there is no room for another thread
+        if not self._start(lambda: SHARED.ask(key, ask), self._not_described):
             SHARED.nobody_asks(key)
-            raise
 
     def _ask(self, names: Iterable[str]) -> Topics:
         with self._coordinator:
@@ -212,7 +209,9 @@ class StartLookups:
 
     # -- in the thread ----------------------------------------------------------------------------
 
-    def _start(self, job: Callable[[], None], failed: Callable[[PixyError], None]) -> None:
+    def _start(self, job: Callable[[], None], failed: Callable[[PixyError], None]) -> bool:
+        """Run a job in a thread. Returns whether it runs: at a limit of threads it fails, and a later one may find room."""
+
         def run() -> None:
             try:
                 job()
@@ -226,8 +225,13 @@ class StartLookups:
                     self._offsets.close()
 
         thread = threading.Thread(target=run, name="kafka-starts", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            failed(Unavailable(f"cannot look up now: {error}"))
+            return False
         self._threads.append(thread)
-        thread.start()
+        return True
 
     def _find(
         self, partitions: Mapping[TopicPartition, FirstAttempt], found: Callable[[Outcomes], None]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pixy.errors import KafkaError
+from pixy.errors import KafkaError, Unavailable
 from pixy.kafka.group_offsets import Committed
 from pixy.kafka.partition_logs import FirstAttempt, Log
 from pixy.kafka.shared_topics import SharedTopics
@@ -117,19 +117,37 @@ def test_a_topic_that_is_made_again_during_a_lookup_is_known_by_its_old_id(
     assert order[:2] == ["ids", "offsets"]
 
 
+def refuse(_thread: threading.Thread) -> None:
+    """Replaces ``Thread.start`` at a limit of threads."""
+    raise RuntimeError("can't start new thread")
+
+
+def test_a_lookup_whose_thread_cannot_be_started_fails_for_all_its_partitions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The session looks them up again, as after any failure. It would end with an error of its own thread's."""
+    case = Case(monkeypatch)
+    with monkeypatch.context() as full:
+        full.setattr(threading.Thread, "start", refuse)
+        assert case.begin(("t", 0), ("t", 1)).is_set()
+        case.lookups.logs([("t", 0)], lambda _found: pytest.fail("there is no thread to look up in"))
+        case.lookups.behind("me", lambda _found: pytest.fail("there is no thread to ask in"))
+        case.lookups.describe(["t"], lambda _found: pytest.fail("there is no thread to ask in"))
+        assert case.lookups.running == 0
+    outcomes = list(case.outcomes.values())
+    assert [type(each) for each in outcomes] == [Unavailable] * 2
+    assert str(outcomes[0]) == "cannot look up now: can't start new thread"
+    assert set(case.look_up(("t", 0)).values()) == {Found(LOG, Committed(None, ""), False), outcomes[1]}
+
+
 def test_a_thread_that_cannot_be_started_keeps_nobody_from_asking(monkeypatch: pytest.MonkeyPatch) -> None:
     case = Case(monkeypatch)
     monkeypatch.setattr(module, "SHARED", SharedTopics())
     case.coordinator.coordinator = "broker"
     answers: list[Any] = []
-
-    def refuse(_self: object) -> None:
-        raise RuntimeError("can't start new thread")
-
     with monkeypatch.context() as full:
         full.setattr(threading.Thread, "start", refuse)
-        with pytest.raises(RuntimeError):
-            case.lookups.describe(["t"], answers.append)
+        case.lookups.describe(["t"], answers.append)
     case.lookups.describe(["t"], answers.append)
     deadline = time.monotonic() + LONG
     while not answers and time.monotonic() < deadline:
