@@ -79,29 +79,28 @@ class InstanceConsumer(ConsumerClient):
         except KafkaException as error:
             raise translate(error) from error
 
-    def seek_all(self, offsets: Mapping[TopicPartition, int], timeout: float) -> None:
-        """Continue at other offsets.
+    def seek_until(self, deadline: float, partition: TopicPartition, offset: int) -> None:
+        """Continue at another offset.
 
         librdkafka refuses to seek in a partition before it has begun to fetch it, so a seek right
         after an assignment is repeated until it succeeds.
 
         Args:
-            offsets: the next offset to fetch, by assigned partition.
-            timeout: seconds for all partitions together.
+            deadline: when to give up, in seconds of ``time.monotonic``.
+            partition: an assigned one.
+            offset: the next one to fetch.
 
         Raises:
-            PixyError: a seek failed.
+            PixyError: the seek failed.
         """
-        deadline = time.monotonic() + timeout
-        for partition, offset in offsets.items():
-            while True:
-                try:
-                    self.seek(partition, offset)
-                    break
-                except KafkaException as error:
-                    if error.args[0].code() != _NOT_FETCHING_YET or time.monotonic() > deadline:
-                        raise translate(error) from error
-                    time.sleep(_RETRY)
+        while True:
+            try:
+                self.seek(partition, offset)
+                return
+            except KafkaException as error:
+                if error.args[0].code() != _NOT_FETCHING_YET or time.monotonic() > deadline:
+                    raise translate(error) from error
+                time.sleep(_RETRY)
 
     def layout(self, topics: Collection[str]) -> Layout:
         """Look up topics.

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from pixy.errors import PixyError
+from pixy.errors import IllegalState, PixyError
 from pixy.kafka.consumer import Commit
 from pixy.membership import Lost, Revoked, SessionFailed
 from pixy.wire.types import TopicPartition
@@ -88,7 +88,14 @@ __all__ = [
     "Refused",
     "Revoked",
     "SessionFailed",
+    "not_assigned",
 ]
+
+
+def not_assigned(partition: TopicPartition) -> IllegalState:
+    """The error of a seek in a partition that the instance does not have."""
+    return IllegalState(f"No current assignment for partition {partition[0]}-{partition[1]}")
+
 
 InstanceEvent = Assigned | Revoked | Lost | Fetched | Refused | Done | SessionFailed
 
@@ -118,7 +125,9 @@ class InstanceSession(Protocol):
         """
 
     def seek(self, token: int, offsets: Mapping[TopicPartition, int]) -> None:
-        """Continue at these offsets.
+        """Continue at these offsets: in all of the partitions, or, with an error, in none.
+
+        If it fails halfway, the session ends, and the next one continues at the reader's positions.
 
         Args:
             token: returned in :class:`Done`.

@@ -13,9 +13,9 @@ from pixy.engine.instances.messages import CommitOffsets, GetCommitted, Progress
 from pixy.engine.instances.operations import Operation, Operations
 from pixy.engine.instances.positions import Positions
 from pixy.engine.instances.reads import Reads
-from pixy.errors import IllegalState, PixyError, UnknownInstance
+from pixy.errors import PixyError, UnknownInstance
 from pixy.kafka.consumer import Commit
-from pixy.membership.instances import InstanceSession
+from pixy.membership.instances import InstanceSession, not_assigned
 from pixy.wire.types import TopicPartition
 
 logger = logging.getLogger("pixy.engine")
@@ -198,7 +198,7 @@ class Offsets:
     def seek(self, request: SeekTo) -> None:
         """See :class:`SeekTo`. Raises IllegalState."""
         if not self._context.state.subscription:
-            raise _not_assigned(next(iter((*request.offsets, *request.times))))
+            raise not_assigned(next(iter((*request.offsets, *request.times))))
         reply = self._context.take_reply()
         if self._reads.assigned:
             self._look_up(request, reply)
@@ -240,9 +240,5 @@ class Offsets:
     def _fail_unassigned(self, partitions: Iterable[TopicPartition], reply: Future[Any]) -> bool:
         missing = [partition for partition in partitions if partition not in self._context.positions]
         if missing:
-            reply.try_fail(_not_assigned(missing[0]))
+            reply.try_fail(not_assigned(missing[0]))
         return bool(missing)
-
-
-def _not_assigned(partition: TopicPartition) -> IllegalState:
-    return IllegalState(f"No current assignment for partition {partition[0]}-{partition[1]}")

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 from pixy.config.model import Proxy
@@ -30,6 +31,7 @@ from pixy.membership.instances import (
     Refused,
     Revoked,
     SessionFailed,
+    not_assigned,
 )
 from pixy.membership.kafka.first_records import FirstRecords
 from pixy.membership.kafka.instance_partitions import InstancePartitions
@@ -340,13 +342,28 @@ class KafkaInstance(MemberThread[InstanceEvent]):
         return starts
 
     def _seek(self, offsets: dict[TopicPartition, int]) -> None:
-        self._client.seek_all(offsets, _QUERY_TIMEOUT)
+        self._seek_all_or_none(offsets)
         if (late := self._late.drop(offsets)) and not self._paused:
             self._client.resume(late)
         self._topics.moved(offsets)
         self._topics.started(offsets)
         self._first_records.expect(offsets)
         self._ahead = [message for message in self._ahead if partition_of(message) not in offsets]
+
+    def _seek_all_or_none(self, offsets: Mapping[TopicPartition, int]) -> None:
+        if gone := [each for each in offsets if each not in self._assigned.keys]:
+            raise not_assigned(gone[0])  # a revocation of it is on its way to the loop
+        deadline = time.monotonic() + _QUERY_TIMEOUT
+        for number, (partition, offset) in enumerate(offsets.items()):
+            try:
+                self._client.seek_until(deadline, partition, offset)
+            except PixyError as error:
+                if number:  # the reader would skip what lies between, without a notice
+                    self._run_soon(partial(self._give_up, error))
+                raise
+
+    def _give_up(self, error: PixyError) -> None:
+        raise error
 
     def _commit(self, commits: tuple[Commit, ...]) -> tuple[Commit, ...]:
         self._client.commit(commits, wait=True, check=self._topics.check(commits))

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import queue
 from collections.abc import Callable, Iterable, Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from pixy.errors import KafkaError
 from pixy.kafka.consumer import Commit, Committed
 from pixy.kafka.partition_logs import Log
 from pixy.membership.instances import Assigned, Done, Revoked
@@ -39,6 +41,8 @@ class Client:
         self.in_poll: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         """What happens inside the next polls."""
         self.commits: list[tuple[Commit, ...]] = []
+        self.seeks: list[tuple[TopicPartition, int]] = []
+        self.seek_fails: dict[TopicPartition, KafkaError] = {}
         self.busy = False
         """Whether every poll brings a record of the second partition."""
         self._offset = 0
@@ -62,6 +66,11 @@ class Client:
 
     def commit(self, commits: tuple[Commit, ...], **_options: object) -> None:
         self.commits.append(commits)
+
+    def seek_until(self, _deadline: float, partition: TopicPartition, offset: int) -> None:
+        if partition in self.seek_fails:
+            raise self.seek_fails[partition]
+        self.seeks.append((partition, offset))
 
     def topic_ids(self, *_: object) -> dict[str, Any]:
         return {}
@@ -87,6 +96,9 @@ class Lookups:
         _attempts: object = None,
     ) -> None:
         found(dict.fromkeys(partitions, Log(NULL_UUID, 0, 100, 100)))
+
+    def describe(self, _topics: Iterable[str], found: Callable[[Any], None]) -> None:
+        found(SimpleNamespace(ids={}))
 
     def close(self) -> None:
         pass
