@@ -390,6 +390,7 @@ class GroupConsumer(Actor):
         if self._leaving:
             return
         self._leaving = True
+        self.cancel_timer("rejoin")
         self._cluster.notify(GroupLeaving(self._group), urgent=True)
         self._subscriptions.closed = True
         why = error or ActorDeadError(f"{self.path} is leaving")

@@ -45,6 +45,9 @@ class Session:
         self.credited = 0
         self.seeks: list[tuple[TopicPartition, int, int]] = []
         self.closed: list[Commit] | None = None
+        self.close_takes = 0.0
+        self.returned = 0
+        """How many calls of ``close`` have returned."""
 
     def subscribe(self, topics: Mapping[str, int]) -> None:
         self.topics = dict(topics)
@@ -68,6 +71,8 @@ class Session:
     async def close(self, commits: Iterable[Commit], timeout: float) -> None:
         if self.closed is None:
             self.closed = list(commits)
+        await asyncio.sleep(min(self.close_takes, timeout))
+        self.returned += 1
 
     # -- the test's side --------------------------------------------------------------------------
 
@@ -408,6 +413,21 @@ def test_a_group_whose_session_fails_while_it_leaves_ends_all_the_same() -> None
         await leaving
         assert sim.loop.time() - begun < 6
         assert len(stage.sessions) == 1 and offsets(stage.session.closed) == {0: 1}
+
+    run(scenario)
+
+
+def test_a_group_that_leaves_does_not_join_again_meanwhile() -> None:
+    """The thread of its failed session hangs while the brokers are away: each call of close takes its whole timeout."""
+
+    async def scenario(sim: Sim) -> None:
+        stage = Stage(sim)
+        await stage.joined(0)
+        stage.session.close_takes = 3600.0
+        stage.session.post(SessionFailed(REFUSED))
+        await stage.until(lambda: stage.session.returned)
+        await stage.ref.ask(Leave(), block=False)
+        assert len(stage.sessions) == 1, "another one would be a rebalance for the group's other members"
 
     run(scenario)
 
