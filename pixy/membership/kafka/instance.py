@@ -90,7 +90,9 @@ class KafkaInstance(MemberThread[InstanceEvent]):
         self._wanted = (0, 0, True)
         """The arguments of the last ``want``: most, max_bytes, wait."""
         self._ahead: list[Any] = []
-        """Messages that turned up while no read was waiting."""
+        """Messages that no read has got yet: found for one that waits, or while none was waiting."""
+        self._gone = False
+        """Whether partitions have gone since this was last set to False."""
         self._assigned = InstancePartitions()
         self._before_end = 0
         """A partition that was assigned later than this number is not the one whose last position is committed."""
@@ -229,33 +231,43 @@ class KafkaInstance(MemberThread[InstanceEvent]):
             self._resume_fetching()
         self._topics.compare()
         most, max_bytes, wait = self._wanted
-        found, self._ahead = self._ahead, []
+        found = self._ahead  # a partition that goes in one of these polls takes its messages out of it
         if not found and wait:
             first = self._wait()
             if first is None or not self._keep(first, found):
                 return
         if found and (gone := self._topics.gone_before(found[0])):
-            self._ahead = [message for message in found if partition_of(message) not in gone]
+            found[:] = [message for message in found if partition_of(message) not in gone]
             return
         if found and self._first_records:
             self._first_records.gather(found, self._client.poll, self._keep, lambda: self._commands)
-        size = sum(map(size_of, found))
-        while len(found) < most and size < max_bytes:
-            # As many as probably fit; the instance keeps any excess for the next read.
-            room = int((max_bytes - size) * len(found) / size) + 1 if size else _FIRST_CHUNK
-            batch = self._client.take(max(1, min(most - len(found), room, _CHUNK)))
-            if not batch:
-                break
-            for message in batch:
-                if self._keep(message, found):
-                    size += size_of(message)
-        self._wanted = (0, 0, True)
+        size = self._fill(found, most, max_bytes)
+        self._ahead, self._wanted = [], (0, 0, True)
         self._looked = self._polled = time.monotonic()
         if found:
             self._topics.returned(found[-1])
         self._post(Fetched(found, size))
         if found:
             self._topics.check_unheard(busy=True)
+
+    def _fill(self, found: list[Any], most: int, max_bytes: int) -> int:
+        """Add the messages that are ready to those of a read. Returns the bytes of all."""
+        size = sum(map(size_of, found))
+        while len(found) < most and size < max_bytes:
+            # As many as probably fit; the instance keeps any excess for the next read.
+            room = int((max_bytes - size) * len(found) / size) + 1 if size else _FIRST_CHUNK
+            self._gone = False
+            batch = self._client.take(max(1, min(most - len(found), room, _CHUNK)))
+            if self._gone:
+                held = self._assigned.keys
+                batch = [each for each in batch if each.error() is not None or partition_of(each) in held]
+                size = sum(map(size_of, found))
+            if not batch:
+                break
+            for message in batch:
+                if self._keep(message, found):
+                    size += size_of(message)
+        return size
 
     def _wait(self) -> Any:
         poll, interval = self._client.poll, _poll_interval
@@ -454,7 +466,8 @@ class KafkaInstance(MemberThread[InstanceEvent]):
         self._first_records.forget(dropped)
         self._starts.forget(dropped)
         self._late.drop(dropped)
-        self._ahead = [message for message in self._ahead if partition_of(message) not in dropped]
+        self._ahead[:] = [message for message in self._ahead if partition_of(message) not in dropped]
+        self._gone = True
 
 
 __all__ = ["KafkaInstance"]

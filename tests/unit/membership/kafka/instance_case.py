@@ -38,8 +38,10 @@ class Client:
 
     def __init__(self, _settings: object, *, assign: Any, revoke: Any, **_callbacks: object) -> None:
         self.assigned, self.revoked = assign, revoke
-        self.in_poll: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        """What happens inside the next polls."""
+        self.in_poll: queue.SimpleQueue[Callable[[], Message | None]] = queue.SimpleQueue()
+        """What happens inside the next polls, and what they return."""
+        self.in_take: queue.SimpleQueue[Callable[[], list[Message]]] = queue.SimpleQueue()
+        """What happens inside the next takes, and what they return."""
         self.commits: list[tuple[Commit, ...]] = []
         self.seeks: list[tuple[TopicPartition, int]] = []
         self.seek_fails: dict[TopicPartition, KafkaError] = {}
@@ -55,11 +57,13 @@ class Client:
                 return None
             self._offset += 1
             return Message(1, self._offset)
-        act()
-        return None
+        return act()
 
     def take(self, _most: int) -> list[Message]:
-        return []
+        try:
+            return self.in_take.get_nowait()()
+        except queue.Empty:
+            return []
 
     def committed(self, partitions: Iterable[Any], _timeout: float) -> dict[Any, Committed]:
         return {each: Committed(10, "") for each in partitions}

@@ -16,11 +16,11 @@ from confluent_kafka import Consumer
 
 from pixy.errors import Unavailable
 from pixy.membership.instances import Fetched, SessionFailed
-from pixy.membership.kafka import instance, left_behind, unheard
+from pixy.membership.kafka import first_records, instance, left_behind, unheard
 from pixy.membership.kafka.instance import KafkaInstance
 from pixy.membership.kafka.session import KafkaSession
 from tests.support import make_config
-from tests.unit.membership.kafka.instance_case import OTHER, PARTITION, Case
+from tests.unit.membership.kafka.instance_case import OTHER, PARTITION, Case, Message
 
 
 def opened(post: Any) -> KafkaInstance:
@@ -176,4 +176,69 @@ async def test_a_partition_that_is_not_fetched_ends_the_session_though_others_ar
             break
         case.session.want(1, 1000)
     assert "does not fetch t/0" in str(ended[0].error)
+    await case.session.close((), 10)
+
+
+async def reading(monkeypatch: pytest.MonkeyPatch) -> Case:
+    """A session with two partitions, of which a read of ten records waits. It gives back at once what is revoked."""
+    monkeypatch.setattr(first_records, "_SETTLING", 1000.0)
+    monkeypatch.setattr(first_records, "_GATHER", 1000.0)
+    case = await Case(monkeypatch).assigned(PARTITION, OTHER)
+    case.on_revoked = lambda revoked: case.session.release(revoked, ())
+    case.session.want(10, 1000)
+    case.session.committed(2, ())
+    await case.result(2)  # it has seen what is wanted now
+    return case
+
+
+async def fetched(case: Case) -> Fetched:
+    event: Fetched = await case.event(lambda event: isinstance(event, Fetched))
+    return event
+
+
+async def test_a_read_gets_no_record_of_a_partition_that_goes_while_the_others_are_gathered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The reader's position does not move with it, so that the next owner returns it too."""
+    case = await reading(monkeypatch)
+    theirs = Message(1, 7)
+    case.client.in_poll.put(lambda: Message(0, 5))
+    case.client.in_poll.put(lambda: case.client.revoked([PARTITION]))
+    case.client.in_poll.put(lambda: theirs)
+    assert await fetched(case) == Fetched([theirs], len(theirs))
+    await case.session.close((), 10)
+
+
+async def test_a_read_gets_no_record_of_a_partition_that_goes_while_more_are_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Neither one that was there before nor one that the same call returns."""
+    case = await reading(monkeypatch)
+    theirs = [Message(1, 7), Message(1, 8)]
+
+    def take() -> list[Message]:
+        case.client.revoked([PARTITION])
+        return [Message(0, 6), *theirs]
+
+    case.client.in_take.put(take)
+    case.client.in_poll.put(lambda: Message(0, 5))
+    case.client.in_poll.put(lambda: Message(1, 6))
+    event = await fetched(case)
+    assert [each.at for each in event.records] == [(1, 6), (1, 7), (1, 8)]
+    assert event.size == sum(map(len, event.records))
+    await case.session.close((), 10)
+
+
+async def test_a_read_of_a_partition_that_goes_is_answered_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With nothing: the instance asks again, for what it has then."""
+    case = await reading(monkeypatch)
+
+    def take() -> list[Message]:
+        case.client.revoked([PARTITION, OTHER])
+        return []
+
+    case.client.in_take.put(take)
+    case.client.in_poll.put(lambda: Message(0, 5))
+    case.client.in_poll.put(lambda: Message(1, 6))
+    assert await fetched(case) == Fetched([], 0)
     await case.session.close((), 10)
