@@ -119,10 +119,16 @@ async def _create_in_sandbox(kafka: KafkaAdmin, wanted: CreateTopic) -> None:
 
 
 def one_by_one(wanted: AlterTopic) -> list[AlterTopic]:
-    """Split a change into those that take one request each, so that one can be tried again without the other."""
-    # Partitions first: a refusal of theirs is the likelier one, and then nothing has been changed.
-    parts = [replace(wanted, values={}, defaults=()), replace(wanted, partitions=0)]
-    return [each for each in parts if each.partitions or each.values or each.defaults]
+    """Split a change into those that take one request each, so that one can be tried again without the other.
+
+    Partitions cannot be taken away again. So settings that come with them are checked first.
+    """
+    partitions, settings = replace(wanted, values={}, defaults=()), replace(wanted, partitions=0)
+    if not (settings.values or settings.defaults):
+        return [partitions] if wanted.partitions else []
+    if not wanted.partitions:
+        return [settings]
+    return [replace(settings, validate_only=True), partitions, settings]
 
 
 def _alter(to: TopicChanges, wanted: AlterTopic) -> None:

@@ -54,7 +54,7 @@ follows an error that every producer has until a person changes something."""
 _SOUND = 60.0
 """Seconds after which a fatal error is the first in a row again."""
 
-Probe = tuple[str, int, int | None]
+Probe = tuple[str, int, int | None, object]
 """See :meth:`pixy.kafka.gated_sender.GatedSender.landed`."""
 Busy = Sequence[tuple[str, int]]
 """Partitions of topics."""
@@ -104,13 +104,16 @@ class DeliveryThread:
         self.given_up = 0
         # Set on the loop for the thread to see; the first two in this order.
         self._give_up_at = math.inf
-        self._stopping = False
+        self._stopping = self._hurrying = False
+        self._refused = False
         self._replacing = False
         self._cause: LibraryError | None = None
         self._fatal_errors, self._fatal_at = 0, -math.inf
         self.producer = self._new()
         patience = settings.get("message.timeout.ms", 300_000) / 1000
-        self._returned = ReturnedMessages(self._produce, patience, gate_of, self.probes)
+        self._returned = ReturnedMessages(
+            self._produce, patience, gate_of, self.probes, idempotent=self._idempotent
+        )
         self.adopt = self._returned.adopt
         self._retired = RetiredProducers()
         self._thread = threading.Thread(target=self._run, name="kafka-producer", daemon=True)
@@ -121,9 +124,18 @@ class DeliveryThread:
 
     # -- on the loop ------------------------------------------------------------------------------
 
-    def replace(self) -> None:
-        """Continue with a new producer. Hand the old one nothing more."""
+    def replace(self, *, fatal: bool) -> None:
+        """Continue with a new producer. Hand the old one nothing more.
+
+        Args:
+            fatal: it has refused a message because of a fatal error, which the thread may not have heard of.
+        """
+        self._refused = fatal
         self._replacing = True
+
+    def hurry(self) -> None:
+        """Make no pause before a new producer any more: :meth:`stop` follows."""
+        self._hurrying = True
 
     def stop(self, until: float) -> None:
         """Serve what has been sent, then end.
@@ -132,7 +144,7 @@ class DeliveryThread:
             until: when to give up what has no result (``time.monotonic``).
         """
         self._give_up_at = until
-        self._stopping = True
+        self._hurrying = self._stopping = True
 
     def join(self, timeout: float) -> None:
         """Wait for the thread's end, ``timeout`` seconds at most after it has begun to give up. Blocking."""
@@ -214,8 +226,9 @@ class DeliveryThread:
 
     def _end(self) -> None:
         """Report an error for all messages that have no result."""
-        self.given_up = self._left()
-        if self.given_up:
+        left = self._left()
+        self.given_up = left + self._retired.lost
+        if left:
             until = time.monotonic() + _PURGE
             self._returned.give_up()
             self.producer.purge()
@@ -257,6 +270,7 @@ class DeliveryThread:
             self._hand_over()
         if self._returned:
             self._returned.send()
+            self._hand_over()
         if self._retired and not self._returned.held:
             self._poll_retired()
 
@@ -268,7 +282,7 @@ class DeliveryThread:
         self._hand_over()
 
     def _replace(self) -> None:
-        self._returned.hold()
+        self._returned.hold(fatal=self._refused)
         old = [self.producer]
         self._take_back(old[0])
         self._pause()
@@ -277,10 +291,11 @@ class DeliveryThread:
             return  # the client is closing, and what is held is given up
         self.producer = new
         self._cause = None
-        self._replacing = False
+        self._refused = self._replacing = False
         self._returned.release()
         self._retired.add(old)
         self._call(self._on_replaced, self._returned.busy())
+        self._hand_over()
 
     def _pause(self) -> None:
         """Wait, if fatal errors come in a row. Who waits for a message hears at once of an error that will not pass."""
@@ -296,14 +311,15 @@ class DeliveryThread:
             self._hand_over()
         self._fatal_errors += 1
         until = now + min(pause, _LONGEST_PAUSE)
-        while time.monotonic() < until and not self._stopping:
+        while time.monotonic() < until and not self._hurrying:
             time.sleep(min(_SLICE, pause))
         self._fatal_at = time.monotonic()
 
     def _take_back(self, old: Producer) -> None:
         until = time.monotonic() + _IN_FLIGHT
-        if self._cause is not None:
+        if self._refused or self._cause is not None:
             # librdkafka has purged its queue itself. What it has queued again since was before that: it comes in a later round.
+            # If the loop knew first, the error is in what is drained here.
             self._drain(old)
         self._returned.next_round()
         while len(old):
@@ -336,14 +352,14 @@ class DeliveryThread:
                 if not logged:
                     logger.error("no new producer, which is tried again every second: %s", translate(error))
                     logged = True
-            again = time.monotonic() + _MAKE_EVERY
+            again = time.monotonic() + (_SLICE if self._hurrying else _MAKE_EVERY)
             while time.monotonic() < again:
                 if time.monotonic() >= self._give_up_at:
                     return None
                 time.sleep(_SLICE)
 
-    def _produce(self, topic: str, item: Message, partition: int, report: Landed) -> None:
-        send_one(self.producer, topic, item, partition, report)
+    def _produce(self, topic: str, item: Message, partition: int, report: Landed) -> bool:
+        return send_one(self.producer, topic, item, partition, report)
 
     def _hand_over(self) -> None:
         self._returned.log()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException
 
-from pixy.kafka.partition_gates import TopicGates
+from pixy.kafka.partition_gates import Layout, TopicGates, gate_of
 from pixy.kafka.producer_messages import Bulk, Landed, Message
 from pixy.kafka.returned_messages import Produce
 
@@ -62,6 +63,8 @@ class GatedSender:
         self._timeout = timeout
         self._hashing = hashing
         self._loop = asyncio.get_running_loop()
+        self._layouts: dict[str, Layout] = {}
+        """Of the topics in use. Those that have gates change theirs, but not its partitions while messages wait for them."""
         self._topics: dict[str, TopicGates[Sending]] = {}
         self._held = self._held_bytes = 0
         self._nothing_held = asyncio.Event()
@@ -75,28 +78,61 @@ class GatedSender:
             partitions: those that have a leader, sorted.
         """
         if partitions and topic not in self._topics:
-            self._topics[topic] = TopicGates(partitions, hashing=self._hashing)
+            known = tuple(partitions)
+            layout = self._layouts.setdefault(topic, Layout(known, known))
+            self._topics[topic] = TopicGates(layout, hashing=self._hashing)
 
-    def shut_again(self, topics: Mapping[str, Sequence[int]], busy: Sequence[tuple[str, int]] = ()) -> None:
+    def found(self, topic: str, layout: Layout) -> None:
+        """Correct what is known of a topic, if it is in use.
+
+        Args:
+            topic: its name.
+            layout: as a look-up has found it.
+        """
+        if topic not in self._layouts or not layout.partitions:
+            return
+        gates = self._topics.get(topic)
+        if gates is None:
+            self._layouts[topic] = layout
+            return
+        gone = gates.found(layout)
+        self._layouts[topic] = gates.layout
+        for partition in gone:
+            self._release(topic, partition)
+
+    def shut_again(self, busy: Sequence[tuple[str, int]] = ()) -> None:
         """Close all gates: there is a new producer.
 
         Args:
-            topics: as the arguments of :meth:`shut`.
             busy: partitions to which a message is on its way already: as if it were a probe, :meth:`landed` gets its result.
         """
-        for topic, partitions in topics.items():
-            self.shut(topic, partitions)
-            gates = self._topics.get(topic)
-            if gates is not None and partitions:
-                taken = {partition for name, partition in busy if name == topic}
-                for partition in gates.shut(partitions, taken):
-                    self._release(topic, partition)
+        taken = defaultdict[str, set[int]](set)
+        for topic, partition in busy:
+            taken[topic].add(partition)
+        for topic, layout in self._layouts.items():
+            gates = self._topics.setdefault(topic, TopicGates(layout, hashing=self._hashing))
+            for partition in gates.shut(taken[topic]):
+                self._release(topic, partition)
 
     def forget(self, topic: str) -> None:
-        """Remove the gates of a topic, unless they hold messages."""
+        """Remove the gates of a topic, unless messages wait before them."""
         gates = self._topics.get(topic)
-        if gates is not None and not any(gates.held(partition) for partition in gates.probing()):
-            del self._topics[topic]
+        if gates is None or gates.idle():
+            self._topics.pop(topic, None)
+            self._layouts.pop(topic, None)
+
+    def gate_of(self, topic: str, key: bytes | None, partition: int) -> int | None:
+        """Return the gate before the messages that come after one; see :func:`pixy.kafka.partition_gates.gate_of`.
+
+        Called in the producer's thread.
+
+        Args:
+            topic: of the message.
+            key: of the message.
+            partition: where it went, or was to go; -1 if librdkafka chooses.
+        """
+        layout = self._layouts.get(topic)
+        return None if layout is None else gate_of(key, partition, layout.count, hashing=self._hashing)
 
     def choose(
         self, topic: str, batch: Sequence[Message], partitions: Sequence[int]
@@ -127,7 +163,7 @@ class GatedSender:
         """Send a message, or hold it.
 
         Args:
-            topic: of the message; it has gates.
+            topic: of the message.
             target: the partition where the message will go.
             sending: the message.
 
@@ -135,21 +171,25 @@ class GatedSender:
             BufferError: there is no room.
             KafkaException: librdkafka refused the message; also TypeError and ValueError.
         """
-        gates = self._topics[topic]
-        if target not in gates.closed:
+        gates = self._topics.get(topic)
+        if gates is None or target not in gates.closed:
             self._produce(topic, sending.item, sending.partition, sending.report)
         elif gates.admit(target):
             try:
-                self._probe(topic, target, sending)
+                moved = self._probe(topic, target, sending)
             except BaseException:
                 gates.withdraw(target)
                 raise
+            if moved:
+                gates.drop(target)
+                self._release(topic, target)
         else:
             self._hold(topic, target, sending)
 
-    def _probe(self, topic: str, target: int, sending: Sending) -> None:
-        report = partial(self._landed, topic, target, sending.report)
-        self._produce(topic, sending.item, sending.partition, report)
+    def _probe(self, topic: str, target: int, sending: Sending) -> bool:
+        """Send a probe. Return whether it goes to another partition, because its own does not exist: then it is none."""
+        report = partial(self._landed, topic, target, self._topics[topic].generation, sending.report)
+        return self._produce(topic, sending.item, sending.partition, report)
 
     def _hold(self, topic: str, target: int, sending: Sending) -> None:
         if self._held >= _MOST_HELD or (self._held and self._held_bytes + sending.size > self._max_bytes):
@@ -167,18 +207,28 @@ class GatedSender:
         if not self._held:
             self._nothing_held.set()
 
-    def _landed(self, topic: str, target: int, report: Landed, error: Any, message: Any) -> None:
+    def _landed(
+        self, topic: str, target: int, generation: object, report: Landed, error: Any, message: Any
+    ) -> None:
         """Note the result of a probe. Called in the producer's thread."""
         report(error, message)
         known = error is None and message.offset() is not None
-        self._probes.append((topic, target, message.partition() if known else None))
+        self._probes.append((topic, target, message.partition() if known else None, generation))
 
-    def landed(self, topic: str, target: int, actual: int | None) -> None:
-        """Continue after a probe; see :meth:`pixy.kafka.partition_gates.TopicGates.landed`."""
+    def landed(self, topic: str, target: int, actual: int | None, generation: object = None) -> None:
+        """Continue after a probe; see :meth:`pixy.kafka.partition_gates.TopicGates.landed`.
+
+        Args:
+            topic: of the probe.
+            target: the partition where it was expected to go.
+            actual: where it has an offset; None if it failed.
+            generation: of the gates that sent it; None for a message that was on its way when they were shut.
+        """
         gates = self._topics.get(topic)
-        if gates is not None and target in gates.probing():
-            for partition in gates.landed(target, actual):
-                self._release(topic, partition)
+        if gates is None or target not in gates.probing() or generation not in (None, gates.generation):
+            return
+        for partition in gates.landed(target, actual):
+            self._release(topic, partition)
 
     def _release(self, topic: str, partition: int) -> None:
         gates = self._topics.get(topic)
@@ -188,12 +238,14 @@ class GatedSender:
             found = gates.next(partition)
             if found is None:
                 if not gates.closed:
-                    self._topics.pop(topic, None)
+                    self._layouts[topic] = gates.layout
+                    del self._topics[topic]
                 return
             sending, is_probe = found
+            moved = False
             try:
                 if is_probe:
-                    self._probe(topic, partition, sending)
+                    moved = self._probe(topic, partition, sending)
                 else:
                     self._produce(topic, sending.item, sending.partition, sending.report)
             except BufferError:
@@ -204,7 +256,9 @@ class GatedSender:
                 is_probe = False
                 self._fail(sending, error)
             self._let_go(sending)
-            if is_probe:
+            if moved:
+                gates.drop(partition)
+            elif is_probe:
                 gates.sent(partition)
                 return
         self._loop.call_soon(self._release, topic, partition)

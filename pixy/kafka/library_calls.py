@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from pixy.kafka.errors import translate
 from pixy.kafka.producer_messages import Landed, Message
 
+_NO_PARTITION = (KafkaError._UNKNOWN_PARTITION, KafkaError._DESTROY)
+"""What librdkafka says of a message for a partition that its topic does not have, and of one that waits when its topic loses its partition."""
 
-def send_one(producer: Producer, topic: str, item: Message, partition: int, report: Landed) -> None:
-    """Hand over a message.
+
+def send_one(producer: Producer, topic: str, item: Message, partition: int, report: Landed) -> bool:
+    """Hand over a message. If it may move and its partition does not exist, it goes to another one.
 
     Args:
         producer: the client.
@@ -20,18 +23,43 @@ def send_one(producer: Producer, topic: str, item: Message, partition: int, repo
         partition: -1 leaves it to librdkafka's partitioner.
         report: the delivery callback.
 
+    Returns:
+        Whether it goes to another partition.
+
     Raises:
         BufferError: librdkafka's queue is full.
         KafkaException: librdkafka refused the message; also TypeError and ValueError.
     """
-    producer.produce(
-        topic,
-        item.value,
-        item.key,
-        partition,
-        on_delivery=report,
-        timestamp=item.timestamp or 0,
-        headers=list(item.headers) if item.headers else None,
+    try:
+        producer.produce(
+            topic,
+            item.value,
+            item.key,
+            partition,
+            on_delivery=report,
+            timestamp=item.timestamp or 0,
+            headers=list(item.headers) if item.headers else None,
+        )
+    except KafkaException as error:
+        if not may_move(item, partition, error.args[0]):
+            raise
+        send_one(producer, topic, item, -1, report)
+        return True
+    return False
+
+
+def may_move(item: Message, partition: int | None, error: KafkaError) -> bool:
+    """Whether a message can be sent to another partition: its own does not exist, and its caller has not asked for it.
+
+    Such a partition was chosen when the topic had more of them.
+
+    Args:
+        item: the message.
+        partition: where it was to go; None or -1 if that was open.
+        error: with which librdkafka refuses it, or reports it.
+    """
+    return (
+        error.code() in _NO_PARTITION and item.partition is None and partition is not None and partition >= 0
     )
 
 

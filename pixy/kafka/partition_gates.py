@@ -7,13 +7,18 @@ the leader knows the producer, and then it refuses whatever is out of sequence.
 
 A gate opens for the life of librdkafka's producer: the leaders elected later have its last sequence number from the log.
 It delays a burst to a partition by one round trip, once. This module has no clock and does no I/O.
+
+What the gates know of their topic may be wrong by now: each look-up corrects it, and so does a message that librdkafka
+refuses because its partition does not exist. The number of partitions, on which predictions rest, is corrected only while no
+message is held or on its way: with another prediction the next message of a key would pass those before another gate.
 """
 
 from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Generic, TypeVar
 
@@ -27,20 +32,38 @@ _LONGEST_KEY = 512
 """Bytes of the longest key that is hashed here, which takes 60 nanoseconds a byte on the event loop."""
 
 
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What is known of a topic.
+
+    Attributes:
+        partitions: those that have gates, sorted, at least one.
+        writable: those that have a leader.
+    """
+
+    partitions: tuple[int, ...]
+    writable: tuple[int, ...]
+
+    @property
+    def count(self) -> int:
+        """How many partitions the topic has."""
+        return self.partitions[-1] + 1
+
+
 @lru_cache(maxsize=4096)
 def _hashed(key: bytes, partitions: int) -> int:
     # Partitions stay closed for long only if a topic has few keys: those are found here.
     return fnv1a_partition(key, partitions)
 
 
-def gate_of(key: bytes | None, partition: int, partitions: Sequence[int], *, hashing: bool) -> int | None:
+def gate_of(key: bytes | None, partition: int, count: int, *, hashing: bool) -> int | None:
     """Return which gate is before the messages that come after one and go to the same partition.
 
     Args:
         key: of the message.
         partition: where it went, or was to go; -1 if librdkafka chooses.
-        partitions: as :class:`TopicGates` has them.
-        hashing: as there.
+        count: how many partitions the topic has.
+        hashing: as in :class:`TopicGates`.
 
     Returns:
         The gate's partition. None if there is none, because the partition of such messages is not predicted, or otherwise.
@@ -49,7 +72,7 @@ def gate_of(key: bytes | None, partition: int, partitions: Sequence[int], *, has
         return partition if partition >= 0 else None
     if len(key) > _LONGEST_KEY:
         return None
-    predicted = _hashed(key, partitions[-1] + 1)
+    predicted = _hashed(key, count)
     return predicted if partition in (-1, predicted) else None
 
 
@@ -77,19 +100,21 @@ class TopicGates(Generic[T]):
     probe has an offset; if it fails, the next one is the probe. Then the held messages are sent, and the gate is open.
 
     Args:
-        partitions: those that have a leader, sorted, at least one.
+        layout: of the topic.
         hashing: whether librdkafka hashes keys; else it chooses at random.
 
     Attributes:
         closed: partitions whose gate is not open.
+        layout: of the topic.
+        generation: another object for each producer, so that the result of an earlier one's probe can be told.
     """
 
-    def __init__(self, partitions: Sequence[int], *, hashing: bool) -> None:
-        self._partitions = tuple(partitions)
+    def __init__(self, layout: Layout, *, hashing: bool) -> None:
         self._hashing = hashing
-        self._count = partitions[-1] + 1
+        self.layout = layout
         self._probing: dict[int, _Gate[T]] = {}
-        self.closed = set(partitions)
+        self.closed = set(layout.partitions)
+        self.generation = object()
 
     def choose(self, key: bytes | None, partition: int) -> tuple[int, int]:
         """Return where a message will go, and what librdkafka must be told.
@@ -106,10 +131,13 @@ class TopicGates(Generic[T]):
         if partition >= 0:
             return partition, partition
         if key is not None and self._hashing:
-            return (_hashed(key, self._count) if len(key) <= _LONGEST_KEY else UNKNOWN), -1
-        chosen = random.choice(self._partitions)
+            return (_hashed(key, self.layout.count) if len(key) <= _LONGEST_KEY else UNKNOWN), -1
+        writable = self.layout.writable
+        if not writable:
+            return UNKNOWN, -1
+        chosen = random.choice(writable)
         if chosen in self._probing:  # the message would wait: take a partition where it does not
-            chosen = random.choice([at for at in self._partitions if at not in self._probing] or [chosen])
+            chosen = random.choice([at for at in writable if at not in self._probing] or [chosen])
         return chosen, chosen
 
     def all_open(self, keys: Iterable[bytes | None]) -> bool:
@@ -121,29 +149,62 @@ class TopicGates(Generic[T]):
         if not self._hashing:
             return False
         for key in keys:
-            if key is None or len(key) > _LONGEST_KEY or _hashed(key, self._count) in self.closed:
+            if key is None or len(key) > _LONGEST_KEY or _hashed(key, self.layout.count) in self.closed:
                 return False
         return True
 
-    def shut(self, partitions: Sequence[int], busy: Collection[int] = ()) -> list[int]:
-        """Close all gates again: nothing proves that the leaders know the new producer, and no earlier probe is on its way.
+    def shut(self, busy: Collection[int] = ()) -> list[int]:
+        """Close all gates again: nothing proves that the leaders know the new producer, and the results of earlier probes do not count.
 
         Args:
-            partitions: those that have a leader, sorted, at least one.
             busy: partitions to which a message is on its way that the producer before had; its result is a probe's.
 
         Returns:
             The partitions for which to call :meth:`next`.
         """
-        self._partitions = tuple(partitions)
-        self._count = partitions[-1] + 1
+        self.generation = object()
         for partition in busy:
             self._probing.setdefault(partition, _Gate())
-        self.closed = {*partitions, *self._probing}
+        self.closed = {*self.layout.partitions, *self._probing}
         for partition, gate in self._probing.items():
             gate.proved = False
             gate.under_way = gate.foreign = partition in busy
         return [partition for partition in self._probing if partition not in busy]
+
+    def found(self, layout: Layout) -> list[int]:
+        """Correct what is known of the topic.
+
+        Args:
+            layout: as a look-up has found it.
+
+        Returns:
+            The partitions for which to call :meth:`next`: they do not exist any more.
+        """
+        known = self.layout
+        if self._probing:
+            writable = tuple([at for at in layout.writable if at in known.partitions])
+            self.layout = Layout(known.partitions, writable)
+        else:
+            self.closed.update(at for at in layout.partitions if at not in known.partitions)
+            self.layout = layout
+        gone = self.closed.difference(layout.partitions)
+        for partition in gone:
+            self.drop(partition)
+        return list(gone)
+
+    def drop(self, partition: int) -> None:
+        """Open the gate of a partition that does not exist, for what it holds; choose that partition no more."""
+        writable = tuple([at for at in self.layout.writable if at != partition])
+        self.layout = Layout(self.layout.partitions, writable)
+        gate = self._probing.get(partition)
+        if gate is None:
+            self.closed.discard(partition)
+        elif not gate.foreign:
+            gate.proved = True
+
+    def idle(self) -> bool:
+        """Whether nothing is held, and nothing that a new producer sends again is waited for."""
+        return not any(gate.held or gate.foreign for gate in self._probing.values())
 
     def admit(self, partition: int) -> bool:
         """Whether a message may be sent to a closed partition, as its probe; else it must be held."""

@@ -15,24 +15,22 @@ from typing import Any
 from confluent_kafka import KafkaError as LibraryError, KafkaException
 
 from pixy.errors import KafkaError
-from pixy.kafka.brokers import LIMIT, Brokers
 from pixy.kafka.delivery_thread import Busy, DeliveryThread, Probe
 from pixy.kafka.errors import INCURABLE_CODES, translate
 from pixy.kafka.gated_sender import GatedSender, Sending
-from pixy.kafka.library_calls import list_topics, send_one, send_together
-from pixy.kafka.partition_gates import gate_of
+from pixy.kafka.library_calls import list_topics, may_move, send_one, send_together
+from pixy.kafka.partition_gates import Layout
 from pixy.kafka.producer_messages import Bulk, Landed, Message, Outgoing, Report, by_partition
-from pixy.kafka.remade_topics import LOOK_EVERY, RemadeTopics
 from pixy.kafka.settings import Settings
 from pixy.kafka.threads import KafkaThreads
+from pixy.kafka.topic_watch import TopicWatch
+from pixy.kafka.topics import Topics
 
 logger = logging.getLogger("pixy.kafka")
 
 _LOOK_UPS = 16
 """Requests for metadata at the same time, each in a thread."""
 _MAX_MESSAGES = 100_000  # librdkafka's queue.buffering.max.messages
-_FIRST_LOOK = 0.5
-"""Seconds after which the id of a topic that is written to for the first time is asked for, with those of others."""
 
 
 class ProducerClient:
@@ -57,8 +55,6 @@ class ProducerClient:
         self._loop = asyncio.get_running_loop()
         self._deliver = deliver
         self._outstanding = 0
-        self._partitions: dict[str, Sequence[int]] = {}
-        self._hashing = str(settings.get("partitioner", "")).startswith("fnv1a")
         self._max_bytes = int(settings["queue.buffering.max.kbytes"]) * 1024
         self._idempotent = bool(settings.get("enable.idempotence"))
         self._thread = DeliveryThread(
@@ -74,14 +70,11 @@ class ProducerClient:
             self._thread.probes,
             max_bytes=self._max_bytes,
             timeout=timeout,
-            hashing=self._hashing,
+            hashing=str(settings.get("partitioner", "")).startswith("fnv1a"),
         )
-        self._brokers = Brokers(settings, patience=2 * LIMIT, keep=1)
-        self._remade = RemadeTopics(timeout)
-        self._replacing = self._closed = False
+        self._watch = TopicWatch(settings, self._lookups, timeout, self._trouble, self._found, self._remade)
+        self._replacing = False
         self._refusal: LibraryError | None = None  # what every message gets while the producer is replaced
-        self._looking: asyncio.Task[None] | None = None
-        self._look_at = self._loop.call_later(LOOK_EVERY, self._begin_look)
 
     @property
     def down(self) -> str:
@@ -106,7 +99,7 @@ class ProducerClient:
             if self._refusal is None:
                 return 0, []
             return len(batch), [(item, translate(self._refusal)) for item in batch]
-        self._use(topic)
+        self._watch.use(topic)
         size = sum([item.size for item in batch])
         partitions, targets = self._gated.choose(topic, batch, partitions)
         if (
@@ -155,15 +148,27 @@ class ProducerClient:
         """
         if self._replacing and self._refusal is None:
             return False
-        self._use(topic)
+        self._watch.use(topic)
         before = bulk.sent
-        all_sent = self._refuse_rest(bulk) if self._refusal else self._send_rest(topic, bulk, partitions)
+        if self._refusal:
+            all_sent = self._refuse_rest(bulk, self._refusal)
+        else:
+            all_sent = self._send_rest(topic, bulk, partitions)
         if before == 0 and bulk.sent:
             self._outstanding += bulk.size
-        if all_sent and bulk.complete():
+        if all_sent:
+            self._complete(bulk)
+        return all_sent
+
+    def give_up(self, bulk: Bulk) -> None:
+        """Send no more of records that were sent in part. Their report comes when what was sent has its results."""
+        self._refuse_rest(bulk, LibraryError(LibraryError._PURGE_QUEUE))
+        self._complete(bulk)
+
+    def _complete(self, bulk: Bulk) -> None:
+        if bulk.complete():
             # If the last report came before the last refusal was noted, the producer's thread did not tell.
             self._loop.call_soon(self._landed, [(bulk, None, -1, -1)])
-        return all_sent
 
     def _send_rest(self, topic: str, bulk: Bulk, partitions: Sequence[int]) -> bool:
         records, first = bulk.records, bulk.sent
@@ -196,9 +201,9 @@ class ProducerClient:
             bulk.sent = at + 1
         return True
 
-    def _refuse_rest(self, bulk: Bulk) -> bool:
+    def _refuse_rest(self, bulk: Bulk, error: LibraryError) -> bool:
         for at in range(bulk.sent, len(bulk.records)):
-            bulk.refuse(at, self._refusal)
+            bulk.refuse(at, error)
         bulk.sent = len(bulk.records)
         return True
 
@@ -217,10 +222,9 @@ class ProducerClient:
             for record in (records[at],)
         ]
         for at, error in send_together(self._thread.producer, topic, messages, partition):
-            if error.code() == LibraryError._FATAL:
-                self._adopt(topic, records[indexes[at]], partition, partial(landed, indexes[at]))
-            else:
-                bulk.refuse(indexes[at], error)
+            index = indexes[at]
+            if not self._goes_on(topic, records[index], partition, partial(landed, index), error):
+                bulk.refuse(index, error)
 
     def _send_batch(
         self, topic: str, batch: Sequence[Outgoing], partition: int
@@ -231,9 +235,7 @@ class ProducerClient:
         ]
         refused = []
         for at, error in send_together(self._thread.producer, topic, messages, partition):
-            if error.code() == LibraryError._FATAL:
-                self._adopt(topic, batch[at], partition, partial(report, batch[at]))
-            else:
+            if not self._goes_on(topic, batch[at], partition, partial(report, batch[at]), error):
                 refused.append((batch[at], translate(error)))
         self._outstanding -= sum(item.size for item, _ in refused)
         return refused
@@ -246,13 +248,15 @@ class ProducerClient:
             partitions: those that have a leader, sorted.
         """
         if self._idempotent:
-            self._partitions[topic] = partitions
             self._gated.shut(topic, partitions)
 
     def ungate(self, topic: str) -> None:
-        """Forget which partitions of a topic have not been written to."""
-        self._partitions.pop(topic, None)
-        self._gated.forget(topic)
+        """Forget which partitions of a topic have not been written to.
+
+        While the producer is replaced nothing is forgotten: messages sent again may go before new ones to the topic.
+        """
+        if not self._replacing:
+            self._gated.forget(topic)
 
     async def metadata(self, topic: str | None, timeout: float) -> dict[str, Any]:
         """Return topics by name, as confluent-kafka's ``TopicMetadata``.
@@ -269,15 +273,13 @@ class ProducerClient:
     async def close(self, timeout: float) -> int:
         """Send what is buffered, for at most ``timeout`` seconds. Return how many messages were given up."""
         until = time.monotonic() + timeout
-        self._closed = True
-        self._look_at.cancel()
-        if self._looking is not None:
-            self._looking.cancel()
+        self._watch.stop()
+        self._thread.hurry()
         held = await self._gated.drain(timeout)
         self._thread.stop(until)
         # The thread ends in time by itself; the bound is for one that died.
         await KafkaThreads("kafka-flush", 1).run(lambda: self._thread.join(timeout))
-        self._brokers.close()
+        self._watch.close()
         return held + self._thread.given_up
 
     # -- on the loop ------------------------------------------------------------------------------
@@ -306,13 +308,13 @@ class ProducerClient:
 
     # -- new producers ------------------------------------------------------------------------------
 
-    def _produce(self, topic: str, item: Message, partition: int, report: Landed) -> None:
+    def _produce(self, topic: str, item: Message, partition: int, report: Landed) -> bool:
         if self._replacing:
             if self._refusal is not None:
                 raise KafkaException(self._refusal)
             raise BufferError
         try:
-            send_one(self._thread.producer, topic, item, partition, report)
+            return send_one(self._thread.producer, topic, item, partition, report)
         except KafkaException as error:
             if self._is_fatal(error):
                 raise BufferError from error
@@ -322,66 +324,56 @@ class ProducerClient:
         """Whether librdkafka refuses a message because of its producer; then a new one is made."""
         fatal = isinstance(error, KafkaException) and error.args[0].code() == LibraryError._FATAL
         if fatal:
-            self._replace()
+            self._replace(fatal=True)
         return fatal
 
-    def _adopt(self, topic: str, item: Message, partition: int, landed: Landed) -> None:
-        """Let the next producer send a message of a batch from which librdkafka has taken others."""
-        self._thread.adopt(topic, item, partition, landed)
-        self._loop.call_soon(self._replace)  # once the batch is through
+    def _goes_on(
+        self, topic: str, item: Message, partition: int, landed: Landed, error: LibraryError
+    ) -> bool:
+        """Whether a message goes on that librdkafka refused in a batch: to the next producer, or to another partition."""
+        if error.code() == LibraryError._FATAL:
+            self._thread.adopt(topic, item, partition, landed)
+            self._loop.call_soon(partial(self._replace, fatal=True))  # once the batch is through
+            return True
+        if not may_move(item, partition, error):
+            return False
+        try:
+            return send_one(self._thread.producer, topic, item, partition, landed)
+        except (BufferError, KafkaException):
+            return False
 
     def _gate_of(self, topic: str, key: bytes | None, partition: int) -> int | None:
-        """Called in the producer's thread."""
-        partitions = self._partitions.get(topic)
-        return None if not partitions else gate_of(key, partition, partitions, hashing=self._hashing)
+        return self._gated.gate_of(topic, key, partition)
 
     def _fatal(self, error: LibraryError) -> None:
         if error.code() in INCURABLE_CODES:
             self._refusal = error
         self._replace()
 
-    def _replace(self) -> None:
+    def _replace(self, *, fatal: bool = False) -> None:
         if not self._replacing:
             self._replacing = True
-            self._thread.replace()
+            self._thread.replace(fatal=fatal)
 
     def _replaced(self, busy: Busy) -> None:
         """Nothing has proved yet that the leaders know the new producer."""
         self._replacing, self._refusal = False, None
-        self._gated.shut_again(self._partitions, busy)
-        self._remade.renewed()
-        self._look_soon()
+        self._gated.shut_again(busy)
+        self._watch.renewed()
 
-    # -- topics that are made again -----------------------------------------------------------------
+    # -- what topics are ------------------------------------------------------------------------------
 
-    def _use(self, topic: str) -> None:
-        if self._remade.used(topic, self._loop.time()):
-            self._look_soon()
+    def _trouble(self) -> tuple[int, int]:
+        return len(self._thread.producer), self._thread.errors
 
-    def _look_soon(self) -> None:
-        soon = self._loop.time() + _FIRST_LOOK
-        if self._looking is None and not self._closed and self._look_at.when() > soon:
-            self._look_at.cancel()
-            self._look_at = self._loop.call_at(soon, self._begin_look)
+    def _found(self, topics: Topics) -> None:
+        if self._replacing:
+            return  # the new producer's messages are being sorted by what was known before
+        for name, partitions in topics.partitions.items():
+            writable = tuple([each.partition for each in partitions if each.leader >= 0])
+            self._gated.found(name, Layout(tuple([each.partition for each in partitions]), writable))
 
-    def _begin_look(self) -> None:
-        self._looking = asyncio.create_task(self._look())
-
-    async def _look(self) -> None:
-        waiting, errors = len(self._thread.producer), self._thread.errors
-        names, troubled = self._remade.look(self._loop.time(), waiting, errors)
-        try:
-            if names and not self._replacing:
-                found = await self._lookups.run(lambda: self._brokers.topics(names))
-                remade = self._remade.found(found.ids, troubled)
-                if remade and not self._closed:
-                    logger.warning(
-                        "%s: made again, and messages wait: a new producer sends them", ", ".join(remade)
-                    )
-                    self._replace()
-        except KafkaError as error:
-            logger.debug("topic ids are not known: %s", error)
-        finally:
-            self._looking = None
-            if not self._closed:
-                self._look_at = self._loop.call_later(LOOK_EVERY, self._begin_look)
+    def _remade(self, topics: list[str]) -> None:
+        if not self._replacing:
+            logger.warning("%s: made again, and messages wait: a new producer sends them", ", ".join(topics))
+            self._replace()

@@ -10,7 +10,10 @@ from pixy.wire.types import RecordHeaders
 
 
 class Message(Protocol):
-    """A message as librdkafka takes it; ``timestamp`` in milliseconds since 1970, None or 0 for now."""
+    """A message as librdkafka takes it; ``timestamp`` in milliseconds since 1970, None or 0 for now.
+
+    ``partition`` is what its caller asks for. None: any will do, so another one may be taken if that chosen for it is gone.
+    """
 
     @property
     def key(self) -> bytes | None: ...
@@ -20,6 +23,8 @@ class Message(Protocol):
     def headers(self) -> RecordHeaders | None: ...
     @property
     def timestamp(self) -> int | None: ...
+    @property
+    def partition(self) -> int | None: ...
 
 
 class Outgoing(Message, Protocol):

@@ -6,18 +6,29 @@ Kubernetes cluster restarts, takes half a minute. So a thread of its own destroy
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable
 
 from confluent_kafka import KafkaException, Producer
 
+logger = logging.getLogger("pixy.kafka")
+
+MOST = 8
+"""Producers that still have messages. As many are to be expected only if librdkafka's threads hang for minutes."""
+
 
 class RetiredProducers:
-    """Producers that may still have messages. All methods are called in the thread that serves their callbacks."""
+    """Producers that may still have messages. All methods are called in the thread that serves their callbacks.
+
+    Attributes:
+        lost: how many messages were given up without a result, because more than :data:`MOST` producers had some.
+    """
 
     def __init__(self) -> None:
         self._owners: list[list[Producer]] = []
+        self.lost = 0
 
     def __len__(self) -> int:
         """The number of messages without a result."""
@@ -35,6 +46,15 @@ class RetiredProducers:
         """
         self._owners.append(owner)
         self._destroy_empty()
+        if len(self._owners) > MOST:
+            oldest = self._owners.pop(0)
+            self.lost += len(oldest[0])
+            logger.error(
+                "%d messages are given up, and nobody hears of them: they are with the oldest of %d replaced producers, which give nothing back",
+                len(oldest[0]),
+                MOST + 1,
+            )
+            _destroy(oldest)
 
     def poll(self) -> None:
         """Serve callbacks, and destroy producers that have no messages any more."""
@@ -56,8 +76,12 @@ class RetiredProducers:
         done = [owner for owner in self._owners if not len(owner[0])]
         self._owners = [owner for owner in self._owners if len(owner[0])]
         for owner in done:
-            # The list has the last reference: whoever empties it destroys the producer.
-            threading.Thread(target=owner.clear, name="kafka-producer-end", daemon=True).start()
+            _destroy(owner)
+
+
+def _destroy(owner: list[Producer]) -> None:
+    # The list has the last reference: whoever empties it destroys the producer.
+    threading.Thread(target=owner.clear, name="kafka-producer-end", daemon=True).start()
 
 
 def _serve(call: Callable[[float], int], timeout: float) -> None:
@@ -68,4 +92,4 @@ def _serve(call: Callable[[float], int], timeout: float) -> None:
             raise
 
 
-__all__ = ["RetiredProducers"]
+__all__ = ["MOST", "RetiredProducers"]

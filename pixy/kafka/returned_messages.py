@@ -6,10 +6,9 @@ sequence number of a producer that it does not know on a partition (KAFKA-15591,
 its leader has lost that memory. Then librdkafka reports messages as delivered that no log has. What it reports so has no
 offset.
 
-And messages that were taken back from a producer: the one that replaces it sends them. A producer is replaced because it
-sends to the wrong brokers, or because Kafka accepts no more of its sequence numbers, its fatal error. Then the first requests come back
-with that error, those behind them are queued again, and the queue comes back at once. So what fails goes first, and then what came back
-last.
+And messages that were taken back from a producer: the one that replaces it sends them, in order (:mod:`pixy.kafka.taken_back`). And those
+whose partition does not exist any more, because their topic was made again with fewer: they go to another one, unless their callers
+asked for that one.
 
 No leader knows the new producer. So of the messages that have a gate (:mod:`pixy.kafka.partition_gates`) one goes ahead to each partition,
 alone, and the others follow when it has an offset. Meanwhile the gate is shut for new messages. Where new messages pass without a gate, all
@@ -23,12 +22,14 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from confluent_kafka import KafkaError, KafkaException
 
 from pixy.kafka.errors import PRODUCER_CODES
+from pixy.kafka.library_calls import may_move
 from pixy.kafka.producer_messages import Landed, Message, Unsent
+from pixy.kafka.taken_back import History, Returned, TakenBack
 
 logger = logging.getLogger("pixy.kafka")
 
@@ -38,36 +39,20 @@ to be expected.
 """
 _TAKEN_BACK = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
 
+_NO_OFFSET = "landed without an offset and are sent again"
+_MOVED = "go to other partitions: theirs do not exist any more"
+
 _SENT, _FAILED, _NO_ROOM = range(3)
 """What becomes of a message that is handed to librdkafka."""
 
 
 class Produce(Protocol):
-    """Hands a message to librdkafka; see ``ProducerClient``. Raises BufferError and KafkaException."""
+    """Hands a message to librdkafka; see :func:`pixy.kafka.library_calls.send_one`."""
 
-    def __call__(self, topic: str, item: Message, partition: int, report: Landed) -> None: ...
+    def __call__(self, topic: str, item: Message, partition: int, report: Landed) -> bool: ...
 
 
 GateOf = Callable[[str, bytes | None, int], int | None]
-
-
-class _History(NamedTuple):
-    """What a message has been through.
-
-    Attributes:
-        returns: how often it has landed without an offset, or made a producer fail.
-        deadline: when it is not sent once more (``time.monotonic``).
-    """
-
-    returns: int
-    deadline: float
-
-
-class _Returned(NamedTuple):
-    item: Message
-    message: Any
-    landed: Landed
-    history: _History
 
 
 class _Lane:
@@ -83,7 +68,7 @@ class _Lane:
     __slots__ = ("announced", "probing", "proved", "rest")
 
     def __init__(self) -> None:
-        self.rest: deque[_Returned] = deque()
+        self.rest: deque[Returned] = deque()
         self.probing = self.proved = self.announced = False
 
 
@@ -96,6 +81,7 @@ class ReturnedMessages:
         gate_of: returns the gate of a topic's key and partition; see :func:`pixy.kafka.partition_gates.gate_of`.
         probes: gets the result of each partition that :meth:`busy` has named; see
             :meth:`pixy.kafka.gated_sender.GatedSender.landed`.
+        idempotent: whether a message that is written has an offset.
     """
 
     def __init__(
@@ -103,28 +89,28 @@ class ReturnedMessages:
         produce: Produce,
         patience: float = 300.0,
         gate_of: GateOf = lambda *_: None,
-        probes: list[tuple[str, int, int | None]] | None = None,
+        probes: list[tuple[Any, ...]] | None = None,
+        *,
+        idempotent: bool = True,
     ) -> None:
         self._produce = produce
         self._patience = patience
         self._gate_of = gate_of
         self._probes = [] if probes is None else probes
+        self._idempotent = idempotent
         self._lanes: dict[tuple[str, int], _Lane] = {}
         # librdkafka's queue is full, or its producer is being replaced.
-        self._waiting: deque[_Returned] = deque()
-        self._adopted: deque[_Returned] = deque()
+        self._waiting: deque[Returned] = deque()
+        self._adopted: deque[Returned] = deque()
         self._held = self._fatal = False
-        # While held. Requests that failed; then, since next_round(), whether a request was under way; and the rounds.
-        self._failed: list[_Returned] = []
-        self._taken: list[tuple[bool, _Returned]] = []
-        self._rounds: list[list[_Returned]] = []
-        self._counts: Counter[str] = Counter()
+        self._back = TakenBack()  # while held
+        self.next_round = self._back.next_round
+        self._counts: Counter[tuple[str, str]] = Counter()
 
     def __len__(self) -> int:
         """The number of messages that wait: for room in librdkafka's queue, or for its new producer."""
-        here = len(self._waiting) + len(self._adopted) + len(self._failed) + len(self._taken)
-        here += sum(len(lane.rest) for lane in self._lanes.values())
-        return here + sum(map(len, self._rounds))
+        here = len(self._waiting) + len(self._adopted) + len(self._back)
+        return here + sum(len(lane.rest) for lane in self._lanes.values())
 
     @property
     def held(self) -> bool:
@@ -140,10 +126,10 @@ class ReturnedMessages:
             partition: -1 leaves it to librdkafka's partitioner.
             landed: the delivery callback.
         """
-        self._adopted.append(_Returned(item, Unsent(topic, partition), landed, self._begin()))
+        self._adopted.append(Returned(item, Unsent(topic, partition), landed, self._begin()))
 
-    def _begin(self, returns: int = 0) -> _History:
-        return _History(returns, time.monotonic() + self._patience)
+    def _begin(self, returns: int = 0) -> History:
+        return History(returns, time.monotonic() + self._patience)
 
     def add(self, item: Message, message: Any, landed: Landed) -> None:
         """Send a message that landed without an offset to its partition again, behind those that librdkafka already has.
@@ -153,21 +139,21 @@ class ReturnedMessages:
             message: what confluent-kafka's delivery callback got.
             landed: that callback; it hears of the final result.
         """
-        self._add(_Returned(item, message, landed, self._begin(1)))
+        self._add(Returned(item, message, landed, self._begin(1)))
 
-    def _add(self, returned: _Returned) -> None:
-        self._counts[returned.message.topic()] += 1
+    def _add(self, returned: Returned, why: str = _NO_OFFSET) -> None:
+        self._counts[returned.message.topic(), why] += 1
         if self._held:
-            self._failed.append(returned)  # those behind it come back, or will have an offset
+            self._back.add_failed(returned)
             return
         self._waiting.append(returned)
         if len(self._waiting) == 1:
             self.send()
 
     def take_back(
-        self, item: Message, error: Any, message: Any, landed: Landed, history: _History | None = None
+        self, item: Message, error: Any, message: Any, landed: Landed, history: History | None = None
     ) -> bool:
-        """Keep a message that the producer which is being replaced gives back.
+        """Send a failed message again: the producer which is being replaced gives it back, or its partition does not exist.
 
         Args:
             item: what was sent.
@@ -179,26 +165,20 @@ class ReturnedMessages:
         Returns:
             False if that is the message's final result.
         """
+        code, history = error.code(), history or self._begin()
+        if may_move(item, message.partition(), error) and history.returns < MOST_RETURNS:
+            self._add(Returned(item, Unsent(message.topic(), -1), landed, history.again()), _MOVED)
+            return True
         if not self._held:
             return False
-        code, history = error.code(), history or self._begin()
         if code in _TAKEN_BACK:
-            under_way = code == KafkaError._PURGE_INFLIGHT
-            self._taken.append((under_way, _Returned(item, message, landed, history)))
+            returned = Returned(item, message, landed, history)
+            self._back.add(returned, under_way=code == KafkaError._PURGE_INFLIGHT)
             return True
         if self._fatal and code in PRODUCER_CODES and history.returns < MOST_RETURNS:
-            history = history._replace(returns=history.returns + 1)
-            self._failed.append(_Returned(item, message, landed, history))
+            self._back.add_failed(Returned(item, message, landed, history.again()))
             return True
         return False
-
-    def next_round(self) -> None:
-        """What has been taken back so far was behind what will be: that is in requests which have not ended."""
-        if self._taken:
-            # Of what was taken at once, requests are before the queue.
-            self._taken.sort(key=lambda entry: not entry[0])
-            self._rounds.append([returned for _, returned in self._taken])
-            self._taken = []
 
     def hold(self, *, fatal: bool = False) -> None:
         """Send nothing until :meth:`release`.
@@ -234,11 +214,8 @@ class ReturnedMessages:
 
     def release_late(self) -> None:
         """Send what the producer before the present one gave back, behind what the present one has."""
-        self.next_round()
-        self._waiting.extend(self._failed)
-        while self._rounds:
-            self._waiting.extend(self._rounds.pop())
-        self._failed, self._held, self._fatal = [], False, False
+        self._waiting.extend(self._back.take())
+        self._held = self._fatal = False
         self.send()
 
     def busy(self) -> list[tuple[str, int]]:
@@ -249,16 +226,13 @@ class ReturnedMessages:
 
     def _gather(self) -> None:
         """Put what waits into the order in which it was sent: what still waited to be sent is last."""
-        self.next_round()
-        gathered = deque(self._failed)
-        while self._rounds:
-            gathered.extend(self._rounds.pop())
+        gathered = deque(self._back.take())
         for lane in self._lanes.values():
             gathered.extend(lane.rest)
         gathered.extend(self._waiting)
         while self._adopted:
             gathered.append(self._adopted.popleft())
-        self._waiting, self._failed, self._lanes = gathered, [], {}
+        self._waiting, self._lanes = gathered, {}
         self._held = self._fatal = False
 
     def send(self) -> None:
@@ -269,7 +243,7 @@ class ReturnedMessages:
             if self._held or not self._advance(key, lane):
                 return
 
-    def _send_all(self, waiting: deque[_Returned]) -> bool:
+    def _send_all(self, waiting: deque[Returned]) -> bool:
         """Return whether all messages could be handed over."""
         while waiting:
             item, _, landed, history = waiting[0]
@@ -292,7 +266,7 @@ class ReturnedMessages:
             self._end(key, lane)
         return True
 
-    def _hand(self, returned: _Returned, report: Landed) -> int:
+    def _hand(self, returned: Returned, report: Landed) -> int:
         item, message, landed, history = returned
         if history.deadline <= time.monotonic():
             landed(KafkaError(KafkaError._MSG_TIMED_OUT), message)
@@ -314,16 +288,18 @@ class ReturnedMessages:
         return _SENT
 
     def _probed(
-        self, key: tuple[str, int], lane: _Lane, returned: _Returned, error: Any, message: Any
+        self, key: tuple[str, int], lane: _Lane, returned: Returned, error: Any, message: Any
     ) -> None:
         """Note the result of the message that went ahead."""
         lane.probing = False
         item, _, landed, history = returned
-        if error is None and message.offset() is None and history.returns < MOST_RETURNS:
-            history = history._replace(returns=history.returns + 1)
-            self._counts[message.topic()] += 1
-            waiting = self._failed if self._held else lane.rest
-            waiting.insert(len(waiting) if self._held else 0, returned._replace(history=history))
+        if self._is_lost(error, message) and history.returns < MOST_RETURNS:
+            again = returned._replace(history=history.again())
+            self._counts[message.topic(), _NO_OFFSET] += 1
+            if self._held:
+                self._back.add_failed(again)
+            else:
+                lane.rest.appendleft(again)
         else:
             lane.proved = error is None and message.offset() is not None
             self._landed(item, landed, history, error, message)
@@ -333,7 +309,7 @@ class ReturnedMessages:
     def _end(self, key: tuple[str, int], lane: _Lane) -> None:
         del self._lanes[key]
         if lane.announced:
-            self._probes.append((*key, key[1] if lane.proved else None))
+            self._probes.append((*key, key[1] if lane.proved else None, None))
 
     def give_up(self, error: Any = None) -> None:
         """Report an error for what still waits.
@@ -341,22 +317,27 @@ class ReturnedMessages:
         Args:
             error: confluent-kafka's; None: the messages were purged.
         """
+        for key, lane in self._lanes.items():
+            if lane.announced:
+                self._probes.append((*key, None, None))
         self._gather()
         while self._waiting:
             returned = self._waiting.popleft()
             returned.landed(error or KafkaError(KafkaError._PURGE_QUEUE), returned.message)
 
     def log(self) -> None:
-        """Log how many messages have come back since the last call, one line a topic."""
-        for topic, count in self._counts.items():
-            logger.warning("%s: %d messages landed without an offset and are sent again", topic, count)
+        """Log how many messages have come back since the last call, one line for each topic and reason."""
+        for (topic, why), count in self._counts.items():
+            logger.warning("%s: %d messages %s", topic, count, why)
         self._counts.clear()
 
-    def _landed(self, item: Message, landed: Landed, history: _History, error: Any, message: Any) -> None:
-        if error is None and message.offset() is None:
+    def _is_lost(self, error: Any, message: Any) -> bool:
+        return error is None and self._idempotent and message.offset() is None
+
+    def _landed(self, item: Message, landed: Landed, history: History, error: Any, message: Any) -> None:
+        if self._is_lost(error, message):
             if history.returns < MOST_RETURNS:
-                history = history._replace(returns=history.returns + 1)
-                self._add(_Returned(item, message, landed, history))
+                self._add(Returned(item, message, landed, history.again()))
                 return
             error = KafkaError(KafkaError._MSG_TIMED_OUT, "Kafka names no offset of the message")
         if error is None or not self.take_back(item, error, message, landed, history):

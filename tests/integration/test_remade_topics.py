@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import NewTopic
 
+from pixy.errors import KafkaError
 from pixy.wire.client import PartitionClient
 from tests.chaos.new_topics import Record, change_leaders, elect, leaders, read
 from tests.integration.restv1.support import BINARY_V2, ask, b64, fetch
@@ -70,7 +71,7 @@ async def known(daemon: Daemon, topic: str) -> bool:
     cluster: Any = next(
         ref for ref in daemon.engine._service._cell.children.values() if ref.name == "default"
     )
-    return topic in cluster.actor._client._remade._ids
+    return topic in cluster.actor._client._watch.topics._ids
 
 
 @pytest.mark.timeout(180)
@@ -101,6 +102,45 @@ async def test_messages_for_a_topic_that_is_made_again_are_written(kafka3: Clust
 
         await eventually(written, lambda values: len(values) >= len(expected))
         assert await written() == sorted(expected), "each once"
+
+
+@pytest.mark.timeout(180)
+async def test_a_topic_that_is_made_again_with_fewer_partitions_takes_all_messages_that_ask_for_none(
+    kafka: Cluster, name: str
+) -> None:
+    """The old producer had chosen partitions for those that wait, and the gates of the new one know partitions that are gone."""
+    await asyncio.to_thread(kafka.create_topic, name, 4)
+    async with serving(make_config(kafka.bootstrap())) as daemon:
+        client = cluster_actor(daemon)._client
+        await asyncio.gather(*[daemon.produce(name, b"old", b"%d" % at) for at in range(20)])
+        await asyncio.to_thread(lambda: kafka.admin().delete_topics([name])[name].result(30))
+        waiting = [asyncio.create_task(daemon.produce(name, b"new", b"%d" % at)) for at in range(20)]
+        asked = asyncio.create_task(daemon.engine.cluster().produce_many(name, [Record(b"x", 3)]))
+        await eventually(lambda: more(client._thread.producer, 20))
+        await eventually(lambda: asyncio.to_thread(made, kafka, name))
+        client._replace()
+        assert {partition for partition, _ in await asyncio.gather(*waiting)} == {0}
+        [refused] = await asked
+        assert isinstance(refused, KafkaError), "its caller asked for a partition that does not exist"
+        later = await asyncio.gather(*[daemon.produce(name, b"new") for _ in range(40)])
+        assert {partition for partition, _ in later} == {0}
+        await eventually(lambda: without_gates(client))
+    [log] = await asyncio.to_thread(read, kafka, [TopicPartition(name, 0)])
+    assert log == [b"new"] * 60, "each once"
+
+
+async def without_gates(client: Any) -> bool:
+    return not client._gated._topics
+
+
+def made(cluster: Cluster, topic: str) -> bool:
+    """Make a topic with one partition, unless the old one of this name is still being deleted."""
+    try:
+        cluster.admin().create_topics([NewTopic(topic, 1)])[topic].result(30)
+    except Exception as error:
+        assert "TOPIC_ALREADY_EXISTS" in str(error), error
+        return False
+    return True
 
 
 async def test_a_producer_is_replaced_under_load_and_nothing_is_lost_doubled_or_disordered(
@@ -157,7 +197,7 @@ async def different(client: Any, producer: Any) -> bool:
     return client._thread.producer is not producer and not client._replacing
 
 
-async def more(found: dict[Any, Any], count: int) -> bool:
+async def more(found: Any, count: int) -> bool:
     return len(found) > count
 
 

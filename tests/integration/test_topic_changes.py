@@ -41,10 +41,12 @@ async def test_a_topic_s_life_over_grpc(kafka: Cluster, name: str) -> None:
         for request, reason in (
             (pb.AlterTopicRq(topic=name, partitions=2), "partition"),
             (pb.AlterTopicRq(topic=name, set_config={"no.such": "1"}), "no.such"),
+            (pb.AlterTopicRq(topic=name, partitions=4, set_config={"retention.ms": "x"}), "retention.ms"),
             (pb.AlterTopicRq(topic=name), "nothing to change"),
         ):
             code, text = await status_of(stub.AlterTopic(request))
             assert code is grpc.StatusCode.INVALID_ARGUMENT and reason in text.lower(), text
+        assert (await topic())[0] == 3, "no partition was added"
         code, text = await status_of(
             stub.CreateTopic(pb.CreateTopicRq(topic=f"{name}-many", partitions=10_001))
         )

@@ -79,6 +79,7 @@ class _Outgoing:
 
     __slots__ = ("key", "lost", "own", "value")
     headers = ()
+    partition = None
     timestamp = 0
     """The present. librdkafka writes any other number as it is, -1 too, and no read by time finds such a record."""
 

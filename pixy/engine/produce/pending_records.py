@@ -33,10 +33,7 @@ class ProducerLife:
 
 
 class Record(Message, Protocol):
-    """A record of a batch. ``partition`` None leaves the choice to the partitioner."""
-
-    @property
-    def partition(self) -> int | None: ...
+    """A record of a batch."""
 
 
 Written = tuple[int, int] | PixyError
@@ -62,8 +59,10 @@ class PendingMessage:
         timestamp: milliseconds since 1970 as Kafka has it; 0 until the delivery report sets it.
         reply: the caller's future; None for an asynchronous message.
         size: bytes of key, value and headers.
+        partition: None, because single messages ask for none.
     """
 
+    partition = None
     __slots__ = ("arrived", "headers", "key", "life", "reply", "size", "timestamp", "value")
 
     def __init__(

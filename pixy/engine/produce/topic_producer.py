@@ -139,7 +139,9 @@ class TopicProducer(Actor):
         for pending in gathered:
             if pending.reply is None:
                 self._settler.fail(pending, error)
-            elif not (isinstance(pending, PendingBatch) and pending.sent):
+            elif isinstance(pending, PendingBatch) and pending.sent:
+                self._client.give_up(pending)
+            else:
                 pending.reply.try_fail(ActorDeadError(f"{self.path} ended before it sent the message"))
 
     # -- in -------------------------------------------------------------------------------------
@@ -390,14 +392,21 @@ class TopicProducer(Actor):
         self._finish_drain(self._give_up(ShuttingDown()))
 
     def _give_up(self, error: PixyError) -> int:
-        """Fail everything that is gathered. Return the number of messages that were not sent."""
+        """Fail everything that is gathered. Return the number of messages that were not sent.
+
+        Of a batch that was sent in part, each record has its own result, later.
+        """
         gathered, self._gathered = self._gathered, []
         self._gathered_bytes = 0
-        for pending in gathered:
-            self._settler.fail(pending, error)
-        return sum(
+        count = sum(
             len(each.records) - each.sent if isinstance(each, PendingBatch) else 1 for each in gathered
         )
+        for pending in gathered:
+            if isinstance(pending, PendingBatch) and pending.sent:
+                self._client.give_up(pending)
+            else:
+                self._settler.fail(pending, error)
+        return count
 
     def _finish_drain(self, given_up: int) -> None:
         if not self._drain_replies:

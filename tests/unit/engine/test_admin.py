@@ -20,7 +20,14 @@ from pixy.engine.admin_messages import (
     ListGroups,
     SetOffsets,
 )
-from pixy.errors import ChangesForbidden, GroupActive, GroupHasMembers, KafkaError, UnknownGroup
+from pixy.errors import (
+    ChangesForbidden,
+    GroupActive,
+    GroupHasMembers,
+    InvalidParameter,
+    KafkaError,
+    UnknownGroup,
+)
 from pixy.kafka.errors import error_of
 from pixy.kafka.group_members import DEAD, DescribedGroup, GroupMember, Groups, ListedGroup
 from pixy.kafka.topics import PartitionInfo
@@ -236,22 +243,27 @@ def test_a_group_that_commits_while_its_offsets_are_read_has_no_lag_below_0() ->
 class FakeChanges:
     """Stands for :class:`pixy.kafka.topic_changes.TopicChanges`. The controller moves: each kind of request is refused once."""
 
-    def __init__(self) -> None:
+    def __init__(self, wrong: str = "") -> None:
         self.made: list[str] = []
         self.refused: set[str] = set()
+        self.wrong = wrong
 
-    def _make(self, what: str) -> None:
+    def _make(self, what: str, validate_only: bool) -> None:
         if what not in self.refused:
             self.refused.add(what)
             raise error_of(NOT_CONTROLLER)
+        if what == self.wrong:
+            raise InvalidParameter("no such setting")
+        if validate_only:
+            return
         assert what not in self.made, "Kafka refuses to make it twice"
         self.made.append(what)
 
     def add_partitions(self, _topic: str, _count: int, *, validate_only: bool) -> None:
-        self._make("partitions")
+        self._make("partitions", validate_only)
 
     def alter_config(self, _topic: str, _values: Any, _defaults: Any, *, validate_only: bool) -> None:
-        self._make("settings")
+        self._make("settings", validate_only)
 
 
 @pytest.mark.parametrize("partitions", [0, 5])
@@ -268,5 +280,23 @@ def test_partitions_that_were_added_are_not_added_again_when_the_settings_are_re
         stage.kafka.change = change  # type: ignore[method-assign]
         await stage.ask(AlterTopic(TOPIC, values, (), partitions))
         assert changes.made == ["partitions"] * bool(partitions) + ["settings"] * bool(values)
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("validate_only", [False, True])
+def test_partitions_are_not_added_when_the_settings_are_refused(validate_only: bool) -> None:
+    """They cannot be taken away again, and the corrected request would be refused: the topic has so many already."""
+
+    async def scenario(stage: Stage) -> None:
+        changes: Any = FakeChanges(wrong="settings")
+
+        async def change(make: Callable[[Any], None]) -> None:
+            make(changes)
+
+        stage.kafka.change = change  # type: ignore[method-assign]
+        with pytest.raises(InvalidParameter):
+            await stage.ask(AlterTopic(TOPIC, {"retention.ms": "x"}, (), 5, validate_only))
+        assert changes.made == []
 
     play(scenario)

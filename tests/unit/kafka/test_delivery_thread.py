@@ -14,10 +14,11 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from pixy.config.model import Kafka, Proxy
-from pixy.kafka import delivery_thread, settings
+from pixy.kafka import delivery_thread, retired_producers, settings
 from pixy.kafka.producer import ProducerClient
 from pixy.kafka.producer_messages import Bulk
 from pixy.kafka.sandbox import Sandbox
+from pixy.kafka.topics import Topics
 from tests.support import eventually
 from tests.unit.kafka.fatal_errors import OUT_OF_ORDER, make_fatal, refuse_produce, refuse_producer_ids
 from tests.unit.kafka.test_producer import conf as unserved
@@ -28,8 +29,8 @@ class Item:
 
     key, headers, size = None, None, 1
 
-    def __init__(self, value: bytes) -> None:
-        self.value = value
+    def __init__(self, value: bytes, partition: int | None = None) -> None:
+        self.value, self.partition = value, partition
         self.timestamp = 0
 
     def __repr__(self) -> str:
@@ -48,6 +49,7 @@ class Library:
 
     Attributes:
         made: all producers, as long as they exist in the test's script.
+        count: how many partitions the topic has.
     """
 
     made: list[Any]
@@ -55,6 +57,8 @@ class Library:
     stubborn: bool
     destroyed_by: list[str]
     deadly: set[bytes]
+    count = 100
+    room = 10**6
 
     def __init__(self, _settings: dict[str, Any]) -> None:
         cls = type(self)
@@ -78,6 +82,10 @@ class Library:
     ) -> None:
         if self.dead:
             raise KafkaException(KafkaError(KafkaError._FATAL))
+        if partition >= self.count:
+            raise KafkaException(KafkaError(KafkaError._UNKNOWN_PARTITION))
+        if len(self.queue) >= self.room:
+            raise BufferError
         self.queue.append((value, partition, on_delivery))
         self.values.append(value)
 
@@ -87,6 +95,9 @@ class Library:
             if self.dead or message["value"] in self.deadly:
                 self.dead = True
                 message["_error"] = KafkaError(KafkaError._FATAL)
+                continue
+            if partition >= self.count:
+                message["_error"] = KafkaError(KafkaError._UNKNOWN_PARTITION)
                 continue
             self.produce(topic, message["value"], None, partition, on_delivery=message["callback"])
             taken += 1
@@ -132,7 +143,7 @@ class Library:
         offset = 0
         while self.queue:
             _, partition, report = self.queue.popleft()
-            report(None, Reported(partition, offset))
+            report(None, Reported(max(partition, 0), offset))
             offset += 1
 
 
@@ -163,7 +174,9 @@ class Bench:
 
     def heard(self) -> list[tuple[bytes, int | None]]:
         """The values whose results have come, each with the code of its error."""
-        return [(item.value, error and error.code()) for item, error, *_ in self.reports]
+        errors = [each.args[0] if isinstance(each, KafkaException) else each for _, each, *_ in self.reports]
+        values = [item.value for item, *_ in self.reports]
+        return [(value, error and error.code()) for value, error in zip(values, errors, strict=True)]
 
     async def until(self, check: Callable[[], Any]) -> None:
         async def now() -> Any:
@@ -223,6 +236,30 @@ async def test_one_message_goes_ahead_to_each_partition_and_new_ones_wait_behind
     await bench.until(lambda: len(bench.reports) == 7 or (len(new) and new.steps.append(new.land)))
     assert new.values == [b"a", b"z", b"b", b"c", b"d"]
     assert await bench.client.close(1.0) == 0 and bench.client._outstanding == 0
+
+
+async def test_a_fatal_error_that_the_loop_hears_of_first_costs_no_order(library: type[Library]) -> None:
+    """The thread is asked for another producer before it has polled the error and what came back with it."""
+    bench = Bench()
+    bench.send(b"a", b"b", b"c", b"d", b"e")
+    [old] = library.made
+    poll = old.poll
+    old.poll = lambda timeout: poll(timeout) if bench.client._thread._returned.held else 0
+    old.steps.extend(
+        (
+            old.turn_fatal,
+            lambda: old.give_back(OUT_OF_ORDER, b"a"),
+            lambda: old.give_back(KafkaError._PURGE_QUEUE, b"d", b"e"),
+        )
+    )
+    old.dead = True
+    assert bench.client.send("t", [Item(b"f")], [0]) == (0, [])
+    await bench.until(lambda: len(library.made) == 2 and not bench.client._replacing)
+    new = library.made[1]
+    assert new.values == [b"a", b"b", b"c", b"d", b"e"]
+    new.steps.append(new.land)
+    await bench.until(lambda: len(bench.reports) == 5)
+    assert await bench.client.close(1.0) == 0
 
 
 @pytest.mark.parametrize("together", [False, True])
@@ -345,6 +382,236 @@ async def test_callers_hear_at_once_of_an_error_that_a_person_must_mend(library:
     assert len(library.made) == 1, "the next attempt is after half a minute"
     assert bench.failed == [] and await bench.client.close(1.0) == 0
     assert bench.client._outstanding == 0
+
+
+async def test_held_messages_hear_at_once_of_an_error_that_a_person_must_mend_behind_one_that_passes(
+    library: type[Library],
+) -> None:
+    bench = Bench()
+    refused = KafkaError.CLUSTER_AUTHORIZATION_FAILED
+    bench.client.gate("t", (0,))
+    bench.send(b"a")
+    library.made[0].steps.append(library.made[0].turn_fatal)
+    await bench.until(lambda: len(library.made) == 2 and not bench.client._replacing)
+    bench.send(b"x")
+    new = library.made[1]
+    assert new.values == [b"a"], "x is held"
+    new.steps.append(lambda: new.turn_fatal(KafkaError(refused, "no", fatal=True)))
+    await bench.until(lambda: bench.heard() == [(b"a", refused), (b"x", refused)])
+    assert len(library.made) == 2, "the next attempt is after half a minute"
+    assert await bench.client.close(1.0) == 0 and bench.client._outstanding == 0
+
+
+async def test_a_stop_ends_the_pause_after_fatal_errors_also_while_messages_are_held(
+    library: type[Library], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delivery_thread, "_FIRST_PAUSE", 60.0)
+    bench = Bench()
+    bench.client.gate("t", (0,))
+    bench.send(b"a", b"b")
+    for number in range(2):
+        await bench.until(lambda number=number: len(library.made) == number + 1)
+        await bench.until(lambda: not bench.client._replacing)
+        now = library.made[number]
+        now.steps.append(now.turn_fatal)
+    await bench.until(lambda: bench.client._thread._fatal_errors == 2)
+    closing = asyncio.ensure_future(bench.client.close(20.0))
+    await bench.until(lambda: len(library.made) == 3)
+    new = library.made[2]
+    await bench.until(lambda: len(bench.reports) == 2 or (len(new) and new.steps.append(new.land)))
+    assert await closing == 0
+    assert bench.heard() == [(b"a", None), (b"b", None)]
+
+
+async def test_callers_hear_of_messages_whose_time_is_over_when_there_is_a_new_producer(
+    library: type[Library],
+) -> None:
+    """No other message need land for that."""
+    bench = Bench()
+    bench.client._thread._returned._patience = 0.001
+    bench.send(b"a", b"b")
+    library.refusals = 2
+    library.made[0].steps.append(library.made[0].turn_fatal)
+    await bench.until(lambda: len(bench.reports) == 2)
+    assert bench.heard() == [(b"a", KafkaError._MSG_TIMED_OUT), (b"b", KafkaError._MSG_TIMED_OUT)]
+    assert await bench.client.close(1.0) == 0
+
+
+async def test_a_message_that_expires_behind_one_sent_ahead_is_reported_without_another_one(
+    library: type[Library],
+) -> None:
+    bench = Bench()
+    bench.client.gate("t", (0,))
+    returned = bench.client._thread._returned
+    bench.send(b"a")
+    [old] = library.made
+    old.steps.append(old.land)
+    await bench.until(lambda: bench.reports)
+    bench.send(b"b", b"c")
+    library.room = 0
+    bench.client._replace()
+    await bench.until(lambda: not bench.client._replacing)
+    [lane] = returned._lanes.values()
+    lane.rest = deque(each._replace(history=each.history._replace(deadline=0.0)) for each in lane.rest)
+    await bench.until(lambda: len(bench.reports) == 3)
+    assert bench.heard()[1:] == [(b"b", KafkaError._MSG_TIMED_OUT), (b"c", KafkaError._MSG_TIMED_OUT)]
+    library.room = 10
+    bench.send(b"d")
+    await bench.until(lambda: library.made[1].values == [b"d"])
+    library.made[1].steps.append(library.made[1].land)
+    assert await bench.client.close(1.0) == 0
+
+
+@pytest.mark.parametrize("together", [False, True])
+async def test_messages_without_a_key_avoid_partitions_that_the_topic_no_longer_has(
+    library: type[Library], together: bool
+) -> None:
+    """A new producer's gates are those that the topic had."""
+    bench = Bench()
+    bench.client.gate("t", (0, 1, 2, 3))
+    for partition in range(4):
+        bench.send(b"first", partition=partition)
+    library.made[0].steps.append(library.made[0].land)
+    await bench.until(lambda: len(bench.reports) == 4)
+    library.count = 2
+    bench.client._replace()
+    await bench.until(lambda: len(library.made) == 2 and not bench.client._replacing)
+    new = library.made[1]
+    sent = 0
+    while bench.client._gated._topics or sent < 20:
+        if together:
+            assert bench.client.send_bulk("t", bulk_of(bench, b"m", b"n", plain=bool(sent % 2)), [-1, -1])
+        else:
+            bench.send(b"m", b"n", partition=-1)
+        sent += 1
+        assert sent < 1000, "the gates of what does not exist are never opened"
+        results = 4 + sent * (1 if together else 2)
+        await bench.until(
+            lambda results=results: len(bench.reports) == results or (len(new) and new.steps.append(new.land))
+        )
+    assert all(error is None for _, error, *_ in bench.reports)
+    if together:
+        assert all(isinstance(result, tuple) for bulk, *_ in bench.reports[4:] for result in bulk.results)
+    assert await bench.client.close(1.0) == 0 and bench.client._outstanding == 0
+
+
+@pytest.mark.parametrize("together", [False, True])
+async def test_a_batch_avoids_a_partition_that_the_topic_lost_unless_its_caller_asked_for_it(
+    library: type[Library], together: bool
+) -> None:
+    """Round robin chooses partitions here."""
+    bench = Bench()
+    library.count = 2
+    items = [Item(b"a"), Item(b"b", 3), Item(b"c")]
+    lost = KafkaError._UNKNOWN_PARTITION
+    bulk = bulk_of(bench, b"")
+    if together:
+        bulk = Bulk(items, 3, True, bench.client.bulk_landed, bench.client.send_again)
+        assert bench.client.send_bulk("t", bulk, [3, 3, 3])
+    else:
+        sent, [(item, error)] = bench.client.send("t", items, [3, 3, 3])
+        assert sent == 3 and item is items[1] and error.code == 3, "unknown topic or partition"
+    library.made[0].steps.append(library.made[0].land)
+    await bench.until(lambda: len(bench.reports) == (1 if together else 2))
+    assert library.made[0].values == [b"a", b"c"]
+    if together:
+        assert bulk.results[0] == (0, 0) and bulk.results[1].code() == lost and bulk.results[2] == (0, 1)
+    assert await bench.client.close(1.0) == 0 and bench.client._outstanding == 0
+
+
+async def test_what_is_taken_back_goes_elsewhere_if_its_partition_is_gone_and_nobody_asked_for_it(
+    library: type[Library],
+) -> None:
+    """A partition that librdkafka had chosen, by a key for example."""
+    bench = Bench()
+    assert bench.client.send("t", [Item(b"a"), Item(b"b", 3)], [3, 3]) == (2, [])
+    library.count = 1
+    bench.client._replace()
+    await bench.until(lambda: len(library.made) == 2 and library.made[1].values)
+    library.made[1].steps.append(library.made[1].land)
+    await bench.until(lambda: len(bench.reports) == 2)
+    assert sorted(bench.heard(), key=lambda each: each[0]) == [
+        (b"a", None),
+        (b"b", KafkaError._UNKNOWN_PARTITION),
+    ]
+    assert await bench.client.close(1.0) == 0
+
+
+async def test_a_partition_that_turns_out_to_be_gone_when_the_topic_is_known_costs_no_message(
+    library: type[Library],
+) -> None:
+    """A new producer takes any partition until it has the topic's metadata."""
+    bench = Bench()
+    bench.client.gate("t", (3,))
+    bench.send(b"a", b"b", partition=-1)
+    [producer] = library.made
+    assert producer.values == [b"a"]
+    library.count = 1
+    producer.steps.append(lambda: producer.give_back(KafkaError._UNKNOWN_PARTITION, b"a"))
+    await bench.until(lambda: producer.values == [b"a", b"a", b"b"])
+    producer.steps.append(producer.land)
+    await bench.until(lambda: len(bench.reports) == 2)
+    assert [error for _, error in bench.heard()] == [None, None] and bench.client._gated._topics == {}
+    assert await bench.client.close(1.0) == 0
+
+
+async def test_the_late_result_of_a_replaced_producer_does_not_count_for_the_gate(
+    library: type[Library], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delivery_thread, "_IN_FLIGHT", 0.0)
+    library.stubborn = True
+    bench = Bench()
+    bench.client.gate("t", (0,))
+    bench.send(b"a", b"b", b"c")
+    bench.client._replace()
+    await bench.until(lambda: len(library.made) == 2 and library.made[1].values)
+    old, new = library.made
+    assert old.values == [b"a"] and new.values == [b"b"]
+    old.steps.append(lambda: old.fail(KafkaError._MSG_TIMED_OUT))
+    await bench.until(lambda: bench.heard() == [(b"a", KafkaError._MSG_TIMED_OUT)])
+    assert new.values == [b"b"], "one message alone is on its way"
+    library.stubborn = False
+    await bench.until(lambda: len(bench.reports) == 3 or (len(new) and new.steps.append(new.land)))
+    assert new.values == [b"b", b"c"]
+    assert await bench.client.close(1.0) == 0
+
+
+async def test_a_topic_that_is_let_go_during_a_replacement_keeps_what_waits_before_new_messages(
+    library: type[Library],
+) -> None:
+    """Its producer may fail just then, and look it up again."""
+    bench = Bench()
+    bench.client.gate("t", (0,))
+    bench.send(b"first")
+    library.made[0].steps.append(library.made[0].land)
+    await bench.until(lambda: bench.reports)
+    bench.send(b"a", b"b")
+    bench.client._replace()
+    bench.client.ungate("t")
+    await bench.until(lambda: len(library.made) == 2 and not bench.client._replacing)
+    bench.client.ungate("t")
+    bench.client.gate("t", (0,))
+    bench.send(b"c")
+    new = library.made[1]
+    assert new.values == [b"a"]
+    await bench.until(lambda: len(bench.reports) == 4 or (len(new) and new.steps.append(new.land)))
+    assert new.values == [b"a", b"b", b"c"]
+    assert await bench.client.close(1.0) == 0
+
+
+async def test_records_that_were_sent_in_part_and_are_given_up_are_reported_once_the_part_has_landed(
+    library: type[Library],
+) -> None:
+    bench = Bench()
+    library.room = 1
+    bulk = bulk_of(bench, b"a", b"b", plain=False)
+    assert not bench.client.send_bulk("t", bulk, [0, 0])
+    bench.client.give_up(bulk)
+    library.made[0].steps.append(library.made[0].land)
+    await bench.until(lambda: bench.reports)
+    assert bulk.results[0] == (0, 0) and bulk.results[1].code() == KafkaError._PURGE_QUEUE
+    assert bench.client._outstanding == 0
+    assert await bench.client.close(1.0) == 0
 
 
 async def test_a_producer_that_kafka_grants_its_rights_again_writes(
@@ -499,6 +766,53 @@ async def test_what_a_replaced_producer_gives_back_late_is_sent_again(
     new.steps.append(new.land)
     await bench.until(lambda: bench.heard() == [(b"a", None)])
     assert bench.client._outstanding == 0
+    assert await bench.client.close(1.0) == 0
+
+
+async def test_the_number_of_replaced_producers_that_give_nothing_back_is_bounded(
+    library: type[Library], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(delivery_thread, "_IN_FLIGHT", 0.0)
+    library.stubborn = True
+    bench = Bench()
+    for number in range(retired_producers.MOST + 1):
+        bench.send(b"%d" % number)
+        bench.client._replace()
+        await bench.until(lambda: not bench.client._replacing)
+    assert [line for line in caplog.messages if "given up" in line] == [
+        f"1 messages are given up, and nobody hears of them: they are with the oldest of {retired_producers.MOST + 1} replaced producers, which give nothing back"
+    ]
+    assert len(bench.client._thread._retired) == retired_producers.MOST
+    assert await bench.client.close(0.01) == retired_producers.MOST + 1
+
+
+async def test_after_a_replacement_messages_without_a_key_go_to_partitions_that_have_a_leader(
+    library: type[Library],
+) -> None:
+    """The topic is looked up at once: what was known of it may be old."""
+    leaders = {0: 1, 1: 1, 2: 1}
+    bench = Bench()
+
+    def topics(names: list[str]) -> Topics:
+        partitions = [
+            {"PartitionIndex": at, "LeaderId": leader, "ErrorCode": 0, "ReplicaNodes": [1], "IsrNodes": [1]}
+            for at, leader in leaders.items()
+        ]
+        return Topics({"Brokers": [], "Topics": [{"Name": "t", "ErrorCode": 0, "Partitions": partitions}]})
+
+    bench.client._watch.brokers.topics = topics
+    bench.client.gate("t", (0, 1, 2))
+    bench.send(b"first", partition=-1)
+    library.made[0].steps.append(library.made[0].land)
+    await bench.until(lambda: bench.reports)
+    leaders.update({1: -1, 2: -1})
+    bench.client._replace()
+    await bench.until(lambda: len(library.made) == 2 and not bench.client._replacing)
+    await bench.until(lambda: bench.client._gated._topics["t"].layout.writable == (0,))
+    bench.send(*[b"m"] * 10, partition=-1)
+    new = library.made[1]
+    await bench.until(lambda: len(bench.reports) == 11 or (len(new) and new.steps.append(new.land)))
+    assert {partition for _, _, partition, _ in bench.reports[1:]} == {0}
     assert await bench.client.close(1.0) == 0
 
 

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException
 from hypothesis import given, settings, strategies as st
 
 from pixy.kafka.gated_sender import GatedSender, Sending
-from pixy.kafka.partition_gates import UNKNOWN, TopicGates
+from pixy.kafka.partition_gates import UNKNOWN, Layout, TopicGates
 from pixy.kafka.partitioning import fnv1a_partition
 
 
@@ -22,10 +22,15 @@ class Item:
     key: bytes | None = None
     headers: Any = None
     timestamp: int | None = None
+    partition: int | None = None
+
+
+def gates_of(*partitions: int, hashing: bool = True) -> TopicGates[str]:
+    return TopicGates(Layout(partitions, partitions), hashing=hashing)
 
 
 def test_a_key_is_predicted_and_left_to_librdkafka_which_knows_new_partitions_first() -> None:
-    gates: TopicGates[str] = TopicGates((0, 1, 2, 3), hashing=True)
+    gates = gates_of(0, 1, 2, 3)
     assert gates.choose(b"key", -1) == (fnv1a_partition(b"key", 4), -1)
     assert gates.choose(b"x" * 513, -1) == (UNKNOWN, -1), "hashing it here would hold up the loop"
     assert gates.choose(b"key", 7) == (7, 7)
@@ -33,7 +38,7 @@ def test_a_key_is_predicted_and_left_to_librdkafka_which_knows_new_partitions_fi
 
 @pytest.mark.parametrize("key", [None, b"key"])
 def test_without_a_hash_a_message_goes_where_it_does_not_wait(key: bytes | None) -> None:
-    gates: TopicGates[str] = TopicGates((0, 2, 5), hashing=key is None)
+    gates = gates_of(0, 2, 5, hashing=key is None)
     assert Counter(gates.choose(key, -1) for _ in range(100)).keys() == {(0, 0), (2, 2), (5, 5)}
     assert gates.admit(2) and gates.admit(5)
     assert {gates.choose(key, -1) for _ in range(100)} == {(0, 0)}
@@ -42,7 +47,7 @@ def test_without_a_hash_a_message_goes_where_it_does_not_wait(key: bytes | None)
 
 
 def test_a_gate_opens_when_its_probe_has_an_offset_and_nothing_is_held() -> None:
-    gates: TopicGates[str] = TopicGates((0, 1), hashing=True)
+    gates = gates_of(0, 1)
     assert gates.admit(0) and not gates.admit(0)
     assert gates.hold(0, "a") and not gates.hold(0, "b")
     assert gates.landed(0, 0) == [0]
@@ -54,7 +59,7 @@ def test_a_gate_opens_when_its_probe_has_an_offset_and_nothing_is_held() -> None
 
 
 def test_a_probe_that_fails_is_followed_by_the_next() -> None:
-    gates: TopicGates[str] = TopicGates((0,), hashing=True)
+    gates = gates_of(0)
     gates.admit(0)
     gates.hold(0, "a")
     gates.landed(0, None)
@@ -65,7 +70,7 @@ def test_a_probe_that_fails_is_followed_by_the_next() -> None:
 
 def test_a_key_that_goes_elsewhere_than_predicted_opens_all_gates() -> None:
     """The topic has more partitions than it had, so the predictions are wrong."""
-    gates: TopicGates[str] = TopicGates((0, 1), hashing=True)
+    gates = gates_of(0, 1)
     gates.admit(0)
     gates.hold(0, "a")
     gates.admit(1)
@@ -78,6 +83,43 @@ def test_a_key_that_goes_elsewhere_than_predicted_opens_all_gates() -> None:
         None,
     ]
     assert gates.closed == set()
+
+
+def test_a_look_up_corrects_where_messages_without_a_key_go() -> None:
+    gates = gates_of(0, 1, 2, 3)
+    assert gates.admit(3) and gates.hold(3, "a")
+    assert sorted(gates.found(Layout((0, 1), (1,)))) == [2, 3]
+    assert {gates.choose(None, -1) for _ in range(20)} == {(1, 1)}
+    assert gates.next(3) == ("a", False), "it passes: librdkafka refuses it, and it goes elsewhere"
+    assert gates.next(3) is None and gates.closed == {0, 1}
+    assert gates.found(Layout((0, 1), ())) == []
+    assert gates.choose(None, -1) == (UNKNOWN, -1), "librdkafka knows more"
+
+
+def test_keys_are_predicted_anew_only_while_nothing_waits() -> None:
+    """Else the next message of a key would not wait behind those before it."""
+    gates, key = gates_of(0, 1, 2, 3), b"key"
+    four, seven = fnv1a_partition(key, 4), fnv1a_partition(key, 7)
+    assert four != seven
+    larger = Layout(tuple(range(7)), tuple(range(7)))
+    gates.admit(four)
+    gates.hold(four, "a")
+    assert gates.found(larger) == [] and gates.choose(key, -1) == (four, -1)
+    for partition in gates.landed(four, four):
+        while gates.next(partition):
+            pass
+    assert gates.found(larger) == [] and gates.choose(key, -1) == (seven, -1)
+    assert gates.closed == set(range(7)) - {four}
+
+
+def test_a_partition_that_is_gone_waits_for_what_a_new_producer_sends_again() -> None:
+    gates = gates_of(0, 1)
+    gates.shut([1])
+    gates.hold(1, "a")
+    assert not gates.idle()
+    gates.drop(1)
+    assert gates.next(1) is None
+    assert gates.landed(1, 1) == [1] and gates.next(1) == ("a", False) and gates.idle()
 
 
 # -- the sender -----------------------------------------------------------------------------------
@@ -98,15 +140,18 @@ class Library:
         self.sent: list[tuple[Any, int]] = []
         self.reports: list[Any] = []
         self.refuse: set[bytes] = set()
+        self.gone: set[int] = set()
 
-    def produce(self, topic: str, item: Any, partition: int, report: Any) -> None:
+    def produce(self, topic: str, item: Any, partition: int, report: Any) -> bool:
         if item.value in self.refuse:
             raise KafkaException(KafkaError(KafkaError._UNKNOWN_PARTITION))
         if not self.room:
             raise BufferError
         self.room -= 1
-        self.sent.append((item.value, partition))
+        moved = partition in self.gone
+        self.sent.append((item.value, -1 if moved else partition))
         self.reports.append(report)
+        return moved
 
 
 class Bench:
@@ -248,7 +293,8 @@ async def test_all_gates_are_closed_for_a_new_producer_also_those_that_were_open
     bench = Bench((0, 1))
     bench.put(b"a")
     bench.land(0)
-    bench.sender.shut_again({"t": (0, 1), "u": (0,)})
+    bench.sender.shut("u", (0,))
+    bench.sender.shut_again()
     for value in (b"b", b"c"):
         bench.put(value)
     bench.put(b"z", 1)
@@ -258,6 +304,62 @@ async def test_all_gates_are_closed_for_a_new_producer_also_those_that_were_open
     assert bench.sender._topics.keys() == {"t", "u"}
 
 
+async def test_a_partition_that_does_not_exist_has_no_gate() -> None:
+    bench = Bench((0, 1, 2))
+    for value in (b"a", b"b"):
+        bench.put(value, 1)
+    bench.library.gone = {1, 2}
+    for value in (b"x", b"y"):
+        bench.put(value, 2)
+    assert bench.library.sent == [(b"a", 1), (b"x", -1), (b"y", -1)]
+    bench.land(0, error=KafkaError(KafkaError._UNKNOWN_PARTITION))
+    assert bench.library.sent[3:] == [(b"b", -1)]
+    assert {bench.sender.choose("t", [Item()], [-1])[0][0] for _ in range(20)} == {0}
+    bench.put(b"c")
+    bench.land(1)  # x: what lands elsewhere proves nothing here
+    bench.land(4)
+    assert bench.sender._topics == {}
+
+
+async def test_a_look_up_opens_the_gates_of_partitions_that_are_gone() -> None:
+    bench = Bench((0, 1))
+    for value in (b"a", b"b"):
+        bench.put(value, 1)
+    bench.library.gone = {1}
+    bench.sender.found("t", Layout((0,), (0,)))
+    bench.sender.found("unknown", Layout((0,), (0,)))
+    assert bench.library.sent == [(b"a", 1), (b"b", -1)] and bench.sender._topics["t"].closed == {0}
+    bench.put(b"c")
+    bench.land(2)
+    assert bench.sender._topics == {}
+    bench.sender.found("t", Layout((0, 1, 2), (1, 2)))
+    bench.sender.shut_again()
+    assert {bench.sender.choose("t", [Item()], [-1])[0][0] for _ in range(20)} == {1, 2}
+    bench.sender.forget("t")
+    assert bench.sender.gate_of("t", b"key", -1) is None
+
+
+class Name(str):
+    """A topic's name that counts comparisons."""
+
+    __slots__ = ()
+    compared = 0
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        Name.compared += 1
+        return str.__eq__(self, other)
+
+
+async def test_many_topics_with_messages_sent_again_take_no_more_than_their_number() -> None:
+    bench = Bench()
+    for number in range(300):
+        bench.sender.shut(Name(number), (0,))
+    Name.compared = 0
+    bench.sender.shut_again([(Name(number), 0) for number in range(300)])
+    assert Name.compared < 300 * 10, "every topic was compared with every other"
+
+
 async def test_held_messages_of_a_gate_that_was_proved_begin_with_a_probe_for_a_new_producer() -> None:
     bench = Bench()
     for value in (b"a", b"b", b"c", b"d"):
@@ -265,7 +367,7 @@ async def test_held_messages_of_a_gate_that_was_proved_begin_with_a_probe_for_a_
     bench.library.room = 1
     bench.land(0)
     assert bench.sent == [b"a", b"b"]
-    bench.sender.shut_again({"t": (0,)})
+    bench.sender.shut_again()
     bench.library.room = 10
     async with asyncio.timeout(5):
         while len(bench.sent) < 3:
@@ -280,8 +382,7 @@ async def test_new_messages_wait_for_those_that_a_new_producer_sends_again_and_o
     for partition in (0, 1):
         bench.put(b"first", partition)
         bench.land(partition, partition)
-    bench.sender.shut("t", (0, 1))
-    bench.sender.shut_again({"t": (0, 1)}, [("t", 0), ("u", 1)])
+    bench.sender.shut_again([("t", 0), ("u", 1)])
     for value in (b"a", b"b"):
         bench.put(value)
     bench.put(b"z", 1)
@@ -298,7 +399,7 @@ async def test_a_held_message_does_not_go_beside_one_that_a_new_producer_sends_a
     bench.library.room = 0
     bench.land(0, error=KafkaError(KafkaError._PURGE_QUEUE))  # taken back: it is sent again
     bench.library.room = 10
-    bench.sender.shut_again({"t": (0,)}, [("t", 0)])
+    bench.sender.shut_again([("t", 0)])
     bench.sender._release("t", 0)
     assert bench.sent == [b"a"]
     bench.sender.landed("t", 0, 0)
@@ -309,7 +410,7 @@ async def test_a_key_that_goes_elsewhere_does_not_open_the_gate_of_messages_sent
     bench = Bench((0, 1))
     bench.put(b"x", 1)
     bench.land(0, 1)
-    bench.sender.shut_again({"t": (0, 1)}, [("t", 0)])
+    bench.sender.shut_again([("t", 0)])
     bench.put(b"a")
     bench.put(b"y", 1)
     bench.land(1, 3)

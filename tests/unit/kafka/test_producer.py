@@ -65,7 +65,7 @@ async def test_the_look_for_topics_made_again_asks_another_broker_when_one_does_
 
     monkeypatch.setattr(Brokers, "ask", ask)
     client = ProducerClient(conf(), [].extend, [].append)
-    client._brokers._found = (OTHER,)
-    assert client._brokers.topics(["t"]).brokers == ()
+    client._watch.brokers._found = (OTHER,)
+    assert client._watch.brokers.topics(["t"]).brokers == ()
     assert asked[1:] == [OTHER]
     await client.close(0.05)

@@ -65,6 +65,50 @@ def test_a_message_that_never_gets_an_offset_fails() -> None:
     assert results.got == [(KafkaError._MSG_TIMED_OUT, None)]
 
 
+def test_without_idempotence_a_message_that_was_taken_back_is_written_without_an_offset() -> None:
+    """required_acks no_response: Kafka names no offset of any message."""
+    library, results = Library(), Results()
+    returned = ReturnedMessages(library.produce, idempotent=False)
+    returned.hold()
+    returned.take_back(Item("item"), purged(), Reported(None), results)  # type: ignore[arg-type]
+    returned.release()
+    library.sent[0][3](None, Reported(None))
+    assert len(library.sent) == 1 and results.got == [(None, None)]
+
+
+@pytest.mark.parametrize("code", [KafkaError._UNKNOWN_PARTITION, KafkaError._DESTROY])
+def test_a_message_whose_partition_is_gone_goes_to_any_unless_its_caller_asked_for_that_one(
+    caplog: pytest.LogCaptureFixture, code: int
+) -> None:
+    """A producer that does not know the topic yet takes it for any partition."""
+    library, results = Library(), Results()
+    returned = ReturnedMessages(library.produce)
+    returned.hold()
+    for item in (Anywhere("a"), Item("b")):
+        returned.take_back(item, purged(), Reported(None), results)  # type: ignore[arg-type]
+    returned.release()
+    gone = KafkaError(code)
+    for _, _, partition, report in list(library.sent):
+        assert partition == 3
+        report(gone, Reported(None))
+    assert results.got == [(gone.code(), None)]
+    assert [(item, partition) for _, item, partition, _ in library.sent[2:]] == [("a", -1)]
+    library.sent[2][3](None, Reported(0))
+    assert results.got[1:] == [(None, 0)]
+    returned.log()
+    assert caplog.messages == ["t: 1 messages go to other partitions: theirs do not exist any more"]
+
+
+def test_a_message_that_finds_no_partition_fails() -> None:
+    library, results = Library(), Results()
+    gone = KafkaError(KafkaError._UNKNOWN_PARTITION)
+    returned = ReturnedMessages(library.produce)
+    assert returned.take_back(Anywhere("a"), gone, Reported(None), results)
+    while library.sent:
+        library.sent.pop()[3](gone, Reported(None))
+    assert results.got == [(gone.code(), None)]
+
+
 def test_messages_wait_in_order_for_room_and_fail_if_they_are_given_up() -> None:
     library, results = Library(room=1), Results()
     returned = ReturnedMessages(library.produce)
@@ -247,10 +291,18 @@ class Item(str):
     """A message: a letter, and a digit for the gate that its key has."""
 
     __slots__ = ()
+    partition = 3  # what its caller asks for
 
     @property
     def key(self) -> bytes | None:
         return self[1:].encode() or None
+
+
+class Anywhere(Item):
+    """A message whose caller asks for no partition."""
+
+    __slots__ = ()
+    partition = None  # type: ignore[assignment]
 
 
 class Placed(Reported):
@@ -297,9 +349,9 @@ def test_one_message_of_each_partition_goes_ahead_to_a_new_producer_and_the_othe
     assert moved.sent == "xyam", "without a partition there is none to prove"
     assert sorted(moved.returned.busy()) == [("t", 0), ("t", 1)] and len(moved.returned) == 3
     moved.land("a", 0)
-    assert moved.sent == "xyambc" and moved.probes == [("t", 0, 0)], "new messages go behind these"
+    assert moved.sent == "xyambc" and moved.probes == [("t", 0, 0, None)], "new messages go behind these"
     moved.land("m", 0)
-    assert moved.sent == "xyambcn" and moved.probes == [("t", 0, 0), ("t", 1, 1)]
+    assert moved.sent == "xyambcn" and moved.probes == [("t", 0, 0, None), ("t", 1, 1, None)]
     assert moved.returned.busy() == [] and len(moved.returned) == 0
 
 
@@ -311,7 +363,15 @@ def test_the_one_that_goes_ahead_is_sent_again_if_it_has_no_offset_and_followed_
     moved.land("a", None, KafkaError(KafkaError._MSG_TIMED_OUT))
     assert moved.sent == "aab" and moved.results.got == [(KafkaError._MSG_TIMED_OUT, None)]
     moved.land("b", None, KafkaError(KafkaError._MSG_TIMED_OUT))
-    assert moved.probes == [("t", 0, None)] and moved.returned.busy() == []
+    assert moved.probes == [("t", 0, None, None)] and moved.returned.busy() == []
+
+
+def test_gates_hear_of_what_is_given_up_behind_one_that_went_ahead() -> None:
+    moved = Moved({0: "ab", 1: "m"})
+    moved.land("m", 0)
+    moved.returned.busy()
+    moved.returned.give_up(KafkaError(KafkaError.CLUSTER_AUTHORIZATION_FAILED))
+    assert moved.probes == [("t", 0, None, None)]
 
 
 def test_messages_behind_one_that_went_ahead_wait_for_room_and_new_ones_for_them() -> None:
@@ -321,7 +381,7 @@ def test_messages_behind_one_that_went_ahead_wait_for_room_and_new_ones_for_them
     assert moved.sent == "ab" and moved.probes == [] and len(moved.returned) == 1
     moved.library.room = 3
     moved.returned.send()
-    assert moved.sent == "abc" and moved.probes == [("t", 0, 0)]
+    assert moved.sent == "abc" and moved.probes == [("t", 0, 0, None)]
 
 
 def test_a_second_fatal_error_while_messages_wait_behind_one_that_went_ahead_keeps_the_order() -> None:
@@ -352,7 +412,7 @@ def test_what_an_earlier_producer_gives_back_late_leaves_those_alone_that_went_a
     moved.returned.release_late()
     assert moved.sent == "az"
     moved.land("a", 0)
-    assert moved.sent == "azb" and moved.probes == [("t", 0, 0)]
+    assert moved.sent == "azb" and moved.probes == [("t", 0, 0, None)]
 
 
 def test_messages_that_have_no_gate_are_sent_at_once_and_so_is_all_of_their_partition() -> None:

@@ -413,6 +413,11 @@ class BulkClient(Client):
     def bulk_landed(self, bulk: Any) -> None:
         self.complete.append(bulk)
 
+    def give_up(self, bulk: Any) -> None:
+        for at in range(bulk.sent, len(bulk.records)):
+            bulk.refuse(at, LibraryError(LibraryError._PURGE_QUEUE))
+        bulk.sent = len(bulk.records)
+
     def deliver(self, ref: ActorRef[Any]) -> None:
         complete, self.complete = self.complete, []
         reports = tuple((bulk, None, -1, -1) for bulk in complete)
@@ -485,6 +490,39 @@ async def test_a_batch_that_does_not_fit_continues_where_it_stopped() -> None:
             client.bulks[0].landed(at, None, Landed(0, at))
         client.deliver(ref)
         assert await reply == [(0, at) for at in range(5)]
+
+
+async def test_the_rest_of_a_batch_that_was_sent_in_part_is_given_up_when_the_producer_fails() -> None:
+    """Else its client waits for the rest, and counts its bytes, for ever."""
+    client = BulkClient(room=1)
+    async with ActorSystem() as system:
+        ref, journal = start_journalled(system, client)
+        reply = ref.ask(ProduceMany([Rec(b"a"), Rec(b"b")]), block=False)
+        await until(lambda: client.sent)
+        crash(ref)
+        with pytest.raises(NoAnswer):
+            await reply
+        [bulk] = client.bulks
+        bulk.landed(0, None, Landed(0, 5))
+        assert client.complete == [bulk]
+        client.deliver(ref)
+        await until(lambda: journal.held == 2)
+        purged = (Kind.PRODUCE_FAILED, -1, -1, LibraryError._PURGE_QUEUE, WAITED)
+        assert sorted(events(journal)) == sorted([(Kind.PRODUCED, 0, 5, 0, WAITED), purged])
+
+
+async def test_a_batch_that_was_sent_in_part_when_a_drain_ends_has_a_result_for_each_record() -> None:
+    client = BulkClient(room=1)
+    async with ActorSystem() as system:
+        ref, journal = start_journalled(system, client, shutdown_timeout=0.01)
+        reply = ref.ask(ProduceMany([Rec(b"a"), Rec(b"b"), Rec(b"c")]), block=False)
+        await until(lambda: client.sent)
+        assert await ref.ask(DrainProducer(), block=False) == 2
+        client.bulks[0].landed(0, None, Landed(0, 5))
+        client.deliver(ref)
+        first, *others = await reply
+        assert first == (0, 5) and {each.code for each in others} == {LibraryError._PURGE_QUEUE}
+        assert journal.held == 3, "each record once"
 
 
 async def test_a_batch_for_an_unknown_topic_fails_as_a_whole() -> None:
