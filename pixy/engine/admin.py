@@ -37,10 +37,12 @@ from pixy.engine.admin_messages import (
 )
 from pixy.engine.consume import sparse_acks
 from pixy.engine.instances.topic_patterns import TopicPattern
+from pixy.engine.sandbox_groups import KnownGroups, LocalMembers, SandboxGroups
 from pixy.errors import (
     ChangesForbidden,
     GroupActive,
     GroupHasMembers,
+    GroupRemembered,
     InvalidParameter,
     KafkaError,
     PixyError,
@@ -59,7 +61,7 @@ from pixy.kafka.errors import (
     translate,
     unknown_topic,
 )
-from pixy.kafka.group_members import GroupMember, ListedGroup
+from pixy.kafka.group_members import ListedGroup
 from pixy.wire.errors import ErrorCode
 from pixy.wire.types import TopicPartition
 
@@ -74,11 +76,13 @@ _NOT_CHANGED = frozenset({*(code for code in TRANSIENT_CODES if code > 0), Error
 _NAMES_KNOWN = 1.0
 """Seconds for which the names of all topics are believed."""
 
-LocalMembers = Callable[[], Awaitable[dict[str, dict[str, list[int]]]]]
-"""Returns the groups that this daemon consumes for: group to topic to partitions."""
 Owners = Callable[[str, str], Awaitable[Consumers]]
 """Returns who owns the partitions of a topic, in one group or (empty) in all of them. Without a topic it returns the members
 of the group, each without partitions. Raises PixyError."""
+
+
+async def _no_groups() -> list[str]:
+    return []
 
 
 class Catalogue:
@@ -116,11 +120,19 @@ class Admin(Actor):
         proxy: the cluster's configuration.
         local_members: asks the cluster.
         owners: asks who owns partitions, where Kafka does not know it; None where it does.
+        known_groups: asks the cluster, for the sandbox, which cannot list groups.
     """
 
-    def __init__(self, proxy: Proxy, local_members: LocalMembers, owners: Owners | None = None) -> None:
+    def __init__(
+        self,
+        proxy: Proxy,
+        local_members: LocalMembers,
+        owners: Owners | None = None,
+        known_groups: KnownGroups | None = None,
+    ) -> None:
         super().__init__()
         self._owners = owners
+        self._sandbox = SandboxGroups(proxy.client_id, local_members, known_groups or _no_groups)
         self._proxy = proxy
         self._local_members = local_members
         self._client: KafkaAdmin | None = None
@@ -211,8 +223,19 @@ class Admin(Actor):
             await self._kafka.set_offsets(request.group, commits)
         except KafkaError as error:
             if error.code in GROUP_ACTIVE_CODES:
-                raise GroupActive(request.group) from error
+                raise await self._refusal(request.group) from error
             raise
+
+    async def _refusal(self, group: str) -> GroupActive:
+        """Say why a group's offsets cannot be set although it has no members here."""
+        try:
+            await self._kafka.describe_group(group)
+        except KafkaError as error:
+            if error.code in UNSUPPORTED_CODES:
+                return GroupRemembered(
+                    group
+                )  # the sandbox: its members are this daemon's, and there are none
+        return GroupActive(group)
 
     async def _is_owned(self, group: str, topic: str = "") -> bool:
         """Whether a group has members (that own partitions of the topic, if one is given) of which Kafka knows nothing."""
@@ -273,13 +296,7 @@ class Admin(Actor):
         except KafkaError as error:
             if error.code not in UNSUPPORTED_CODES:
                 raise
-        # The sandbox cannot list groups; its only members are this daemon's.
-        own = await self._local_members()
-        return {
-            group: {self._proxy.client_id: topics[query.topic]}
-            for group, topics in own.items()
-            if query.topic in topics and query.group in ("", group)
-        }
+        return await self._sandbox.consumers(query)
 
     @handles(ListGroups)
     async def _list_groups(self, _query: ListGroups) -> list[ListedGroup]:
@@ -288,8 +305,7 @@ class Admin(Actor):
         except KafkaError as error:
             if error.code not in UNSUPPORTED_CODES:
                 raise
-        # The sandbox cannot list groups; those with members are this daemon's.
-        return [ListedGroup(name, "Stable", "classic") for name in sorted(await self._local_members())]
+        return await self._sandbox.listed()
 
     @handles(DescribeGroup)
     async def _describe_group(self, query: DescribeGroup) -> GroupView:
@@ -298,14 +314,10 @@ class Admin(Actor):
         except KafkaError as error:
             if error.code not in UNSUPPORTED_CODES:
                 raise
-        # The sandbox, again.
-        topics = (await self._local_members()).get(query.group)
-        if topics is None:
-            raise UnknownGroup(f"unknown consumer group {query.group}")
-        assigned = tuple((topic, number) for topic in sorted(topics) for number in topics[topic])
-        member = GroupMember(self._proxy.client_id, self._proxy.client_id, assigned)
-        offsets = {topic: await self._get_offsets(GetOffsets(query.group, topic)) for topic in sorted(topics)}
-        return GroupView(query.group, "Stable", (member,), offsets)
+        return await self._sandbox.describe(query.group, self._kafka, self._offsets_in)
+
+    async def _offsets_in(self, group: str, topic: str) -> list[PartitionOffset]:
+        return await self._get_offsets(GetOffsets(group, topic))
 
     async def _change(self, wanted: AdminChange) -> None:
         self._check_changes()

@@ -32,6 +32,7 @@ from pixy.engine.cluster_messages import (
     GetInstances,
     GetProducer,
     IsIdle,
+    KnownGroups,
     OwnGroups,
     Reach,
 )
@@ -147,6 +148,7 @@ class Cluster(Actor):
             self._proxy,
             lambda: ref.ask(OwnGroups(), block=False),
             None if self._zookeeper is None else self._zookeeper.owners,
+            lambda: ref.ask(KnownGroups(), block=False),
             name="admin",
         )
         known: dict[str, tuple[int, float]] = {}
@@ -347,6 +349,10 @@ class Cluster(Actor):
             except ActorDeadError:
                 continue
         return own
+
+    @handles(KnownGroups)
+    def _known_groups(self, _query: KnownGroups) -> list[str]:
+        return self._groups.known()
 
     # -- the other children -----------------------------------------------------------------------
 

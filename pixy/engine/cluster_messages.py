@@ -64,6 +64,11 @@ class OwnGroups(Request[dict[str, dict[str, list[int]]]]):
 
 
 @dataclass(frozen=True, slots=True)
+class KnownGroups(Request[list[str]]):
+    """Ask for the groups that this daemon consumes for, and for those that it has consumed for: the newest ``consumer.max_groups``."""
+
+
+@dataclass(frozen=True, slots=True)
 class DrainCluster(Request[int]):
     """Accept no more requests, deliver produced messages and commit offsets.
 

@@ -24,6 +24,8 @@ from pixy.wire.types import TopicPartition
 
 DEAD: Final = "Dead"
 """The state of a group that does not exist."""
+EMPTY: Final = "Empty"
+"""The state of a group without members."""
 _GROUPS_AT_ONCE: Final = 100
 _NOT_THIS_PROTOCOL: Final = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION})
 _CONSUMERS: Final = frozenset({CONSUMER, ""})
@@ -232,4 +234,4 @@ def _assigned(group: Mapping[str, Any], member: Mapping[str, Any]) -> tuple[Topi
     return tuple((each["Topic"], number) for each in assigned for number in each["Partitions"])
 
 
-__all__ = ["DEAD", "DescribedGroup", "GroupMember", "GroupMembers", "Groups", "ListedGroup"]
+__all__ = ["DEAD", "EMPTY", "DescribedGroup", "GroupMember", "GroupMembers", "Groups", "ListedGroup"]

@@ -1,7 +1,8 @@
 """The embedded sandbox: librdkafka's in-process mock cluster.
 
 It serves first steps and tests without Java. It keeps messages in memory, creates a topic with 4 partitions
-when a client first names it, and does not implement group listings or topic configs.
+when a client first names it, and does not implement group listings or topic configs. A group that has had members takes commits
+of members only, and a new member of such a group waits for most of a minute: so its offsets cannot be set any more.
 """
 
 from __future__ import annotations

@@ -29,3 +29,21 @@ async def test_the_sandbox_answers_what_first_steps_ask(name: str) -> None:
         assert (await daemon.get(f"/topics/{name}-none/offsets?group=g")).status == 404
         consumers = (await daemon.get(f"/topics/{name}/consumers")).json
         assert [sorted(each) for each in consumers["g"].values()] == [list(range(PARTITIONS))]
+
+
+@pytest.mark.timeout(120)
+async def test_a_group_that_nobody_consumes_any_more_is_empty(name: str) -> None:
+    sandbox = Sandbox()
+    async with serving(make_config(sandbox.seed_peers, subscription_timeout=0.5)) as daemon:
+        partition, _ = await daemon.produce(name, b"news")
+        await daemon.consume(name, "g", auto_ack=True)
+
+        async def listed() -> dict[str, str]:
+            found = (await daemon.get("/groups")).json["groups"]
+            return {each["group"]: each["state"] for each in found}
+
+        await eventually(listed, lambda found: found == {"g": "Empty"})
+        described = (await daemon.get("/groups/g")).json
+        assert described["members"] == [] and described["state"] == "Empty"
+        offsets = {each["partition"]: each["offset"] for each in described["offsets"][name]}
+        assert offsets[partition] == 1

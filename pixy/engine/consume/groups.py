@@ -41,6 +41,8 @@ class Groups:
         self._spawn = spawn
         self._most = most
         self._groups: dict[str, _Group] = {}
+        self._started: dict[str, None] = {}
+        """The names of groups that were started, the newest last."""
         self.closed = False
 
     def __len__(self) -> int:
@@ -49,6 +51,10 @@ class Groups:
     def refs(self) -> dict[str, Ref]:
         """The groups' actors by the groups' names."""
         return {name: group.ref for name, group in self._groups.items()}
+
+    def known(self) -> list[str]:
+        """Return the names of the groups that were started last, as many as there may be at the same time."""
+        return list(self._started)
 
     def get(self, name: str, caller: str, take_reply: Callable[[], Future[Any]]) -> Ref | None:
         """Return a group's actor, started if need be; None if the reply was taken, because the group is leaving.
@@ -79,6 +85,10 @@ class Groups:
             raise TooManyRequests("consumer.max_groups")
         ref = self._spawn(name)
         self._groups[name] = _Group(ref, caller)
+        self._started.pop(name, None)
+        self._started[name] = None
+        if len(self._started) > self._most:
+            del self._started[next(iter(self._started))]
         return ref
 
     def leaving(self, name: str) -> None:

@@ -15,6 +15,7 @@ from pixy.engine.admin_messages import (
     AlterTopic,
     Consumers,
     DeleteGroup,
+    DescribeGroup,
     GetConsumers,
     GetOffsets,
     ListGroups,
@@ -24,13 +25,15 @@ from pixy.errors import (
     ChangesForbidden,
     GroupActive,
     GroupHasMembers,
+    GroupRemembered,
     InvalidParameter,
     KafkaError,
     UnknownGroup,
 )
-from pixy.kafka.errors import error_of
+from pixy.kafka.errors import error_of, unsupported
 from pixy.kafka.group_members import DEAD, DescribedGroup, GroupMember, Groups, ListedGroup
 from pixy.kafka.topics import PartitionInfo
+from pixy.wire.errors import ErrorCode
 from pixy.wire.types import TopicPartition
 
 TOPIC = "t"
@@ -298,5 +301,78 @@ def test_partitions_are_not_added_when_the_settings_are_refused(validate_only: b
         with pytest.raises(InvalidParameter):
             await stage.ask(AlterTopic(TOPIC, {"retention.ms": "x"}, (), 5, validate_only))
         assert changes.made == []
+
+    play(scenario)
+
+
+class SandboxKafka(FakeKafka):
+    """The sandbox: it lists and describes no groups, and refuses to set offsets of a group that has had members."""
+
+    async def groups(self) -> list[str]:
+        raise unsupported("ListGroups")
+
+    async def describe_group(self, group: str) -> DescribedGroup:
+        raise unsupported("DescribeGroups")
+
+    async def topics(self) -> dict[str, tuple[PartitionInfo, ...]]:
+        return {TOPIC: await self.partitions(TOPIC)}
+
+    async def set_offsets(self, _group: str, _commits: Any) -> None:
+        raise error_of(ErrorCode.UNKNOWN_MEMBER_ID)
+
+
+def in_sandbox(scenario: Scenario, *known: str) -> None:
+    """Run a scenario on the sandbox, where the daemon has consumed for groups."""
+
+    async def known_groups() -> list[str]:
+        return list(known)
+
+    async def run(sim: Sim) -> None:
+        stage = Stage(sim, None)
+        stage.kafka = SandboxKafka()
+        stage.ref = sim.system.spawn(Asked, stage.kafka, Proxy(), stage._local, None, known_groups)
+        await scenario(stage)
+
+    simulate(run)
+
+
+def test_the_sandbox_has_groups_without_members() -> None:
+    """It listed those with members alone: ``group describe`` knew nothing of a group whose offsets were there."""
+
+    async def scenario(stage: Stage) -> None:
+        stage.own["busy"] = {TOPIC: [0]}
+        listed = await stage.ask(ListGroups())
+        assert [(each.name, each.state) for each in listed] == [("bar", "Empty"), ("busy", "Stable")]
+        found = await stage.ask(DescribeGroup("bar"))
+        assert (found.state, found.members, found.offsets) == ("Empty", (), {})
+        with pytest.raises(UnknownGroup, match="unknown consumer group none"):
+            await stage.ask(DescribeGroup("none"))
+        stage.kafka.commits[TOPIC, 1] = 7
+        found = await stage.ask(DescribeGroup("set-from-outside"))
+        assert [each.offset for each in found.offsets[TOPIC]] == [-1, 7] and found.state == "Empty"
+
+    in_sandbox(scenario, "bar", "busy")
+
+
+def test_the_sandbox_says_why_it_sets_no_offsets() -> None:
+    """It said that the group was being consumed, for ever, and no list had a member."""
+
+    async def scenario(stage: Stage) -> None:
+        with pytest.raises(
+            GroupRemembered, match="group bar has had members, and the sandbox sets offsets only"
+        ):
+            await stage.ask(SetOffsets("bar", TOPIC, ((0, 1, ""),)))
+        stage.own["bar"] = {TOPIC: [0]}
+        with pytest.raises(GroupActive, match="group bar is being consumed"):
+            await stage.ask(SetOffsets("bar", TOPIC, ((0, 1, ""),)))
+
+    in_sandbox(scenario)
+
+
+def test_kafka_s_refusal_to_set_offsets_is_a_group_with_members() -> None:
+    async def scenario(stage: Stage) -> None:
+        stage.kafka.fails = [error_of(ErrorCode.UNKNOWN_MEMBER_ID)]
+        with pytest.raises(GroupActive, match="group g is being consumed"):
+            await stage.ask(SetOffsets("g", TOPIC, ((0, 1, ""),)))
 
     play(scenario)

@@ -73,3 +73,10 @@ def test_a_cluster_that_drains_starts_no_group() -> None:
     case.groups.stopped(first)
     with pytest.raises(ShuttingDown):
         waiting.get(timeout=0)
+
+
+def test_the_names_of_groups_that_were_started_last_are_known() -> None:
+    case = Case(most=2)
+    for name in ("a", "b", "a", "c"):
+        case.groups.stopped(case.get(name))
+    assert case.groups.known() == ["a", "c"]
