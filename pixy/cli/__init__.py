@@ -25,8 +25,8 @@ PROGRAMS = {
     "keys": "make, list and remove API keys",
     "rules": "say why the rules allow or refuse something",
     "wire": "decode and encode Kafka's protocol at the shell",
-    "tap": "a proxy that shows who is in which group and who owns which partition",
-    "pipeline": "archive, compact, replay, verify and audit topics with Spark",
+    "tap": "a proxy that shows groups, members and partitions",
+    "pipeline": "archive, replay and audit topics with Spark",
 }
 """Programs of their own: ``pixy.cli.<name>.run(arguments)``, imported when they are called."""
 

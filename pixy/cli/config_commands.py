@@ -17,10 +17,11 @@ from pixy.config import default_text
 from pixy.config.effective import DEFAULT, as_yaml, rows
 from pixy.config.environment import CONFIG
 from pixy.config.load import Origins
-from pixy.config.validate_security import notes_of
+from pixy.config.notes import notes_of
 from pixy.errors import ConfigError
 from pixy.escaping import escaped
 
+_FLAGS = "It also takes the daemon's flags, such as --config FILE and --kafkaPeers PEERS (kafka-pixy --help)."
 EXIT_OK = 0
 EXIT_WRONG = 1
 EXIT_USAGE = 2
@@ -83,11 +84,15 @@ def _parser() -> argparse.ArgumentParser:
     check = actions.add_parser(
         "check",
         help="say whether the daemon would start with its configuration and the files that it names",
+        epilog=_FLAGS,
         allow_abbrev=False,
     )
     check.set_defaults(json=False, changed=False)
     show = actions.add_parser(
-        "show", help="print every value with its origin; secrets are masked", allow_abbrev=False
+        "show",
+        help="print every value with its origin; secrets are masked",
+        epilog=_FLAGS,
+        allow_abbrev=False,
     )
     show.add_argument("--changed", action="store_true", help="only values that are no defaults")
     show.add_argument(

@@ -39,6 +39,9 @@ _SWITCHES = (
 )
 
 
+_KEYS = """\
+keys of a cluster, such as consumer.ack_timeout and kafka.tls, stand below
+  proxies.<cluster> in the file: proxies.default.consumer.ack_timeout"""
 _FLAGS = {
     "grpc_addr": "grpcAddr",
     "tcp_addr": "tcpAddr",
@@ -90,7 +93,7 @@ def make_parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description="gRPC and REST proxy for Apache Kafka. Without a command it serves.",
-        epilog=f"commands, each with --help:\n{commands}\n\nexit codes:\n{exits}",
+        epilog=f"commands, each with --help:\n{commands}\n\n{_KEYS}\n\nexit codes:\n{exits}",
     )
     for name, shown, text in _TEXTS:
         parser.add_argument(f"-{name}", f"--{name}", metavar=shown, default="", help=text)

@@ -20,7 +20,7 @@ from pixy.cli.repeats import Repeats
 from pixy.cli.streams import stuck
 from pixy.config.addresses import split_address
 from pixy.config.model import SYSLOG, Logger
-from pixy.errors import ConfigError, reason_of
+from pixy.errors import ConfigError, PixyError, reason_of
 from pixy.escaping import escaped, json_text
 
 QUEUE_BOUND = 10_000
@@ -44,6 +44,11 @@ _ACTOR = re.compile(r"(/[^\s:]+)(?:: | )(.*)", re.S)
 def _split(record: logging.LogRecord) -> tuple[str, str]:
     """Split a message into the actor that it begins with (else the logger's name) and the rest."""
     text = record.getMessage()
+    if isinstance(record.args, tuple) and record.args and str(record.msg).startswith("%s"):
+        path = str(record.args[0])  # the name of a group, at its end, may have blanks and colons
+        for gap in (": ", " "):
+            if path.startswith("/") and text.startswith(path + gap):
+                return path, text[len(path + gap) :]
     match = _ACTOR.match(text)
     return (match[1], match[2]) if match else (record.name, text)
 
@@ -179,6 +184,12 @@ class _Syslog(logging.handlers.SysLogHandler):
             super().emit(part)
 
 
+def _is_no_answer(record: logging.LogRecord) -> bool:
+    """Whether a record of the actor runtime is more than an error that answers a request, which whoever asked for it gets."""
+    error = record.exc_info[1] if record.exc_info else None
+    return not (record.levelno <= logging.INFO and isinstance(error, PixyError))
+
+
 def _is_not_on_stderr(record: logging.LogRecord) -> bool:
     """Whether a record is not printed to standard error as well: on a terminal a person would read it twice."""
     return not getattr(record, ON_STDERR, False)
@@ -244,11 +255,14 @@ def configured(loggers: Sequence[Logger]) -> Iterator[None]:
     library = logging.getLogger("pixy.kafka.librdkafka")
     repeats = Repeats()
     library.addFilter(repeats)
+    actors = logging.getLogger("pykka")  # where the runtime logs what handlers raise
+    actors.addFilter(_is_no_answer)
     writer.start()
     try:
         yield
     finally:
         library.removeFilter(repeats)
+        actors.removeFilter(_is_no_answer)
         writer.stop()
         _current.clear()
         root.handlers[:], root.level = before[0], before[1]

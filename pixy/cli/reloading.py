@@ -137,10 +137,11 @@ class Reloader:
         else:
             logger.error("reloading: the files change while they are read, and everything stays as it was")
             return
+        done = not isinstance(app, PixyError) and not isinstance(keys, PixyError)
         if isinstance(app, PixyError):
             _complain("rules, limits and severities", app)
         else:
-            await self._try("rules and limits", lambda: asyncio.to_thread(engine.reload_rules, app))
+            done &= await self._try("rules and limits", lambda: asyncio.to_thread(engine.reload_rules, app))
             set_severities(app.logging)
             changed = changed_keys(self._running, values_of(app))
             if changed:
@@ -149,15 +150,20 @@ class Reloader:
             _complain("keys", keys)
         else:
             keys()
-        await self._try("certificates", engine.reload_certificates)
+        done &= await self._try("certificates", engine.reload_certificates)
         engine.reopen_logs()
-        logger.info("reloaded the configuration, keys and certificates")
+        if done:
+            logger.info("reloaded the configuration, keys and certificates")
+        else:
+            logger.warning("reloaded only in part: correct what the lines before name, and reload again")
 
-    async def _try(self, what: str, step: Callable[[], Awaitable[None]]) -> None:
+    async def _try(self, what: str, step: Callable[[], Awaitable[None]]) -> bool:
         try:
             await step()
         except PixyError as error:
             _complain(what, error)
+            return False
+        return True
 
 
 async def _attempt(reading: Awaitable[T]) -> T | PixyError:

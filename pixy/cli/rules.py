@@ -6,12 +6,13 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from pixy.auth.principal import Principal
+from pixy.auth.principal import ANONYMOUS, Principal
 from pixy.auth.rules import Access, Rules
 from pixy.cli.arguments import Parser
 from pixy.config import load_app, validate
 from pixy.config.security import VERBS
 from pixy.errors import ConfigError
+from pixy.escaping import escaped
 
 EXIT_REFUSED = 1
 EXIT_USAGE = 2
@@ -80,6 +81,10 @@ def run(argv: Sequence[str]) -> int:
     principal = Principal(args.principal, frozenset(filter(None, args.groups.split(","))))
     for line in rules.explain(principal, access):
         print(line)
+    if ":" not in args.principal and args.principal != ANONYMOUS.name:
+        kinds = ", ".join(f"{kind}:{args.principal}" for kind in ("key", "jwt", "cert"))
+        note = f"kafka-pixy rules: nobody is called {args.principal!r}: a principal begins with its kind, as in {kinds}"
+        print(escaped(note), file=sys.stderr)
     return 0 if rules.allows(principal, access) else EXIT_REFUSED
 
 

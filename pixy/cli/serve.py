@@ -23,16 +23,17 @@ from pixy.cli.reloading import Reloader
 from pixy.cli.start_problems import listener_problem, log_problem
 from pixy.cli.streams import stuck
 from pixy.cli.waiting import kafka_answers
-from pixy.cli.welcome import welcome
+from pixy.cli.welcome import greet
 from pixy.config import App
 from pixy.config.environment import CONFIG
 from pixy.config.exposure import exposed
 from pixy.config.files import tls_problem
-from pixy.config.validate_security import logger_notes
+from pixy.config.notes import start_notes
 from pixy.engine.engine import Engine
 from pixy.engine.service import ListenerSpec
 from pixy.errors import ConfigError, PixyError, StartError, in_words
 from pixy.escaping import escaped
+from pixy.kafka.errors import OUT_OF_BROKERS
 
 logger = logging.getLogger("pixy")
 
@@ -49,6 +50,9 @@ _HINTS = {
     errno.ENFILE: "the machine has no more of them: raise fs.file-max, or end what holds them",
     errno.ENOSPC: "free some space",
 }
+_NO_BROKER = (
+    "name other brokers with --kafkaPeers, wait for them with --waitForKafka, or try it out with --sandbox"
+)
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT)
 _SWITCH_INTERVAL = 0.001
 _COLLECT_AFTER = (50_000, 20, 50)
@@ -82,13 +86,14 @@ def run(args: Sequence[str]) -> int:
     sandboxes = _sandboxes(app, bool(options.sandbox))
     if not app.auth.enabled and (open_to_others := exposed(app)):
         _complain(f"kafka-pixy: insecure: anybody who can reach it is served on {', '.join(open_to_others)}")
-    for note in logger_notes(app):
+    for note in start_notes(app):
         _complain(f"kafka-pixy: {note}")
     try:
         code = _logged(app, options, reloader)
     except StartError as error:
         # Here, because now the log is written: this is the last line.
-        _complain(f"Failed to start service: err=({error})")
+        hint = f": {_NO_BROKER}" if OUT_OF_BROKERS in str(error) else ""
+        _complain(f"Failed to start service: err=({error}{hint})")
         code = EXIT_FAILED_TO_START
     except (ConfigError, OSError, ValueError) as error:
         _complain(f"Failed to initialize: err=({_why(error)})")
@@ -273,7 +278,7 @@ class Daemon:
             raise
         if self._announce:
             with contextlib.suppress(OSError):  # as with a log that nobody reads: it serves all the same
-                print(welcome(self._app), flush=True)
+                greet(self._app)
         return await self._serve(engine)
 
     async def _serve(self, engine: Engine) -> int:

@@ -13,21 +13,25 @@ from pixy.errors import ConfigError
 from pixy.tap.config import KAFKA_PORT, Bounds, TapConfig, parse_address, parse_ports
 
 _DESCRIPTION: Final = """\
-A TCP proxy for Kafka's protocol that forwards every byte and shows, from the traffic alone, who is in which consumer
-group, who owns which partition, why groups rebalance, lag, and which clients Kafka 4 will refuse.
+A TCP proxy for Kafka's protocol that forwards every byte and shows, from the
+traffic alone, who is in which consumer group, who owns which partition, why
+groups rebalance, lag, and which clients Kafka 4 will refuse.
 """
 _EXAMPLES: Final = """\
 examples:
   kafka-pixy tap --broker kafka1:9092 --rewrite
-      then use localhost:19093 as the clients' bootstrap server; each other broker gets a port of its own
+      then use localhost:19093 as the clients' bootstrap server; each other
+      broker gets a port of its own
   kafka-pixy tap --broker kafka1:9092,kafka2:9092 --listen 0.0.0.0:19093 --rewrite --advertise tap.example.com
   kafka-pixy tap --broker kafka1:9092 --rewrite --output json --interval 10 | jq 'select(.event == "anomaly")'
   kafka-pixy tap --broker kafka1:9092 --rewrite --output none --metrics 0.0.0.0:9464
       GET /metrics, /groups, /groups/NAME, /timeline, /clients, /connections, /topics, /healthz
 
-Without --rewrite the tap changes no byte: use this where clients reach each broker through the tap anyway. With --rewrite
-it changes Metadata, FindCoordinator and DescribeCluster responses, and hides addresses in Produce and Fetch responses.
-The tap neither decodes nor keeps payloads of records, and does not read SASL tokens. docs/tap.md has the details.
+Without --rewrite the tap changes no byte: use this where clients reach each
+broker through the tap anyway. With --rewrite it changes Metadata,
+FindCoordinator and DescribeCluster responses, and hides addresses in Produce
+and Fetch responses. The tap neither decodes nor keeps payloads of records, and
+does not read SASL tokens. docs/tap.md has the details.
 """
 _LIMITS: Final = {
     "connections": "open connections; further clients wait",

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import sys
+
 from pixy.config.addresses import split_address
 from pixy.config.model import App
 
 _EVERYWHERE = ("", "0.0.0.0", "::")
+
+
+def greet(app: App) -> None:
+    """Print the text in one piece: unbuffered, ``print`` writes the line end by itself, and a line of the log may come before it."""
+    sys.stdout.write(f"{welcome(app)}\n")
+    sys.stdout.flush()
 
 
 def welcome(app: App) -> str:
@@ -53,4 +61,4 @@ def _reached(address: str) -> str:
     return f"[{host}]:{port}" if ":" in (host or "") else f"{host}:{port}"
 
 
-__all__ = ["welcome"]
+__all__ = ["greet", "welcome"]

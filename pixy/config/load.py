@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import re
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -104,7 +105,8 @@ def load_text(text: str, origins: Origins | None = None, name: str = "") -> mode
 
 def yaml_problem(error: yaml.YAMLError) -> str:
     """Return what is wrong with a text, without quoting from it: what YAML takes for an alias may be a password."""
-    return _QUOTED.sub("", getattr(error, "problem", None) or "it is not readable")
+    problem = getattr(error, "problem", None) or "it is not readable"
+    return _QUOTED.sub("", problem.replace("'<stream end>'", "the end of the file"))
 
 
 def check_kafka_version(text: str) -> str:
@@ -122,6 +124,8 @@ def _one_of(allowed: tuple[str, ...], text: str) -> str:
     return text
 
 
+_FEW = 3
+"""Sections that a hint names; more of them help nobody."""
 _QUOTED = re.compile(r" '.{2,}'", re.S)
 _CONSTRUCT: Any = yaml.SafeLoader("")
 _GO_TYPES = {
@@ -172,8 +176,7 @@ class Walk:
         for key_node, value_node in node.value:
             key = str(key_node.value)
             if key not in types:
-                close = difflib.get_close_matches(key, types, 1)
-                hint = f" (did you mean {close[0]}?)" if close else ""
+                hint = _elsewhere(key) or _close(key, types)
                 self._wrong(key_node, f"unknown key {where}{key}{hint}")
             elif key in seen:
                 self._wrong(key_node, f"key {where}{key} stands twice")
@@ -235,6 +238,35 @@ class Walk:
                 pass
         self._cannot(node, _GO_TYPES[kind])
         return None
+
+
+def _close(key: str, known: Iterable[str]) -> str:
+    found = difflib.get_close_matches(key, list(known), 1)
+    return f" (did you mean {found[0]}?)" if found else ""
+
+
+def _elsewhere(key: str) -> str:
+    """Say where a key stands, if it is one of other sections: ``consumer`` is one of a cluster's."""
+    paths = _paths().get(key, [])
+    return f" (it stands at {' or '.join(paths)})" if 0 < len(paths) <= _FEW else ""
+
+
+@functools.cache
+def _paths() -> dict[str, list[str]]:
+    """The paths of all keys, by their last names."""
+    found: dict[str, list[str]] = {}
+
+    def walk(kind: Any, path: str) -> None:
+        for name, inner in typing.get_type_hints(kind).items():
+            found.setdefault(name, []).append(f"{path}{name}")
+            below, items = f"{path}{name}.", typing.get_args(inner)
+            if typing.get_origin(inner) is dict and dataclasses.is_dataclass(items[1]):
+                walk(items[1], f"{below}<{'cluster' if name == 'proxies' else 'name'}>.")
+            elif dataclasses.is_dataclass(inner):
+                walk(inner, below)
+
+    walk(model.App, "")
+    return found
 
 
 def _is_null(node: yaml.Node) -> bool:

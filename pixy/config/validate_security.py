@@ -68,11 +68,6 @@ def identities_problem(app: model.App, proxy: model.Proxy) -> str:
     return ""
 
 
-def notes_of(app: model.App) -> list[str]:
-    """List valid values that have less effect than one may expect: a line for each."""
-    return logger_notes(app) + _certificate_notes(app)
-
-
 def logger_notes(app: model.App) -> list[str]:
     """List the loggers that nobody knows, which are ignored as in the original: a line for each."""
     known = ", ".join(model.LOGGERS)
@@ -80,7 +75,8 @@ def logger_notes(app: model.App) -> list[str]:
     return [f"logging: there is no logger {name!r}, so it is ignored; known are {known}" for name in unknown]
 
 
-def _certificate_notes(app: model.App) -> list[str]:
+def certificate_notes(app: model.App) -> list[str]:
+    """List what client certificates do not do over gRPC: a line for each."""
     tls, auth = app.tls, app.auth
     if not (app.grpc_addr and tls.client_ca_path and tls.client_certificates == "optional"):
         return []

@@ -14,6 +14,8 @@ from pixy.cli import logs, serve
 from pixy.cli.logs import configured
 from pixy.cli.main import main
 from pixy.config import App
+from pixy.errors import StartError
+from pixy.kafka.errors import OUT_OF_BROKERS
 from tests.in_process import Finished, run_in_process
 
 
@@ -185,4 +187,19 @@ def test_profiles_that_cannot_be_read(
         2,
         b"",
         f"kafka-pixy topics: {path}: {text}\n",
+    )
+
+
+def test_a_duration_without_a_unit_is_said_at_the_start(tmp_path: Path, opened: list[str]) -> None:
+    (tmp_path / "c.yaml").write_text("proxies: {default: {consumer: {ack_timeout: 5}}}")
+    done = start(f"--config={tmp_path}/c.yaml")
+    assert done.returncode == 0 and opened
+    assert done.stderr.startswith(b"kafka-pixy: proxies.default.consumer.ack_timeout is 5ns: ")
+
+
+def test_a_broker_that_does_not_answer_is_a_line_with_the_flags(monkeypatch: pytest.MonkeyPatch) -> None:
+    fails_with(StartError(f"failed: {OUT_OF_BROKERS} [localhost:9092: down]"), monkeypatch)
+    assert start().stderr.decode() == (
+        f"Failed to start service: err=(failed: {OUT_OF_BROKERS} [localhost:9092: down]: name other brokers with "
+        "--kafkaPeers, wait for them with --waitForKafka, or try it out with --sandbox)\n"
     )

@@ -366,3 +366,14 @@ def test_what_is_wrong_at_the_start_is_an_error() -> None:
     app = load_text("auth: {enabled: true, keys_file: /nowhere}\nproxies: {default: {}}")
     with pytest.raises(ConfigError, match="no such file"):
         Engine(app)
+
+
+@pytest.mark.parametrize("wrong", ["", "rules: [", "limits: [{who: ['a*b']}]"])
+async def test_only_a_reload_without_an_error_claims_success(
+    daemon: Daemon, caplog: pytest.LogCaptureFixture, wrong: str
+) -> None:
+    caplog.set_level(logging.INFO, "pixy")
+    daemon.write("payments", wrong)
+    await daemon.reloader.reload(daemon.engine)
+    assert ("reloaded the configuration, keys and certificates" in caplog.text) is (not wrong)
+    assert ("reloaded only in part" in caplog.text) is bool(wrong)

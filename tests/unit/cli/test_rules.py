@@ -34,3 +34,11 @@ def test_variables_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     explain = ["rules", "explain", "uid:1", "produce", "topic=t", "--config", str(tmp_path / "c.yaml")]
     done = run_in_process(lambda: main(explain))
     assert done.stdout == b"allowed: there are no rules, so uid:1 may produce topic t in cluster eu\n", done
+
+
+def test_a_principal_without_its_kind_is_nobody(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text("auth: {enabled: true, peer_uid: true}\n")
+    for principal, said in (("shop", True), ("key:shop", False), ("anonymous", False)):
+        explain = ["rules", "explain", principal, "produce", "topic=t", "--config", str(tmp_path / "c.yaml")]
+        done = run_in_process(lambda explain=explain: main(explain))
+        assert (b"a principal begins with its kind, as in key:shop" in done.stderr) is said, done

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 from pixy.cli import serve
 from pixy.cli.flags import SANDBOX_SEEDS, UsageError, parse
 from pixy.cli.main import main
-from pixy.cli.welcome import welcome
+from pixy.cli.welcome import greet, welcome
 from pixy.config import App
 from pixy.config.load import Origins
 from tests.in_process import run_in_process
@@ -86,3 +87,12 @@ def test_what_is_proposed_to_try_works_where_it_listens(kind: str) -> None:
     assert COMMANDS[kind] in shown, shown
     assert ("  REST  off\n" in shown) is (kind == "grpc") and "Ctrl-C stops it." in shown
     assert "http://:" not in shown and "https://:" not in shown
+
+
+def test_the_greeting_is_written_in_one_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unbuffered, a line of the log came before its line end."""
+    out = mock.Mock()
+    monkeypatch.setattr("sys.stdout", out)
+    greet(App())
+    [(text,)] = [call.args for call in out.write.call_args_list]
+    assert text.endswith("Ctrl-C stops it.\n")

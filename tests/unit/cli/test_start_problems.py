@@ -122,3 +122,9 @@ def test_doctor_finds_it_too(tmp_path: Path) -> None:
     findings = doctor.check(str(tmp_path / "pixy.yaml"), "127.0.0.1:1", Settings("127.0.0.1:1"))
     found = next(each for each in findings if each.check == "start")
     assert found.result == doctor.FAIL and found.found.startswith("grpc_addr nonsense: is not host:port")
+
+
+def test_a_duration_without_a_unit_is_noted(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text("body_timeout: 5")
+    done = run_in_process(lambda: main(["config", "check", "--config", str(tmp_path / "c.yaml")]))
+    assert done.returncode == 0 and b"note: body_timeout is 5ns: " in done.stdout

@@ -14,6 +14,7 @@ from pixy.cli.flags import parse
 from pixy.config import App, Proxy, load_file, load_text, validate
 from pixy.config.client_id import VALID, make_client_id
 from pixy.config.durations import parse_duration
+from pixy.config.notes import notes_of
 from pixy.errors import ConfigError
 
 DEFAULT_YAML = Path(__file__).resolve().parents[3] / "config" / "default.yaml"
@@ -365,3 +366,32 @@ def test_a_set_up_of_auth_that_protects_nothing_is_refused(text: str, wanted: st
 def test_the_keys_of_tokens_come_over_tls_or_from_this_machine(url: str) -> None:
     text = f"proxies: {{default: {{}}}}\nauth: {{enabled: true, jwt: {{jwks_url: '{url}', issuer: i, audience: a}}}}"
     assert validate(load_text(text)).auth.jwt.jwks_url == url
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("consumer: {}", "line 1: unknown key consumer (it stands at proxies.<cluster>.consumer)"),
+        ("ack_timeout: 5s", "unknown key ack_timeout (it stands at proxies.<cluster>.consumer.ack_timeout)"),
+        ("proxies: {a: {required_acks: x}}", "(it stands at proxies.<cluster>.producer.required_acks)"),
+        ("proxies: {a: {tcp_addr: x}}", "unknown key proxies.a.tcp_addr (it stands at tcp_addr)"),
+    ],
+)
+def test_a_key_in_the_wrong_section_is_shown_its_place(text: str, part: str) -> None:
+    """The pages name keys of clusters without ``proxies.<cluster>``."""
+    assert part in problem(text)
+
+
+def test_a_text_that_ends_too_early_says_so() -> None:
+    assert problem("foo: [").endswith("expected the node content, but found the end of the file")
+
+
+def test_durations_that_are_hardly_meant_are_noted() -> None:
+    def notes(text: str) -> list[str]:
+        return notes_of(validate(load_text(text)))
+
+    assert notes("{}") == [] and notes("reload_interval: 0") == [] and notes("reload_interval: 5ms") == []
+    assert notes("proxies: {eu: {consumer: {ack_timeout: 5}}}") == [
+        "proxies.eu.consumer.ack_timeout is 5ns: a number without a unit is nanoseconds; write 5s or 500ms"
+    ]
+    assert len(notes("{body_timeout: 15000, proxies: {a: {}}}")) == 1

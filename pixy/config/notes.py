@@ -1,0 +1,42 @@
+"""Notes: what a valid configuration says that somebody has hardly meant."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from typing import Final
+
+from pixy.config import model, secrets
+from pixy.config.durations import format_duration
+from pixy.config.kinds import Duration
+from pixy.config.validate_security import certificate_notes, logger_notes
+
+_SHORT: Final = 1e-3
+"""Seconds; nothing in the configuration is sensibly shorter."""
+
+
+def notes_of(app: model.App) -> list[str]:
+    """List valid values that do something else than one may expect: a line for each."""
+    return start_notes(app) + certificate_notes(app)
+
+
+def start_notes(app: model.App) -> list[str]:
+    """List those of them that the daemon repeats when it starts."""
+    return logger_notes(app) + duration_notes(app)
+
+
+def duration_notes(app: model.App) -> list[str]:
+    """List the durations below a millisecond, such as ``ack_timeout: 5``: Go, and so the original, takes it for nanoseconds."""
+    notes: list[str] = []
+    for section, path in secrets.sections(app):
+        kinds = typing.get_type_hints(type(section))
+        for field in dataclasses.fields(section):
+            value = getattr(section, field.name)
+            if kinds[field.name] is Duration and 0 < value < _SHORT:
+                shown = format_duration(value)
+                text = f"{path}{field.name} is {shown}: a number without a unit is nanoseconds; write 5s or 500ms"
+                notes.append(text)
+    return notes
+
+
+__all__ = ["duration_notes", "notes_of", "start_notes"]
