@@ -13,13 +13,14 @@ from pixy.cli.shell.errors import ShellError
 from pixy.cli.shell.framework import EXITS, Command, connected
 from pixy.cli.shell.output import note, plain, write
 from pixy.cli.shell.session import Session
-from pixy.cli.shell.times import duration
+from pixy.cli.shell.times import clock_ahead, duration
 from pixy.proto import kafkapixy_pb2 as pb
 
 _SOURCES: Final = {
-    "bash": "kafka-pixy completion bash > ~/.local/share/bash-completion/completions/kafka-pixy",
-    "zsh": "kafka-pixy completion zsh > ~/.zfunc/_kafka-pixy   (with fpath+=~/.zfunc before compinit)",
-    "fish": "kafka-pixy completion fish > ~/.config/fish/completions/kafka-pixy.fish",
+    "bash": "kafka-pixy completion bash > ~/.local/share/bash-completion/completions/kafka-pixy   "
+    "after mkdir -p ~/.local/share/bash-completion/completions",
+    "zsh": "kafka-pixy completion zsh > ~/.zfunc/_kafka-pixy   after mkdir -p ~/.zfunc, and with fpath+=~/.zfunc before compinit",
+    "fish": "kafka-pixy completion fish > ~/.config/fish/completions/kafka-pixy.fish   after mkdir -p ~/.config/fish/completions",
 }
 
 
@@ -60,7 +61,7 @@ def status(session: Session) -> int:
         "server": session.server,
         "version": found.version,
         "uptime": round(found.uptime, 1),
-        "clock_ahead": round(found.time / 1000 - (began + time.time()) / 2, 1),
+        "clock_ahead": round(clock_ahead(found.time / 1000, began, time.time()), 1) + 0.0,  # never -0.0
         "clusters": clusters,
     }
     if session.out.structured:

@@ -115,7 +115,7 @@ def consume(session: Session, topic: str, **given: Any) -> int:
         count = 0 if given["follow"] or given["until_end"] else 1
 
     def open_reader() -> Reader:
-        session.topic(topic)  # asking a group for a topic that does not exist might create it
+        session.topic(topic, make=True)  # asking a group for a topic that does not exist might create it
         if given["group"]:
             ack = given["ack"] or "explicit"
             return GroupReader(session, topic, given["group"], ack, from_beginning=given["from_beginning"])

@@ -24,15 +24,19 @@ Pem = tuple[bytes | None, bytes | None, bytes | None]
 """The CA's certificates, the client's key, and its certificate; None for one that is not given."""
 
 
-def check_server(server: str) -> None:
+def check_server(server: str, said_by: str = "--server") -> None:
     """Look whether a text is ``HOST:PORT``, with a port from 1 to 65535; an IPv6 address stands in brackets.
+
+    Args:
+        server: the text.
+        said_by: where it comes from, for the error.
 
     Raises:
         ShellError: it is not; exit code 2.
     """
     found = _SERVER.match(server)
     if found is None or not 0 < int(found[1]) < 65536:
-        raise _wrong(f"--server {server!r}: is not HOST:PORT, such as localhost:19091")
+        raise _wrong(f"{said_by} {server!r}: is not HOST:PORT, such as localhost:19091")
 
 
 def token(file: str) -> str:

@@ -15,10 +15,11 @@ from typing import Any, Final, NamedTuple
 import click
 import grpc
 
-from pixy.cli.shell.errors import CallError, DaemonGone
+from pixy.cli.shell.errors import NO_TLS, NO_TLS_THERE, CallError, DaemonGone
 from pixy.cli.shell.framework import Command, with_connection
 from pixy.cli.shell.output import Output
 from pixy.cli.shell.session import Session, Settings
+from pixy.cli.shell.times import clock_ahead
 from pixy.cli.shell.values import check_texts
 from pixy.config.addresses import split_address
 from pixy.config.model import App, Proxy
@@ -130,7 +131,7 @@ def check(config: str, peers: str, settings: Settings) -> Iterator[Finding]:
     yield finding
     yield from _ports(app, running)
     for name, proxy in app.proxies.items():
-        yield from _kafka(name, proxy, guessed=running and not (config or peers))
+        yield from _kafka(name, proxy, running=running, guessed=running and not (config or peers))
 
 
 def _split(problem: str) -> tuple[str, str]:
@@ -171,6 +172,8 @@ def _daemon(settings: Settings) -> tuple[Finding, bool]:
         with Session(settings) as session:
             found = session.call("GetStatus", pb.GetStatusRq(), _PATIENCE)
     except DaemonGone as error:
+        if NO_TLS_THERE in error.details:
+            return Finding(WARN, "daemon", error.details, NO_TLS), True
         if "certificate" in error.details or "handshake" in error.details:
             todo = "name its CA with --ca, and --cert and --cert-key if it asks for a client's certificate"
             return Finding(WARN, "daemon", error.details, todo), settings.tls
@@ -182,7 +185,7 @@ def _daemon(settings: Settings) -> tuple[Finding, bool]:
             return Finding(WARN, "daemon", error.details, "see what it does: kill -USR1 its process"), False
         todo = "name who calls: KAFKA_PIXY_TOKEN, or ask somebody with rights"
         return Finding(WARN, "daemon", f"{server} refuses: {error.details}", todo), True
-    ahead = found.time / 1000 - (began + time.time()) / 2
+    ahead = clock_ahead(found.time / 1000, began, time.time())
     if abs(ahead) > _CLOCK:
         shown = f"its clock is {ahead:+.1f} s from this machine's"
         return Finding(WARN, "daemon", shown, "synchronize the clocks (NTP)"), True
@@ -211,12 +214,13 @@ def _ports(app: App, running: bool) -> Iterator[Finding]:
                 yield Finding(FAIL, key, f"{address}: {reason.lower()}", f"free it, or set another {key}")
 
 
-def _kafka(name: str, proxy: Proxy, *, guessed: bool = False) -> Iterator[Finding]:
+def _kafka(name: str, proxy: Proxy, *, running: bool = False, guessed: bool = False) -> Iterator[Finding]:
     """Check a cluster.
 
     Args:
         name: of the cluster.
         proxy: its configuration.
+        running: whether a daemon runs.
         guessed: whether a daemon runs, and nobody has named its configuration: it may be another one than this.
     """
     from pixy.errors import PixyError
@@ -241,7 +245,8 @@ def _kafka(name: str, proxy: Proxy, *, guessed: bool = False) -> Iterator[Findin
             )
             yield Finding(WARN, what, f"{peers}: {shown}", todo)
         else:
-            yield Finding(FAIL, what, f"{peers}: {shown}", _todo(error))
+            maybe = "; a daemon with --sandbox has no Kafka to check" if running else ""
+            yield Finding(FAIL, what, f"{peers}: {shown}", f"{_todo(error)}{maybe}")
         return
     try:
         yield Finding(

@@ -11,9 +11,14 @@ import grpc
 
 from pixy.errors import ShuttingDown
 
-_NO_CONNECTION: Final = ("failed to connect to all addresses", "DNS resolution failed")
+_NO_CONNECTION: Final = ("failed to connect to all addresses", "DNS resolution failed", "errors resolving")
 """How gRPC begins if no connection came about; a call that was on one ends with what became of that."""
 _HTTP_STATUS: Final = re.compile(r"Received http2 header with status: ([0-9]{3})")
+
+NO_TLS_THERE: Final = "without TLS: the TLS handshake failed"
+NO_TLS: Final = "leave out --tls, --ca and --cert (and KAFKA_PIXY_TLS, KAFKA_PIXY_CA), or name another port"
+"""What to do about a daemon that serves no TLS."""
+_TRY_TLS: Final = "if it serves TLS, give --tls or --ca; else "
 
 EXIT_ERROR: Final = 1
 EXIT_USAGE: Final = 2
@@ -39,7 +44,8 @@ class CallError(ShellError):
     """
 
     def __init__(self, status: grpc.StatusCode, details: str, hint: str = "") -> None:
-        super().__init__(f"{status.name}: {details}{f'; {hint}' if hint else ''}")
+        shown = f"{details.rstrip('.')}; {hint}" if hint else details
+        super().__init__(f"{status.name}: {shown}")
         self.status = status
         self.details = details
 
@@ -56,13 +62,14 @@ class NotConnected(DaemonGone):
     """There was no connection on which the call could have been sent: nobody has got it."""
 
 
-def of_call(error: Any, server: str, method: str) -> CallError:
+def of_call(error: Any, server: str, method: str, *, tls: bool = False) -> CallError:
     """Translate gRPC's error.
 
     Args:
         error: a ``grpc.RpcError`` of a call.
         server: the daemon's address, as the person gave it.
         method: of the call.
+        tls: whether the connection is one of TLS.
     """
     status, details = error.code(), " ".join((error.details() or "").split())
     kind = CallError
@@ -74,12 +81,17 @@ def of_call(error: Any, server: str, method: str) -> CallError:
             f"at {server} is no gRPC server of Kafka-Pixy: {other}",
             "name its gRPC port (19091 if nothing else is configured) with --server or KAFKA_PIXY_SERVER",
         )
+    if status is grpc.StatusCode.UNAVAILABLE and "WRONG_VERSION_NUMBER" in details:
+        return kind(status, f"{server} answers {NO_TLS_THERE}", NO_TLS)
     if status is grpc.StatusCode.UNAVAILABLE and _is_transport(details):
+        closed = kind is NotConnected and not tls and "Socket closed" in details
         return kind(
             status,
             f"no daemon answers at {server}: {_cause(details)}",
-            "start one (kafka-pixy --sandbox), or name another with --server or KAFKA_PIXY_SERVER",
+            f"{_TRY_TLS if closed else ''}start one (kafka-pixy --sandbox), or name another with --server or KAFKA_PIXY_SERVER",
         )
+    if status is grpc.StatusCode.UNAUTHENTICATED:
+        return CallError(status, details, "--token-file or KAFKA_PIXY_TOKEN has the key or token to send")
     if status is grpc.StatusCode.UNAVAILABLE and details == str(ShuttingDown()):
         return DaemonGone(status, f"the daemon at {server} is stopping")
     if status is grpc.StatusCode.DEADLINE_EXCEEDED:
@@ -111,6 +123,7 @@ def _is_transport(details: str) -> bool:
         "connection",
         "Connection",
         "DNS",
+        "errors resolving",
         "unavailable",
         "handshake",
     )
@@ -122,6 +135,7 @@ def _cause(details: str) -> str:
         ("refused", "connection refused"),
         ("DNS", "no such host"),
         ("resolution", "no such host"),
+        ("errors resolving", "no such host"),
         ("CERTIFICATE_VERIFY_FAILED", "its certificate is not trusted (--ca names another CA)"),
         ("handshake", "the TLS handshake failed"),
         ("Socket closed", "it closed the connection"),

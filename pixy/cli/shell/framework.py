@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import click
 
+from pixy.cli.shell.credentials import check_server
 from pixy.cli.shell.output import FORMS
 from pixy.cli.shell.profiles import use_profile
 from pixy.cli.shell.session import Session, Settings
@@ -21,7 +22,16 @@ EXITS: Final = {
     143: "ended by SIGTERM",
 }
 """Exit codes that most commands have."""
+_SAID_BY: Final[dict[Any, str]] = {
+    click.core.ParameterSource.ENVIRONMENT: "KAFKA_PIXY_SERVER",
+    click.core.ParameterSource.DEFAULT_MAP: "the profile's server",
+}
+"""What has named the daemon, for errors, where it is not the flag."""
+_HELP: Final = ["-h", "-help", "--help"]
+"""As the daemon's own flags."""
 _WIDTH: Final = 100
+_SENTENCE: Final = 200
+"""Characters of a command's first sentence in the help of its group; a terminal breaks it."""
 
 
 class Command(click.Command):
@@ -39,9 +49,7 @@ class Command(click.Command):
         exits: Mapping[int, str] = EXITS,
         **options: Any,
     ) -> None:
-        options.setdefault(
-            "context_settings", {"help_option_names": ["-h", "--help"], "max_content_width": _WIDTH}
-        )
+        options.setdefault("context_settings", {"help_option_names": _HELP, "max_content_width": _WIDTH})
         super().__init__(*args, **options)
         self.examples = examples or {}
         self.exits = exits
@@ -67,14 +75,19 @@ class Group(click.Group):
     group_class = type
 
     def __init__(self, *args: Any, **options: Any) -> None:
-        options.setdefault(
-            "context_settings", {"help_option_names": ["-h", "--help"], "max_content_width": _WIDTH}
-        )
+        options.setdefault("context_settings", {"help_option_names": _HELP, "max_content_width": _WIDTH})
         super().__init__(*args, **options)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """List the commands in the order in which they were added."""
         return list(self.commands)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands, each with its first sentence, whole: click would cut it."""
+        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        rows = [(name, found.get_short_help_str(_SENTENCE)) for name, found in commands if found is not None]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
 
 
 _CONNECTION: Final = (
@@ -156,7 +169,9 @@ def connected(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def called(**values: Any) -> Any:
-        check_texts(click.get_current_context())
+        ctx = click.get_current_context()
+        check_texts(ctx)
+        check_server(values["server"], _SAID_BY.get(ctx.get_parameter_source("server"), "--server"))
         form = "json" if values.pop("as_json") else values.pop("output")
         values.pop("output", None)
         names = ("server", "cluster", "tls", "ca", "cert", "cert_key", "token_file", "timeout")

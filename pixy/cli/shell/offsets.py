@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import click
@@ -65,10 +66,8 @@ def _explained(session: Session, error: CallError, topic: str, partition: int) -
     """Say what a person can do where the daemon's text is the original's."""
     if error.status is not grpc.StatusCode.FAILED_PRECONDITION:
         return error
-    known = len(session.topic(topic).partitions)
-    if partition >= known:
-        last = f"partitions 0 to {known - 1}" if known > 1 else "partition 0 only"
-        return error.with_hint(f"topic {topic} has {last}")
+    if hint := partitions_of(session, topic, [partition]):
+        return error.with_hint(hint)
     return error.with_hint(
         "consume the message through this daemon first (kafka-pixy consume --ack none); unacknowledged messages come again"
     )
@@ -99,7 +98,13 @@ def offsets(session: Session, topic: str, group: str, wanted: tuple[tuple[int, i
     place = {"cluster": session.cluster, "topic": topic, "group": group}
     if wanted:
         changes = _changes(session, place, wanted)
-        session.call("SetOffsets", pb.SetOffsetsRq(**place, offsets=changes))
+        try:
+            session.call("SetOffsets", pb.SetOffsetsRq(**place, offsets=changes))
+        except CallError as error:
+            if error.status is not grpc.StatusCode.NOT_FOUND:
+                raise
+            hint = partitions_of(session, topic, [each.partition for each in changes])
+            raise error.with_hint(hint) from None
     try:
         found = session.call("GetOffsets", pb.GetOffsetsRq(**place)).offsets
     except CallError as error:
@@ -113,6 +118,18 @@ def offsets(session: Session, topic: str, group: str, wanted: tuple[tuple[int, i
     if not session.out.structured:
         explain(row[at] for row in rows)
     return 0
+
+
+def partitions_of(session: Session, topic: str, named: Sequence[int]) -> str:
+    """Say which partitions a topic has; empty if it has those that were named.
+
+    Raises:
+        CallError: there is no such topic.
+    """
+    known = len(session.topic(topic).partitions)
+    if max(named, default=0) < known:
+        return ""
+    return f"topic {topic} has {f'partitions 0 to {known - 1}' if known > 1 else 'partition 0 only'}"
 
 
 def _changes(
@@ -132,4 +149,4 @@ def _changes(
     return changes
 
 
-__all__ = ["ack", "offsets"]
+__all__ = ["ack", "offsets", "partitions_of"]

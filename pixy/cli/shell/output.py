@@ -18,8 +18,6 @@ _PIPED_WIDTH: Final = 100_000
 _MUCH_LAG: Final = 1_000
 _LEAST: Final = 16
 """Columns of the screen that text has in a table, if it needs as many: more of it goes to further lines, and a narrower screen breaks rows."""
-_LEAST_NAME: Final = 60
-"""The same of a group's name, which people copy."""
 
 
 class Word(str):
@@ -107,7 +105,7 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         cells = [row[at] for row in rows]
         numbers = bool(cells) and all(isinstance(cell, int | Word | None) for cell in cells)
         widest = max(cell_len(text) for text in (name, *map(plain, cells)))
-        least = widest if numbers else min(widest, _LEAST_NAME if name == "group" else _LEAST)
+        least = widest if numbers or name == "group" else min(widest, _LEAST)
         needed += least + _GAP
         # What is broken is text, and all of it stays on the screen.
         shown.add_column(

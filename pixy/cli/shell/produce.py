@@ -278,7 +278,8 @@ class Writer:
             return cause
         text = str(cause) if isinstance(cause, CallError) else cause.error
         if text == _NO_TOPIC and not good:
-            self._session.topic(self._topic)  # says so, with the nearest name
+            found = self._session.topic(self._topic, make=True)  # else says so, with the nearest name
+            text = f"topic {self._topic} has no such partition: it has 0 to {len(found.partitions) - 1}"
         which = _numbers([first + at for at in failed])
         later = "" if begins else "; --skip leaves them out, so write them by themselves"
         return ShellError(f"{'perhaps ' if self._unsure else ''}not written: {which}: {text}{later}")

@@ -63,6 +63,11 @@ def load(name: str) -> dict[str, Any]:
         raise ShellError(f"{file}: not YAML: {error}", EXIT_USAGE) from None
     if not isinstance(found, dict):
         raise ShellError(f"{file}: profiles by name are expected", EXIT_USAGE)
+    for key, value in found.items():
+        if key in KEYS and value is not None and not isinstance(value, dict):
+            # Ignored, it would send a command to another daemon than the one that it names.
+            text = f"{file}: {key} stands outside of a profile; write it into one, such as default: {{{key}: ...}}"
+            raise ShellError(text, EXIT_USAGE)
     if name not in found and name != "default":
         known = nearest(name, map(str, found)) or f"it has {', '.join(map(str, found)) or 'none'}"
         raise ShellError(f"{file}: no profile {name!r}; {known}", EXIT_USAGE)

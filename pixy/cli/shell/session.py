@@ -72,7 +72,8 @@ class Session:
         credentials.check_server(settings.server)
         token = credentials.token(settings.token_file)
         pem = credentials.pem_files(settings.ca, settings.cert, settings.cert_key)
-        if settings.tls or any(pem):
+        self._tls = settings.tls or any(pem)
+        if self._tls:
             trusted = grpc.ssl_channel_credentials(*pem)
             self._channel = grpc.secure_channel(settings.server, trusted, options=_OPTIONS)
         else:
@@ -136,15 +137,19 @@ class Session:
                 with interrupts.deferred():
                     return future.result(max(0.0, left))
             except grpc.RpcError as error:
-                raise of_call(error, self.server, method) from None
+                raise of_call(error, self.server, method, tls=self._tls) from None
             except grpc.FutureTimeoutError:
                 if until is not None and time.monotonic() >= until:
                     raise CallError(
                         grpc.StatusCode.DEADLINE_EXCEEDED, f"{self.server} did not answer {method}"
                     ) from None
 
-    def topic(self, name: str) -> Any:
+    def topic(self, name: str, *, make: bool = False) -> Any:
         """Return a topic's metadata with partitions; asking does not create it.
+
+        Args:
+            name: of the topic.
+            make: whether a person who names a topic that does not exist may want one.
 
         Raises:
             CallError: there is no such topic; the text names the nearest one.
@@ -155,11 +160,12 @@ class Session:
         except CallError as error:
             if error.status is not grpc.StatusCode.NOT_FOUND:
                 raise
-            raise self.unknown_topic(name) from None
+            raise self.unknown_topic(name, make=make) from None
 
-    def unknown_topic(self, name: str) -> CallError:
-        """Make the error of a topic that does not exist."""
-        hint = nearest(name, self.topics()) or f"make it: kafka-pixy topic create {name}"
+    def unknown_topic(self, name: str, *, make: bool = False) -> CallError:
+        """Make the error of a topic that does not exist; arguments as in :meth:`topic`."""
+        other = f"make it: kafka-pixy topic create {name}" if make else "kafka-pixy topic list shows all"
+        hint = nearest(name, self.topics()) or other
         return CallError(grpc.StatusCode.NOT_FOUND, f"topic {name!r} does not exist", hint)
 
     def topics(self) -> list[str]:

@@ -66,4 +66,15 @@ def shown(timestamp: int) -> str:
     )
 
 
-__all__ = ["duration", "milliseconds", "shown"]
+def clock_ahead(theirs: float, began: float, ended: float) -> float:
+    """Return how far another clock is ahead of ours for sure, negative if it is behind, in seconds.
+
+    Args:
+        theirs: what it showed at some moment of a call, seconds since 1970.
+        began: when the call began by our clock.
+        ended: when it ended. A daemon may have waited for Kafka before or after it looked at its clock.
+    """
+    return theirs - min(max(theirs, began), ended)
+
+
+__all__ = ["clock_ahead", "duration", "milliseconds", "shown"]

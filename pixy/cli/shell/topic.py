@@ -133,10 +133,13 @@ def config(
             partitions=partitions or 0,
             validate_only=dry_run,
         )
+        absent = _not_set(session, topic, defaults)
         try:
             session.call("AlterTopic", request)
         except CallError as error:
             raise _unknown(session, error, topic) from None
+        for name in absent:
+            note(f"topic {topic} has no setting {name} of its own: there was nothing to unset")
         done = "could be changed" if dry_run else "changed"
         return _say(session, f"topic {topic} {done}", {"topic": topic, "changed": not dry_run})
     found = sorted(session.topic(topic).config.items())
@@ -188,6 +191,17 @@ def _settings(texts: tuple[str, ...]) -> dict[str, str]:
             raise ShellError(f"{text!r} is not NAME=VALUE, such as retention.ms=60000", EXIT_USAGE)
         found[name] = value
     return found
+
+
+def _not_set(session: Session, topic: str, names: tuple[str, ...]) -> list[str]:
+    """Return the settings that a topic does not have, as far as the caller may see them: Kafka unsets any name."""
+    if not names:
+        return []
+    try:
+        own = session.topic(topic).config
+    except CallError:  # the change itself says what is wrong
+        return []
+    return [each for each in names if each not in own]
 
 
 def _unknown(session: Session, error: CallError, topic: str) -> CallError:

@@ -8,15 +8,20 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent import futures
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
+import trustme
 
 from pixy.cli.main import main
+from pixy.cli.shell import doctor
 from pixy.cli.shell.credentials import check_server, pem_files
 from pixy.cli.shell.errors import DaemonGone, ShellError, of_call
+from pixy.cli.shell.session import Session, Settings
+from pixy.proto import kafkapixy_pb2 as pb
 from tests.in_process import Finished, run_in_process
 from tests.support import ROOT
 
@@ -194,3 +199,51 @@ def test_an_http_status_is_not_an_old_daemon() -> None:
     assert isinstance(down, DaemonGone), "a proxy whose daemon restarts"
     old = of_call(Refused(codes.UNIMPLEMENTED, "Method not found!"), "s:1", "GetStatus")
     assert "it is older than this shell" in str(old) and isinstance(old, ShellError)
+
+
+@pytest.fixture(scope="module")
+def daemons() -> Iterator[tuple[str, str]]:
+    """Two gRPC servers, without TLS and with it."""
+    ca = trustme.CA()
+    issued = ca.issue_cert("localhost")
+    chain = b"".join(each.bytes() for each in issued.cert_chain_pems)
+    server = grpc.server(futures.ThreadPoolExecutor(1))
+    plain = server.add_insecure_port("127.0.0.1:0")
+    credentials = grpc.ssl_server_credentials([(issued.private_key_pem.bytes(), chain)])
+    secure = server.add_secure_port("127.0.0.1:0", credentials)
+    server.start()
+    yield f"127.0.0.1:{plain}", f"127.0.0.1:{secure}"
+    server.stop(None).wait()
+
+
+def refusal(settings: Settings) -> str:
+    with Session(settings) as session, pytest.raises(DaemonGone) as raised:
+        session.call("GetStatus", pb.GetStatusRq())
+    return str(raised.value)
+
+
+def test_a_daemon_without_tls_is_told_from_none(daemons: tuple[str, str]) -> None:
+    plain, secure = daemons
+    assert refusal(Settings(plain, tls=True)) == (
+        f"UNAVAILABLE: {plain} answers without TLS: the TLS handshake failed; leave out --tls, --ca and --cert "
+        "(and KAFKA_PIXY_TLS, KAFKA_PIXY_CA), or name another port"
+    )
+    assert "if it serves TLS, give --tls or --ca; else start one" in refusal(Settings(secure))
+    assert "if it serves TLS" not in refusal(Settings(NOBODY))
+    finding, running = doctor._daemon(Settings(plain, tls=True))
+    assert running and finding.todo.startswith("leave out --tls")
+
+
+def test_texts_of_grpc_are_words() -> None:
+    class Failed:
+        def __init__(self, status: grpc.StatusCode, details: str) -> None:
+            self.code, self.details = (lambda: status), (lambda: details)
+
+    codes = grpc.StatusCode
+    text = "errors resolving nosuch:1: [field:hostname lookup error:address lookup failed for nosuch:1: not found]"
+    unknown = of_call(Failed(codes.UNAVAILABLE, text), "nosuch:1", "GetStatus")
+    assert "no daemon answers at nosuch:1: no such host; start one" in str(unknown)
+    asked = of_call(Failed(codes.UNAUTHENTICATED, "credentials are required"), "s:1", "GetStatus")
+    assert str(asked).startswith(
+        "UNAUTHENTICATED: credentials are required; --token-file or KAFKA_PIXY_TOKEN has"
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import grpc
@@ -133,3 +134,12 @@ def test_async_takes_nothing_that_it_would_drop(line: dict[str, Any]) -> None:
         write(daemon, lines, json_lines=True, asynchronous=True)
     assert caught.value.code == 2 and daemon.requests == []
     assert write(daemon, [b'{"value": "x"}'], json_lines=True, asynchronous=True) == 0
+
+
+def test_a_partition_that_the_topic_lacks_is_named() -> None:
+    text = "kafka server: Request was for a topic or partition that does not exist on this broker."
+    daemon = Daemon(errors={b"a": text})
+    daemon.topic = lambda *_, **__: SimpleNamespace(partitions=[0, 1, 2, 3])  # type: ignore[attr-defined]
+    assert failure(daemon, [b"a"]).startswith(
+        "not written: message 1: topic foo has no such partition: it has 0 to 3; stopped: 0 messages"
+    )

@@ -6,16 +6,21 @@ import dataclasses
 import shutil
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import click
+import grpc
 import pytest
 
 from pixy.cli import COMMANDS, COMPLETE, EXITS, PROGRAMS, wire_messages
 from pixy.cli.main import main
-from pixy.cli.shell import output, profiles, session
+from pixy.cli.shell import group, offsets, output, profiles, session, topic
 from pixy.cli.shell.app import ROOT
-from pixy.cli.shell.errors import ShellError
+from pixy.cli.shell.errors import CallError, ShellError
 from pixy.cli.shell.man_pages import pages
+from pixy.cli.shell.times import clock_ahead
+from pixy.errors import GroupActive, GroupRemembered
 from tests.in_process import Finished, run_in_process
 
 
@@ -244,3 +249,105 @@ def test_a_home_that_holds_no_profiles_is_none(tmp_path: Path, monkeypatch: pyte
     assert profiles.load("default") == {}
     with pytest.raises(ShellError, match="--profile x: name the file in KAFKA_PIXY_PROFILES"):
         profiles.load("x")
+
+
+def test_values_outside_of_a_profile_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They were ignored, and the command went to the default daemon."""
+    file = tmp_path / "profiles.yaml"
+    monkeypatch.setenv("KAFKA_PIXY_PROFILES", str(file))
+    file.write_text("server: localhost:1\nstaging: {server: 's:1'}\n")
+    for name in ("default", "staging"):
+        with pytest.raises(
+            ShellError, match="server stands outside of a profile; write it into one, such as default"
+        ):
+            profiles.load(name)
+    file.write_text("server: {server: 'of-that-name:1'}\ndefault:\n")
+    assert profiles.load("server") == {"server": "of-that-name:1"} and profiles.load("default") == {}
+
+
+@pytest.mark.parametrize("args", [("topic", "--help"), ("group", "--help"), ("--help",)])
+def test_lists_of_commands_fit_80_columns_and_are_whole(
+    args: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    text = run(*args).stdout.decode()
+    assert max(map(len, text.splitlines())) <= 80 and "..." not in text.replace("[ARGS]...", ""), text
+
+
+def test_the_help_of_config_check_names_the_flags() -> None:
+    for action in ("check", "show"):
+        assert b"--config FILE" in run("config", action, "--help").stdout
+
+
+def test_a_clock_is_compared_with_all_of_the_call() -> None:
+    """A call of 12 s had the daemon's clock 5 s behind: it had looked at it first."""
+    assert clock_ahead(100.1, 100.0, 112.0) == 0 == clock_ahead(111.9, 100.0, 112.0)
+    assert clock_ahead(97.0, 100.0, 112.0) == -3 and clock_ahead(115.0, 100.0, 112.0) == 3
+
+
+class Answers(session.Session):
+    """A session whose daemon has one topic, ``foo``, with four partitions, and refuses some methods."""
+
+    def __init__(self, **refused: CallError) -> None:
+        self.server, self.cluster, self.timeout, self.out = "d:1", "", 1.0, output.Output("table")
+        self._refused = refused
+
+    def call(self, method: str, request: Any, timeout: float | None = None) -> Any:
+        if method in self._refused:
+            raise self._refused[method]
+        if method == "GetTopicMetadata" and request.topic != "foo":
+            raise NOT_FOUND
+        return SimpleNamespace(
+            offsets=[], topics=["foo"], partitions=[0, 1, 2, 3], config={"retention.ms": "1"}
+        )
+
+
+def called(command: click.Command, with_session: Answers, *args: object) -> object:
+    """Call the function of a command that is connected."""
+    assert command.callback is not None
+    return command.callback.__wrapped__(with_session, *args)  # type: ignore[attr-defined]
+
+
+NOT_FOUND = CallError(grpc.StatusCode.NOT_FOUND, "no such partition on this broker.")
+
+
+def test_a_partition_that_a_topic_lacks_is_told_with_those_it_has() -> None:
+    with pytest.raises(
+        CallError, match="NOT_FOUND: no such partition on this broker; topic foo has partitions 0 to 3"
+    ):
+        called(offsets.offsets, Answers(SetOffsets=NOT_FOUND), "foo", "g", ((9, 5),))
+
+
+def test_only_who_writes_or_reads_a_topic_is_told_to_make_it() -> None:
+    daemon = Answers(DeleteTopic=NOT_FOUND)
+    with pytest.raises(CallError, match="'nosuch' does not exist; kafka-pixy topic list shows all"):
+        called(topic.delete, daemon, "nosuch", True)
+    with pytest.raises(CallError, match="make it: kafka-pixy topic create nosuch"):
+        daemon.topic("nosuch", make=True)
+
+
+def test_unsetting_what_is_not_set_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    assert called(topic.config, Answers(), "foo", (), ("retention.ms", "nosuch"), None, False) == 0
+    assert capsys.readouterr().err == (
+        "topic foo has no setting nosuch of its own: there was nothing to unset\ntopic foo changed\n"
+    )
+
+
+def test_a_group_that_the_sandbox_remembers_has_no_members_to_show() -> None:
+    for text, shown in ((str(GroupRemembered("g")), False), (str(GroupActive("g")), True)):
+        daemon = Answers(SetOffsets=CallError(grpc.StatusCode.FAILED_PRECONDITION, text))
+        with pytest.raises(CallError) as raised:
+            called(group.reset, daemon, "g", "foo", "begin", None, (), False)
+        assert ("shows its members" in str(raised.value)) is shown
+
+
+def test_an_address_is_blamed_on_what_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAFKA_PIXY_SERVER", "localhost")
+    assert run("topics").stderr.startswith(
+        b"kafka-pixy topics: KAFKA_PIXY_SERVER 'localhost': is not HOST:PORT"
+    )
+
+
+def test_the_daemon_s_single_dash_asks_commands_for_help_too() -> None:
+    assert run("produce", "-help").stdout == run("produce", "--help").stdout != b""
+    assert run("topic", "-help").returncode == 0

@@ -141,3 +141,17 @@ def test_ctrl_c_while_the_daemon_is_away_ends_with_130(
     assert capsys.readouterr().err == (
         "the last message was not acknowledged, so it comes again: no daemon answers at x\n"
     )
+
+
+def test_a_group_s_name_is_never_broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of 67 characters was, at 80 columns."""
+    name = "g" * 90
+
+    def program() -> int:
+        monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+        table(("group", "state", "type"), [(name, "Empty", "classic")])
+        return 0
+
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "80")
+    assert run_in_process(program).stdout.decode().splitlines()[1] == f"{name}  Empty  classic"
