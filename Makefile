@@ -28,7 +28,7 @@ unexport PYTHONDONTWRITEBYTECODE
 #: make test-install      sdist and wheel from the registry: Python 3.11 and 3.13, root and another user, pipx, uv
 #: make chaos             half an hour of faults, and a checker (MINUTES=5 SEED=7 MEMBERSHIP=kafka-next FAULTS=daemon-kill,broker-kill)
 #: make search-actors     an hour of cancellations, closed loops and preempted threads on the actor runtime (MINUTES=5 SEED=7)
-#: make fuzz            ten minutes of made-up bytes and requests on a sandbox daemon (MINUTES=1 SEED=7 PART=contract; PART=floods measures)
+#: make fuzz              ten minutes of made-up bytes and requests on a sandbox daemon (MINUTES=1 SEED=7 PART=contract; PART=floods measures)
 #: make lint              format, ruff, mypy, import contracts, of everything
 #: make chaos-topics      5,000 new topics and 200 elections: is every acknowledged record in the log? (20 minutes)
 #: make matrix            the unit tests on Python 3.11 and 3.13
