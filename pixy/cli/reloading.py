@@ -155,7 +155,9 @@ class Reloader:
         if done:
             logger.info("reloaded the configuration, keys and certificates")
         else:
-            logger.warning("reloaded only in part: correct what the lines before name, and reload again")
+            logger.warning(
+                "reloaded only in part: correct what the errors before this line name, and reload again"
+            )
 
     async def _try(self, what: str, step: Callable[[], Awaitable[None]]) -> bool:
         try:

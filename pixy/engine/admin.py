@@ -232,9 +232,8 @@ class Admin(Actor):
             await self._kafka.describe_group(group)
         except KafkaError as error:
             if error.code in UNSUPPORTED_CODES:
-                return GroupRemembered(
-                    group
-                )  # the sandbox: its members are this daemon's, and there are none
+                # The sandbox: its members are this daemon's, and there are none.
+                return GroupRemembered(group)
         return GroupActive(group)
 
     async def _is_owned(self, group: str, topic: str = "") -> bool:
