@@ -135,7 +135,7 @@ def test_ctrl_c_while_the_daemon_is_away_ends_with_130(
     reader = Gone()
     monkeypatch.setattr(consume, "GroupReader", lambda *_, **__: reader)
     monkeypatch.setattr(consume._Loop, "run", interrupted)
-    monkeypatch.setattr("pixy.cli.shell.session.Session.topic", lambda *_: None)
+    monkeypatch.setattr("pixy.cli.shell.session.Session.topic", lambda *_, **__: None)
     line = ["t", "-g", "g", "--follow", "--server", "127.0.0.1:1"]
     assert consume.consume.main(line, standalone_mode=False) == EXIT_INTERRUPTED and reader.closed
     assert capsys.readouterr().err == (
