@@ -12,7 +12,7 @@ import enum
 import pickle
 import struct
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, cast
 
 from actors._errors import ActorError
 
@@ -149,8 +149,7 @@ class FrameReader(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport."""
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        self.transport = cast("asyncio.Transport", transport)  # uvloop's is none, by its class
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Report the end."""

@@ -39,6 +39,16 @@ def read(data: bytes, cuts: list[int], limit: int = LIMIT) -> tuple[list[Frame],
     return frames, transport
 
 
+def test_a_transport_is_whatever_the_loop_has() -> None:
+    transport: Any = Transport()  # as uvloop's, which is no asyncio.Transport
+    reader = FrameReader(lambda _: None, lambda: None, LIMIT)
+    reader.connection_made(transport)
+    data = HEADER.pack(Kind.CALL, 1, 0, LIMIT + 1)
+    reader.get_buffer(-1)[: len(data)] = data
+    reader.buffer_updated(len(data))
+    assert transport.aborted
+
+
 def wire(kind: Kind, call: int, value: Any) -> bytes:
     return b"".join(bytes(part) for part in encode(kind, call, value, "it", LIMIT))
 
