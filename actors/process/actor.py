@@ -166,7 +166,9 @@ class Host(Actor):
         what = f"{self.hosted.__qualname__} with its arguments"
         try:
             return pickle.dumps((self.hosted, *self._arguments, error), pickle.HIGHEST_PROTOCOL)
-        except Exception as failure:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as failure:  # also SystemExit, of an object's own code
             raise NotPicklable(f"{what} cannot be pickled: {failure}") from failure
 
     # -- the life ---------------------------------------------------------------------------------
@@ -439,6 +441,8 @@ def _sendable(error: BaseException) -> BaseException:
     """Return the error, or its text if it cannot be pickled."""
     try:
         pickle.loads(pickle.dumps(error))  # noqa: S301
-    except Exception:
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # also SystemExit, of an object's own code
         return ActorError(f"{type(error).__qualname__}: {error}")
     return error

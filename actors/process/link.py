@@ -20,6 +20,8 @@ from actors.process.worker import OUT_OF_MEMORY
 PARENT_IS_GONE = 98
 """Exit code of a worker whose parent has ended."""
 
+FORKED = b"a process that the actor has forked went on as its worker, and has ended: end it with os._exit()\n"
+
 SHARE = 5
 """Bytes of ``max_message`` for each character of an error's text: four of UTF-8, the rest for what is around it."""
 
@@ -71,7 +73,15 @@ class Link:
                 room.register(self.fd, select.POLLOUT)
                 room.poll()
             except OSError:
+                if self.fd < 0:
+                    os.write(2, FORKED)
                 os._exit(PARENT_IS_GONE)
+
+    def let_go(self) -> None:
+        """In a child that the actor's code has forked: the connection is its parent's. To send a frame ends the child."""
+        self.fd, self._sending = -1, False
+        self._lock = threading.RLock()  # another thread may have held it
+        self._frames.clear()
 
     def fail(self, kind: Kind, call: int, error: BaseException) -> None:
         """Send an error; one that cannot be pickled, or is too large, as the text of its traceback."""

@@ -209,6 +209,22 @@ class Worker:
         self._jobs.add(task)
         task.add_done_callback(self._jobs.discard)
 
+    def forked(self, watched: int) -> None:
+        """Let go of the connection, in a child that the actor's code has forked.
+
+        The child would otherwise read its parent's messages and answer them, and keep the connection open after its end.
+
+        Args:
+            watched: the other file descriptor of the connection.
+        """
+        self._link.let_go()
+        self._sock.close()
+        os.close(watched)
+        root = logging.getLogger()
+        root.handlers[:] = [
+            logging.StreamHandler() if isinstance(each, LogHandler) else each for each in root.handlers
+        ]
+
     # -- the actor --------------------------------------------------------------------------------
 
     async def _start(self, frame: Frame) -> None:
@@ -327,5 +343,8 @@ def main(fd: int) -> None:
     _die_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the whole group; the parent decides
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-    threading.Thread(target=_end_with_parent, args=(os.dup(fd),), name="parent", daemon=True).start()
-    asyncio.run(Worker(socket.socket(fileno=fd)).serve())
+    watched = os.dup(fd)
+    threading.Thread(target=_end_with_parent, args=(watched,), name="parent", daemon=True).start()
+    worker = Worker(socket.socket(fileno=fd))
+    os.register_at_fork(after_in_child=lambda: worker.forked(watched))
+    asyncio.run(worker.serve())

@@ -237,9 +237,21 @@ class Kind(ProcessActor):
             return self.stop()
         if what == "child":
             return await self.spawn(Echo, name="c").ask(self.path, block=False)
+        if what == "fork":
+            return self.fork()
         if what == "timer":
             return self.set_timer("t", 0.0, Fail(ValueError("in a timer")))
         return what
+
+    def fork(self) -> Any:
+        codes = []
+        for last in (lambda: os._exit(7), lambda: "the child's answer"):
+            child = os.fork()
+            if child == 0:
+                logging.getLogger("kind").warning("in the child")
+                return last()
+            codes.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        return codes
 
     def twice(self, number: int) -> int:
         return 2 * number

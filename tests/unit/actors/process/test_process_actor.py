@@ -35,8 +35,9 @@ from actors import (
     WorkerDied,
     trace_as,
 )
+from actors.process.actor import _sendable
 from actors.process.frames import FrameReader, Kind as FrameKind, decode
-from actors.process.link import Link
+from actors.process.link import PARENT_IS_GONE, Link
 from actors.testing import CannotSimulate, simulate
 from tests.support import eventually
 from tests.unit.actors.process import kinds
@@ -109,6 +110,31 @@ async def test_it_answers_from_another_process(system: ActorSystem) -> None:
     assert ref.actor_class is Kind and str(ref) == "Kind (/k)"
     assert await ref.stop(block=False)
     await gone(pid)
+
+
+def test_it_answers_on_uvloop() -> None:
+    uvloop = pytest.importorskip("uvloop")
+
+    async def program() -> None:
+        async with ActorSystem() as system:
+            ref = system.spawn(Kind)
+            assert await ask(ref, Add(2)) == 2
+            with pytest.raises(ValueError, match="no"):
+                await ask(ref, Fail(ValueError("no")))
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(program())
+
+
+async def test_a_process_that_a_handler_forks_has_no_connection(
+    system: ActorSystem, caplog: pytest.LogCaptureFixture
+) -> None:
+    ref = system.spawn(Kind)
+    assert await ask(ref, "fork") == [7, PARENT_IS_GONE], "the second one went on as the worker"
+    assert await ask(ref, "here") == "here"
+    await ref.stop(block=False)
+    assert caplog.text.count("in the child") == 2, "on its standard error"
+    assert "end it with os._exit()" in caplog.text
 
 
 async def test_an_error_goes_to_the_asker_and_the_process_lives_on(system: ActorSystem) -> None:
@@ -481,3 +507,20 @@ async def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path, pdeathsi
         await asyncio.to_thread(parent.wait)
         assert parent.stdout is not None
         parent.stdout.close()
+
+
+def test_what_exits_when_it_is_pickled_is_not_sent() -> None:
+    class Exits(Exception):
+        def __reduce__(self) -> Any:
+            raise SystemExit(3)
+
+    assert type(_sendable(Exits("why"))) is ActorError and str(_sendable(Exits("why"))).endswith("Exits: why")
+
+
+async def test_arguments_that_exit_when_they_are_pickled_are_the_spawners(system: ActorSystem) -> None:
+    class Exits:
+        def __reduce__(self) -> Any:
+            raise SystemExit(3)
+
+    with pytest.raises(NotPicklable, match="Kind with its arguments cannot be pickled"):
+        system.spawn(Kind, Exits())
